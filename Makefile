@@ -1,0 +1,29 @@
+# Every command of the project. `make` alone lists them; each sets up what it needs by itself.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements/dev.lock pyproject.toml
+	@tools/setup-venv "$(PYTHON)"
+
+.PHONY: setup
+setup: $(READY) ## make .venv with everything that the other commands need
+
+.PHONY: fmt
+fmt: $(READY) ## format the code and mend what the linter can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+.PHONY: check
+check: $(READY) ## format, lint, layers, shape, types; a minute at most
+	@tools/run-checks
+
+.PHONY: lock
+lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
+	@tools/renew-lock

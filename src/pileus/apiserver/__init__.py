@@ -1,0 +1,1 @@
+"""An embedded Kubernetes API server: the real one's contract for what we use, in one process."""

@@ -1,0 +1,1 @@
+"""Puts the program together: configuration, assembly, start and stop."""

@@ -1,0 +1,56 @@
+"""What can go wrong in a cloud, sorted by what the caller should do about it.
+
+CloudError            anything else that comes out of a provider is a bug of that provider
+├── NotFound          the resource is gone; treat deletion as done
+├── Conflict          someone changed it meanwhile, or it is busy; observe again
+├── Throttled         wait `retry_after` seconds, whatever the back-off says
+├── Unavailable       the cloud is at fault, or did not answer in time; retry with back-off
+├── Unsupported       this cloud cannot do that at all; do without
+└── Rejected          our request is at fault; retrying is useless until something changes
+    ├── QuotaExceeded   free something, or ask for more
+    ├── Unauthorized    mend the credentials or their rights
+    └── Misconfigured   mend the configuration, annotation or option that the message names
+"""
+
+
+class CloudError(Exception):
+    """Base of everything that a provider may raise."""
+
+
+class NotFound(CloudError):
+    pass
+
+
+class Conflict(CloudError):
+    pass
+
+
+class Throttled(CloudError):
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds, as the cloud asked for."""
+
+
+class Unavailable(CloudError):
+    pass
+
+
+class Unsupported(CloudError):
+    pass
+
+
+class Rejected(CloudError):
+    pass
+
+
+class QuotaExceeded(Rejected):
+    pass
+
+
+class Unauthorized(Rejected):
+    pass
+
+
+class Misconfigured(Rejected):
+    pass

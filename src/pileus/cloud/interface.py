@@ -1,0 +1,141 @@
+"""What a provider implements: one small protocol per capability, and a record of them.
+
+A provider is one function `connect(config)` returning an async context manager that yields a
+`Cloud`. A capability it lacks is `None`; the controller for it is then not started. Every method
+is idempotent, raises only `pileus.cloud.errors`, and neither retries nor sleeps: retries, rate,
+metrics, batching and dry runs are put around it by `pileus.cloud.middleware`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pileus.cloud.balancer import Balancers
+from pileus.cloud.errors import CloudError
+from pileus.cloud.model import (
+    NO_LABELS,
+    Absent,
+    Instance,
+    InstanceId,
+    NodeName,
+    NodeRef,
+    Route,
+    Volume,
+    VolumeId,
+    VolumeSpec,
+    Zone,
+)
+
+
+class Instances(Protocol):
+    async def find(
+        self, nodes: Sequence[NodeRef], *, fresh: bool
+    ) -> Mapping[NodeName, Instance | Absent]:
+        """Look up many nodes at once. A node missing from the answer is unknown.
+
+        Guarantees: `Absent` is positive and read after the call began, never from a cache.
+        With `fresh=False` a cache may answer positively.
+        """
+        ...
+
+
+class Routes(Protocol):
+    async def list(self, cluster: str) -> Sequence[Route]:
+        """Every route that could concern the cluster, others' included."""
+        ...
+
+    async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
+        """Create them; the answer names those that failed. What is there already succeeds."""
+        ...
+
+    async def delete(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
+        """Delete them; the answer names those that failed. What is gone succeeds."""
+        ...
+
+
+class Volumes(Protocol):
+    async def list(self, ids: Sequence[VolumeId] | None = None) -> Mapping[VolumeId, Volume]:
+        """All of ours, or those named; one missing from the answer does not exist."""
+        ...
+
+    async def create(self, spec: VolumeSpec) -> Volume: ...
+    async def delete(self, volume: VolumeId) -> None: ...
+    async def attach(self, volume: VolumeId, instance: InstanceId) -> Volume: ...
+    async def detach(self, volume: VolumeId, instance: InstanceId) -> None: ...
+    async def resize(self, volume: VolumeId, size_gib: int) -> Volume:
+        """Grow it; never shrinks."""
+        ...
+
+
+class Clusters(Protocol):
+    async def list(self) -> Sequence[str]: ...
+    async def master(self, cluster: str) -> str:
+        """The address of the cluster's control plane."""
+        ...
+
+
+class SshKeys(Protocol):
+    async def add_to_all_instances(self, user: str, public_key: str) -> None: ...
+
+
+class Zones(Protocol):
+    async def current(self) -> Zone:
+        """The zone in which this very program runs."""
+        ...
+
+
+class ClusterAccess(Protocol):
+    """A provider's own door to the cluster, for controllers that it brings along."""
+
+    def client(self, identity: str) -> object:
+        """A `pileus.kube.client.Client` with that identity's credentials and rate."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnController:
+    """A controller that the provider brings along (seed: Alibaba's route and node controllers).
+
+    `run` starts when this process leads, and is cancelled and awaited when that ends.
+    """
+
+    name: str
+    run: Callable[[ClusterAccess], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cloud:
+    """One account in one region: its name, and what it can do."""
+
+    name: str
+    """The provider's name, and the scheme of its provider IDs."""
+    instances: Instances | None = None
+    balancers: Balancers[Any, Any] | None = None
+    routes: Routes | None = None
+    volumes: Volumes | None = None
+    clusters: Clusters | None = None
+    ssh_keys: SshKeys | None = None
+    zones: Zones | None = None
+    owns: Callable[[NodeRef], bool | None] | None = None
+    """Whether the node is one of ours; None (or no function): not known before asking."""
+    controllers: tuple[OwnController, ...] = ()
+    has_cluster_id: bool = True
+    """False stops the manager unless `--allow-untagged-cloud` is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderConfig:
+    """What the manager hands to a provider: the file of `--cloud-config`, and the environment."""
+
+    path: str = ""
+    text: str | None = None
+    """The file's content at start; None when no file was given."""
+    environ: Mapping[str, str] = field(default=NO_LABELS, repr=False)
+    cluster_name: str = "kubernetes"
+
+
+class Connect(Protocol):
+    """A provider, found by its entry point in group `pileus.providers`."""
+
+    def __call__(self, config: ProviderConfig) -> AbstractAsyncContextManager[Cloud]: ...

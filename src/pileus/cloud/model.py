@@ -1,0 +1,106 @@
+"""Values that cross the contract: instances, routes, volumes. All frozen, all compared by `==`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NewType
+
+NodeName = NewType("NodeName", str)
+InstanceId = NewType("InstanceId", str)
+VolumeId = NewType("VolumeId", str)
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+class AddressType(StrEnum):
+    INTERNAL_IP = "InternalIP"
+    EXTERNAL_IP = "ExternalIP"
+    INTERNAL_DNS = "InternalDNS"
+    EXTERNAL_DNS = "ExternalDNS"
+    HOSTNAME = "Hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    type: AddressType
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRef:
+    """A node as the cluster knows it: all that may help to find its machine in the cloud."""
+
+    name: NodeName
+    provider_id: str = ""
+    system_uuid: str = ""
+    addresses: tuple[Address, ...] = ()
+    labels: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+    annotations: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+
+
+class InstanceState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A machine: its metadata, that it exists, and whether it runs, in one answer."""
+
+    id: InstanceId
+    provider_id: str
+    """As written to the node, scheme included. Empty only from clouds that have none."""
+    type: str = ""
+    zone: str = ""
+    region: str = ""
+    addresses: tuple[Address, ...] = ()
+    labels: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+    """Additional labels that the cloud wants on the node."""
+    state: InstanceState = InstanceState.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The cloud, asked freshly, positively says: there is no such machine."""
+
+    evidence: str
+    """What was asked and answered, for the event that a human will read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    destination: str
+    """A CIDR."""
+    target: NodeName | None
+    """None: the cloud has the route, but we do not know its target."""
+    name: str = ""
+    addresses: tuple[Address, ...] = ()
+    blackhole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeSpec:
+    mark: str
+    """The claim's identity: creating twice with one mark yields one volume."""
+    size_gib: int
+    type: str = ""
+    zone: str = ""
+    labels: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    id: VolumeId
+    spec: VolumeSpec
+    attached_to: InstanceId | None = None
+    device: str = ""
+    topology: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    name: str
+    region: str

@@ -1,0 +1,1 @@
+"""The controllers, one folder each; they are strangers to one another."""

@@ -1,0 +1,1 @@
+"""A new Node gets its provider ID, addresses and zone labels; then its taint goes."""

@@ -1,0 +1,1 @@
+"""Kubernetes as a controller sees it: client, credentials, informers. Knows nothing of clouds."""

@@ -1,0 +1,41 @@
+"""Where an API server is, and how one is let in: what credentials give and the client takes."""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Credentials(Protocol):
+    """Proof of identity, renewed by itself when it is due."""
+
+    async def headers(self) -> Mapping[str, str]:
+        """The headers (authorization, impersonation) for the next request; called for each one.
+
+        Errors: `pileus.kube.errors.CredentialsError`, naming the file, command or account.
+        """
+        ...
+
+    def tls(self) -> ssl.SSLContext | None:
+        """The TLS context to connect with; None for plain http.
+
+        The same object as long as nothing changed; another one once a certificate was renewed.
+        """
+        ...
+
+    def rejected(self) -> None:
+        """The server answered 401: what is cached is stale, and must be fetched anew."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One API server with one identity."""
+
+    server: str
+    """Scheme, host, port and optional path prefix, without a trailing slash."""
+    credentials: Credentials = field(repr=False)
+    proxy: str | None = field(default=None, repr=False)
+    server_name: str | None = None
+    """The name to expect in the server's certificate, where it is not the host's."""
+    namespace: str = "default"

@@ -1,0 +1,158 @@
+"""Core API group: nodes, services, events and the few others that the manager touches."""
+
+from datetime import datetime
+
+import msgspec
+
+from pileus.kube.model.meta import KubeObject, Labels, Resource, Wire
+
+
+class Taint(Wire, frozen=True):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class NodeAddress(Wire, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class NodeCondition(Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_heartbeat_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+
+class NodeSystemInfo(Wire, frozen=True):
+    system_uuid: str | None = msgspec.field(name="systemUUID", default=None)
+    machine_id: str | None = msgspec.field(name="machineID", default=None)
+
+
+class NodeSpec(Wire, frozen=True):
+    provider_id: str | None = msgspec.field(name="providerID", default=None)
+    pod_cidr: str | None = msgspec.field(name="podCIDR", default=None)
+    pod_cidrs: tuple[str, ...] | None = msgspec.field(name="podCIDRs", default=None)
+    taints: tuple[Taint, ...] | None = None
+    unschedulable: bool | None = None
+
+
+class NodeStatus(Wire, frozen=True):
+    addresses: tuple[NodeAddress, ...] | None = None
+    conditions: tuple[NodeCondition, ...] | None = None
+    node_info: NodeSystemInfo | None = None
+
+
+class Node(KubeObject, frozen=True):
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class ObjectReference(Wire, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class EventSource(Wire, frozen=True):
+    component: str = ""
+    host: str = ""
+
+
+class Event(KubeObject, frozen=True):
+    involved_object: ObjectReference = ObjectReference()
+    reason: str = ""
+    message: str = ""
+    source: EventSource | None = None
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    count: int = 0
+    type: str = ""
+    reporting_component: str = ""
+    reporting_instance: str = ""
+
+
+class ServicePort(Wire, frozen=True):
+    name: str = ""
+    protocol: str = "TCP"
+    port: int = 0
+    target_port: int | str | None = None
+    node_port: int = 0
+    app_protocol: str | None = None
+
+
+class ClientIpConfig(Wire, frozen=True):
+    timeout_seconds: int | None = None
+
+
+class SessionAffinityConfig(Wire, frozen=True):
+    client_ip: ClientIpConfig | None = msgspec.field(name="clientIP", default=None)
+
+
+class ServiceSpec(Wire, frozen=True):
+    type: str = ""
+    ports: tuple[ServicePort, ...] | None = None
+    cluster_ips: tuple[str, ...] | None = msgspec.field(name="clusterIPs", default=None)
+    external_ips: tuple[str, ...] | None = msgspec.field(name="externalIPs", default=None)
+    external_traffic_policy: str = ""
+    health_check_node_port: int = 0
+    ip_families: tuple[str, ...] | None = None
+    load_balancer_class: str | None = None
+    load_balancer_ip: str = msgspec.field(name="loadBalancerIP", default="")
+    load_balancer_source_ranges: tuple[str, ...] | None = None
+    session_affinity: str = ""
+    session_affinity_config: SessionAffinityConfig | None = None
+
+
+class PortStatus(Wire, frozen=True):
+    port: int = 0
+    protocol: str = ""
+    error: str | None = None
+
+
+class LoadBalancerIngress(Wire, frozen=True):
+    ip: str | None = None
+    hostname: str | None = None
+    ip_mode: str | None = None
+    ports: tuple[PortStatus, ...] | None = None
+
+
+class LoadBalancerStatus(Wire, frozen=True):
+    ingress: tuple[LoadBalancerIngress, ...] | None = None
+
+
+class ServiceStatus(Wire, frozen=True):
+    load_balancer: LoadBalancerStatus | None = None
+
+
+class Service(KubeObject, frozen=True):
+    spec: ServiceSpec | None = None
+    status: ServiceStatus | None = None
+
+
+class ConfigMap(KubeObject, frozen=True):
+    data: Labels | None = None
+
+
+class Namespace(KubeObject, frozen=True):
+    pass
+
+
+class ServiceAccount(KubeObject, frozen=True):
+    pass
+
+
+NODES = Resource(Node, "Node", "nodes", namespaced=False)
+SERVICES = Resource(Service, "Service", "services")
+EVENTS = Resource(Event, "Event", "events")
+CONFIG_MAPS = Resource(ConfigMap, "ConfigMap", "configmaps")
+NAMESPACES = Resource(Namespace, "Namespace", "namespaces", namespaced=False)
+SERVICE_ACCOUNTS = Resource(ServiceAccount, "ServiceAccount", "serviceaccounts")

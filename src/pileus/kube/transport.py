@@ -1,0 +1,46 @@
+"""The narrow seam between the client and the network: one request, one reply.
+
+`pileus.kube.http.HttpTransport` speaks real HTTP; tests and simulations put another one in its
+place and need no sockets, so that they can run in virtual time.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    timeout: float | None = 30.0
+    """Seconds for the whole exchange; None for a watch."""
+    idle_timeout: float | None = None
+    """Seconds without a single byte after which the connection is dead; for watches."""
+
+
+class Reply(Protocol):
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Case-insensitive."""
+        ...
+
+    async def read(self) -> bytes: ...
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes in, cut anywhere."""
+        ...
+
+
+class Transport(Protocol):
+    def send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
+        """Send it; the block ends with the connection released.
+
+        Errors: `pileus.kube.errors.Unreachable` if there is no (whole) answer.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Clouds, one folder each; strangers to one another, and to Kubernetes."""

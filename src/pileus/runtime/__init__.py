@@ -1,0 +1,1 @@
+"""Runs reconcilers; knows no particular one."""

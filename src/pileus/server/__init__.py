@@ -1,0 +1,1 @@
+"""The HTTPS port: health, metrics, configuration; who may see what."""

@@ -1,0 +1,1 @@
+"""What operators see: metrics and logs. Declared once here, used everywhere above."""

@@ -1,0 +1,158 @@
+"""Every metric, declared once with its text; names, labels and buckets are the Go framework's.
+
+One `Metrics` is built per process on a registry of its own and handed to whoever measures.
+"""
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+NODE_DELAYS = (1, 4, 16, 64, 256, 1024)
+QUEUE_DURATIONS = tuple(10.0**n for n in range(-8, 2))
+REQUEST_DURATIONS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+REQUEST_SIZES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
+CLOUD_DURATIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Metrics:
+    """The instruments of one process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._declare_nodes()
+        self._declare_manager()
+        self._declare_queues()
+        self._declare_requests()
+        self._declare_watches()
+        self._declare_cloud()
+
+    def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = ()
+    ) -> Histogram:
+        return Histogram(name, text, labels, registry=self.registry, buckets=buckets)
+
+    def _declare_nodes(self) -> None:
+        self.taint_removal_delay = self._histogram(
+            "node_controller_cloud_provider_taint_removal_delay_seconds",
+            "[ALPHA] Age of a node when its uninitialized taint was removed",
+            NODE_DELAYS,
+        )
+        self.initial_node_sync_delay = self._histogram(
+            "node_controller_initial_node_sync_delay_seconds",
+            "[ALPHA] Age of a node when its initialization finished",
+            NODE_DELAYS,
+        )
+
+    def _declare_manager(self) -> None:
+        self.running_controllers = self._gauge(
+            "running_managed_controllers",
+            "[BETA] Indicates where instances of a controller are currently running",
+            ("name", "manager"),
+        )
+        self.leading = self._gauge(
+            "leader_election_master_status",
+            "[ALPHA] 1 while this process holds the lease, 0 while another one does",
+            ("name",),
+        )
+        self.lease_slow_renewals = self._counter(
+            "leader_election_slowpath_total",
+            "[ALPHA] Renewals of the lease that needed to read it first",
+            ("name",),
+        )
+
+    def _declare_queues(self) -> None:
+        name = ("name",)
+        self.queue_depth = self._gauge("workqueue_depth", "[ALPHA] Keys that wait", name)
+        self.queue_adds = self._counter("workqueue_adds_total", "[ALPHA] Keys added", name)
+        self.queue_wait = self._histogram(
+            "workqueue_queue_duration_seconds",
+            "[ALPHA] How long a key waited before it was taken",
+            QUEUE_DURATIONS,
+            name,
+        )
+        self.queue_work = self._histogram(
+            "workqueue_work_duration_seconds",
+            "[ALPHA] How long the work on a key took",
+            QUEUE_DURATIONS,
+            name,
+        )
+        self.queue_unfinished = self._gauge(
+            "workqueue_unfinished_work_seconds",
+            "[ALPHA] Age of all work in progress, added up; grows when a worker is stuck",
+            name,
+        )
+        self.queue_longest = self._gauge(
+            "workqueue_longest_running_processor_seconds",
+            "[ALPHA] Age of the oldest work in progress",
+            name,
+        )
+        self.queue_retries = self._counter(
+            "workqueue_retries_total", "[ALPHA] Keys added again after a failure", name
+        )
+
+    def _declare_requests(self) -> None:
+        self.requests = self._counter(
+            "rest_client_requests_total",
+            "[ALPHA] Requests to the API server, by status code, method and host",
+            ("code", "method", "host"),
+        )
+        by_verb = ("verb", "host")
+        self.request_duration = self._histogram(
+            "rest_client_request_duration_seconds",
+            "[ALPHA] Duration of requests to the API server",
+            REQUEST_DURATIONS,
+            by_verb,
+        )
+        self.request_throttled = self._histogram(
+            "rest_client_rate_limiter_duration_seconds",
+            "[ALPHA] How long requests waited for the client's own limit",
+            REQUEST_DURATIONS,
+            by_verb,
+        )
+        self.request_size = self._histogram(
+            "rest_client_request_size_bytes", "[ALPHA] Size of requests", REQUEST_SIZES, by_verb
+        )
+        self.response_size = self._histogram(
+            "rest_client_response_size_bytes", "[ALPHA] Size of answers", REQUEST_SIZES, by_verb
+        )
+
+    def _declare_watches(self) -> None:
+        self.watch_age = self._gauge(
+            "pileus_watch_last_contact_seconds",
+            "Seconds since the last byte on each watch; above 90 it is taken for dead",
+            ("resource",),
+        )
+        self.watch_relists = self._counter(
+            "pileus_watch_relists_total",
+            "Full lists that an informer had to make, by reason",
+            ("resource", "reason"),
+        )
+
+    def _declare_cloud(self) -> None:
+        self.cloud_calls = self._counter(
+            "pileus_cloud_calls_total",
+            "Calls to the provider, by method and result (success, or the error's name)",
+            ("provider", "capability", "method", "result"),
+        )
+        self.cloud_call_duration = self._histogram(
+            "pileus_cloud_call_duration_seconds",
+            "Duration of calls to the provider",
+            CLOUD_DURATIONS,
+            ("provider", "capability", "method"),
+        )
+        self.cloud_call_items = self._counter(
+            "pileus_cloud_call_items_total",
+            "Items (nodes, wishes, routes) that those calls carried",
+            ("provider", "capability", "method"),
+        )
+        self.cloud_budget_waits = self._counter(
+            "pileus_cloud_budget_wait_seconds_total",
+            "Seconds that calls waited for the call budget or for a Retry-After",
+            ("provider",),
+        )

@@ -1,0 +1,1 @@
+"""Fakes, virtual time and the conformance suite, for our tests and for those of providers."""
