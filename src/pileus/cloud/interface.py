@@ -15,8 +15,7 @@ from pileus.cloud.balancer import Balancers
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import (
     NO_LABELS,
-    Absent,
-    Instance,
+    Found,
     InstanceId,
     NodeName,
     NodeRef,
@@ -29,13 +28,12 @@ from pileus.cloud.model import (
 
 
 class Instances(Protocol):
-    async def find(
-        self, nodes: Sequence[NodeRef], *, fresh: bool
-    ) -> Mapping[NodeName, Instance | Absent]:
+    async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
         """Look up many nodes at once. A node missing from the answer is unknown.
 
         Guarantees: `Absent` is positive and read after the call began, never from a cache.
-        With `fresh=False` a cache may answer positively.
+        With `fresh=False` a cache may answer positively. `Failure` says why one node is unknown
+        and harms no other; raise only when the whole look-up failed.
         """
         ...
 

@@ -6,6 +6,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NewType
 
+from pileus.cloud.errors import CloudError
+
 NodeName = NewType("NodeName", str)
 InstanceId = NewType("InstanceId", str)
 VolumeId = NewType("VolumeId", str)
@@ -68,6 +70,17 @@ class Absent:
 
     evidence: str
     """What was asked and answered, for the event that a human will read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One node could not be looked up, and why: as unknown as a node left out, but told."""
+
+    error: CloudError
+
+
+Found = Instance | Absent | Failure
+"""What a look-up may say of one node; saying nothing of it means: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
