@@ -24,6 +24,10 @@ fmt: $(READY) ## format the code and mend what the linter can mend
 check: $(READY) ## format, lint, layers, shape, types; a minute at most
 	@tools/run-checks
 
+.PHONY: test
+test: check ## every test, on a real control plane too (built once, about ten minutes)
+	@tools/run-tests
+
 .PHONY: lock
 lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
 	@tools/renew-lock

@@ -1,7 +1,9 @@
 """Every async test runs in virtual time unless it is marked `real_time`."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -14,3 +16,13 @@ def pytest_asyncio_loop_factories(
     if item.get_closest_marker("real_time") or item.get_closest_marker("real_cluster"):
         return {"real": asyncio.new_event_loop}
     return {"virtual": VirtualTimeLoop}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Leave word of skipped tests for `make test`, which says it last and loudly."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    where = os.environ.get("PILEUS_SKIPPED")
+    if skipped and where:
+        reasons = sorted({str(report.longrepr[2]) for report in skipped})
+        lines = [f"*** {len(skipped)} TESTS WERE SKIPPED:", *reasons]
+        Path(where).write_text("\n*** ".join(lines) + "\n")
