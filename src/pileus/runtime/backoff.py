@@ -1,0 +1,81 @@
+"""How long a key waits after its n-th failure in a row. Pure, but for a bucket that fills up.
+
+The figures are the Go framework's; jitter, which only ever lengthens a delay, is ours.
+"""
+
+import random
+from dataclasses import dataclass
+
+from pileus.runtime.failure import hint
+
+JITTER = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """`first` seconds after the first failure, doubled with each further one, at most `last`."""
+
+    first: float
+    last: float
+
+    def delay(self, failures: int) -> float:
+        doublings = min(max(failures - 1, 0), 64)
+        return min(self.last, self.first * 2.0**doublings)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket of tokens at one moment: `rate` flow in per second, `burst` fit in.
+
+    `tokens` below zero are promised already, to callers that wait for them.
+    """
+
+    rate: float
+    burst: int
+    tokens: float
+    at: float = 0.0
+
+    def reserve(self, now: float) -> tuple[float, "Bucket"]:
+        """Take a token; return after how many seconds it may be used, and the bucket left."""
+        filled = min(self.burst, self.tokens + max(now - self.at, 0.0) * self.rate)
+        left = Bucket(self.rate, self.burst, filled - 1, max(now, self.at))
+        return max(0.0, -left.tokens / self.rate), left
+
+
+class RetryPolicy:
+    """Decides when a failed key is tried again.
+
+    A hint that the error brings along (`retry_after`, in seconds) wins over the rest. Otherwise
+    it is the longer of the key's own exponential delay and, if there is one, of the wait for a
+    token of the bucket that all keys share.
+    """
+
+    def __init__(
+        self, delays: Exponential, random: random.Random, *, bucket: Bucket | None = None
+    ) -> None:
+        self._delays = delays
+        self._random = random
+        self._bucket = bucket
+
+    def delay(self, failures: int, error: BaseException, now: float) -> float:
+        """Seconds until the next try, after `failures` failures in a row (1 is the first)."""
+        asked = hint(error)
+        if asked is None:
+            asked = max(self._delays.delay(failures), self._reserve(now))
+        return asked * (1.0 + JITTER * self._random.random())
+
+    def _reserve(self, now: float) -> float:
+        if self._bucket is None:
+            return 0.0
+        wait, self._bucket = self._bucket.reserve(now)
+        return wait
+
+
+def default_policy(random: random.Random) -> RetryPolicy:
+    """5 ms doubled up to 1000 s per key, and ten keys a second after a burst of a hundred."""
+    return RetryPolicy(Exponential(0.005, 1000.0), random, bucket=Bucket(10.0, 100, 100.0))
+
+
+def service_policy(random: random.Random) -> RetryPolicy:
+    """5 s doubled up to 300 s per key."""
+    return RetryPolicy(Exponential(5.0, 300.0), random)

@@ -1,0 +1,148 @@
+"""Run a reconciler over a queue with a fixed number of workers, and retry what fails."""
+
+import asyncio
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pileus.runtime.backoff import RetryPolicy
+from pileus.runtime.failure import PassTooLong, is_expected, is_fenced
+from pileus.runtime.queue import QueueClosed, WorkQueue
+from pileus.runtime.reconcile import Reconciler
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
+
+Key = TypeVar("Key", bound=Hashable)
+
+FENCED_PAUSE = 1.0
+"""Seconds until a pass that was fenced off is tried again; leadership is settled by then."""
+SOONEST = 0.1
+"""Seconds between two passes over a key that its reconciler wants again at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many passes run at once, and for how long."""
+
+    workers: int = 1
+    deadline: float = 300.0
+    """Seconds after which a pass is cancelled, logged and retried."""
+    grace: float = 5.0
+    """Seconds that passes in hand may go on for once the controller is told to stop."""
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Controller(Generic[Key]):
+    """Gives every key of the queue to the reconciler until it succeeds.
+
+    Guarantees: what a pass raises is logged once, with its key, and retried by the policy; it
+    stops neither the worker nor the other keys. A key that always fails is tried at the policy's
+    pace and no faster.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler[Key],
+        queue: WorkQueue[Key],
+        policy: RetryPolicy,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.name = name
+        self._reconciler = reconciler
+        self._queue = queue
+        self._policy = policy
+        self._limits = limits
+        self._failures: dict[Key, int] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled; call once.
+
+        When cancelled, no further pass begins. Passes in hand may finish within the grace period;
+        then they are cancelled too, at whatever they await. So a pass may end after any of its
+        effects, and must be such that the next one, perhaps in another process, carries on.
+        """
+        async with asyncio.TaskGroup() as workers:
+            for number in range(self._limits.workers):
+                workers.create_task(self._work(), name=f"{self.name}-{number}")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await self._stop()
+
+    def oldest_work(self) -> float:
+        """For how many seconds the longest pass in hand has been going on; 0 if none is."""
+        return self._queue.oldest_work()
+
+    def stuck(self, limit: float) -> str | None:
+        """What to tell a health check if a pass has been in hand for longer than `limit`."""
+        age = self.oldest_work()
+        return f"a pass of {self.name} has been running for {age:.0f} s" if age > limit else None
+
+    async def _stop(self) -> None:
+        try:
+            async with asyncio.timeout(self._limits.grace):
+                await self._queue.drain()
+        except TimeoutError:
+            log.warning("Passes did not end in time and are cancelled", controller=self.name)
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self._queue.take()
+            except QueueClosed:
+                return
+            try:
+                await self._pass_over(key)
+            finally:
+                self._queue.done(key)
+
+    async def _pass_over(self, key: Key) -> None:
+        try:
+            await self._reconcile(key)
+        except asyncio.CancelledError as error:
+            if _is_told_to_stop():
+                raise
+            self._retry(key, error)
+        except Exception as error:  # noqa: BLE001 -- the one place: no pass may stop the worker
+            self._retry(key, error)
+
+    async def _reconcile(self, key: Key) -> None:
+        timer = asyncio.timeout(self._limits.deadline)
+        try:
+            async with timer:
+                result = await self._reconciler.reconcile(key)
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            raise PassTooLong(f"cancelled after {self._limits.deadline:g} s") from error
+        if result.requeue_after is not None:
+            self._queue.add_after(key, max(result.requeue_after, SOONEST), result.priority)
+        self._failures.pop(key, None)
+
+    def _retry(self, key: Key, error: BaseException) -> None:
+        if is_fenced(error):
+            log.info("Pass stopped: not leader", v=2, controller=self.name, key=key)
+            self._queue.add_after(key, FENCED_PAUSE)
+            return
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = self._policy.delay(failures, error, asyncio.get_running_loop().time())
+        write = log.error if is_expected(error) else log.exception
+        write(
+            "Pass failed, will be retried",
+            error=error,
+            controller=self.name,
+            key=key,
+            failures=failures,
+            retry_in=round(delay, 3),
+        )
+        self._queue.add_after(key, delay, retry=True)
+
+
+def _is_told_to_stop() -> bool:
+    """Whether a cancellation came from outside, not out of a pass that cancelled itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,46 @@
+"""What a failed pass says about itself: whose fault it is, and when to try again."""
+
+import math
+from collections.abc import Iterator
+from typing import cast
+
+from pileus.cloud.errors import CloudError
+from pileus.fence import Fenced
+
+SHORTEST_HINT = 1.0
+"""Seconds; a server that asks for less (say, `Retry-After: 0`) must not make us spin."""
+
+
+class PassTooLong(Exception):
+    """A pass did not end by its deadline and was cancelled."""
+
+
+def is_expected(error: BaseException) -> bool:
+    """Whether the error is one that the world may cause; any other is a bug of ours."""
+    return all(isinstance(each, CloudError | Fenced | PassTooLong) for each in _leaves(error))
+
+
+def is_fenced(error: BaseException) -> bool:
+    """Whether the pass ended because this process does not lead (any more)."""
+    return any(isinstance(each, Fenced) for each in _leaves(error))
+
+
+def hint(error: BaseException) -> float | None:
+    """The seconds that the error asks to wait (`retry_after`); of several the longest."""
+    return max(filter(None, map(_hint, _leaves(error))), default=None)
+
+
+def _hint(error: BaseException) -> float | None:
+    asked: object = getattr(error, "retry_after", None)
+    if not isinstance(asked, int | float) or not math.isfinite(asked):
+        return None
+    return max(float(asked), SHORTEST_HINT)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors inside an exception group, however deep; else the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(each)
+    else:
+        yield error

@@ -1,0 +1,167 @@
+"""A queue of keys: each waits at most once and is held by at most one worker.
+
+add ──▶ waiting (urgent before refresh) ──take──▶ held ──done──▶ gone, or waiting again
+                    ▲                                                      │
+                    └────────── if it was added while it was held ◀────────┘
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Hashable
+from enum import IntEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from pileus.telemetry.metrics import Metrics
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Priority(IntEnum):
+    """Which keys go first; within one priority, who waits longest does."""
+
+    URGENT = 0
+    """Something happened: an object is new, was changed, or failed."""
+    REFRESH = 1
+    """Nothing is known to have happened: a resync, a periodic look."""
+
+
+class QueueClosed(Exception):
+    """The queue gives out no more keys: the process, or its time as leader, is ending."""
+
+
+class _Wish(NamedTuple):
+    since: float
+    priority: Priority
+
+
+class WorkQueue(Generic[Key]):
+    """Made and used on one running event loop; nothing here waits but `take` and `drain`.
+
+    Guarantees: a key that was added is taken once more after the latest `add`, unless the queue
+    is closed; no two workers ever hold the same key.
+    """
+
+    def __init__(self, name: str, metrics: Metrics) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lines: dict[Priority, OrderedDict[Key, float]] = {p: OrderedDict() for p in Priority}
+        self._again: dict[Key, _Wish] = {}
+        self._held: dict[Key, float] = {}
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._adds = metrics.queue_adds.labels(name)
+        self._retries = metrics.queue_retries.labels(name)
+        self._wait = metrics.queue_wait.labels(name)
+        self._work = metrics.queue_work.labels(name)
+        metrics.queue_depth.labels(name).set_function(lambda: len(self))
+        metrics.queue_unfinished.labels(name).set_function(lambda: sum(self._ages()))
+        metrics.queue_longest.labels(name).set_function(self.oldest_work)
+
+    def __len__(self) -> int:
+        """How many keys wait to be taken now."""
+        return sum(len(line) for line in self._lines.values())
+
+    def add(self, key: Key, priority: Priority = Priority.URGENT) -> None:
+        """Ask for a pass over `key`. While a worker holds it, the pass waits for `done`."""
+        if self._closed:
+            return
+        known = self._wish(key)
+        if known is None:
+            self._adds.inc()
+            self._put(key, _Wish(self._loop.time(), priority))
+        elif priority < known.priority:
+            self._lines[known.priority].pop(key, None)
+            self._put(key, _Wish(known.since, priority))
+
+    def add_after(
+        self, key: Key, delay: float, priority: Priority = Priority.URGENT, *, retry: bool = False
+    ) -> None:
+        """Add `key` once `delay` seconds have passed; of several wishes the earliest counts.
+
+        `retry` says that a failure is the reason, which is counted in the metrics.
+        """
+        if self._closed:
+            return
+        if retry:
+            self._retries.inc()
+        due = self._loop.time() + max(delay, 0.0)
+        planned = self._timers.get(key)
+        if planned is not None and planned.when() <= due:
+            return
+        if planned is not None:
+            planned.cancel()
+        self._timers[key] = self._loop.call_at(due, self._fall_due, key, priority)
+
+    async def take(self) -> Key:
+        """Wait for a key and hold it until `done`.
+
+        Errors: `QueueClosed`.
+        """
+        while not self._closed:
+            for line in self._lines.values():
+                if line:
+                    return self._hold(*line.popitem(last=False))
+            self._changed.clear()
+            await self._changed.wait()
+        raise QueueClosed
+
+    def done(self, key: Key) -> None:
+        """Give `key` back; it waits again if it was added meanwhile."""
+        self._work.observe(self._loop.time() - self._held.pop(key))
+        again = self._again.pop(key, None)
+        if again is not None:
+            self._put(key, again)
+        if self._closed:
+            self._changed.set()
+
+    def oldest_work(self) -> float:
+        """For how many seconds the key that is held longest has been held; 0 if none is."""
+        return max(self._ages(), default=0.0)
+
+    def close(self) -> None:
+        """Take in and give out nothing more; what waits is forgotten.
+
+        Nothing is lost by that: the next process finds out from the state of the world.
+        """
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._again.clear()
+        for line in self._lines.values():
+            line.clear()
+        self._changed.set()
+
+    async def drain(self) -> None:
+        """Close the queue and wait until no key is held any more."""
+        self.close()
+        while self._held:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _ages(self) -> list[float]:
+        now = self._loop.time()
+        return [now - since for since in list(self._held.values())]
+
+    def _wish(self, key: Key) -> _Wish | None:
+        for priority, line in self._lines.items():
+            if key in line:
+                return _Wish(line[key], priority)
+        return self._again.get(key)
+
+    def _put(self, key: Key, wish: _Wish) -> None:
+        if key in self._held:
+            self._again[key] = wish
+        else:
+            self._lines[wish.priority][key] = wish.since
+            self._changed.set()
+
+    def _hold(self, key: Key, since: float) -> Key:
+        now = self._loop.time()
+        self._wait.observe(now - since)
+        self._held[key] = now
+        return key
+
+    def _fall_due(self, key: Key, priority: Priority) -> None:
+        del self._timers[key]
+        self.add(key, priority)

@@ -1,0 +1,105 @@
+"""How long a failed key waits."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pileus.cloud.errors import Throttled, Unavailable
+from pileus.runtime.backoff import (
+    JITTER,
+    Bucket,
+    Exponential,
+    RetryPolicy,
+    default_policy,
+    service_policy,
+)
+
+DOWN = Unavailable("down")
+
+
+@pytest.mark.parametrize(
+    ("failures", "expected"),
+    [(1, 0.005), (2, 0.01), (3, 0.02), (11, 5.12), (18, 655.36), (19, 1000.0), (10**6, 1000.0)],
+)
+def test_the_default_delay_doubles_up_to_a_ceiling(failures: int, expected: float) -> None:
+    delay = default_policy(random.Random(1)).delay(failures, DOWN, 0.0)
+
+    assert expected <= delay <= expected * (1 + JITTER)
+
+
+@pytest.mark.parametrize(("failures", "expected"), [(1, 5.0), (2, 10.0), (6, 160.0), (7, 300.0)])
+def test_the_delay_of_services(failures: int, expected: float) -> None:
+    delay = service_policy(random.Random(1)).delay(failures, DOWN, 0.0)
+
+    assert expected <= delay <= expected * (1 + JITTER)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param(17, 17.0, id="the-server-knows-best"),
+        pytest.param(0, 1.0, id="but-cannot-make-us-spin"),
+        pytest.param(-5, 1.0, id="nor-with-nonsense"),
+    ],
+)
+def test_a_hint_wins_over_the_back_off(asked: float, expected: float) -> None:
+    error = Throttled("slow down", retry_after=asked)
+
+    delay = service_policy(random.Random(1)).delay(9, error, 0.0)
+
+    assert expected <= delay <= expected * (1 + JITTER)
+
+
+@pytest.mark.parametrize("asked", [float("nan"), float("inf")])
+def test_a_hint_that_is_no_time_is_ignored(asked: float) -> None:
+    error = Throttled("slow down", retry_after=asked)
+
+    assert 5.0 <= service_policy(random.Random(1)).delay(1, error, 0.0) <= 5.5
+
+
+def test_of_several_hints_in_a_group_the_longest_counts() -> None:
+    hints = [Throttled("slow", retry_after=20), ExceptionGroup("", [Throttled("", retry_after=40)])]
+    error = ExceptionGroup("both", [DOWN, *hints])
+
+    assert 40.0 <= service_policy(random.Random(1)).delay(1, error, 0.0) <= 44.0
+
+
+def test_after_a_burst_all_keys_together_are_tried_ten_times_a_second() -> None:
+    policy = default_policy(random.Random(1))
+
+    delays = [policy.delay(1, DOWN, 0.0) for _ in range(200)]
+
+    assert max(delays[:100]) < 0.01
+    assert 9.9 <= delays[-1] <= 11.0
+
+
+@given(
+    st.floats(0.1, 100),
+    st.integers(1, 50),
+    st.lists(st.floats(0, 10), min_size=1, max_size=200),
+)
+def test_a_bucket_never_lets_more_through_than_burst_and_rate(
+    rate: float, burst: int, gaps: list[float]
+) -> None:
+    bucket = Bucket(rate, burst, burst)
+    now = 0.0
+    uses: list[float] = []
+    for gap in gaps:
+        now += gap
+        wait, bucket = bucket.reserve(now)
+        uses.append(now + wait)
+
+    for first, start in enumerate(uses):
+        for last in range(first, len(uses)):
+            assert last - first + 1 <= burst + 1 + rate * (uses[last] - start) + 1e-6
+
+
+@given(st.integers(1, 10**9), st.floats(0.001, 10), st.floats(10, 10_000))
+def test_a_delay_is_never_shorter_than_the_first_nor_much_longer_than_the_last(
+    failures: int, first: float, last: float
+) -> None:
+    delay = RetryPolicy(Exponential(first, last), random.Random(0)).delay(failures, DOWN, 0.0)
+
+    assert first <= delay <= last * (1 + JITTER)

@@ -1,0 +1,219 @@
+"""Keys wait once, are held once, and are never lost."""
+
+import asyncio
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from pileus.runtime.queue import Priority, QueueClosed, WorkQueue
+from pileus.telemetry.metrics import Metrics
+from pileus.testing.virtual_time import VirtualTimeLoop
+
+
+def new_queue() -> tuple[WorkQueue[str], CollectorRegistry]:
+    registry = CollectorRegistry()
+    return WorkQueue("things", Metrics(registry)), registry
+
+
+def value(registry: CollectorRegistry, name: str) -> float | None:
+    return registry.get_sample_value(name, {"name": "things"})
+
+
+async def take_all(queue: WorkQueue[str]) -> list[str]:
+    taken: list[str] = []
+    while len(queue):
+        taken.append(await queue.take())
+        queue.done(taken[-1])
+    return taken
+
+
+async def test_a_key_added_thrice_is_taken_once() -> None:
+    queue, _ = new_queue()
+
+    for key in "aba":
+        queue.add(key)
+
+    assert await take_all(queue) == ["a", "b"]
+
+
+async def test_a_key_added_while_held_is_taken_again_only_after_done() -> None:
+    queue, _ = new_queue()
+    queue.add("a")
+    key = await queue.take()
+
+    queue.add("a")
+    queue.add("a")
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.take(), 10)
+    queue.done(key)
+    assert await take_all(queue) == ["a"]
+
+
+async def test_what_is_urgent_goes_before_what_is_refreshed() -> None:
+    queue, _ = new_queue()
+
+    queue.add("old", Priority.REFRESH)
+    queue.add("older", Priority.REFRESH)
+    queue.add("new")
+    queue.add("older")
+
+    assert await take_all(queue) == ["new", "older", "old"]
+
+
+async def test_a_refresh_does_not_set_an_urgent_key_back() -> None:
+    queue, _ = new_queue()
+
+    queue.add("a")
+    queue.add("b")
+    queue.add("a", Priority.REFRESH)
+
+    assert await take_all(queue) == ["a", "b"]
+
+
+async def test_of_several_delays_the_earliest_counts() -> None:
+    queue, _ = new_queue()
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+
+    queue.add_after("a", 30)
+    queue.add_after("a", 5)
+    queue.add_after("a", 60)
+
+    queue.done(await queue.take())
+    assert loop.time() - start == pytest.approx(5)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.take(), 1000)
+
+
+async def test_a_worker_cancelled_while_it_waits_loses_no_key() -> None:
+    queue, _ = new_queue()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.take(), 1)
+
+    queue.add("a")
+
+    assert await asyncio.wait_for(queue.take(), 1) == "a"
+
+
+async def test_a_closed_queue_gives_out_and_takes_in_nothing() -> None:
+    queue, _ = new_queue()
+    queue.add("a")
+    queue.add_after("b", 1)
+
+    queue.close()
+    queue.add("c")
+    queue.add_after("d", 1)
+
+    with pytest.raises(QueueClosed):
+        await queue.take()
+    await asyncio.sleep(10)
+    assert len(queue) == 0
+
+
+async def test_closing_wakes_every_waiting_worker() -> None:
+    queue, _ = new_queue()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(closed(queue)) for _ in range(3)]
+        await asyncio.sleep(1)
+        queue.close()
+    assert all(task.result() for task in tasks)
+
+
+async def closed(queue: WorkQueue[str]) -> bool:
+    try:
+        await queue.take()
+    except QueueClosed:
+        return True
+    return False
+
+
+async def test_draining_waits_for_the_keys_that_are_held() -> None:
+    queue, _ = new_queue()
+    loop = asyncio.get_running_loop()
+    queue.add("a")
+    queue.add("b")
+    held = [await queue.take(), await queue.take()]
+    queue.add("a")
+    start = loop.time()
+
+    for delay, key in enumerate(held, 1):
+        loop.call_later(delay, queue.done, key)
+    await queue.drain()
+
+    assert loop.time() - start == pytest.approx(2)
+    assert len(queue) == 0
+
+
+async def test_the_metrics_tell_depth_waits_and_work_in_hand() -> None:
+    queue, registry = new_queue()
+    queue.add("a")
+    queue.add("a")
+    queue.add("b")
+    assert value(registry, "workqueue_depth") == 2
+    assert value(registry, "workqueue_adds_total") == 2
+
+    await asyncio.sleep(3)
+    await queue.take()
+    await queue.take()
+    await asyncio.sleep(4)
+
+    assert value(registry, "workqueue_depth") == 0
+    assert value(registry, "workqueue_queue_duration_seconds_sum") == pytest.approx(6)
+    assert value(registry, "workqueue_unfinished_work_seconds") == pytest.approx(8)
+    assert value(registry, "workqueue_longest_running_processor_seconds") == pytest.approx(4)
+    queue.done("a")
+    assert value(registry, "workqueue_unfinished_work_seconds") == pytest.approx(4)
+    assert value(registry, "workqueue_work_duration_seconds_sum") == pytest.approx(4)
+    queue.add_after("a", 1, retry=True)
+    assert value(registry, "workqueue_retries_total") == 1
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add_after", "take", "done"]),
+        st.sampled_from("abc"),
+        st.sampled_from(Priority),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_every_key_is_taken_after_its_latest_add_and_never_held_twice(
+    steps: list[tuple[str, str, Priority]],
+) -> None:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(walk(steps))
+
+
+async def walk(steps: list[tuple[str, str, Priority]]) -> None:
+    queue, _ = new_queue()
+    held: deque[str] = deque()
+    owed: set[str] = set()
+    for step, key, priority in steps:
+        match step:
+            case "add":
+                queue.add(key, priority)
+                owed.add(key)
+            case "add_after":
+                queue.add_after(key, 1, priority)
+                await asyncio.sleep(2)
+                owed.add(key)
+            case "take" if len(queue):
+                taken = await queue.take()
+                assert taken not in held
+                assert taken in owed
+                owed.discard(taken)
+                held.append(taken)
+            case "done" if held:
+                queue.done(held.popleft())
+            case _:
+                pass
+        assert len(queue) == len(owed - set(held))
+    while held:
+        queue.done(held.popleft())
+    assert sorted(await take_all(queue)) == sorted(owed)
