@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-from pileus.cloud.model import NO_LABELS, NodeRef
+from pileus.cloud.model import NodeRef, no_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Wish:
     spec: BalancerSpec | None
     name: str = ""
     """For humans, in the cloud's console; never identity."""
-    options: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+    options: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """The Service's annotations, for the provider's declared options."""
 
 

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from pileus.cloud.balancer import Balancers
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import (
-    NO_LABELS,
     Found,
     InstanceId,
     NodeName,
@@ -24,6 +23,7 @@ from pileus.cloud.model import (
     VolumeId,
     VolumeSpec,
     Zone,
+    no_labels,
 )
 
 
@@ -84,10 +84,21 @@ class Zones(Protocol):
 
 
 class ClusterAccess(Protocol):
-    """A provider's own door to the cluster, for controllers that it brings along."""
+    """A provider's own door to the cluster, for what it brings along.
+
+    The answers are objects of the Kubernetes layer, of which this one knows nothing.
+    """
 
     def client(self, identity: str) -> object:
         """A `pileus.kube.client.Client` with that identity's credentials and rate."""
+        ...
+
+    def view(self) -> object:
+        """The manager's own, read-only view of nodes and services (`classic.view.ClusterView`)."""
+        ...
+
+    def informers(self) -> object:
+        """The manager's shared informers, not yet started."""
         ...
 
 
@@ -117,6 +128,8 @@ class Cloud:
     zones: Zones | None = None
     owns: Callable[[NodeRef], bool | None] | None = None
     """Whether the node is one of ours; None (or no function): not known before asking."""
+    leading: Callable[[ClusterAccess], AbstractAsyncContextManager[None]] | None = None
+    """Entered when this process leads, before any controller starts; left after all stopped."""
     controllers: tuple[OwnController, ...] = ()
     has_cluster_id: bool = True
     """False stops the manager unless `--allow-untagged-cloud` is given."""
@@ -127,9 +140,9 @@ class ProviderConfig:
     """What the manager hands to a provider: the file of `--cloud-config`, and the environment."""
 
     path: str = ""
-    text: str | None = None
+    text: str | None = field(default=None, repr=False)
     """The file's content at start; None when no file was given."""
-    environ: Mapping[str, str] = field(default=NO_LABELS, repr=False)
+    environ: Mapping[str, str] = field(default_factory=no_labels, repr=False)
     cluster_name: str = "kubernetes"
 
 

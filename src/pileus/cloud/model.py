@@ -15,6 +15,10 @@ VolumeId = NewType("VolumeId", str)
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
+def no_labels() -> Mapping[str, str]:
+    return NO_LABELS
+
+
 class AddressType(StrEnum):
     INTERNAL_IP = "InternalIP"
     EXTERNAL_IP = "ExternalIP"
@@ -37,8 +41,8 @@ class NodeRef:
     provider_id: str = ""
     system_uuid: str = ""
     addresses: tuple[Address, ...] = ()
-    labels: Mapping[str, str] = field(default=NO_LABELS, hash=False)
-    annotations: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=no_labels, hash=False)
 
 
 class InstanceState(StrEnum):
@@ -59,7 +63,7 @@ class Instance:
     zone: str = ""
     region: str = ""
     addresses: tuple[Address, ...] = ()
-    labels: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Additional labels that the cloud wants on the node."""
     state: InstanceState = InstanceState.RUNNING
 
@@ -101,7 +105,7 @@ class VolumeSpec:
     size_gib: int
     type: str = ""
     zone: str = ""
-    labels: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +114,7 @@ class Volume:
     spec: VolumeSpec
     attached_to: InstanceId | None = None
     device: str = ""
-    topology: Mapping[str, str] = field(default=NO_LABELS, hash=False)
+    topology: Mapping[str, str] = field(default_factory=no_labels, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,137 @@
+"""From a provider's name to a connected cloud: its configuration read, what it yields checked."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import cast
+
+from pileus.cloud.balancer import Balancers
+from pileus.cloud.errors import CloudError, Misconfigured, Unavailable
+from pileus.cloud.interface import (
+    Cloud,
+    Clusters,
+    Connect,
+    Instances,
+    OwnController,
+    ProviderConfig,
+    Routes,
+    SshKeys,
+    Volumes,
+    Zones,
+)
+from pileus.cloud.model import NO_LABELS
+
+CAPABILITIES: Mapping[str, type] = {
+    "instances": Instances,
+    "balancers": Balancers,
+    "routes": Routes,
+    "volumes": Volumes,
+    "clusters": Clusters,
+    "ssh_keys": SshKeys,
+    "zones": Zones,
+}
+"""Each capability of a `Cloud`, and the protocol that it has to keep."""
+
+
+def read_config(
+    path: str, *, environ: Mapping[str, str] = NO_LABELS, cluster_name: str = "kubernetes"
+) -> ProviderConfig:
+    """Read the file of `--cloud-config`; no path, no file.
+
+    Errors: `Misconfigured` naming the file, if it cannot be read as text.
+    """
+    text = _read(path) if path else None
+    return ProviderConfig(path=path, text=text, environ=environ, cluster_name=cluster_name)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Misconfigured(f'--cloud-config: cannot read "{path}": {error.strerror}') from error
+    except UnicodeDecodeError as error:
+        raise Misconfigured(
+            f'--cloud-config: "{path}" is not UTF-8 text (byte {error.start})'
+        ) from error
+
+
+@asynccontextmanager
+async def connected(name: str, connect: Connect, config: ProviderConfig) -> AsyncGenerator[Cloud]:
+    """The cloud for as long as the block lasts, with everything it offers checked.
+
+    Errors: the provider's own `CloudError`; `Unavailable` if it raised anything else;
+    `Misconfigured` if what it yields is no `Cloud`, or a capability lacks a method.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            cloud = await stack.enter_async_context(connect(config))
+        except CloudError as error:
+            error.add_note(f'while connecting to cloud provider "{name}"')
+            raise
+        except Exception as error:
+            raise Unavailable(
+                f'cloud provider "{name}" could not connect: {type(error).__name__}: {error}'
+            ) from error
+        verify(name, cloud)
+        yield cloud
+
+
+def verify(provider: str, cloud: object) -> None:
+    """Refuse what is not a whole cloud, naming the provider and each thing that is wrong.
+
+    Errors: `Misconfigured`.
+    """
+    if not isinstance(cloud, Cloud):
+        raise Misconfigured(
+            f'cloud provider "{provider}" yielded {_kind(cloud)} instead of a pileus Cloud; '
+            "its connect() must yield one"
+        )
+    problems = [*_wrong_capabilities(cloud), *_wrong_fields(cloud)]
+    if problems:
+        raise Misconfigured(f'cloud provider "{provider}" is incomplete: {"; ".join(problems)}')
+
+
+def _wrong_capabilities(cloud: Cloud) -> list[str]:
+    present = {name: getattr(cloud, name) for name in CAPABILITIES}
+    return [
+        f"{name} ({_kind(capability)}) lacks the method {method}()"
+        for name, capability in present.items()
+        if capability is not None
+        for method in _methods(CAPABILITIES[name])
+        if not callable(getattr(capability, method, None))
+    ]
+
+
+def _wrong_fields(cloud: Cloud) -> list[str]:
+    given = {field.name: cast("object", getattr(cloud, field.name)) for field in fields(cloud)}
+    checks = {
+        "name must be a non-empty text": _is_text(given["name"]),
+        "owns must be a function or None": _is_function_or_none(given["owns"]),
+        "leading must be a function or None": _is_function_or_none(given["leading"]),
+        "controllers must be a tuple of OwnController": _are_controllers(given["controllers"]),
+        "has_cluster_id must be True or False": isinstance(given["has_cluster_id"], bool),
+    }
+    return [text for text, is_right in checks.items() if not is_right]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_function_or_none(value: object) -> bool:
+    return value is None or callable(value)
+
+
+def _are_controllers(value: object) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(item, OwnController) for item in cast("tuple[object, ...]", value)
+    )
+
+
+def _methods(protocol: type) -> list[str]:
+    return [name for name in vars(protocol) if not name.startswith("_")]
+
+
+def _kind(thing: object) -> str:
+    return "None" if thing is None else type(thing).__name__

@@ -1,0 +1,187 @@
+"""What a provider lets its users set, declared as data: annotations and configuration keys.
+
+    INTERNAL = Option("acme.example/internal", FLAG, False, "No public address.", RECREATE)
+    SIZE = Option("acme.example/size", one_of("small", "large"), "small", "Size of the balancer.")
+    ANNOTATIONS = Options(INTERNAL, SIZE, namespace="acme.example/")
+
+    values = ANNOTATIONS.read(wish.options)      # Misconfigured names every mistake at once
+    if values[INTERNAL]: ...                     # typed: a bool
+
+From the one declaration come parsing, "did you mean", the warnings of a plan and the reference.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar, cast
+
+from pileus.cloud.errors import Misconfigured
+from pileus.suggest import did_you_mean
+
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+
+
+class OnChange(StrEnum):
+    """What happens when the value of an existing object's option changes."""
+
+    LIVE = "applied at once"
+    RECREATE = "recreates the object: connections break"
+    CREATE_ONLY = "only used at creation: a later change has no effect"
+
+
+LIVE, RECREATE, CREATE_ONLY = OnChange.LIVE, OnChange.RECREATE, OnChange.CREATE_ONLY
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[V_co]):
+    """A type of value: how users call it, and how its text is read."""
+
+    name: str
+    parse: Callable[[str], V_co]
+    """Raises ValueError whose text completes: `x must be …`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[V_co]):
+    name: str
+    kind: Kind[V_co]
+    default: V_co
+    text: str
+    on_change: OnChange = LIVE
+    secret: bool = False
+    """Its value never appears in messages."""
+
+
+class Values:
+    """Parsed values; the default where none was given. Its repr shows names only."""
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self._given = dict(given)
+
+    def __getitem__(self, option: Option[V]) -> V:
+        return cast("V", self._given.get(option.name, option.default))
+
+    def __contains__(self, option: Option[object]) -> bool:
+        """Whether the user gave a value (be it the default's)."""
+        return option.name in self._given
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Values) and self._given == other._given
+
+    __hash__ = None  # type: ignore[assignment] -- values may be lists
+
+    def __repr__(self) -> str:
+        return f"Values({', '.join(sorted(self._given))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    values: Values
+    problems: tuple[str, ...] = field(default=())
+
+
+class Options:
+    """Everything a provider declares for one place: its annotations, or its configuration file."""
+
+    def __init__(self, *options: Option[object], namespace: str = "") -> None:
+        """`namespace`: only keys that start so are ours; "" claims every key."""
+        self._options = {option.name: option for option in options}
+        self._namespace = namespace
+        if len(self._options) != len(options):
+            raise ValueError("an option is declared twice")
+
+    def parse(self, given: Mapping[str, object]) -> Parsed:
+        """Read what is ours, with all mistakes at once; a mistaken key keeps its default."""
+        values: dict[str, object] = {}
+        problems: list[str] = []
+        for name, value in given.items():
+            if not name.startswith(self._namespace):
+                continue
+            try:
+                values[name] = self._parse_one(name, value)
+            except ValueError as error:
+                problems.append(str(error))
+        return Parsed(Values(values), tuple(problems))
+
+    def read(self, given: Mapping[str, object]) -> Values:
+        """As `parse`, for those who cannot go on with mistakes.
+
+        Errors: `Misconfigured` with every mistake.
+        """
+        parsed = self.parse(given)
+        if parsed.problems:
+            raise Misconfigured("; ".join(parsed.problems))
+        return parsed.values
+
+    def changed(self, before: Values, after: Values) -> tuple[Option[object], ...]:
+        """The options whose value differs, in order of declaration; each says what that does."""
+        return tuple(o for o in self._options.values() if before[o] != after[o])
+
+    def reference(self) -> str:
+        """A table in Markdown, one line per option, in order of declaration."""
+        head = "| name | type | default | when changed | meaning |\n|---|---|---|---|---|\n"
+        return head + "".join(_row(option) for option in self._options.values())
+
+    def _parse_one(self, name: str, value: object) -> object:
+        option = self._options.get(name)
+        if option is None:
+            raise ValueError(f'unknown option "{name}"{did_you_mean(name, self._options)}')
+        text = _as_text(value)
+        try:
+            return option.kind.parse(text)
+        except ValueError as error:
+            shown = "***" if option.secret else f'"{text}"'
+            raise ValueError(f"{name} must be {error}, not {shown}") from error
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(_as_text(item) for item in cast("list[object]", value))
+    return str(value)
+
+
+def _row(option: Option[object]) -> str:
+    default = "" if option.default in {None, "", ()} else f"`{_as_text(option.default)}`"
+    cells = (f"`{option.name}`", option.kind.name, default, option.on_change.value, option.text)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+FALSE_WORDS = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+def _flag(text: str) -> bool:
+    if text not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError("true or false")
+    return text in TRUE_WORDS
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def one_of(*choices: str) -> Kind[str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"one of {', '.join(choices)}{did_you_mean(text, choices)}")
+        return text
+
+    return Kind(" or ".join(choices), parse)
+
+
+def integer(least: int, most: int) -> Kind[int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]+", text) or not least <= int(text) <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return int(text)
+
+    return Kind(f"{least}…{most}", parse)
+
+
+TEXT: Kind[str] = Kind("text", str)
+FLAG: Kind[bool] = Kind("true or false", _flag)
+NAMES: Kind[tuple[str, ...]] = Kind("comma-separated list", _names)

@@ -1,0 +1,167 @@
+"""Which providers there are: found by entry point, or registered in code; loaded when asked for.
+
+A distribution offers a provider in its `pyproject.toml`:
+
+    [project.entry-points."pileus.providers"]
+    acme = "acme_cloud:connect"
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from pileus.cloud.errors import Misconfigured
+from pileus.cloud.interface import Connect
+from pileus.suggest import did_you_mean
+
+GROUP = "pileus.providers"
+NO_PROVIDER = frozenset({"", "external"})
+"""Values of `--cloud-provider` that mean: none."""
+
+
+class UnknownProvider(Misconfigured):
+    pass
+
+
+class DuplicateProvider(Misconfigured):
+    pass
+
+
+class BrokenProvider(Misconfigured):
+    """A provider is installed, but its code cannot be loaded; the others are not harmed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One line of `pileus providers`."""
+
+    name: str
+    origin: str
+    problem: str = ""
+    """Why it cannot be used, and what to do about it; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    name: str
+    origin: str
+    load: Callable[[], object]
+    remedy: str
+
+
+def installed() -> Iterable[EntryPoint]:
+    return entry_points(group=GROUP)
+
+
+class Registry:
+    """The providers of one process. Reads the installed distributions on first use."""
+
+    def __init__(self, discover: Callable[[], Iterable[EntryPoint]] = installed) -> None:
+        self._discover = discover
+        self._registered: list[_Offer] = []
+        self._found: tuple[_Offer, ...] | None = None
+
+    def register(self, name: str, connect: Connect) -> None:
+        """Offer a provider from code.
+
+        Errors: `DuplicateProvider` if the name is taken; nothing is registered then.
+        """
+        origin = f"code ({_qualified_name(connect)})"
+        offer = _Offer(name, origin, lambda: connect, "mend the code that registers it")
+        _by_name([*self._offers(), offer])
+        self._registered.append(offer)
+
+    def names(self) -> tuple[str, ...]:
+        """Every name on offer, sorted, the broken ones included.
+
+        Errors: `DuplicateProvider` if two distributions offer the same name.
+        """
+        return tuple(sorted(_by_name(self._offers())))
+
+    def get(self, name: str) -> Connect | None:
+        """The provider of that name; None for the names that mean "no provider".
+
+        Errors: `UnknownProvider`, `BrokenProvider`, `DuplicateProvider`, each with a remedy.
+        """
+        if name in NO_PROVIDER:
+            return None
+        offers = _by_name(self._offers())
+        if name not in offers:
+            known = ", ".join(sorted(offers)) or "none is installed"
+            raise UnknownProvider(
+                f'unknown cloud provider "{name}" (known: {known}){did_you_mean(name, offers)}'
+            )
+        return _load(offers[name])
+
+    def listing(self) -> tuple[Listed, ...]:
+        """All providers by name, each tried: one that cannot be loaded says why."""
+        return tuple(_listed(offer) for _, offer in sorted(_by_name(self._offers()).items()))
+
+    def _offers(self) -> tuple[_Offer, ...]:
+        if self._found is None:
+            self._found = tuple(_installed_offer(entry) for entry in self._discover())
+        return (*self._found, *self._registered)
+
+
+PROVIDERS = Registry()
+"""The process's own: what is installed, and what `register` added. Tests make their own."""
+
+
+def _by_name(offers: Iterable[_Offer]) -> dict[str, _Offer]:
+    found: dict[str, _Offer] = {}
+    for offer in offers:
+        first = found.setdefault(offer.name, offer)
+        if first is not offer:
+            raise DuplicateProvider(
+                f'cloud provider "{offer.name}" is offered twice: by {first.origin} '
+                f"and by {offer.origin}; uninstall or rename one of them"
+            )
+    return found
+
+
+def _installed_offer(entry: EntryPoint) -> _Offer:
+    distribution = entry.dist.name if entry.dist else "an unnamed distribution"
+    version = f" {entry.dist.version}" if entry.dist else ""
+    wanted = f"{distribution}[{','.join(entry.extras)}]" if entry.extras else distribution
+    return _Offer(
+        name=entry.name,
+        origin=f"{distribution}{version} ({entry.value})",
+        load=entry.load,
+        remedy=f"pip install --force-reinstall '{wanted}' may mend it",
+    )
+
+
+def _load(offer: _Offer) -> Connect:
+    try:
+        connect = offer.load()
+    except Exception as error:
+        raise BrokenProvider(
+            f'cloud provider "{offer.name}" of {offer.origin} cannot be loaded: '
+            f"{type(error).__name__}: {error}; {_remedy(offer, error)}"
+        ) from error
+    if not callable(connect):
+        raise BrokenProvider(
+            f'cloud provider "{offer.name}" of {offer.origin} is a {type(connect).__name__}, '
+            "not a function connect(config); mend its entry point"
+        )
+    return cast("Connect", connect)
+
+
+def _remedy(offer: _Offer, error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f'the module "{error.name}" is missing: {offer.remedy}'
+    return offer.remedy
+
+
+def _listed(offer: _Offer) -> Listed:
+    try:
+        _load(offer)
+    except BrokenProvider as error:
+        return Listed(offer.name, offer.origin, str(error))
+    return Listed(offer.name, offer.origin)
+
+
+def _qualified_name(connect: object) -> str:
+    module = getattr(connect, "__module__", "")
+    return f"{module}.{getattr(connect, '__qualname__', type(connect).__qualname__)}"

@@ -1,0 +1,107 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pileus.cloud.errors import Misconfigured
+from pileus.cloud.options import (
+    CREATE_ONLY,
+    FLAG,
+    NAMES,
+    RECREATE,
+    TEXT,
+    Option,
+    Options,
+    integer,
+    one_of,
+)
+
+INTERNAL = Option("acme.example/internal", FLAG, False, "No public address.", RECREATE)
+SIZE = Option("acme.example/size", one_of("small", "large"), "small", "Size.", CREATE_ONLY)
+WEIGHT = Option("acme.example/weight", integer(1, 10), 5, "Share of traffic.")
+ZONES = Option("acme.example/zones", NAMES, (), "Zones to use.")
+ANNOTATIONS = Options(INTERNAL, SIZE, WEIGHT, ZONES, namespace="acme.example/")
+TOKEN = Option("token", integer(0, 9), 0, "Who we are.", secret=True)
+CONFIG = Options(Option("region", TEXT, "", "Where."), TOKEN)
+
+
+def test_values_are_typed_and_default_where_nothing_was_given():
+    values = ANNOTATIONS.read({
+        "acme.example/internal": "true",
+        "acme.example/zones": " a, b ,",
+        "other/size": "huge",
+    })
+
+    assert values[INTERNAL] is True
+    assert values[ZONES] == ("a", "b")
+    assert (values[SIZE], SIZE in values) == ("small", False)
+
+
+def test_all_mistakes_are_told_at_once():
+    with pytest.raises(Misconfigured) as told:
+        ANNOTATIONS.read({
+            "acme.example/internal": "yes",
+            "acme.example/sise": "small",
+            "acme.example/size": "lage",
+            "acme.example/weight": "11",
+        })
+
+    assert str(told.value) == (
+        'acme.example/internal must be true or false, not "yes"; '
+        'unknown option "acme.example/sise"; did you mean "acme.example/size"?; '
+        'acme.example/size must be one of small, large; did you mean "large"?, not "lage"; '
+        'acme.example/weight must be a whole number from 1 to 10, not "11"'
+    )
+
+
+def test_a_mistake_leaves_the_other_values_usable():
+    parsed = ANNOTATIONS.parse({"acme.example/weight": "x", "acme.example/size": "large"})
+
+    assert (parsed.values[WEIGHT], parsed.values[SIZE]) == (5, "large")
+    assert len(parsed.problems) == 1
+
+
+def test_config_values_may_come_typed_from_a_file():
+    values = Options(INTERNAL, WEIGHT, ZONES).read({
+        INTERNAL.name: True,
+        WEIGHT.name: 7,
+        ZONES.name: ["a", "b"],
+    })
+
+    assert (values[INTERNAL], values[WEIGHT], values[ZONES]) == (True, 7, ("a", "b"))
+
+
+def test_a_secret_is_never_shown():
+    with pytest.raises(Misconfigured, match=r"token must be .*, not \*\*\*"):
+        CONFIG.read({"token": "hunter2"})
+
+    assert repr(CONFIG.read({"token": "7"})) == "Values(token)"
+
+
+def test_a_change_says_what_it_does():
+    before, after = ANNOTATIONS.read({}), ANNOTATIONS.read({INTERNAL.name: "1", WEIGHT.name: "5"})
+
+    assert [option.on_change for option in ANNOTATIONS.changed(before, after)] == [RECREATE]
+
+
+def test_the_reference_has_one_line_per_option():
+    lines = ANNOTATIONS.reference().splitlines()
+
+    assert lines[2] == (
+        "| `acme.example/internal` | true or false | `false` "
+        "| recreates the object: connections break | No public address. |"
+    )
+    assert len(lines) == 2 + 4
+
+
+def test_declaring_an_option_twice_is_refused():
+    with pytest.raises(ValueError, match="twice"):
+        Options(SIZE, SIZE)
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.none()))
+def test_no_input_does_worse_than_be_refused(given_values):
+    parsed = Options(INTERNAL, SIZE, WEIGHT, ZONES).parse(given_values)
+
+    assert len(parsed.problems) == len(given_values) - sum(
+        option in parsed.values for option in (INTERNAL, SIZE, WEIGHT, ZONES)
+    )

@@ -1,0 +1,133 @@
+from contextlib import asynccontextmanager
+from importlib.metadata import Distribution, EntryPoint, PathDistribution
+
+import pytest
+
+from pileus.cloud.interface import Cloud, ProviderConfig
+from pileus.cloud.registry import (
+    BrokenProvider,
+    DuplicateProvider,
+    Registry,
+    UnknownProvider,
+)
+
+
+@asynccontextmanager
+async def connect(config: ProviderConfig):
+    yield Cloud(name="acme")
+
+
+NOT_A_FUNCTION = "text"
+
+
+def distribution(folder, name: str) -> Distribution:
+    info = folder / f"{name}-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+    return PathDistribution(info)
+
+
+@pytest.fixture
+def offer(tmp_path):
+    """An entry point as an installed distribution would have it."""
+
+    def make(name: str, value: str = "json:loads", dist: str = "acme-cloud") -> EntryPoint:
+        entry = EntryPoint(name, value, "pileus.providers")
+        vars(entry).update(dist=distribution(tmp_path, dist))
+        return entry
+
+    return make
+
+
+def registry(*entries: EntryPoint) -> Registry:
+    return Registry(lambda: entries)
+
+
+def test_a_provider_is_found_by_its_entry_point(offer):
+    import json
+
+    assert registry(offer("acme")).get("acme") is json.loads
+
+
+def test_a_provider_is_registered_in_code():
+    providers = registry()
+
+    providers.register("acme", connect)
+
+    assert providers.get("acme") is connect
+    assert providers.names() == ("acme",)
+
+
+@pytest.mark.parametrize("name", ["", "external"])
+def test_some_names_mean_no_provider(name):
+    assert registry().get(name) is None
+
+
+def test_an_unknown_name_is_told_with_the_known_ones_and_the_likely_one(offer):
+    providers = registry(offer("openstack", dist="a"), offer("hetzner", dist="b"))
+
+    with pytest.raises(UnknownProvider) as told:
+        providers.get("openstakc")
+
+    assert str(told.value) == (
+        'unknown cloud provider "openstakc" (known: hetzner, openstack); did you mean "openstack"?'
+    )
+
+
+def test_an_unknown_name_is_told_when_nothing_is_installed():
+    with pytest.raises(UnknownProvider, match=r'"x" \(known: none is installed\)'):
+        registry().get("x")
+
+
+def test_two_distributions_with_one_name_are_fatal_and_both_are_named(offer):
+    providers = registry(offer("acme", dist="acme-cloud"), offer("acme", dist="other"))
+
+    for ask in (providers.names, providers.listing, lambda: providers.get("acme")):
+        with pytest.raises(DuplicateProvider, match=r"by acme-cloud 1\.2 .* and by other 1\.2"):
+            ask()
+
+
+def test_registering_a_taken_name_is_fatal_and_changes_nothing(offer):
+    providers = registry(offer("acme"))
+
+    with pytest.raises(DuplicateProvider, match=r"acme-cloud 1\.2 .* and by code \(.*connect\)"):
+        providers.register("acme", connect)
+
+    assert providers.get("acme") is not connect
+
+
+def test_one_broken_provider_harms_only_itself(offer):
+    providers = registry(
+        offer("bad", "no_such_module_at_all:connect [sdk]", dist="bad-cloud"),
+        offer("good", dist="good-cloud"),
+    )
+
+    bad, good = providers.listing()
+
+    assert callable(providers.get("good"))
+    assert (good.name, good.problem) == ("good", "")
+    assert "bad-cloud 1.2 (no_such_module_at_all:connect [sdk])" in bad.problem
+    assert "ModuleNotFoundError: No module named 'no_such_module_at_all'; the module \"no_such" in (
+        bad.problem
+    )
+    assert "pip install --force-reinstall 'bad-cloud[sdk]'" in bad.problem
+    with pytest.raises(BrokenProvider, match="no_such_module_at_all"):
+        providers.get("bad")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param("json:no_such_name", "AttributeError", id="missing attribute"),
+        pytest.param("json:__name__", "is a str, not a function", id="not callable"),
+    ],
+)
+def test_what_is_no_function_is_told(offer, value, text):
+    with pytest.raises(BrokenProvider, match=text):
+        registry(offer("acme", value)).get("acme")
+
+
+def test_nothing_is_imported_before_it_is_asked_for(offer):
+    providers = registry(offer("bad", "no_such_module_at_all:connect"))
+
+    assert providers.names() == ("bad",)
