@@ -4,7 +4,7 @@
 place and need no sockets, so that they can run in virtual time.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,6 +21,8 @@ class Request:
     """Seconds for the whole exchange; None for a watch."""
     idle_timeout: float | None = None
     """Seconds without a single byte after which the connection is dead; for watches."""
+    guard: Callable[[], None] | None = field(default=None, repr=False)
+    """Called right before the request leaves; if it raises, nothing is sent."""
 
 
 class Reply(Protocol):

@@ -133,6 +133,11 @@ class Metrics:
             "Full lists that an informer had to make, by reason",
             ("resource", "reason"),
         )
+        self.unreadable_objects = self._counter(
+            "pileus_unreadable_objects_total",
+            "Objects in lists and watches that were skipped because they do not decode",
+            ("resource",),
+        )
 
     def _declare_cloud(self) -> None:
         self.cloud_calls = self._counter(

@@ -1,0 +1,320 @@
+"""The verbs of the Kubernetes API on typed resources: each does one thing, nothing is clever."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Generic
+
+import msgspec
+
+from pileus.fence import Fence, Open
+from pileus.kube.codec import Odd, WatchEvent, codec_of, encode
+from pileus.kube.errors import Expired, Unreadable
+from pileus.kube.exchange import Exchange
+from pileus.kube.lines import LineSplitter
+from pileus.kube.model.meta import KubeObject, Resource, T
+from pileus.kube.patch import Patch
+from pileus.kube.throttle import Adaptive, Throttle
+from pileus.kube.transport import Request, Transport
+from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
+
+LIST_TIMEOUT = 60.0
+DEAD_AFTER = 90.0
+"""Seconds without a byte after which a watch is dead; a bookmark comes about every minute."""
+
+log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which objects of a collection are meant, in the API's own notation."""
+
+    labels: str = ""
+    fields: str = ""
+
+
+EVERYTHING = Selector()
+
+
+@dataclass(frozen=True, slots=True)
+class Preconditions:
+    """What must hold for a deletion to happen; else it is a `Conflict`."""
+
+    uid: str = ""
+    resource_version: str = ""
+
+
+NONE = Preconditions()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """A consistent list, as of `resource_version`."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    unreadable: tuple[T, ...] = ()
+    """Objects that exist but do not decode: only name, namespace, UID and version are known."""
+
+
+def _nothing() -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    resource_version: str = ""
+    """Events after this version; "" means: what there is, as ADDED events, then changes."""
+    initial_events: bool = False
+    """Ask for a streaming list: ADDED events, then a bookmark marked as their end."""
+    duration: int = 300
+    """Seconds after which the server ends the watch."""
+    on_contact: Callable[[], None] = field(default=_nothing, repr=False)
+    """Called whenever something, be it part of an event, has come in."""
+
+
+class Client:
+    """One identity at one API server.
+
+    Writes ask the fence right before they leave. Every request has a deadline. A server that
+    says "later" (429; 503 for reads) with a Retry-After is asked again then, a few times; nothing
+    else is retried. Errors: those of `pileus.kube.errors`, and `pileus.fence.Fenced`.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        user_agent: str,
+        metrics: Metrics,
+        fence: Fence | None = None,
+        throttle: Throttle | None = None,
+        host: str = "",
+    ) -> None:
+        self.metrics = metrics
+        self._exchange = Exchange(
+            transport,
+            metrics=metrics,
+            fence=fence or Open(),
+            throttle=throttle or Adaptive(),
+            host=host,
+        )
+        self._headers = {"Accept": "application/json", "User-Agent": user_agent}
+
+    async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
+        path = _path(resource, name, namespace)
+        return await self._typed(resource, self._request("GET", path))
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        selector: Selector = EVERYTHING,
+        limit: int = 500,
+    ) -> Listed[T]:
+        """Everything, fetched in pages of `limit`.
+
+        When the pages' common version expires on the way, one unpaged list takes their place.
+        """
+        path = resource.path(namespace=namespace)
+        query = _selecting(selector)
+        try:
+            return await self._list_pages(resource, path, {**query, "limit": str(limit)})
+        except Expired as error:
+            log.info("List expired between pages, fetching it at once", path=path, err=error)
+            return await self._list_pages(resource, path, query)
+
+    async def create(
+        self,
+        resource: Resource[T],
+        body: T | Mapping[str, object],
+        *,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> T:
+        """Create an object, or (with `name` and `subresource`) something below one."""
+        path = resource.path(name, namespace=namespace, subresource=subresource)
+        request = self._request("POST", path, body=_encode(resource, body, subresource))
+        return await self._typed(resource, request)
+
+    async def update(
+        self,
+        resource: Resource[T],
+        body: T | Mapping[str, object],
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """Replace the whole object: what `body` does not name is lost. Mostly one wants `patch`."""
+        path = _path(resource, name, namespace, subresource)
+        request = self._request("PUT", path, body=_encode(resource, body, subresource))
+        return await self._typed(resource, request)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        path = _path(resource, name, namespace, subresource)
+        body = encode(patch.body)
+        request = self._request("PATCH", path, body=body, content_type=patch.content_type)
+        return await self._typed(resource, request)
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        name: str,
+        *,
+        namespace: str = "",
+        preconditions: Preconditions = NONE,
+    ) -> None:
+        """Ask for its deletion; finalizers may keep it for a while."""
+        path = _path(resource, name, namespace)
+        await self._exchange.send(
+            self._request("DELETE", path, body=_delete_options(preconditions))
+        )
+
+    async def watch(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        selector: Selector = EVERYTHING,
+        options: WatchOptions | None = None,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        """Changes as they happen, until the server ends the watch. Wrap it in `aclosing`.
+
+        Errors: also `Expired` when the version is too old, at the start or in the stream, and
+        `Unreachable` when nothing was heard for `DEAD_AFTER` seconds.
+        """
+        options = options or WatchOptions()
+        path = resource.path(namespace=namespace)
+        query = {**_selecting(selector), **_watching(options)}
+        request = self._request("GET", path, query=query)
+        request = replace(request, timeout=None, idle_timeout=DEAD_AFTER)
+        codec, splitter = codec_of(resource.type), LineSplitter()
+        async with self._exchange.stream(request) as reply:
+            options.on_contact()
+            async for chunk in reply.chunks():
+                options.on_contact()
+                for line in splitter.feed(chunk):
+                    yield self._noted(resource, codec.event(line, path=path))
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """The body of the answer to anything else, such as `GET /healthz`."""
+        request = self._request(method, path, query=query, body=body, content_type=content_type)
+        return await self._exchange.send(request)
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> Request:
+        headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
+        return Request(method=method, path=path, query=query or {}, headers=headers, body=body)
+
+    async def _typed(self, resource: Resource[T], request: Request) -> T:
+        body = await self._exchange.send(request)
+        try:
+            return codec_of(resource.type).item(body)
+        except Unreadable as error:
+            raise Unreadable(f"{request.method} {request.path}: {error}") from error
+
+    async def _list_pages(
+        self, resource: Resource[T], path: str, query: Mapping[str, str]
+    ) -> Listed[T]:
+        items: list[T] = []
+        odd: list[Odd[T]] = []
+        more = ""
+        while True:
+            part = {**query, "continue": more} if more else query
+            request = replace(self._request("GET", path, query=part), timeout=LIST_TIMEOUT)
+            body = await self._exchange.send(request)
+            try:
+                page = codec_of(resource.type).page(body)
+            except Unreadable as error:
+                raise Unreadable(f"GET {path}: {error}") from error
+            items.extend(page.items)
+            odd.extend(page.odd)
+            more = page.more
+            if not more:
+                break
+        for one in odd:
+            self._report(resource, one)
+        return Listed(tuple(items), page.resource_version, tuple(one.object for one in odd))
+
+    def _noted(self, resource: Resource[T], event: WatchEvent[T]) -> WatchEvent[T]:
+        if event.type == "UNREADABLE":
+            self._report(resource, Odd(event.object, event.problem))
+        return event
+
+    def _report(self, resource: Resource[T], odd: Odd[T]) -> None:
+        self.metrics.unreadable_objects.labels(resource.plural).inc()
+        metadata = odd.object.metadata
+        log.error(
+            "Skipped an object that does not decode",
+            kind=resource.kind,
+            namespace=metadata.namespace,
+            name=metadata.name or "(unknown)",
+            problem=odd.problem,
+        )
+
+
+def _path(resource: Resource[T], name: str, namespace: str, subresource: str = "") -> str:
+    if not name or "/" in name or name in {".", ".."}:
+        # With an empty name the path would be that of the whole collection.
+        raise ValueError(f"{name!r} cannot be the name of a {resource.kind}")
+    return resource.path(name, namespace=namespace, subresource=subresource)
+
+
+def _selecting(selector: Selector) -> dict[str, str]:
+    query = {"labelSelector": selector.labels, "fieldSelector": selector.fields}
+    return {key: value for key, value in query.items() if value}
+
+
+def _watching(options: WatchOptions) -> dict[str, str]:
+    query = {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": str(options.duration),
+    }
+    if options.resource_version:
+        query["resourceVersion"] = options.resource_version
+    if options.initial_events:
+        query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    return query
+
+
+def _encode(resource: Resource[T], body: T | Mapping[str, object], subresource: str) -> bytes:
+    if subresource and not isinstance(body, KubeObject):  # of a kind of its own, e.g. TokenRequest
+        return encode(body)
+    named = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return encode({**named, **msgspec.to_builtins(body, builtin_types=(datetime,))})
+
+
+def _delete_options(preconditions: Preconditions) -> bytes | None:
+    wanted = {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version}
+    wanted = {key: value for key, value in wanted.items() if value}
+    if not wanted:
+        return None
+    return encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": wanted})

@@ -1,0 +1,206 @@
+"""JSON to typed resources and back; one odd object never spoils those beside it."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Generic, Literal, cast
+
+import msgspec
+
+from pileus.kube.errors import Unreadable, refusal_in_stream
+from pileus.kube.model.meta import KubeObject, ObjectMeta, T, Wire
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "UNREADABLE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Odd(Generic[T]):
+    """An object that does not decode: as much of its metadata as does, and what is wrong."""
+
+    object: T
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """What a watch says of one object.
+
+    BOOKMARK: the object has metadata only. UNREADABLE: it was added or modified, but does not
+    decode; `object` has only its name, namespace, UID and version, and `problem` says why.
+    """
+
+    type: EventType
+    object: T
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Part of a list. `more` is the token for the next part, "" after the last."""
+
+    items: Sequence[T]
+    resource_version: str
+    more: str
+    odd: tuple[Odd[T], ...] = ()
+
+
+class _ListMeta(Wire, frozen=True):
+    resource_version: str = ""
+    more: str = msgspec.field(name="continue", default="")
+
+
+class _List(Wire, Generic[T], frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: list[T] | None = None
+
+
+class _RawList(Wire, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    type: str
+    object: T
+
+
+class _RawEvent(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _Identity(Wire, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Bearer(Wire, frozen=True):
+    metadata: _Identity = _Identity()
+
+
+_BEARER = msgspec.json.Decoder(_Bearer)
+_RAW_EVENT = msgspec.json.Decoder(_RawEvent)
+_RAW_LIST = msgspec.json.Decoder(_RawList)
+_PLAIN = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
+_FAULTS = (msgspec.DecodeError, UnicodeDecodeError)
+
+
+class Codec(Generic[T]):
+    """Decodes one kind. Use `codec_of`, which builds each only once."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._item = msgspec.json.Decoder(kind)
+        self._list = cast("msgspec.json.Decoder[_List[T]]", _decoder(_List, kind))
+        self._event = cast("msgspec.json.Decoder[_Event[T]]", _decoder(_Event, kind))
+
+    def item(self, body: bytes | msgspec.Raw) -> T:
+        """Errors: `Unreadable`, saying what is wrong and where."""
+        try:
+            return self._item.decode(body)
+        except _FAULTS as error:
+            raise Unreadable(f"not a {self._kind.__name__}: {error}") from error
+
+    def page(self, body: bytes) -> Page[T]:
+        """Errors: `Unreadable` if it is no list at all."""
+        try:
+            whole = self._list.decode(body)
+        except _FAULTS:
+            return self._page_one_by_one(body)
+        return Page(whole.items or (), whole.metadata.resource_version, whole.metadata.more)
+
+    def event(self, line: bytes, *, path: str) -> WatchEvent[T]:
+        """Errors: `Unreadable` if it is no event; an `ApiError` if it is an ERROR event."""
+        try:
+            event = self._event.decode(line)
+        except _FAULTS:
+            return self._unusual_event(line, path)
+        if event.type in _PLAIN:
+            return WatchEvent(cast("EventType", event.type), event.object)
+        return self._unusual_event(line, path)
+
+    def _page_one_by_one(self, body: bytes) -> Page[T]:
+        try:
+            whole = _RAW_LIST.decode(body)
+        except _FAULTS as error:
+            raise Unreadable(f"not a list of {self._kind.__name__}: {error}") from error
+        items: list[T] = []
+        odd: list[Odd[T]] = []
+        for raw in whole.items or ():
+            try:
+                items.append(self.item(raw))
+            except Unreadable as error:
+                odd.append(Odd(self._bare(raw), str(error)))
+        return Page(items, whole.metadata.resource_version, whole.metadata.more, tuple(odd))
+
+    def _unusual_event(self, line: bytes, path: str) -> WatchEvent[T]:
+        try:
+            event = _RAW_EVENT.decode(line)
+        except _FAULTS as error:
+            raise Unreadable(f"WATCH {path}: not an event: {error}") from error
+        if event.type == "ERROR":
+            raise refusal_in_stream(path, bytes(event.object))
+        bare = self._bare(event.object)
+        if event.type in {"DELETED", "BOOKMARK"}:
+            return WatchEvent(cast("EventType", event.type), bare)
+        return WatchEvent("UNREADABLE", bare, self._problem(event))
+
+    def _problem(self, event: _RawEvent) -> str:
+        try:
+            self.item(event.object)
+        except Unreadable as error:
+            return str(error)
+        return f"unknown type of event {event.type!r}"
+
+    def _bare(self, raw: msgspec.Raw) -> T:
+        try:
+            known = _BEARER.decode(raw).metadata
+        except _FAULTS:
+            known = _Identity()
+        return self._kind(
+            metadata=ObjectMeta(
+                name=known.name,
+                namespace=known.namespace,
+                uid=known.uid,
+                resource_version=known.resource_version,
+            )
+        )
+
+
+def encode(body: object) -> bytes:
+    """JSON as the API server reads it.
+
+    Times get six digits: a Lease's micro time is refused without them, all others take them.
+    """
+    builtins = msgspec.to_builtins(body, builtin_types=(datetime,))
+    return msgspec.json.encode(_with_micro_times(builtins))
+
+
+def codec_of(kind: type[T]) -> Codec[T]:
+    return cast("Codec[T]", _cached_codec(kind))
+
+
+@functools.cache
+def _cached_codec(kind: type[KubeObject]) -> Codec[KubeObject]:
+    return Codec(kind)
+
+
+def _decoder(generic: type[object], kind: type[KubeObject]) -> msgspec.json.Decoder[object]:
+    specialize = cast("Mapping[type[KubeObject], type[object]]", generic)
+    return msgspec.json.Decoder(specialize[kind])
+
+
+def _with_micro_times(value: object) -> object:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        case dict():
+            items = cast("dict[object, object]", value).items()
+            return {key: _with_micro_times(inner) for key, inner in items}
+        case list() | tuple():
+            return [_with_micro_times(inner) for inner in cast("Sequence[object]", value)]
+        case _:
+            return value

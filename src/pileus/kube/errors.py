@@ -1,0 +1,259 @@
+"""What can go wrong between us and an API server, sorted by what the caller should do about it.
+
+KubeError
+├── ApiError               the server said no; subclasses by its `reason`, else by the HTTP code
+│   ├── BadRequest           400  our request is at fault; retrying is useless
+│   ├── Unauthorized         401  mend the credentials
+│   ├── Forbidden            403  mend the rights (RBAC)
+│   ├── NotFound             404  it is gone; treat deletion as done
+│   ├── MethodNotAllowed     405  this resource cannot do that
+│   ├── NotAcceptable        406  this server cannot answer in that form
+│   ├── AlreadyExists        409  read it, then update it
+│   ├── Conflict             409  someone changed it meanwhile; read again
+│   ├── Expired              410  the resource version is too old; list again
+│   ├── TooLarge             413  send less
+│   ├── UnsupportedMediaType 415  send another kind of patch
+│   ├── Invalid              422  the object breaks a rule, which the message names
+│   ├── TooManyRequests      429  nothing was done; wait `retry_after`
+│   ├── InternalError        500  retry with back-off
+│   ├── ServerTimeout        500  the server could not finish in time; retry
+│   ├── ServiceUnavailable   503  wait `retry_after`, or back off
+│   └── Timeout              504  it may have taken effect; read before trying again
+├── Unreachable            no whole answer: network fault or deadline
+├── Unreadable             an answer came, but not one that we understand
+└── CredentialsError       who we are could not be proved: file, command or account at fault
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pileus.kube.model.meta import Wire
+
+SHOWN = 300
+"""Characters of a body that is no Status, as quoted in a message."""
+
+
+class StatusCause(Wire, frozen=True):
+    reason: str | None = None
+    message: str | None = None
+    field: str | None = None
+
+
+class StatusDetails(Wire, frozen=True):
+    name: str | None = None
+    group: str | None = None
+    kind: str | None = None
+    uid: str | None = None
+    causes: tuple[StatusCause, ...] | None = None
+    retry_after_seconds: int | None = None
+
+
+class Status(Wire, frozen=True):
+    """How Kubernetes says no, in the body of an answer or in an event of a watch."""
+
+    kind: str = ""
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: StatusDetails | None = None
+
+
+class KubeError(Exception):
+    """Base of everything that the Kubernetes layer raises on purpose."""
+
+
+class ApiError(KubeError):
+    """The server answered, and the answer is no. Its text names the request."""
+
+    def __init__(
+        self, request: str, status: int, said: Status, *, retry_after: float | None = None
+    ) -> None:
+        self.status = status
+        self.reason = said.reason or ""
+        self.message = said.message or ""
+        self.details = said.details or StatusDetails()
+        self.retry_after = retry_after
+        """Seconds that the server asks us to wait; None if it does not."""
+        super().__init__(f"{request}: {status} {type(self).__name__}: {self.message}".rstrip(": "))
+
+
+class BadRequest(ApiError):
+    pass
+
+
+class Unauthorized(ApiError):
+    pass
+
+
+class Forbidden(ApiError):
+    pass
+
+
+class NotFound(ApiError):
+    pass
+
+
+class MethodNotAllowed(ApiError):
+    pass
+
+
+class NotAcceptable(ApiError):
+    pass
+
+
+class AlreadyExists(ApiError):
+    pass
+
+
+class Conflict(ApiError):
+    pass
+
+
+class Expired(ApiError):
+    pass
+
+
+class TooLarge(ApiError):
+    pass
+
+
+class UnsupportedMediaType(ApiError):
+    pass
+
+
+class Invalid(ApiError):
+    pass
+
+
+class TooManyRequests(ApiError):
+    pass
+
+
+class InternalError(ApiError):
+    pass
+
+
+class ServerTimeout(ApiError):
+    pass
+
+
+class ServiceUnavailable(ApiError):
+    pass
+
+
+class Timeout(ApiError):
+    pass
+
+
+class Unreachable(KubeError):
+    """There is no whole answer. The text names request and host, and what may have happened."""
+
+    def __init__(
+        self,
+        request: str,
+        host: str,
+        cause: str,
+        *,
+        timed_out: bool = False,
+        may_have_acted: bool = False,
+    ) -> None:
+        self.host = host
+        self.timed_out = timed_out
+        self.may_have_acted = may_have_acted
+        """Whether the server may have done what was asked, though we did not hear of it."""
+        effect = "; it may have taken effect all the same" if may_have_acted else ""
+        super().__init__(f"{request}: API server {host}: {cause}{effect}")
+
+
+class Unreadable(KubeError):
+    """The answer is not what the request asks for: not JSON, or a field of the wrong type."""
+
+
+class CredentialsError(KubeError):
+    """Who we are could not be proved; the text names the file, command or account at fault."""
+
+
+_BY_REASON: dict[str, type[ApiError]] = {
+    "BadRequest": BadRequest,
+    "Unauthorized": Unauthorized,
+    "Forbidden": Forbidden,
+    "NotFound": NotFound,
+    "MethodNotAllowed": MethodNotAllowed,
+    "NotAcceptable": NotAcceptable,
+    "AlreadyExists": AlreadyExists,
+    "Conflict": Conflict,
+    "Expired": Expired,
+    "Gone": Expired,
+    "RequestEntityTooLarge": TooLarge,
+    "UnsupportedMediaType": UnsupportedMediaType,
+    "Invalid": Invalid,
+    "TooManyRequests": TooManyRequests,
+    "InternalError": InternalError,
+    "StoreReadError": InternalError,
+    "ServerTimeout": ServerTimeout,
+    "ServiceUnavailable": ServiceUnavailable,
+    "Timeout": Timeout,
+}
+
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: MethodNotAllowed,
+    406: NotAcceptable,
+    409: Conflict,
+    410: Expired,
+    413: TooLarge,
+    415: UnsupportedMediaType,
+    422: Invalid,
+    429: TooManyRequests,
+    500: InternalError,
+    503: ServiceUnavailable,
+    504: Timeout,
+}
+
+_STATUS = msgspec.json.Decoder(Status)
+
+
+def refusal(
+    method: str, path: str, code: int, *, headers: Mapping[str, str], body: bytes
+) -> ApiError:
+    """The error for an answer whose code is not a success, whatever its body is."""
+    said = _status(body)
+    kind = _BY_REASON.get(said.reason or "") or _by_code(code, method)
+    return kind(f"{method} {path}", code, said, retry_after=_retry_after(headers, said))
+
+
+def refusal_in_stream(path: str, body: bytes) -> ApiError:
+    """The error for an ERROR event of a watch, whose object is a Status."""
+    said = _status(body)
+    return refusal("WATCH", path, said.code or 500, headers={}, body=body)
+
+
+def _by_code(code: int, method: str) -> type[ApiError]:
+    if code == 409 and method == "POST":  # noqa: PLR2004 -- HTTP's own number
+        return AlreadyExists
+    return _BY_CODE.get(code, ApiError)
+
+
+def _status(body: bytes) -> Status:
+    try:
+        said = _STATUS.decode(body)
+    except msgspec.DecodeError:
+        return Status(message=_quote(body))
+    return said if said.kind == "Status" else Status(message=_quote(body))
+
+
+def _quote(body: bytes) -> str:
+    text = " ".join(body[: 4 * SHOWN].decode(errors="replace").split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def _retry_after(headers: Mapping[str, str], said: Status) -> float | None:
+    asked = headers.get("Retry-After", "").strip()
+    if asked.isdecimal():
+        return float(asked)
+    seconds = said.details.retry_after_seconds if said.details else None
+    return float(seconds) if seconds is not None and seconds > 0 else None
