@@ -4,7 +4,6 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from tests.unit.kube.harness import ODD, Kube, node
 
 from pileus.fence import Fenced
 from pileus.kube.client import Preconditions, Selector
@@ -27,6 +26,7 @@ from pileus.testing.scripted import (
     refused,
     status,
 )
+from tests.unit.kube.harness import ODD, Kube, node
 
 
 class Closed:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.unit.kube.https_server import Handler, Pass, Served, Trust, proxying, serving
 
 from pileus.fence import Fenced
 from pileus.kube.access import Access
 from pileus.kube.errors import CredentialsError, Unreachable
 from pileus.kube.http import HttpTransport, _socket
 from pileus.kube.transport import Request
+from tests.unit.kube.https_server import Handler, Pass, Served, Trust, proxying, serving
 
 pytestmark = pytest.mark.real_time
 

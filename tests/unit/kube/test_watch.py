@@ -5,13 +5,13 @@ from contextlib import aclosing
 
 import msgspec
 import pytest
-from tests.unit.kube.harness import ODD, Kube, node
 
 from pileus.kube.client import WatchOptions
 from pileus.kube.codec import WatchEvent
 from pileus.kube.errors import Expired, Unreachable, Unreadable
 from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES, Node
 from pileus.testing.scripted import Cut, Silence, Stream, event, refused, status
+from tests.unit.kube.harness import ODD, Kube, node
 
 
 async def watched(kube: Kube, options: WatchOptions | None = None) -> list[WatchEvent[Node]]:
