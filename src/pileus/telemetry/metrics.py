@@ -161,3 +161,8 @@ class Metrics:
             "Seconds that calls waited for the call budget or for a Retry-After",
             ("provider",),
         )
+        self.cloud_odd_answers = self._counter(
+            "pileus_cloud_odd_answers_total",
+            "Parts of a provider's answers that made no sense and were dropped",
+            ("provider", "capability", "method"),
+        )

@@ -1,0 +1,84 @@
+"""One budget for all calls to a cloud: so many at once, so many a second, silence when asked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from pileus.cloud.errors import Throttled
+from pileus.cloud.interface import Cloud
+from pileus.cloud.middleware.calls import Call, wrap
+from pileus.cloud.model import Failure
+from pileus.telemetry.metrics import Metrics
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    per_second: float = 50
+    burst: int = 100
+    at_once: int = 20
+
+
+class Budget:
+    """Guarantees: callers are served in order; a cloud's wish to wait holds for all of them."""
+
+    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+        self._limits = limits
+        self._waits = metrics.cloud_budget_waits
+        self._slots = asyncio.Semaphore(limits.at_once)
+        self._turn = asyncio.Lock()
+        self._tokens = float(limits.burst)
+        self._counted_at: float | None = None
+        self._quiet_until = 0.0
+
+    async def __call__(self, call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
+        began = _now()
+        async with self._slots:
+            await self._spend()
+            self._waits.labels(call.provider).inc(_now() - began)
+            try:
+                answer = await proceed()
+            except Throttled as error:
+                self._be_quiet(error.retry_after)
+                raise
+            self._be_quiet(asked_to_wait(answer))
+            return answer
+
+    async def _spend(self) -> None:
+        async with self._turn:
+            while (delay := self._delay()) > 0:  # noqa: ASYNC110 -- each time until a known moment
+                await asyncio.sleep(delay)
+            self._tokens -= 1
+
+    def _delay(self) -> float:
+        """Seconds until a call may leave; counts up the tokens earned since the last look."""
+        now = _now()
+        earned = 0.0 if self._counted_at is None else now - self._counted_at
+        self._counted_at = now
+        limits = self._limits
+        self._tokens = min(limits.burst, self._tokens + earned * limits.per_second)
+        # Rounding must never leave a token a hair's breadth from whole: that would spin.
+        missing = 0.0 if self._tokens > 1 - 1e-6 else (1 - self._tokens) / limits.per_second
+        return max(missing, self._quiet_until - now)
+
+    def _be_quiet(self, seconds: float) -> None:
+        self._quiet_until = max(self._quiet_until, _now() + seconds)
+
+
+def budgeted(cloud: Cloud, limits: Limits, metrics: Metrics) -> Cloud:
+    return wrap(cloud, Budget(limits, metrics))
+
+
+def asked_to_wait(answer: object) -> float:
+    """The longest wait that the parts of a bulk answer ask for, in seconds; 0 if none does."""
+    if not isinstance(answer, Mapping):
+        return 0.0
+    parts = cast("Mapping[object, object]", answer).values()
+    errors = (part.error if isinstance(part, Failure) else part for part in parts)
+    return max((e.retry_after for e in errors if isinstance(e, Throttled)), default=0.0)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,21 @@
+"""Lets no write leave a process that may no longer be the leader."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from pileus.cloud.interface import Cloud
+from pileus.cloud.middleware.calls import Call, wrap
+from pileus.fence import Fence
+
+T = TypeVar("T")
+
+
+def fenced(cloud: Cloud, fence: Fence) -> Cloud:
+    """Errors: `Fenced` for a write without a young lease; the provider is then not called."""
+
+    async def around(call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
+        if call.writes:
+            fence.check()
+        return await proceed()
+
+    return wrap(cloud, around)

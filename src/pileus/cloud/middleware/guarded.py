@@ -1,0 +1,180 @@
+"""Keeps a provider's mistakes from harming anyone: foreign errors, and answers that make no sense.
+
+Everything that leaves the guard is what the contract promises. An error that is no `CloudError`
+becomes `Unavailable`, its traceback logged once per kind. What an answer says beyond the question
+is dropped; nonsense about one item becomes that item's failure. Both are logged and counted.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from pileus.cloud.balancer import Balancers, Change, Owner, Seen, Wish
+from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.interface import Cloud, Instances, Routes
+from pileus.cloud.middleware.answers import (
+    Checked,
+    check_found,
+    check_observed,
+    check_owners,
+    check_route_errors,
+    check_routes,
+    is_seen,
+    kind,
+)
+from pileus.cloud.middleware.calls import Call, wrap
+from pileus.cloud.model import Found, NodeName, NodeRef, Route
+from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
+
+log = Log(__name__)
+T = TypeVar("T")
+
+
+def guarded(cloud: Cloud, metrics: Metrics) -> Cloud:
+    """Errors: `CloudError` and nothing else; cancellation and the end of the process pass."""
+    guard = _Guard(cloud.name, metrics)
+    checked = wrap(cloud, guard)
+    owns = cloud.owns
+    return replace(
+        checked,
+        instances=_Instances(checked.instances, guard) if checked.instances else None,
+        balancers=_Balancers(checked.balancers, guard) if checked.balancers else None,
+        routes=_Routes(checked.routes, guard) if checked.routes else None,
+        owns=None if owns is None else partial(guard.owns, owns),
+    )
+
+
+class _Guard:
+    def __init__(self, provider: str, metrics: Metrics) -> None:
+        self._provider = provider
+        self._odd_answers = metrics.cloud_odd_answers
+        self._told: set[tuple[str, str]] = set()
+
+    async def __call__(self, call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await proceed()
+        except CloudError:
+            raise
+        except Exception as error:
+            raise self.translated(call.name, error) from error
+
+    def translated(self, method: str, error: Exception) -> Unavailable:
+        text = f"{type(error).__name__}: {error}"
+        where = (method, type(error).__qualname__)
+        if where not in self._told:
+            self._told.add(where)
+            log.exception(  # noqa: LOG004 -- called by those who caught it
+                "The cloud provider raised what is no CloudError; this is a bug of the provider",
+                error=error,
+                provider=self._provider,
+                method=method,
+            )
+        return Unavailable(f'cloud provider "{self._provider}" failed in {method}: {text}')
+
+    def checked(self, method: str, check: Callable[[], Checked[T]]) -> T:
+        """The good part of an answer; the odd part is logged and counted."""
+        try:
+            result = check()
+        except Unavailable as error:
+            self._tell(method, str(error))
+            raise Unavailable(
+                f'cloud provider "{self._provider}" answered {method} with {error}'
+            ) from None
+        for text in result.odd:
+            self._tell(method, text)
+        return result.answer
+
+    def _tell(self, method: str, text: str) -> None:
+        capability, _, name = method.partition(".")
+        self._odd_answers.labels(self._provider, capability, name).inc()
+        log.warning(
+            "The cloud provider gave an odd answer; this is a bug of the provider",
+            provider=self._provider,
+            method=method,
+            odd=text,
+        )
+
+    def pure(self, method: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except CloudError:
+            raise
+        except Exception as error:
+            raise self.translated(method, error) from error
+
+    def owns(self, function: Callable[[NodeRef], bool | None], node: NodeRef) -> bool | None:
+        """Unknown, rather than an error, when the provider cannot say."""
+        try:
+            verdict = cast("object", self.pure("owns", lambda: function(node)))
+        except CloudError:
+            return None
+        return verdict if isinstance(verdict, bool) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Instances:
+    inner: Instances
+    guard: _Guard
+
+    async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
+        answer = await self.inner.find(nodes, fresh=fresh)
+        return self.guard.checked("instances.find", lambda: check_found(nodes, answer))
+
+
+@dataclass(frozen=True, slots=True)
+class _Balancers:
+    inner: Balancers[Any, Any]
+    guard: _Guard
+
+    async def owners(self, cluster: str) -> frozenset[Owner]:
+        answer = await self.inner.owners(cluster)
+        return self.guard.checked("balancers.owners", lambda: check_owners(cluster, answer))
+
+    async def observe(self, wishes: Sequence[Wish]) -> Mapping[Owner, Seen]:
+        answer = await self.inner.observe(wishes)
+        good = self.guard.checked("balancers.observe", lambda: check_observed(wishes, answer))
+        return cast("Mapping[Owner, Seen]", good)
+
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        name = "balancers.changes"
+        answer = cast("object", self.guard.pure(name, lambda: self.inner.changes(wish, seen)))
+        return self.guard.checked(name, lambda: _checked_changes(answer))
+
+    async def apply(self, change: Change, seen: Seen) -> Seen:
+        after = cast("object", await self.inner.apply(change, seen))
+        return self.guard.checked("balancers.apply", lambda: _checked_seen(after))
+
+    def lock_key(self, wish: Wish) -> str:
+        return self.guard.pure("balancers.lock_key", lambda: self.inner.lock_key(wish))
+
+
+@dataclass(frozen=True, slots=True)
+class _Routes:
+    inner: Routes
+    guard: _Guard
+
+    async def list(self, cluster: str) -> Sequence[Route]:
+        answer = await self.inner.list(cluster)
+        return self.guard.checked("routes.list", lambda: check_routes(answer))
+
+    async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
+        answer = await self.inner.create(cluster, routes)
+        return self.guard.checked("routes.create", lambda: check_route_errors(routes, answer))
+
+    async def delete(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
+        answer = await self.inner.delete(cluster, routes)
+        return self.guard.checked("routes.delete", lambda: check_route_errors(routes, answer))
+
+
+def _checked_changes(answer: object) -> Checked[tuple[Change, ...]]:
+    if not isinstance(answer, tuple):
+        raise Unavailable(f"{kind(answer)} instead of a tuple of changes")
+    return Checked(cast("tuple[Change, ...]", answer))
+
+
+def _checked_seen(after: object) -> Checked[Seen]:
+    if not is_seen(after):
+        raise Unavailable(f"{kind(after)}, which has no `balancer`")
+    return Checked(cast("Seen", after))

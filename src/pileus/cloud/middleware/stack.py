@@ -1,0 +1,50 @@
+"""The usual equipment of a cloud, composed in the order that makes each piece right.
+
+    batching ▶ dry run ▶ budget ▶ fence ▶ measures ▶ deadline ▶ guard ▶ faults ▶ provider
+
+- A gathered look-up costs the budget once; so batching stands outside of it.
+- The fence is asked after all waiting, just before the write leaves.
+- Waiting for the budget is no duration of the cloud's; a call ended by its deadline is.
+- The guard is nearest to the provider: nothing else has to mistrust an answer.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+
+from pileus.cloud.interface import Cloud
+from pileus.cloud.middleware.batching import Batches, batched
+from pileus.cloud.middleware.budget import Limits, budgeted
+from pileus.cloud.middleware.deadline import Deadlines, with_deadline
+from pileus.cloud.middleware.dry_run import dry_run
+from pileus.cloud.middleware.faults import Rule, faulty
+from pileus.cloud.middleware.fenced import fenced
+from pileus.cloud.middleware.guarded import guarded
+from pileus.cloud.middleware.measured import measured
+from pileus.fence import Fence
+from pileus.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    limits: Limits = field(default_factory=Limits)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    batches: Batches = field(default_factory=Batches)
+    dry_run: bool = False
+    faults: tuple[Rule, ...] = ()
+    seed: int = 0
+    """Of the faults."""
+
+
+@asynccontextmanager
+async def stacked(
+    cloud: Cloud, *, metrics: Metrics, fence: Fence, equipment: Equipment
+) -> AsyncGenerator[Cloud]:
+    """The provider's cloud as the controllers get it, for as long as the block lasts."""
+    chance = Random(equipment.seed)  # noqa: S311 -- of test faults, no secret
+    rough = faulty(cloud, equipment.faults, chance) if equipment.faults else cloud
+    timed = measured(with_deadline(guarded(rough, metrics), equipment.deadlines), metrics)
+    limited = budgeted(fenced(timed, fence), equipment.limits, metrics)
+    async with batched(dry_run(limited) if equipment.dry_run else limited, equipment.batches) as it:
+        yield it

@@ -1,0 +1,218 @@
+"""Measures, deadline, fence, budget: what stands around every call alike."""
+
+import asyncio
+
+import pytest
+
+from pileus.cloud.errors import Throttled, Unavailable
+from pileus.cloud.interface import Cloud
+from pileus.cloud.middleware.budget import Limits, budgeted
+from pileus.cloud.middleware.calls import Call, wrap
+from pileus.cloud.middleware.deadline import Deadlines, with_deadline
+from pileus.cloud.middleware.fenced import fenced
+from pileus.cloud.middleware.measured import measured
+from pileus.cloud.model import Failure
+from pileus.fence import Fenced
+from tests.unit.cloud.fakes import (
+    ROUTE,
+    WISH,
+    Change,
+    FakeBalancers,
+    FakeInstances,
+    FakeRoutes,
+    Seen,
+    cloud_of,
+    node,
+)
+
+
+async def find(cloud: Cloud, *names: str):
+    assert cloud.instances
+    return await cloud.instances.find([node(name) for name in names], fresh=False)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_capability_that_is_absent_stays_absent():
+    async def never(call, proceed):
+        raise AssertionError
+
+    assert wrap(cloud_of(), never) == cloud_of()
+
+
+async def test_calls_say_whether_they_write_and_how_much_they_carry():
+    calls: list[Call] = []
+
+    async def around(call, proceed):
+        calls.append(call)
+        return await proceed()
+
+    cloud = wrap(cloud_of(FakeInstances(), FakeBalancers(), FakeRoutes()), around)
+    assert cloud.balancers
+    assert cloud.routes
+    await find(cloud, "a", "b")
+    await cloud.balancers.observe([WISH])
+    await cloud.balancers.apply(Change(), Seen())
+    await cloud.routes.create("blue", [ROUTE])
+
+    assert [(c.name, c.writes, c.items) for c in calls] == [
+        ("instances.find", False, 2),
+        ("balancers.observe", False, 1),
+        ("balancers.apply", True, 1),
+        ("routes.create", True, 1),
+    ]
+
+
+async def test_each_call_is_counted_by_its_result_and_timed(metrics):
+    def fail(nodes):
+        raise Unavailable("down")
+
+    await find(measured(cloud_of(FakeInstances(latency=3)), metrics), "a", "b")
+    with pytest.raises(Unavailable):
+        await find(measured(cloud_of(FakeInstances(fail)), metrics), "a")
+
+    place = {"provider": "fake", "capability": "instances", "method": "find"}
+    read = metrics.registry.get_sample_value
+    assert read("pileus_cloud_calls_total", {**place, "result": "success"}) == 1
+    assert read("pileus_cloud_calls_total", {**place, "result": "Unavailable"}) == 1
+    assert read("pileus_cloud_call_items_total", place) == 3
+    assert read("pileus_cloud_call_duration_seconds_sum", place) == pytest.approx(3)
+
+
+async def test_a_hanging_provider_is_given_up_and_named():
+    cloud = with_deadline(cloud_of(FakeInstances(latency=1e6)), Deadlines(read=30, per_item=1))
+
+    with pytest.raises(Unavailable, match=r'"fake" did not answer instances.find in 31 s'):
+        await find(cloud, "a", "b")
+
+    assert now() == pytest.approx(31)
+
+
+async def test_a_timeout_of_the_providers_own_is_not_taken_for_ours():
+    def fail(nodes):
+        raise TimeoutError("theirs")
+
+    with pytest.raises(TimeoutError, match="theirs"):
+        await find(with_deadline(cloud_of(FakeInstances(fail)), Deadlines()), "a")
+
+
+async def test_cancelling_the_caller_is_no_timeout():
+    cloud = with_deadline(cloud_of(FakeInstances(latency=100)), Deadlines())
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(find(cloud, "a"))
+        await asyncio.sleep(1)
+        task.cancel()
+
+    assert task.cancelled()
+
+
+class Closed:
+    def check(self) -> None:
+        raise Fenced("the lease is too old")
+
+
+async def test_who_does_not_lead_reads_but_never_writes():
+    balancers, routes = FakeBalancers(), FakeRoutes()
+    cloud = fenced(cloud_of(FakeInstances(), balancers, routes), Closed())
+    assert cloud.balancers
+    assert cloud.routes
+
+    await find(cloud, "a")
+    with pytest.raises(Fenced):
+        await cloud.balancers.apply(Change(), Seen())
+    with pytest.raises(Fenced):
+        await cloud.routes.delete("blue", [ROUTE])
+
+    assert balancers.applied == []
+    assert routes.written == []
+
+
+async def rush(cloud: Cloud, count: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        for i in range(count):
+            group.create_task(find(cloud, f"n{i}"))
+
+
+async def test_calls_beyond_the_burst_leave_at_the_rate(metrics):
+    cloud = budgeted(cloud_of(FakeInstances()), Limits(per_second=2, burst=10), metrics)
+
+    await rush(cloud, 30)
+
+    assert now() == pytest.approx(10, abs=0.01)
+
+
+async def test_no_more_than_so_many_calls_are_under_way(metrics):
+    under_way: list[int] = []
+    running = 0
+
+    async def count(call, proceed):
+        nonlocal running
+        running += 1
+        under_way.append(running)
+        try:
+            return await proceed()
+        finally:
+            running -= 1
+
+    inner = wrap(cloud_of(FakeInstances(latency=1)), count)
+    await rush(budgeted(inner, Limits(at_once=3), metrics), 20)
+
+    assert max(under_way) == 3
+
+
+async def test_tokens_are_not_saved_beyond_the_burst(metrics):
+    cloud = budgeted(cloud_of(FakeInstances()), Limits(per_second=1, burst=2), metrics)
+    await asyncio.sleep(1000)
+
+    await rush(cloud, 5)
+
+    assert now() == pytest.approx(1003, abs=0.01)
+
+
+async def test_when_the_cloud_asks_one_caller_to_wait_all_wait(metrics):
+    calls: list[float] = []
+
+    def answer(nodes):
+        calls.append(now())
+        if len(calls) == 1:
+            raise Throttled("slow down", retry_after=30)
+        return {}
+
+    cloud = budgeted(cloud_of(FakeInstances(answer)), Limits(at_once=1), metrics)
+    with pytest.raises(Throttled):
+        await find(cloud, "a")
+    await rush(cloud, 3)
+
+    assert calls == [0, 30, 30, 30]
+    waits = metrics.registry.get_sample_value(
+        "pileus_cloud_budget_wait_seconds_total", {"provider": "fake"}
+    )
+    assert waits == pytest.approx(90)
+
+
+async def test_a_wish_to_wait_inside_a_bulk_answer_is_heeded(metrics):
+    def answer(nodes):
+        return {n.name: Failure(Throttled("slow", retry_after=7)) for n in nodes}
+
+    cloud = budgeted(cloud_of(FakeInstances(answer)), Limits(), metrics)
+    await find(cloud, "a")
+    began = now()
+    await find(cloud, "a")
+
+    assert now() - began == pytest.approx(7)
+
+
+async def test_who_is_cancelled_while_waiting_blocks_nobody(metrics):
+    cloud = budgeted(cloud_of(FakeInstances()), Limits(per_second=1, burst=1, at_once=2), metrics)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(find(cloud, f"n{i}")) for i in range(4)]
+        await asyncio.sleep(0.5)
+        tasks[1].cancel()
+        tasks[2].cancel()
+
+    assert tasks[3].result()
+    assert now() == pytest.approx(1, abs=0.01)

@@ -1,0 +1,181 @@
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from pileus.cloud.balancer import Owner
+from pileus.cloud.errors import CloudError, NotFound, Unavailable
+from pileus.cloud.interface import Cloud
+from pileus.cloud.middleware.guarded import guarded
+from pileus.cloud.model import Absent, Failure, Instance, InstanceId
+from tests.unit.cloud.fakes import (
+    OWNER,
+    ROUTE,
+    WISH,
+    Change,
+    FakeBalancers,
+    FakeInstances,
+    FakeRoutes,
+    Seen,
+    cloud_of,
+    instance,
+    node,
+)
+
+
+def raising(error: BaseException):
+    def raise_it(*_: object):
+        raise error
+
+    return raise_it
+
+
+async def find(cloud: Cloud, *names: str) -> Any:
+    assert cloud.instances
+    return await cloud.instances.find([node(name) for name in names], fresh=False)
+
+
+async def test_a_foreign_error_names_provider_method_and_cause(metrics):
+    cloud = guarded(cloud_of(FakeInstances(raising(KeyError("zone")))), metrics)
+
+    with pytest.raises(Unavailable, match="\"fake\" failed in instances.find: KeyError: 'zone'"):
+        await find(cloud, "a")
+
+
+async def test_the_traceback_is_logged_once_per_kind(metrics, caplog):
+    cloud = guarded(cloud_of(FakeInstances(raising(KeyError("zone")))), metrics)
+
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await find(cloud, "a")
+
+    assert [r.levelno for r in caplog.records if r.exc_info] == [logging.ERROR]
+
+
+@pytest.mark.parametrize("error", [NotFound("gone"), asyncio.CancelledError(), SystemExit(3)])
+async def test_the_contracts_errors_and_the_end_of_things_pass(metrics, error):
+    cloud = guarded(cloud_of(FakeInstances(raising(error))), metrics)
+
+    with pytest.raises(type(error)) as told:
+        await find(cloud, "a")
+
+    assert told.value is error
+
+
+async def test_an_answer_for_a_node_that_was_not_asked_is_dropped_and_counted(metrics):
+    cloud = guarded(
+        cloud_of(FakeInstances(lambda _: {"a": instance("a"), "z": Absent("gone")})), metrics
+    )
+
+    assert await find(cloud, "a") == {"a": instance("a")}
+    place = {"provider": "fake", "capability": "instances", "method": "find"}
+    assert metrics.registry.get_sample_value("pileus_cloud_odd_answers_total", place) == 1
+
+
+def odd_instance(**fields: object) -> Instance:
+    return replace(instance("a"), **cast("Any", fields))
+
+
+@pytest.mark.parametrize(
+    ("odd", "text"),
+    [
+        pytest.param(None, "None instead of an Instance", id="None"),
+        pytest.param({"id": "a"}, "dict instead of", id="dict"),
+        pytest.param(odd_instance(provider_id=None), "provider_id is None", id="no provider ID"),
+        pytest.param(odd_instance(zone=7), "zone is int", id="zone"),
+        pytest.param(odd_instance(addresses=["10.0.0.1"]), "addresses are not", id="addresses"),
+        pytest.param(odd_instance(labels={"a": 1}), "labels are not", id="labels"),
+        pytest.param(odd_instance(state="on fire"), "state is 'on fire'", id="state"),
+        pytest.param(Absent(cast("str", None)), "Absent instead of", id="no evidence"),
+    ],
+)
+async def test_nonsense_about_one_node_becomes_its_failure_and_harms_no_other(metrics, odd, text):
+    cloud = guarded(cloud_of(FakeInstances(lambda _: {"a": odd, "b": instance("b")})), metrics)
+
+    found = await find(cloud, "a", "b")
+
+    assert isinstance(found["a"], Failure)
+    assert text in str(found["a"].error)
+    assert found["b"] == instance("b")
+
+
+@pytest.mark.parametrize("answer", [None, [], "text"])
+async def test_an_answer_that_is_no_mapping_is_an_error(metrics, answer):
+    with pytest.raises(Unavailable, match='"fake" answered instances.find with .* instead of a'):
+        await find(guarded(cloud_of(FakeInstances(lambda _: answer)), metrics), "a")
+
+
+def balancers(metrics, answer) -> Any:
+    return guarded(cloud_of(balancers=FakeBalancers(answer)), metrics).balancers
+
+
+async def test_owners_of_other_clusters_are_never_passed_on(metrics):
+    guard = balancers(metrics, lambda: [OWNER, Owner("red", "u1"), "u2"])
+
+    assert await guard.owners("blue") == {OWNER}
+
+
+async def test_observations_nobody_asked_for_or_without_balancer_are_dropped(metrics):
+    other = Owner("blue", "u2")
+    assert await balancers(metrics, lambda: {OWNER: Seen(), other: Seen()}).observe([WISH]) == {
+        OWNER: Seen()
+    }
+    assert await balancers(metrics, lambda: {OWNER: None}).observe([WISH]) == {}
+    assert await balancers(metrics, lambda: {OWNER: "text"}).observe([WISH]) == {}
+
+
+async def test_applying_must_say_what_is_there(metrics):
+    with pytest.raises(Unavailable, match="balancers.apply with None"):
+        await balancers(metrics, lambda: None).apply(Change(), Seen())
+
+
+async def test_the_pure_part_is_guarded_too(metrics):
+    with pytest.raises(Unavailable, match="failed in balancers.changes: ZeroDivisionError"):
+        balancers(metrics, raising(ZeroDivisionError("x"))).changes(WISH, Seen())
+    with pytest.raises(Unavailable, match="list instead of a tuple of changes"):
+        balancers(metrics, list).changes(WISH, Seen())
+    with pytest.raises(Unavailable, match="balancers.lock_key"):
+        balancers(metrics, raising(KeyError("x"))).lock_key(WISH)
+
+
+async def test_a_list_of_routes_is_whole_or_an_error(metrics):
+    def routes(answer) -> Any:
+        return guarded(cloud_of(routes=FakeRoutes(answer)), metrics).routes
+
+    assert await routes(lambda: [ROUTE]).list("blue") == [ROUTE]
+    for odd in (lambda: None, lambda: [ROUTE, "10.0.0.0/24"]):
+        with pytest.raises(Unavailable, match=r"routes\.list with"):
+            await routes(odd).list("blue")
+
+
+async def test_results_of_routes_are_kept_to_those_asked_for(metrics):
+    other = replace(ROUTE, destination="10.0.1.0/24")
+    guard = guarded(
+        cloud_of(routes=FakeRoutes(lambda: {other: NotFound("x"), ROUTE: "why"})), metrics
+    )
+    assert guard.routes
+
+    errors = await guard.routes.create("blue", [ROUTE])
+
+    assert set(errors) == {ROUTE}
+    assert isinstance(errors[ROUTE], CloudError)
+
+
+async def test_a_verdict_on_ownership_that_fails_is_unknown(metrics):
+    for owns in (raising(KeyError("x")), lambda _: "yes"):
+        cloud = guarded(replace(cloud_of(), owns=cast("Any", owns)), metrics)
+        assert cloud.owns
+        assert cloud.owns(node("a")) is None
+
+
+async def test_what_is_right_passes_untouched(metrics):
+    answer = {
+        "a": Instance(id=InstanceId("a"), provider_id="", labels={"k": "v"}),
+        "b": Absent("asked by name"),
+        "c": Failure(Unavailable("busy")),
+    }
+    cloud = guarded(cloud_of(FakeInstances(lambda _: answer)), metrics)
+
+    assert await find(cloud, "a", "b", "c") == answer
