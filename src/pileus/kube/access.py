@@ -12,12 +12,16 @@ class Credentials(Protocol):
     async def headers(self) -> Mapping[str, str]:
         """The headers (authorization, impersonation) for the next request; called for each one.
 
+        A multidict where a header occurs several times, as Impersonate-Group may: merge it
+        with `CIMultiDict.extend`. Takes long when a plugin has to be run: call it outside the
+        request's own deadline.
+
         Errors: `pileus.kube.errors.CredentialsError`, naming the file, command or account.
         """
         ...
 
     def tls(self) -> ssl.SSLContext | None:
-        """The TLS context to connect with; None for plain http.
+        """The TLS context to connect with; None for plain http. To be asked after `headers`.
 
         The same object as long as nothing changed; another one once a certificate was renewed.
         """
@@ -39,3 +43,7 @@ class Access:
     server_name: str | None = None
     """The name to expect in the server's certificate, where it is not the host's."""
     namespace: str = "default"
+    trust: str = ""
+    """Whom the server's certificate must be from, for messages: a file, a field, the system."""
+    anonymous: Credentials | None = field(default=None, repr=False)
+    """The same trust with nobody's identity, for who brings an identity of its own."""

@@ -9,6 +9,7 @@ from typing import Self
 from urllib.parse import quote, urlencode
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from pileus.kube.access import Access
@@ -83,8 +84,8 @@ class HttpTransport:
     async def _open(self, request: Request) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("HttpTransport is used outside its `async with` block")
-        headers = {"Accept-Encoding": "identity", **request.headers}
-        headers |= await self._access.credentials.headers()
+        headers = CIMultiDict({"Accept-Encoding": "identity", **request.headers})
+        headers.extend(await self._access.credentials.headers())
         context = self._access.credentials.tls()
         if request.guard:
             request.guard()
@@ -101,7 +102,7 @@ class HttpTransport:
                 allow_redirects=False,
             )
         except _FAULTS as error:
-            raise _unreachable(request, self._host, error) from error
+            raise _unreachable(request, self._host, error, self._access.trust) from error
 
     async def _never_repeat_writes(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -113,7 +114,7 @@ class HttpTransport:
             if request.method in READS:
                 raise
             sent = Request(method=request.method, path=request.url.path)
-            raise _unreachable(sent, self._host, error) from error
+            raise _unreachable(sent, self._host, error, self._access.trust) from error
 
     def _url(self, request: Request) -> URL:
         query = f"?{urlencode(request.query)}" if request.query else ""
@@ -170,7 +171,7 @@ def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.so
     return made
 
 
-def _unreachable(request: Request, host: str, error: Exception) -> Unreachable:
+def _unreachable(request: Request, host: str, error: Exception, trust: str = "") -> Unreachable:
     unsent = isinstance(
         error,
         aiohttp.ClientConnectorError
@@ -180,7 +181,7 @@ def _unreachable(request: Request, host: str, error: Exception) -> Unreachable:
     return Unreachable(
         f"{request.method} {request.path}",
         host,
-        _cause(error),
+        _cause(error, trust),
         timed_out=isinstance(error, TimeoutError),
         may_have_acted=request.method not in READS and not unsent,
     )
@@ -196,14 +197,15 @@ _CAUSES: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: Exception, trust: str) -> str:
     """What went wrong in the words of a person who has to mend it."""
     for kind, text in _CAUSES:
         if isinstance(error, kind):
             return text
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return f"its certificate is not trusted: {error.certificate_error}"
+            against = f"; trusted is {trust}" if trust else ""
+            return f"its certificate is not trusted: {error.certificate_error}{against}"
         case aiohttp.ClientConnectorError():
             return f"cannot connect: {error.os_error.strerror or error.os_error}"
         case aiohttp.ClientHttpProxyError():

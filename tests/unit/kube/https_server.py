@@ -41,18 +41,18 @@ class Trust:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._authority = Authority("test-ca", now=NOW)
+        self.authority = Authority("test-ca", now=NOW)
 
     def client(self, name: str = "client") -> ssl.SSLContext:
-        context = ssl.create_default_context(cadata=self._authority.certificate.decode())
-        return self._loaded(context, self._authority.issue(Subject(common_name=name), now=NOW))
+        context = ssl.create_default_context(cadata=self.authority.certificate.decode())
+        return self._loaded(context, self.authority.issue(Subject(common_name=name), now=NOW))
 
     def server(self, *names: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_verify_locations(cadata=self._authority.certificate.decode())
+        context.load_verify_locations(cadata=self.authority.certificate.decode())
         context.verify_mode = ssl.CERT_OPTIONAL
         subject = Subject(common_name="server", names=names)
-        return self._loaded(context, self._authority.issue(subject, now=NOW))
+        return self._loaded(context, self.authority.issue(subject, now=NOW))
 
     def _loaded(self, context: ssl.SSLContext, pair: KeyPair) -> ssl.SSLContext:
         file = self._folder / "pair.pem"
