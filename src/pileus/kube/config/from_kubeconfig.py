@@ -1,0 +1,161 @@
+"""The access that a kubeconfig's current context means."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pileus.clock import Clock
+from pileus.kube.access import Access
+from pileus.kube.config.authorization import (
+    NOBODY,
+    Authorization,
+    ConfiguredCredentials,
+    Fixed,
+    basic,
+    bearer,
+)
+from pileus.kube.config.errors import InvalidConfiguration
+from pileus.kube.config.exec import GROUP, ExecAuthorization, plugin
+from pileus.kube.config.impersonation import impersonation
+from pileus.kube.config.kubeconfig import (
+    NOTHING,
+    Cluster,
+    Selection,
+    User,
+    read_kubeconfig,
+    select,
+)
+from pileus.kube.config.pem import pem
+from pileus.kube.config.proxy import proxy_for
+from pileus.kube.config.server import server_url
+from pileus.kube.config.tls import TlsContexts, TlsSettings
+from pileus.kube.config.token_file import TokenFile
+from pileus.telemetry.log import Log
+
+_log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a configuration is read: its folder, the environment, the time."""
+
+    folder: Path
+    environ: Mapping[str, str]
+    clock: Clock
+
+
+def kubeconfig_access(path: Path, master: str, place: Place) -> Access:
+    """Return the access of the current context; `master`, if given, is the server instead.
+
+    Errors: `InvalidConfiguration`, or `CredentialsError` for a token that is none; neither
+    names the file, which is for the caller to do.
+    """
+    config = read_kubeconfig(path)
+    selected = select(config)
+    if selected is None and not master:
+        names = ", ".join(context.name for context in config.contexts or ()) or "none"
+        raise InvalidConfiguration(f"current-context is not set; its contexts: {names}")
+    access = _access(selected or NOTHING, master, place)
+    return replace(access, trust=f"{access.trust} ({path})")
+
+
+def bare_access(server: str, place: Place) -> Access:
+    """Return the access to a server without any credentials."""
+    return _access(NOTHING, server, place)
+
+
+def _access(selected: Selection, master: str, place: Place) -> Access:
+    cluster, user = selected.cluster, selected.user
+    trusting = _trust(cluster, place)
+    settings = _identified(trusting, user, place)
+    server = server_url(_server(cluster, master), tls=settings.given)
+    proxy = proxy_for(server, cluster.proxy_url, place.environ)
+    authorization = _authorization(user, cluster, server, place)
+    if server.startswith("http://"):
+        if authorization is not NOBODY:
+            _log.warning("Credentials go over plain http for everybody to read", server=server)
+        contexts, nobody = None, None
+    else:
+        contexts = TlsContexts(settings, place.clock)
+        nobody = TlsContexts(trusting, place.clock)
+    return Access(
+        server=server,
+        credentials=ConfiguredCredentials(authorization, contexts, impersonation(user)),
+        proxy=proxy,
+        # The name belongs to the server that the file names.
+        server_name=None if master else cluster.tls_server_name or None,
+        namespace=selected.namespace,
+        trust=settings.trust,
+        anonymous=ConfiguredCredentials(NOBODY, nobody),
+    )
+
+
+def _server(cluster: Cluster, master: str) -> str:
+    if server := master or cluster.server:
+        return server
+    raise InvalidConfiguration("the current context's cluster names no server")
+
+
+def _trust(cluster: Cluster, place: Place) -> TlsSettings:
+    return TlsSettings(
+        authority=pem(
+            "certificate-authority",
+            cluster.certificate_authority_data,
+            cluster.certificate_authority,
+            place.folder,
+        ),
+        insecure=bool(cluster.insecure_skip_tls_verify),
+    )
+
+
+def _identified(trusting: TlsSettings, user: User, place: Place) -> TlsSettings:
+    return TlsSettings(
+        authority=trusting.authority,
+        insecure=trusting.insecure,
+        certificate=pem(
+            "client-certificate",
+            user.client_certificate_data,
+            user.client_certificate,
+            place.folder,
+        ),
+        key=pem("client-key", user.client_key_data, user.client_key, place.folder),
+    )
+
+
+def _authorization(user: User, cluster: Cluster, server: str, place: Place) -> Authorization:
+    """Return how the user is proved; tokens and passwords win over exec, as in client-go."""
+    if user.auth_provider:
+        raise InvalidConfiguration(
+            f"auth-provider {user.auth_provider.name or ''!r} was removed from Kubernetes in 1.26; "
+            "use an exec plugin"
+        )
+    has_token = bool(user.token or user.token_file)
+    if has_token and user.username:
+        raise InvalidConfiguration("the user has a token and a username; only one is allowed")
+    if user.token_file:
+        return TokenFile(place.folder / user.token_file, place.clock, user.token or "")
+    if user.token:
+        return Fixed(bearer(user.token, "user"))
+    if user.username:
+        return Fixed(basic(user.username, user.password or ""))
+    if user.exec:
+        told = _cluster_info(cluster, server, place)
+        return ExecAuthorization(plugin(user.exec, place.folder, place.environ, told), place.clock)
+    return NOBODY
+
+
+def _cluster_info(cluster: Cluster, server: str, place: Place) -> dict[str, object]:
+    """What a plugin is told of the cluster if it asks for it."""
+    authority = _trust(cluster, place).authority
+    extensions = {e.name: e.extension for e in cluster.extensions or ()}
+    told: dict[str, object] = {
+        "server": server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": authority and base64.b64encode(authority.read()).decode(),
+        "proxy-url": cluster.proxy_url,
+        "disable-compression": cluster.disable_compression,
+        "config": extensions.get(f"{GROUP}/exec"),
+    }
+    return {name: value for name, value in told.items() if value}
