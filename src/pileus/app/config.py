@@ -1,0 +1,334 @@
+"""The whole configuration of the program: frozen, typed, complete.
+
+Everything that runs is given its group, or the whole; nobody else reads flags or environment.
+Durations are seconds.
+"""
+
+from dataclasses import dataclass
+
+from pileus.app.declared import access, controllers, generic, inspection, pileus, process, serving
+from pileus.app.flags import Values
+from pileus.app.gates import Gates
+from pileus.app.kinds import ModuleLevel, NamedCertificate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConnection:
+    """How the API server is reached."""
+
+    kubeconfig: str
+    master: str
+    content_type: str
+    qps: float | None
+    """None when nobody set it: no fixed rate. Less than zero: the user wants none."""
+    burst: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderElection:
+    enabled: bool
+    lease_duration: float
+    renew_deadline: float
+    retry_period: float
+    resource_lock: str
+    resource_name: str
+    resource_namespace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderMigration:
+    enabled: bool
+    config_file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generic:
+    controllers: tuple[str, ...]
+    """As the user wrote them; `controllers.is_running` reads them."""
+    controller_start_interval: float
+    min_resync_period: float
+    gates: Gates
+    profiling: bool
+    contention_profiling: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeCloudShared:
+    cloud_provider: str
+    cloud_config_file: str
+    cluster_name: str
+    cluster_cidr: str
+    allocate_node_cidrs: bool
+    cidr_allocator_type: str
+    configure_cloud_routes: bool
+    route_reconciliation_period: float
+    use_service_account_credentials: bool
+    external_cloud_volume_plugin: str
+    allow_untagged_cloud: bool
+    node_sync_period: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeController:
+    concurrent_syncs: int
+    concurrent_status_updates: int
+    status_update_frequency: float
+    label_sync: bool
+
+    @property
+    def status_workers(self) -> int:
+        """Zero or less means: as many as initialize nodes."""
+        asked = self.concurrent_status_updates
+        return asked if asked > 0 else self.concurrent_syncs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifecycleController:
+    monitor_period: float
+    concurrent_syncs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceController:
+    concurrent_syncs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IpamController:
+    service_cluster_ip_range: str
+    node_cidr_mask_size: int
+    node_cidr_mask_size_ipv4: int
+    node_cidr_mask_size_ipv6: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """One HTTPS port."""
+
+    bind_address: str
+    port: int
+    """0: do not serve."""
+    cert_dir: str
+    cert_file: str
+    key_file: str
+    cipher_suites: tuple[str, ...]
+    curve_preferences: tuple[int, ...]
+    min_version: str
+    sni_certificates: tuple[NamedCertificate, ...]
+    reuse_address: bool
+    reuse_port: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    entries: tuple[str, ...]
+    serving: Serving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authentication:
+    kubeconfig: str
+    skip_lookup: bool
+    tolerate_lookup_failure: bool
+    cache_ttl: float
+    client_ca_file: str
+    requestheader_client_ca_file: str
+    requestheader_allowed_names: tuple[str, ...]
+    requestheader_username_headers: tuple[str, ...]
+    requestheader_uid_headers: tuple[str, ...]
+    requestheader_group_headers: tuple[str, ...]
+    requestheader_extra_headers_prefix: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorization:
+    kubeconfig: str
+    always_allow_paths: tuple[str, ...]
+    authorized_ttl: float
+    unauthorized_ttl: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logging:
+    format: str
+    verbosity: int
+    modules: tuple[ModuleLevel, ...]
+    flush_frequency: float
+    text_split_stream: bool
+    json_split_stream: bool
+    text_info_buffer_size: int
+    json_info_buffer_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    generic: Generic
+    client: ClientConnection
+    leader_election: LeaderElection
+    leader_migration: LeaderMigration
+    shared: KubeCloudShared
+    node: NodeController
+    lifecycle: LifecycleController
+    service: ServiceController
+    ipam: IpamController
+    serving: Serving
+    webhooks: Webhooks
+    authentication: Authentication
+    authorization: Authorization
+    logging: Logging
+    dry_run: bool
+    reported_version: str
+
+
+def build_config(values: Values) -> Config:
+    """Arrange the values of all flags. Pure; says nothing about whether they make sense."""
+    return Config(
+        generic=_generic(values),
+        client=_client(values),
+        leader_election=_leader_election(values),
+        leader_migration=LeaderMigration(
+            enabled=values[inspection.ENABLE_LEADER_MIGRATION],
+            config_file=values[inspection.LEADER_MIGRATION_CONFIG],
+        ),
+        shared=_shared(values),
+        node=_node(values),
+        lifecycle=LifecycleController(
+            monitor_period=values[controllers.NODE_MONITOR_PERIOD],
+            concurrent_syncs=values[controllers.CONCURRENT_NODE_LIFECYCLE_SYNCS],
+        ),
+        service=ServiceController(concurrent_syncs=values[controllers.CONCURRENT_SERVICE_SYNCS]),
+        ipam=_ipam(values),
+        serving=_serving(values, serving.SECURE),
+        webhooks=Webhooks(
+            entries=values[serving.WEBHOOKS], serving=_serving(values, serving.WEBHOOK)
+        ),
+        authentication=_authentication(values),
+        authorization=_authorization(values),
+        logging=_logging(values),
+        dry_run=values[pileus.DRY_RUN],
+        reported_version=values[process.VERSION].reported,
+    )
+
+
+def _generic(values: Values) -> Generic:
+    return Generic(
+        controllers=values[generic.CONTROLLERS],
+        controller_start_interval=values[generic.CONTROLLER_START_INTERVAL],
+        min_resync_period=values[generic.MIN_RESYNC_PERIOD],
+        gates=Gates(values[generic.FEATURE_GATES]),
+        profiling=values[inspection.PROFILING],
+        contention_profiling=values[inspection.CONTENTION_PROFILING],
+    )
+
+
+def _client(values: Values) -> ClientConnection:
+    qps, burst = generic.KUBE_API_QPS, generic.KUBE_API_BURST
+    return ClientConnection(
+        kubeconfig=values[process.KUBECONFIG],
+        master=values[process.MASTER],
+        content_type=values[generic.KUBE_API_CONTENT_TYPE],
+        qps=values[qps] if values.given(qps) else None,
+        burst=values[burst] if values.given(burst) else None,
+    )
+
+
+def _leader_election(values: Values) -> LeaderElection:
+    return LeaderElection(
+        enabled=values[generic.LEADER_ELECT],
+        lease_duration=values[generic.LEASE_DURATION],
+        renew_deadline=values[generic.RENEW_DEADLINE],
+        retry_period=values[generic.RETRY_PERIOD],
+        resource_lock=values[generic.RESOURCE_LOCK],
+        resource_name=values[generic.RESOURCE_NAME],
+        resource_namespace=values[generic.RESOURCE_NAMESPACE],
+    )
+
+
+def _shared(values: Values) -> KubeCloudShared:
+    return KubeCloudShared(
+        cloud_provider=values[generic.CLOUD_PROVIDER],
+        cloud_config_file=values[generic.CLOUD_CONFIG],
+        cluster_name=values[generic.CLUSTER_NAME],
+        cluster_cidr=values[generic.CLUSTER_CIDR],
+        allocate_node_cidrs=values[generic.ALLOCATE_NODE_CIDRS],
+        cidr_allocator_type=values[generic.CIDR_ALLOCATOR_TYPE],
+        configure_cloud_routes=values[generic.CONFIGURE_CLOUD_ROUTES],
+        route_reconciliation_period=values[generic.ROUTE_RECONCILIATION_PERIOD],
+        use_service_account_credentials=values[generic.USE_SERVICE_ACCOUNT_CREDENTIALS],
+        external_cloud_volume_plugin=values[generic.EXTERNAL_CLOUD_VOLUME_PLUGIN],
+        allow_untagged_cloud=values[generic.ALLOW_UNTAGGED_CLOUD],
+        node_sync_period=values[generic.NODE_SYNC_PERIOD],
+    )
+
+
+def _node(values: Values) -> NodeController:
+    return NodeController(
+        concurrent_syncs=values[controllers.CONCURRENT_NODE_SYNCS],
+        concurrent_status_updates=values[controllers.CONCURRENT_NODE_STATUS_UPDATES],
+        status_update_frequency=values[process.NODE_STATUS_UPDATE_FREQUENCY],
+        label_sync=values[pileus.NODE_LABEL_SYNC],
+    )
+
+
+def _ipam(values: Values) -> IpamController:
+    return IpamController(
+        service_cluster_ip_range=values[controllers.SERVICE_CLUSTER_IP_RANGE],
+        node_cidr_mask_size=values[controllers.NODE_CIDR_MASK_SIZE],
+        node_cidr_mask_size_ipv4=values[controllers.NODE_CIDR_MASK_SIZE_IPV4],
+        node_cidr_mask_size_ipv6=values[controllers.NODE_CIDR_MASK_SIZE_IPV6],
+    )
+
+
+def _serving(values: Values, flags: serving.ServingFlags) -> Serving:
+    main = flags is serving.SECURE
+    return Serving(
+        bind_address=values[flags.bind_address],
+        port=values[flags.secure_port],
+        cert_dir=values[flags.cert_dir],
+        cert_file=values[flags.tls_cert_file],
+        key_file=values[flags.tls_private_key_file],
+        cipher_suites=values[flags.tls_cipher_suites],
+        curve_preferences=values[flags.tls_curve_preferences],
+        min_version=values[flags.tls_min_version],
+        sni_certificates=values[flags.tls_sni_cert_key],
+        reuse_address=main and values[serving.PERMIT_ADDRESS_SHARING],
+        reuse_port=main and values[serving.PERMIT_PORT_SHARING],
+    )
+
+
+def _authentication(values: Values) -> Authentication:
+    return Authentication(
+        kubeconfig=values[access.AUTHENTICATION_KUBECONFIG],
+        skip_lookup=values[access.AUTHENTICATION_SKIP_LOOKUP],
+        tolerate_lookup_failure=values[access.AUTHENTICATION_TOLERATE_LOOKUP_FAILURE],
+        cache_ttl=values[access.AUTHENTICATION_CACHE_TTL],
+        client_ca_file=values[access.CLIENT_CA_FILE],
+        requestheader_client_ca_file=values[access.REQUESTHEADER_CLIENT_CA_FILE],
+        requestheader_allowed_names=values[access.REQUESTHEADER_ALLOWED_NAMES],
+        requestheader_username_headers=values[access.REQUESTHEADER_USERNAME_HEADERS],
+        requestheader_uid_headers=values[access.REQUESTHEADER_UID_HEADERS],
+        requestheader_group_headers=values[access.REQUESTHEADER_GROUP_HEADERS],
+        requestheader_extra_headers_prefix=values[access.REQUESTHEADER_EXTRA_HEADERS_PREFIX],
+    )
+
+
+def _authorization(values: Values) -> Authorization:
+    return Authorization(
+        kubeconfig=values[access.AUTHORIZATION_KUBECONFIG],
+        always_allow_paths=values[access.AUTHORIZATION_ALWAYS_ALLOW_PATHS],
+        authorized_ttl=values[access.AUTHORIZATION_AUTHORIZED_TTL],
+        unauthorized_ttl=values[access.AUTHORIZATION_UNAUTHORIZED_TTL],
+    )
+
+
+def _logging(values: Values) -> Logging:
+    return Logging(
+        format=values[process.LOGGING_FORMAT],
+        verbosity=values[process.V],
+        modules=values[process.VMODULE],
+        flush_frequency=values[process.LOG_FLUSH_FREQUENCY],
+        text_split_stream=values[process.LOG_TEXT_SPLIT_STREAM],
+        json_split_stream=values[process.LOG_JSON_SPLIT_STREAM],
+        text_info_buffer_size=values[process.LOG_TEXT_INFO_BUFFER_SIZE],
+        json_info_buffer_size=values[process.LOG_JSON_INFO_BUFFER_SIZE],
+    )

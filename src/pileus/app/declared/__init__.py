@@ -1,0 +1,1 @@
+"""Every flag of the program, one file per group or two."""

@@ -1,0 +1,22 @@
+"""All flags together, in the order of help."""
+
+from pileus.app.declared import access, controllers, generic, inspection, pileus, process, serving
+from pileus.app.flags import Table
+
+TABLE = Table((
+    inspection.DEBUGGING,
+    inspection.MIGRATION,
+    generic.GROUP,
+    controllers.CLOUD_NODE,
+    controllers.CLOUD_NODE_LIFECYCLE,
+    controllers.SERVICE_LB,
+    controllers.NODE_IPAM,
+    serving.WEBHOOK_GROUP,
+    serving.WEBHOOK_SERVING,
+    serving.SECURE_SERVING,
+    access.AUTHENTICATION,
+    access.AUTHORIZATION,
+    process.MISC,
+    pileus.PILEUS,
+    process.GLOBAL,
+))

@@ -1,0 +1,195 @@
+"""Flags: what one is, and how a command line is read.
+
+A flag is declared once (`pileus.app.declared`); parsing, help, the configuration file, the
+environment and the reference page all work from that declaration.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+from pileus.app.kinds import BOOL, Kind
+from pileus.app.suggestions import did_you_mean
+from pileus.telemetry.quoting import quote
+
+T = TypeVar("T")
+
+
+class FlagError(Exception):
+    """A setting cannot be understood. The text says what and where; `hint` what to try."""
+
+    def __init__(self, message: str, *, hint: str = "", usage: bool = True) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.usage = usage
+        """Whether a look at the list of flags would help."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flag(Generic[T]):
+    """One setting of the program, with everything there is to say about it."""
+
+    name: str
+    kind: Kind[T]
+    default: T
+    help: str
+    short: str = field(default="", kw_only=True)
+    deprecated: str = field(default="", kw_only=True)
+    """Why it should not be used any more; it is then left out of help."""
+    only_flag: bool = field(default=False, kw_only=True)
+    """Whether it makes sense on the command line alone."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of the same meaning."""
+        return "PILEUS_" + self.name.upper().replace("-", "_")
+
+    def shown_default(self) -> str:
+        """The default in the flag's own notation."""
+        return self.kind.render(self.default)
+
+
+AnyFlag: TypeAlias = Flag[Any]
+
+
+def switch(name: str, text: str, *, default: bool = False, deprecated: str = "") -> Flag[bool]:
+    """Declare a flag that is on or off."""
+    return Flag(name, BOOL, default, text, deprecated=deprecated)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Flags that help shows together. `ours`: the Go program has none of them."""
+
+    title: str
+    flags: tuple[AnyFlag, ...]
+    ours: bool = False
+
+
+class Table:
+    """All flags of the program, found by name; `_` and `-` are the same in names."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self.groups = tuple(groups)
+        self._by_name = {flag.name: flag for group in self.groups for flag in group.flags}
+        self._by_short = {flag.short: flag for flag in self if flag.short}
+
+    def __iter__(self) -> Iterator[AnyFlag]:
+        return iter(self._by_name.values())
+
+    def find(self, name: str) -> AnyFlag | None:
+        return self._by_name.get(name.replace("_", "-"))
+
+    def find_short(self, letter: str) -> AnyFlag | None:
+        return self._by_short.get(letter)
+
+    def suggest(self, name: str, prefix: str = "") -> str:
+        """Return a question naming the flag that was probably meant, or nothing."""
+        usable = (flag.name for flag in self if not flag.deprecated)
+        return did_you_mean(name.replace("_", "-"), usable, prefix)
+
+
+class Source(Enum):
+    """Where a value came from; a later one in this list wins over an earlier one."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+
+
+class Values:
+    """What each flag is set to, and by whom."""
+
+    def __init__(self, layers: Mapping[Source, Mapping[str, object]]) -> None:
+        self._value: dict[str, object] = {}
+        self._source: dict[str, Source] = {}
+        for source in Source:
+            for name, value in layers.get(source, {}).items():
+                self._value[name] = value
+                self._source[name] = source
+
+    def __getitem__(self, flag: Flag[T]) -> T:
+        return cast("T", self._value.get(flag.name, flag.default))
+
+    def source(self, flag: AnyFlag) -> Source:
+        return self._source.get(flag.name, Source.DEFAULT)
+
+    def given(self, flag: AnyFlag) -> bool:
+        """Whether anybody set it, be it to the default."""
+        return flag.name in self._source
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """A command line that was understood."""
+
+    values: Mapping[str, object]
+    positional: tuple[str, ...]
+
+
+def parse_arguments(table: Table, arguments: Sequence[str]) -> Arguments:
+    """Read a command line in GNU style. Raises FlagError at the first thing that is wrong."""
+    return _Reader(table, arguments).read()
+
+
+class _Reader:
+    def __init__(self, table: Table, arguments: Sequence[str]) -> None:
+        self._table = table
+        self._rest = deque(arguments)
+        self._values: dict[str, object] = {}
+
+    def read(self) -> Arguments:
+        positional: list[str] = []
+        while self._rest:
+            word = self._rest.popleft()
+            if word == "--":
+                positional.extend(self._rest)
+                break
+            if word.startswith("--"):
+                self._long(word)
+            elif word.startswith("-") and word != "-":
+                self._short(word)
+            else:
+                positional.append(word)
+        return Arguments(self._values, tuple(positional))
+
+    def _long(self, word: str) -> None:
+        name, equals, text = word[2:].partition("=")
+        if not name or name.startswith("-"):
+            raise FlagError(f"bad flag syntax: {word}")
+        if (flag := self._table.find(name)) is None:
+            raise FlagError(f"unknown flag: --{name}", hint=self._table.suggest(name, "--"))
+        self._set(flag, text if equals else self._value(flag, f"--{name}"))
+
+    def _short(self, word: str) -> None:
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            if (flag := self._table.find_short(letter)) is None:
+                hint = self._table.suggest(word[1:].partition("=")[0], "--")
+                raise FlagError(f"unknown shorthand flag: '{letter}' in {word}", hint=hint)
+            if letters.startswith("=") or (letters and flag.kind.bare is None):
+                self._set(flag, letters.removeprefix("="))
+                return
+            self._set(flag, self._value(flag, f"'{letter}' in {word}"))
+
+    def _value(self, flag: AnyFlag, shown: str) -> str:
+        if flag.kind.bare is not None:
+            return flag.kind.bare
+        if not self._rest:
+            raise FlagError(f"flag needs an argument: {shown}")
+        return self._rest.popleft()
+
+    def _set(self, flag: AnyFlag, text: str) -> None:
+        try:
+            value = flag.kind.parse(text)
+        except ValueError as error:
+            shown = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
+            message = f"invalid argument {quote(text)} for {quote(shown)} flag: {error}"
+            raise FlagError(message) from None
+        if flag.kind.join and flag.name in self._values:
+            value = flag.kind.join(self._values[flag.name], value)
+        self._values[flag.name] = value

@@ -1,0 +1,83 @@
+"""Where settings come from: a file, then the environment, then the command line."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pileus.app.configfile import read_settings
+from pileus.app.declared.pileus import CONFIG
+from pileus.app.flags import AnyFlag, FlagError, Source, Table, Values, parse_arguments
+from pileus.app.suggestions import nearest
+from pileus.telemetry.quoting import quote, quote_all
+
+_PREFIX = "PILEUS_"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All values, and what a user should hear about the way they were given."""
+
+    values: Values
+    notes: tuple[str, ...] = ()
+
+
+def gather(
+    table: Table, program: str, arguments: Sequence[str], environment: Mapping[str, str]
+) -> Settings:
+    """Read all sources; the command line wins over the environment, which wins over the file.
+
+    Raises FlagError at the first thing that cannot be understood.
+    """
+    line = parse_arguments(table, arguments)
+    if any(line.positional):
+        stray = quote_all(line.positional)
+        message = f"{quote(program)} does not take any arguments, got {stray}"
+        raise FlagError(message, hint=_switch_hint(line.positional), usage=False)
+    layers = {Source.FLAG: line.values, Source.ENVIRONMENT: _from_environment(table, environment)}
+    if path := Values(layers)[CONFIG]:
+        layers[Source.FILE] = read_settings(table, Path(path))
+    values = Values(layers)
+    return Settings(values, (*_deprecations(table, values), *_strangers(table, environment)))
+
+
+def _switch_hint(positional: Sequence[str]) -> str:
+    if any(word in {"true", "false"} for word in positional):
+        return "switches take their value after an equals sign: --name=false"
+    return ""
+
+
+def _from_environment(table: Table, environment: Mapping[str, str]) -> Mapping[str, object]:
+    return {
+        flag.name: _parsed(flag, environment[flag.variable])
+        for flag in table
+        if flag.variable in environment and not flag.only_flag
+    }
+
+
+def _parsed(flag: AnyFlag, text: str) -> object:
+    try:
+        return flag.kind.parse(text)
+    except ValueError as error:
+        message = f"environment variable {flag.variable}: invalid value {quote(text)}: {error}"
+        raise FlagError(message, usage=False) from None
+
+
+def _deprecations(table: Table, values: Values) -> Iterator[str]:
+    for flag in table:
+        if flag.deprecated and values.given(flag):
+            yield f"Flag --{flag.name} has been deprecated, {flag.deprecated}"
+
+
+def _strangers(table: Table, environment: Mapping[str, str]) -> Iterator[str]:
+    """Variables that look like a mistyped flag.
+
+    Others with our prefix are left alone: Kubernetes itself makes PILEUS_SERVICE_HOST and its
+    like for a Service called pileus.
+    """
+    known = {flag.variable for flag in table if not flag.only_flag}
+    for variable in sorted(environment):
+        if not variable.startswith(_PREFIX) or variable in known:
+            continue
+        meant = nearest(variable.removeprefix(_PREFIX), (one[len(_PREFIX) :] for one in known))
+        if meant:
+            yield (f"Environment variable {variable} is not used; did you mean {_PREFIX}{meant}?")

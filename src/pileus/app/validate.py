@@ -1,0 +1,233 @@
+"""Whether a configuration makes sense; all that is wrong is said at once."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from pileus.app import gates
+from pileus.app.config import Config, Serving
+from pileus.app.controllers import ALL, IPAM, is_running, unknown
+from pileus.app.durations import render_duration
+from pileus.app.suggestions import did_you_mean
+from pileus.app.tls import CIPHER_SUITES, CURVES, VERSIONS
+from pileus.telemetry.quoting import quote
+
+_JITTER = 1.2
+_HIGHEST_PORT = 65535
+_STOCK = tuple(names.canonical for names in ALL)
+
+
+def logging_problems(config: Config) -> tuple[str, ...]:
+    """What is wrong with the logging flags; asked first, because it decides how to say the rest."""
+    logging, alpha = config.logging, config.generic.gates.enabled(gates.LOGGING_ALPHA)
+    found: list[str] = []
+    if logging.flush_frequency <= 0:
+        shown = render_duration(logging.flush_frequency)
+        found.append(f"flushFrequency: Invalid value: {quote(shown)}: Must be greater than zero")
+    if logging.format not in {"text", "json"}:
+        found.append(f"format: Invalid value: {quote(logging.format)}: Unsupported log format")
+    elif logging.format == "json" and not config.generic.gates.enabled(gates.LOGGING_BETA):
+        found.append(
+            "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature"
+        )
+    if logging.modules and logging.format != "text":
+        found.append("vmodule: Forbidden: Only supported for text log format")
+    gated = {
+        "text.splitStream": logging.text_split_stream,
+        "text.infoBufferSize": logging.text_info_buffer_size != 0,
+        "json.splitStream": logging.json_split_stream,
+        "json.infoBufferSize": logging.json_info_buffer_size != 0,
+    }
+    found += [
+        f"options.{name}: Forbidden: Feature {gates.LOGGING_ALPHA.name} is disabled"
+        for name, used in gated.items()
+        if used and not alpha
+    ]
+    return tuple(found)
+
+
+def problems(
+    config: Config, *, controllers: Iterable[str] = _STOCK, webhooks: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return all that is wrong, in the words of the Go program where it has any.
+
+    `controllers`, `webhooks`: the names that exist (a provider may bring its own).
+    """
+    checks: tuple[Callable[[Config], Iterator[str]], ...] = (
+        _leader_election,
+        lambda config: _names(config.generic.controllers, controllers, "controllers"),
+        _client,
+        _periods,
+        _workers,
+        _main_port,
+        _authentication,
+        _authorization,
+        lambda config: _webhooks(config, webhooks),
+        _ipam,
+        _provider,
+    )
+    return tuple(problem for check in checks for problem in check(config))
+
+
+def together(found: tuple[str, ...]) -> str:
+    """Return one message for all problems: `a`, or `[a, b, c]`."""
+    unique = tuple(dict.fromkeys(found))
+    return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
+
+
+def _leader_election(config: Config) -> Iterator[str]:
+    election = config.leader_election
+    if not election.enabled:
+        return
+    if election.resource_lock != "leases":
+        yield 'resourceLock value must be "leases"'
+    if not election.resource_name or not election.resource_namespace:
+        yield "leader-elect-resource-name and leader-elect-resource-namespace must not be empty"
+    if election.retry_period <= 0:
+        yield "leader-elect-retry-period must be greater than zero"
+    if election.lease_duration < 1:
+        yield "leader-elect-lease-duration must be at least 1s: the Lease counts whole seconds"
+    if election.lease_duration <= election.renew_deadline:
+        yield "leader-elect-lease-duration must be greater than leader-elect-renew-deadline"
+    if election.renew_deadline <= _JITTER * election.retry_period:
+        yield "leader-elect-renew-deadline must be greater than leader-elect-retry-period*1.2"
+
+
+def _names(entries: Iterable[str], known: Iterable[str], what: str) -> Iterator[str]:
+    names = tuple(known)
+    for word in unknown(entries, names):
+        question = did_you_mean(word, names)
+        yield (
+            f"{quote(word)} is not in the list of known {what}"
+            + (f" ({question})" if question else "")
+        )
+
+
+def _client(config: Config) -> Iterator[str]:
+    client = config.client
+    if client.qps == 0:
+        yield "kube-api-qps must not be 0; leave it out, or give a negative one, for no limit"
+    if client.burst is not None and client.burst < 1:
+        yield f"kube-api-burst must be at least 1, but got {client.burst}"
+
+
+def _periods(config: Config) -> Iterator[str]:
+    shared = config.shared
+    pauses = {
+        "route-reconciliation-period": shared.route_reconciliation_period,
+        "node-monitor-period": config.lifecycle.monitor_period,
+        "node-status-update-frequency": config.node.status_update_frequency,
+    }
+    for name, seconds in pauses.items():
+        if seconds <= 0:
+            yield f"{name} must be greater than zero, but got {render_duration(seconds)}"
+    spans = {
+        "controller-start-interval": config.generic.controller_start_interval,
+        "min-resync-period": config.generic.min_resync_period,
+        "authentication-token-webhook-cache-ttl": config.authentication.cache_ttl,
+        "authorization-webhook-cache-authorized-ttl": config.authorization.authorized_ttl,
+        "authorization-webhook-cache-unauthorized-ttl": config.authorization.unauthorized_ttl,
+    }
+    for name, seconds in spans.items():
+        if seconds < 0:
+            yield f"{name} must not be negative, but got {render_duration(seconds)}"
+
+
+def _workers(config: Config) -> Iterator[str]:
+    counts = {
+        "concurrent-node-syncs": config.node.concurrent_syncs,
+        "concurrent-node-lifecycle-syncs": config.lifecycle.concurrent_syncs,
+        "concurrent-service-syncs": config.service.concurrent_syncs,
+    }
+    for name, count in counts.items():
+        if count < 1:
+            yield f"{name} must be at least 1, but got {count}"
+
+
+def _main_port(config: Config) -> Iterator[str]:
+    if not 0 <= config.serving.port <= _HIGHEST_PORT:
+        yield (
+            f"--secure-port {config.serving.port} must be between 0 and 65535, inclusive. "
+            "0 for turning off secure port"
+        )
+    yield from _tls(config.serving, "")
+
+
+def _tls(serving: Serving, prefix: str) -> Iterator[str]:
+    if bool(serving.cert_file) != bool(serving.key_file):
+        yield (f"--{prefix}tls-cert-file and --{prefix}tls-private-key-file must be given together")
+    if serving.min_version and serving.min_version not in VERSIONS:
+        yield (
+            f"--{prefix}tls-min-version: unknown tls version {quote(serving.min_version)}, "
+            f"possible are {', '.join(VERSIONS)}"
+        )
+    for suite in serving.cipher_suites:
+        if suite not in CIPHER_SUITES:
+            question = did_you_mean(suite, CIPHER_SUITES)
+            yield (
+                f"--{prefix}tls-cipher-suites: Cipher suite {suite} not supported or doesn't exist"
+                + (f" ({question})" if question else "")
+            )
+    for curve in serving.curve_preferences:
+        if curve not in CURVES:
+            known = ", ".join(map(str, CURVES))
+            yield f"--{prefix}tls-curve-preferences: unknown curve {curve}, possible are {known}"
+
+
+def _authentication(config: Config) -> Iterator[str]:
+    authentication = config.authentication
+    lists = {
+        "requestheader-username-headers": authentication.requestheader_username_headers,
+        "requestheader-uid-headers": authentication.requestheader_uid_headers,
+        "requestheader-group-headers": authentication.requestheader_group_headers,
+        "requestheader-extra-headers-prefix": authentication.requestheader_extra_headers_prefix,
+        "requestheader-allowed-names": authentication.requestheader_allowed_names,
+    }
+    for name, entries in lists.items():
+        if any(not entry.strip() for entry in entries):
+            yield f"empty value in {quote(name)}"
+    uid = authentication.requestheader_uid_headers
+    if uid and "x-remote-uid" not in {header.lower() for header in uid}:
+        yield (
+            "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid "
+            "header - API aggregation will not work"
+        )
+
+
+def _authorization(config: Config) -> Iterator[str]:
+    for path in config.authorization.always_allow_paths:
+        if "*" in path[:-1]:
+            yield f"--authorization-always-allow-paths: only trailing * allowed in {quote(path)}"
+
+
+def _webhooks(config: Config, known: Iterable[str]) -> Iterator[str]:
+    webhooks = config.webhooks
+    yield from _names(webhooks.entries, known, "webhooks")
+    if webhooks.entries and not config.generic.gates.enabled(gates.WEBHOOK):
+        yield f"--webhooks needs --feature-gates={gates.WEBHOOK.name}=true"
+    port = webhooks.serving.port
+    if not 0 <= port <= _HIGHEST_PORT:
+        yield (
+            f"--webhook-secure-port {port} must be between 0 and 65535, inclusive. "
+            "A value of 0 disables the webhook endpoint entirely."
+        )
+    yield from _tls(webhooks.serving, "webhook-")
+    if port and port == config.serving.port:
+        yield "--webhook-secure-port cannot be the same value as --secure-port"
+
+
+def _ipam(config: Config) -> Iterator[str]:
+    sizes = {
+        "node-cidr-mask-size": (config.ipam.node_cidr_mask_size, 128),
+        "node-cidr-mask-size-ipv4": (config.ipam.node_cidr_mask_size_ipv4, 32),
+        "node-cidr-mask-size-ipv6": (config.ipam.node_cidr_mask_size_ipv6, 128),
+    }
+    for name, (size, longest) in sizes.items():
+        if not 0 <= size <= longest:
+            yield f"{name} must be between 0 and {longest}, but got {size}"
+    allocates = config.shared.allocate_node_cidrs and is_running(IPAM, config.generic.controllers)
+    if allocates and not config.shared.cluster_cidr:
+        yield f"--allocate-node-cidrs with {IPAM.canonical} needs --cluster-cidr"
+
+
+def _provider(config: Config) -> Iterator[str]:
+    if not config.shared.cloud_provider:
+        yield "--cloud-provider cannot be empty"

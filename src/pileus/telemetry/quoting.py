@@ -1,0 +1,33 @@
+"""How Go's error messages show a piece of text: in double quotes, with escapes."""
+
+_ESCAPES = {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def quote(text: str) -> str:
+    return '"' + "".join(_escape(character) for character in text) + '"'
+
+
+def quote_all(texts: tuple[str, ...]) -> str:
+    """The form of a list: `["a" "b"]`."""
+    return "[" + " ".join(quote(text) for text in texts) + "]"
+
+
+def _escape(character: str) -> str:
+    if (known := _ESCAPES.get(character)) is not None:
+        return known
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:  # noqa: PLR2004 -- the end of ASCII
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 -- 16 bits

@@ -1,0 +1,138 @@
+"""Settings come from the command line, the environment and a file, in this order."""
+
+from pathlib import Path
+
+import pytest
+
+from pileus.app.config import build_config
+from pileus.app.declared import generic, process
+from pileus.app.declared.table import TABLE
+from pileus.app.flags import FlagError, Source
+from pileus.app.settings import Settings, gather
+
+
+def read(*arguments: str, environment: dict[str, str] | None = None) -> Settings:
+    return gather(TABLE, "cloud-controller-manager", arguments, environment or {})
+
+
+def test_every_flag_has_an_environment_variable():
+    given = read(environment={"PILEUS_LEADER_ELECT": "false", "PILEUS_CONTROLLERS": "a,b"})
+
+    assert given.values[generic.LEADER_ELECT] is False
+    assert given.values[generic.CONTROLLERS] == ("a", "b")
+    assert given.values.source(generic.CONTROLLERS) is Source.ENVIRONMENT
+
+
+def test_a_flag_replaces_the_list_of_the_environment():
+    given = read("--controllers=c", environment={"PILEUS_CONTROLLERS": "a,b"})
+
+    assert given.values[generic.CONTROLLERS] == ("c",)
+
+
+def test_help_and_version_are_not_taken_from_the_environment():
+    given = read(environment={"PILEUS_HELP": "true", "PILEUS_VERSION": "nonsense"})
+
+    assert given.values[process.HELP] is False
+
+
+def test_a_wrong_value_in_the_environment_names_the_variable():
+    with pytest.raises(FlagError) as caught:
+        read(environment={"PILEUS_MIN_RESYNC_PERIOD": "10"})
+
+    assert str(caught.value) == (
+        'environment variable PILEUS_MIN_RESYNC_PERIOD: invalid value "10": '
+        'time: missing unit in duration "10"'
+    )
+    assert not caught.value.usage
+
+
+def test_a_mistyped_variable_is_pointed_out_but_those_of_a_service_are_left_alone():
+    given = read(
+        environment={
+            "PILEUS_LEADER_ELEKT": "false",
+            "PILEUS_SERVICE_HOST": "10.0.0.1",
+            "PILEUS_PORT_443_TCP_ADDR": "10.0.0.1",
+            "HOME": "/",
+        }
+    )
+
+    assert given.notes == (
+        "Environment variable PILEUS_LEADER_ELEKT is not used; did you mean PILEUS_LEADER_ELECT?",
+    )
+
+
+def test_a_stray_word_is_refused_with_a_hint_about_switches():
+    with pytest.raises(FlagError) as caught:
+        read("--leader-elect", "false", "")
+
+    assert str(caught.value) == (
+        '"cloud-controller-manager" does not take any arguments, got ["false" ""]'
+    )
+    assert "--name=false" in caught.value.hint
+    assert not caught.value.usage
+
+
+def test_empty_words_are_tolerated():
+    assert read("", "").values.given(generic.CONTROLLERS) is False
+
+
+def test_a_deprecated_flag_is_pointed_out():
+    assert read("--allow-untagged-cloud=true", "--node-sync-period=3s").notes == (
+        (
+            "Flag --allow-untagged-cloud has been deprecated, "
+            "a cluster ID on the cloud's instances will be required"
+        ),
+        "Flag --node-sync-period has been deprecated, it has no effect",
+    )
+
+
+def test_file_environment_and_flags_are_layered(tmp_path: Path):
+    file = tmp_path / "pileus.yaml"
+    file.write_text("cluster-name: file\ncluster-cidr: file\ncloud-provider: file\n")
+
+    given = read(
+        "--cluster-name=flag",
+        environment={
+            "PILEUS_CONFIG": str(file),
+            "PILEUS_CLUSTER_NAME": "environment",
+            "PILEUS_CLUSTER_CIDR": "environment",
+        },
+    )
+
+    assert given.values[generic.CLUSTER_NAME] == "flag"
+    assert given.values[generic.CLUSTER_CIDR] == "environment"
+    assert given.values[generic.CLOUD_PROVIDER] == "file"
+
+
+def test_a_rate_limit_counts_only_when_somebody_gave_it():
+    assert build_config(read().values).client.qps is None
+
+    limited = build_config(read("--kube-api-qps=20", "--kube-api-burst=30").values).client
+
+    assert (limited.qps, limited.burst) == (20.0, 30)
+
+
+def test_the_version_to_report_can_be_changed_and_asked_for_in_any_order():
+    overridden = read("--version=v1.37.1-eks", "--version=true").values[process.VERSION]
+
+    assert overridden.answer() == "Kubernetes v1.37.1-eks"
+    assert read("--version=v1.37.1+x").values[process.VERSION].answer() is None
+    assert read("--version=false").values[process.VERSION].answer() is None
+    raw = read("--version=raw").values[process.VERSION].answer()
+    assert raw is not None
+    assert raw.startswith('version.Info{GitVersion:"v1.37.1", ')
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("v1.37.2", 'version "v1.37.2" must match major/minor/patch of default version "v1.37.1"'),
+        ("v1.37", 'invalid version "v1.37": expected vX.Y.Z with an optional suffix'),
+        ("x", 'strconv.ParseBool: parsing "x": invalid syntax'),
+    ],
+)
+def test_a_version_that_cannot_be_ours_is_refused(word: str, message: str):
+    with pytest.raises(FlagError) as caught:
+        read(f"--version={word}")
+
+    assert str(caught.value) == f'invalid argument "{word}" for "--version" flag: {message}'
