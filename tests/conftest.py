@@ -6,8 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from pileus.testing.virtual_time import VirtualTimeLoop
+
+# A loaded machine is slow, and that is no reason for a property test to fail.
+settings.register_profile("pileus", deadline=None)
+settings.load_profile("pileus")
 
 
 def pytest_asyncio_loop_factories(
