@@ -10,7 +10,7 @@ Everything waits on the event loop, so that it runs in virtual time.
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -53,8 +53,8 @@ class Stream:
     Bytes are sent as they are; anything that is none of the steps is one line of JSON.
     """
 
-    steps: Sequence[object] = ()
-    """Each one bytes, `Silence`, `Cut`, or an event."""
+    steps: Iterable[object] = ()
+    """Each one bytes, `Silence`, `Cut`, or an event. A generator makes them as time goes by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,22 @@ Scripted = Answer | Stream | Lost
 
 
 class ScriptedTransport:
-    """Answers each request with what `respond` returns for it, and keeps the requests."""
+    """Answers each request with what `respond` returns for it.
+
+    Keeps the requests, and beside them the loop's times at which they came.
+    """
 
     def __init__(self, respond: Callable[[Request], Scripted]) -> None:
         self._respond = respond
         self.requests: list[Request] = []
+        self.times: list[float] = []
 
     @asynccontextmanager
     async def send(self, request: Request) -> AsyncGenerator[Reply]:
         if request.guard:
             request.guard()
         self.requests.append(request)
+        self.times.append(asyncio.get_running_loop().time())
         scripted = self._respond(request)
         if isinstance(scripted, Lost):
             acted = scripted.may_have_acted
