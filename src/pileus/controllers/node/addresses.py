@@ -1,0 +1,166 @@
+"""Which addresses a node should have: the cloud's, with what the node itself asks for. Pure."""
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from pileus.cloud.errors import Misconfigured
+from pileus.cloud.model import Address, AddressType
+from pileus.kube.model.core_v1 import Node, NodeAddress
+
+PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
+"""The annotation by which a kubelet started with `--node-ip` asks for its address(es)."""
+
+PAIR = 2
+ADDRESS_TYPES = frozenset(each.value for each in AddressType)
+IP_TYPES = frozenset({AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP})
+
+Ip = IPv4Address | IPv6Address
+
+
+class NodeIpRefused(Misconfigured):
+    """The address that the kubelet asks for cannot be given; the text says which and why."""
+
+
+def usable(reported: Iterable[Address]) -> tuple[tuple[NodeAddress, ...], tuple[str, ...]]:
+    """Split what the cloud reports into addresses (each once) and complaints about the rest."""
+    addresses: dict[tuple[str, object], NodeAddress] = {}
+    complaints: list[str] = []
+    for each in reported:
+        problem = _problem(each.type, each.address)
+        if problem:
+            complaints.append(problem)
+        else:
+            address = NodeAddress(type=str(each.type), address=each.address)
+            addresses.setdefault(_identity(address), address)
+    return tuple(addresses.values()), tuple(complaints)
+
+
+def desired_addresses(node: Node, reported: Sequence[NodeAddress]) -> tuple[NodeAddress, ...]:
+    """The addresses that the node should have; those it has already when the cloud reports none.
+
+    Within a type, addresses that the node has keep their order and spelling, and new ones follow
+    in the cloud's order: the first of a type is the node's main address, and must not flip.
+    What the kubelet asks for goes first all the same, and displaces others of its type.
+
+    Errors: `NodeIpRefused`.
+    """
+    present = addresses_of(node)
+    if not reported:
+        return present
+    return _with_node_ip_first(node, _steady(_with_host_name(reported, present), present))
+
+
+def check_node_ip(node: Node, reported: Sequence[NodeAddress]) -> None:
+    """Raise `NodeIpRefused` unless the cloud reports what the kubelet asks for, if it asks."""
+    _with_node_ip_first(node, reported)
+
+
+def same_addresses(one: Sequence[NodeAddress], other: Sequence[NodeAddress]) -> bool:
+    """Whether each type has the same addresses in the same order; types may be mixed anyhow."""
+    return _by_type(one) == _by_type(other)
+
+
+def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
+    return (node.status and node.status.addresses) or ()
+
+
+def parse_node_ips(text: str) -> tuple[Ip, ...]:
+    """Read the annotation: one address, or two of different families, parted by a comma.
+
+    Errors: `NodeIpRefused`.
+    """
+    found = [(part, _ip(part)) for part in text.split(",")]
+    for part, ip in found:
+        if ip is None:
+            raise NodeIpRefused(f"annotation {PROVIDED_NODE_IP}: {part!r} is not an IP address")
+    ips = tuple(ip for _, ip in found if ip is not None)
+    if len(ips) > PAIR or (len(ips) == PAIR and ips[0].version == ips[1].version):
+        raise NodeIpRefused(
+            f"annotation {PROVIDED_NODE_IP}: {text!r} must be one IP address, "
+            "or one IPv4 and one IPv6 address"
+        )
+    if len(ips) == PAIR and any(ip.is_unspecified for ip in ips):
+        raise NodeIpRefused(
+            f"annotation {PROVIDED_NODE_IP}: {text!r} is a pair and must not contain 0.0.0.0 or ::"
+        )
+    return ips
+
+
+def _with_host_name(
+    reported: Sequence[NodeAddress], present: Sequence[NodeAddress]
+) -> tuple[NodeAddress, ...]:
+    if any(each.type == AddressType.HOSTNAME for each in reported):
+        return tuple(reported)
+    return (*reported, *(each for each in present if each.type == AddressType.HOSTNAME))
+
+
+def _steady(
+    wanted: Sequence[NodeAddress], present: Sequence[NodeAddress]
+) -> tuple[NodeAddress, ...]:
+    """Each wanted address once; within a type, those present first, as they are and stand there."""
+    known = {_identity(each): each for each in present}
+    distinct = tuple(
+        {key: known.get(key, each) for each in wanted for key in [_identity(each)]}.values()
+    )
+    rank = {key: n for n, key in enumerate(known)}
+    by_type: dict[str, list[NodeAddress]] = {}
+    for each in sorted(distinct, key=lambda each: rank.get(_identity(each), len(rank))):
+        by_type.setdefault(each.type, []).append(each)
+    lines = {name: iter(line) for name, line in by_type.items()}
+    return tuple(next(lines[each.type]) for each in distinct)
+
+
+def _with_node_ip_first(node: Node, addresses: Sequence[NodeAddress]) -> tuple[NodeAddress, ...]:
+    text = (node.metadata.annotations or {}).get(PROVIDED_NODE_IP)
+    if text is None:
+        return tuple(addresses)
+    first: list[NodeAddress] = []
+    for ip in parse_node_ips(text):
+        matching = [each for each in addresses if _ip(each.address) == ip]
+        if not matching:
+            reported = ", ".join(each.address for each in addresses) or "none"
+            raise NodeIpRefused(
+                f"the kubelet asks for {ip} (annotation {PROVIDED_NODE_IP}), "
+                f"which is not among the addresses that the cloud reports: {reported}"
+            )
+        first.extend(matching)
+    matched = {each.type for each in first}
+    return (*first, *(each for each in addresses if each.type not in matched))
+
+
+def _by_type(addresses: Sequence[NodeAddress]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in addresses:
+        found.setdefault(each.type, []).append(each.address)
+    return found
+
+
+def _identity(address: NodeAddress) -> tuple[str, object]:
+    """What makes two addresses the same: for IP addresses the value, however it is spelled."""
+    ip = _ip(address.address) if address.type in IP_TYPES else None
+    return address.type, ip or address.address
+
+
+def _problem(kind: object, text: object) -> str:
+    """What is wrong with an address: its types are promised, but providers are foreign code."""
+    if not isinstance(kind, str) or kind not in ADDRESS_TYPES:
+        return f"address type {kind!r} is none of {', '.join(sorted(ADDRESS_TYPES))}"
+    if not isinstance(text, str) or not text:
+        return f"{kind} {text!r} is no address"
+    if kind in IP_TYPES and _ip(text) is None:
+        return f"{kind} {text!r} is no IP address"
+    return ""
+
+
+def _ip(text: str) -> Ip | None:
+    """The address by value; leading zeros in IPv4 are tolerated, as the Go framework does."""
+    if ":" not in text:
+        text = ".".join(part.lstrip("0") or part[-1:] for part in text.split("."))
+    if "%" in text:
+        return None
+    try:
+        ip = ip_address(text)
+    except ValueError:
+        return None
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return mapped or ip

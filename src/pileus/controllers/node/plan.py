@@ -1,0 +1,171 @@
+"""What is to be written to a node, and why it is not as it should be. Pure: no I/O, no clock.
+
+A new node costs two writes at most. The status goes first, the taint last: whoever dies in
+between leaves a node that is still tainted, and the next pass finishes it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from pileus.cloud.model import no_labels
+from pileus.controllers.node.addresses import (
+    addresses_of,
+    check_node_ip,
+    desired_addresses,
+    same_addresses,
+)
+from pileus.controllers.node.facts import Facts
+from pileus.controllers.node.labels import completed, differing, missing
+from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, Taint
+
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+"""The key of the taint with which kubelets register; its value and effect do not matter."""
+CONDITION = "CloudProviderUninitialized"
+"""True while initialization fails, for the reason given; like the other conditions, bad if true."""
+SETTLED = "NodeInitialized"
+REWORD_AFTER = timedelta(minutes=5)
+"""How long a condition's message stands although the wording of the error has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWrite:
+    """Replace the addresses, set our condition; None leaves either alone."""
+
+    addresses: tuple[NodeAddress, ...] | None = None
+    condition: NodeCondition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectWrite:
+    """Set a provider ID and labels; take the taint off, whatever other taints there are."""
+
+    provider_id: str = ""
+    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    untaint: bool = False
+
+
+Write = StatusWrite | ObjectWrite
+
+
+def is_uninitialized(node: Node) -> bool:
+    return any(taint.key == UNINITIALIZED for taint in taints_of(node))
+
+
+def taints_of(node: Node) -> tuple[Taint, ...]:
+    return (node.spec and node.spec.taints) or ()
+
+
+def initial_status(node: Node, facts: Facts, now: datetime) -> StatusWrite | None:
+    """The first write to a new node; None if its status is right.
+
+    Our condition is turned off in the same request, unless the node has no addresses at all: no
+    patch can merge conditions and set a new list safely, so `settled_status` does it afterwards.
+
+    Errors: `NodeIpRefused`.
+    """
+    check_node_ip(node, facts.addresses)
+    addresses = _changed_addresses(node, facts)
+    apart = addresses is not None and not addresses_of(node)
+    return _status(addresses, None if apart else cleared_condition(node, now))
+
+
+def initial_object(node: Node, facts: Facts) -> ObjectWrite | None:
+    """The second and last write to a new node; None if someone else has initialized it."""
+    if not is_uninitialized(node):
+        return None
+    labels = node.metadata.labels or {}
+    has_id = bool(node.spec and node.spec.provider_id)
+    return ObjectWrite(
+        provider_id="" if has_id else facts.provider_id,
+        labels=differing(labels, facts.standard_labels) | missing(labels, facts.additional_labels),
+        untaint=True,
+    )
+
+
+def settled_status(node: Node, now: datetime) -> StatusWrite | None:
+    """What is left to say of an initialized node: that it is no longer stuck."""
+    return _status(None, cleared_condition(node, now))
+
+
+def settled_object(node: Node) -> ObjectWrite | None:
+    """Give an initialized node the stable labels of which it has only the deprecated twins."""
+    return _labels(completed(node.metadata.labels or {}))
+
+
+def refreshed_status(node: Node, facts: Facts) -> StatusWrite | None:
+    """Keep an initialized node's addresses as the cloud has them.
+
+    An answer that is wrong in part is no reason to take addresses away: then nothing changes.
+
+    Errors: `NodeIpRefused`.
+    """
+    if facts.bad_addresses:
+        return None
+    return _status(_changed_addresses(node, facts), None)
+
+
+def refreshed_object(node: Node, facts: Facts) -> ObjectWrite | None:
+    """Keep an initialized node's labels as the cloud has them; none is ever removed."""
+    wanted = {**facts.additional_labels, **facts.standard_labels}
+    return _labels(differing(node.metadata.labels or {}, wanted))
+
+
+def stuck_status(node: Node, reason: str, message: str, now: datetime) -> StatusWrite | None:
+    """Say on the node why it is not initialized; None if it says so already."""
+    present = condition_of(node)
+    stuck = present is not None and present.status == "True"
+    if present and stuck and present.reason == reason:
+        since = present.last_heartbeat_time
+        if present.message == message or (since and now - since < REWORD_AFTER):
+            return None
+    return _status(None, _condition(present, "True", (reason, message), now))
+
+
+def cleared_condition(node: Node, now: datetime) -> NodeCondition | None:
+    """Our condition, turned off; None if it is off or was never on."""
+    present = condition_of(node)
+    if present is None or present.status == "False":
+        return None
+    return _condition(present, "False", (SETTLED, "the cloud's facts are on the node"), now)
+
+
+def condition_of(node: Node) -> NodeCondition | None:
+    conditions = (node.status and node.status.conditions) or ()
+    return next((each for each in conditions if each.type == CONDITION), None)
+
+
+def age(node: Node, now: datetime) -> float | None:
+    """Seconds since the node was registered; None if it does not say."""
+    born = node.metadata.creation_timestamp
+    return None if born is None else max((now - born).total_seconds(), 0.0)
+
+
+def _changed_addresses(node: Node, facts: Facts) -> tuple[NodeAddress, ...] | None:
+    wanted = desired_addresses(node, facts.addresses)
+    return None if same_addresses(addresses_of(node), wanted) else wanted
+
+
+def _condition(
+    present: NodeCondition | None, status: str, why: tuple[str, str], now: datetime
+) -> NodeCondition:
+    now = now.replace(microsecond=0)
+    turned = present is None or present.status != status
+    return NodeCondition(
+        type=CONDITION,
+        status=status,
+        reason=why[0],
+        message=why[1],
+        last_heartbeat_time=now,
+        last_transition_time=now if turned or present is None else present.last_transition_time,
+    )
+
+
+def _status(
+    addresses: tuple[NodeAddress, ...] | None, condition: NodeCondition | None
+) -> StatusWrite | None:
+    return StatusWrite(addresses, condition) if addresses is not None or condition else None
+
+
+def _labels(labels: Mapping[str, str]) -> ObjectWrite | None:
+    return ObjectWrite(labels=labels) if labels else None
