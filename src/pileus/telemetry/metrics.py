@@ -49,6 +49,11 @@ class Metrics:
             NODE_DELAYS,
         )
 
+        self.nodes_failing = self._gauge(
+            "pileus_nodes_failing_initialization",
+            "Nodes that wait for their initialization because it failed, for whatever reason",
+        )
+
     def _declare_manager(self) -> None:
         self.running_controllers = self._gauge(
             "running_managed_controllers",

@@ -1,0 +1,129 @@
+"""Give every new node what the cloud knows about its machine; then take its taint off.
+
+    node ──look up──▶ facts ──plan──▶ addresses ──▶ provider ID, labels, no taint ──▶ event
+              │
+              └─ nothing found ──▶ retried; if it lasts: a warning and a condition say why
+
+An initialized node that is as it should be costs no request, whatever woke us.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from pileus.clock import Clock
+from pileus.cloud.errors import CloudError
+from pileus.cloud.interface import Instances
+from pileus.controllers.node.facts import Facts
+from pileus.controllers.node.lookup import look_up
+from pileus.controllers.node.notices import Notices
+from pileus.controllers.node.plan import (
+    age,
+    initial_object,
+    initial_status,
+    is_uninitialized,
+    settled_object,
+    settled_status,
+    stuck_status,
+)
+from pileus.controllers.node.trouble import is_lasting, message_of, reason_of
+from pileus.controllers.node.writer import NodeReplaced, Nodes, NodeWriter
+from pileus.kube.errors import ApiError, KubeError, NotFound
+from pileus.kube.model.core_v1 import Node
+from pileus.runtime.reconcile import DONE, Result
+from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
+
+log = Log(__name__)
+
+PATIENCE = 10.0
+"""Seconds of failing before a node's trouble is told, unless waiting cannot mend it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What the controller works with, its initialization and its rounds alike."""
+
+    nodes: Nodes
+    instances: Instances
+    writer: NodeWriter
+    notices: Notices
+    clock: Clock
+    metrics: Metrics
+
+
+class NodeReconciler:
+    """Key: the node's name."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._failing: dict[str, float] = {}
+        tools.metrics.nodes_failing.set_function(lambda: len(self._failing))
+
+    async def reconcile(self, key: str) -> Result:
+        node = self._tools.nodes.node(key)
+        if node is not None and not node.metadata.deletion_timestamp:
+            try:
+                await (self._initialize(node) if is_uninitialized(node) else self._settle(node))
+            except (NotFound, NodeReplaced) as error:
+                log.info("Node went away meanwhile", v=2, node=key, why=error)
+        self._failing.pop(key, None)
+        return DONE
+
+    async def _initialize(self, node: Node) -> None:
+        try:
+            facts = await self._look_up(node)
+            written = await self._write(node, facts)
+        except NotFound:
+            raise
+        except (CloudError, ApiError) as error:
+            await self._tell(node, error)
+            raise
+        if written:
+            self._finish(node, facts)
+
+    async def _settle(self, node: Node) -> None:
+        now = self._tools.clock.now()
+        node = (await self._tools.writer.bring(node, lambda seen: settled_status(seen, now))).node
+        await self._tools.writer.bring(node, settled_object)
+
+    async def _look_up(self, node: Node) -> Facts:
+        answer = (await look_up(self._tools.instances, [node]))[node.metadata.name]
+        if isinstance(answer, CloudError):
+            raise answer.with_traceback(None)  # several nodes may share it
+        return answer
+
+    async def _write(self, node: Node, facts: Facts) -> bool:
+        """Whether it was us who took the taint off."""
+        now = self._tools.clock.now()
+        bring = self._tools.writer.bring
+        node = (await bring(node, lambda seen: initial_status(seen, facts, now))).node
+        node, written = await bring(node, lambda seen: initial_object(seen, facts))
+        await bring(node, lambda seen: settled_status(seen, now))
+        return written
+
+    def _finish(self, node: Node, facts: Facts) -> None:
+        delay = age(node, self._tools.clock.now())
+        if delay is not None:
+            self._tools.metrics.taint_removal_delay.observe(delay)
+            self._tools.metrics.initial_node_sync_delay.observe(delay)
+        log.info("Initialized node", node=node.metadata.name, provider_id=facts.provider_id)
+        self._tools.notices.announce(node, "Synced", "Node synced successfully")
+        self._tools.notices.complain(node, facts)
+
+    async def _tell(self, node: Node, error: CloudError | ApiError) -> None:
+        """Say on the node why it is stuck, by event and condition, once it is time to."""
+        now = asyncio.get_running_loop().time()
+        since = self._failing.setdefault(node.metadata.name, now)
+        if now - since < PATIENCE and not is_lasting(error):
+            return
+        reason, message = reason_of(error), message_of(error)
+        self._tools.notices.warn(node, reason, f"Node cannot be initialized: {message}")
+        write = stuck_status(node, reason, message, self._tools.clock.now())
+        if write is None:
+            return
+        try:
+            await self._tools.nodes.write(node, write)
+        except KubeError as refused:
+            log.warning(
+                "Cannot tell on the node why it is stuck", node=node.metadata.name, err=refused
+            )

@@ -1,0 +1,113 @@
+"""Look at all initialized nodes from time to time, and keep on them what the cloud may change.
+
+Addresses always; with `--node-label-sync` also zone, region, type and the cloud's own labels.
+The cloud is asked about hundreds of nodes at once; only what differs is written.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pileus.cloud.errors import CloudError
+from pileus.controllers.node.addresses import NodeIpRefused
+from pileus.controllers.node.facts import Facts
+from pileus.controllers.node.lookup import look_up
+from pileus.controllers.node.plan import is_uninitialized, refreshed_object, refreshed_status
+from pileus.controllers.node.reconciler import Tools
+from pileus.controllers.node.trouble import message_of, reason_of
+from pileus.controllers.node.writer import NodeReplaced
+from pileus.fence import Fenced
+from pileus.kube.errors import KubeError, NotFound
+from pileus.kube.model.core_v1 import Node
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
+
+CHUNK = 500
+"""Nodes per call to the cloud."""
+SPREAD = 0.1
+"""The part of the period over which a round's calls are spread, and by which periods vary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshSettings:
+    period: float = 300.0
+    """Seconds between the end of a round and the start of the next (`--node-status-update-
+    frequency`)."""
+    sync_labels: bool = False
+    concurrency: int = 100
+    """Nodes written at the same time (`--concurrent-node-status-updates`)."""
+
+    def __post_init__(self) -> None:
+        if self.period <= 0:
+            raise ValueError(f"the period of address rounds must be positive, not {self.period:g}")
+        if self.concurrency < 1:
+            raise ValueError(f"at least one node must be written at a time, not {self.concurrency}")
+
+
+class NodeRefresher:
+    def __init__(self, tools: Tools, settings: RefreshSettings, rng: random.Random) -> None:
+        self._tools = tools
+        self._settings = settings
+        self._random = rng
+        self._slots = asyncio.Semaphore(settings.concurrency)
+
+    async def run(self) -> None:
+        """Make rounds until cancelled: one at once, then one per period."""
+        while True:
+            await self.round()
+            await asyncio.sleep(self._settings.period * (1 + SPREAD * self._random.random()))
+
+    async def round(self) -> None:
+        """Look at every initialized node once. What fails is logged, and seen to next time."""
+        everyone = self._tools.nodes.nodes()
+        self._tools.notices.keep(everyone)
+        nodes = [each for each in everyone if _is_settled(each)]
+        chunks = list(_chunks(nodes))
+        for number, chunk in enumerate(chunks):
+            if number:
+                pause = 2 * SPREAD * self._settings.period / len(chunks)
+                await asyncio.sleep(pause * self._random.random())
+            await self._refresh(chunk)
+
+    async def _refresh(self, nodes: Sequence[Node]) -> None:
+        answers = await look_up(self._tools.instances, nodes)
+        failed: dict[str, list[str]] = {}
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                answer = answers[node.metadata.name]
+                if isinstance(answer, CloudError):
+                    failed.setdefault(str(answer), []).append(node.metadata.name)
+                else:
+                    group.create_task(self._bring(node, answer))
+        for why, names in failed.items():
+            log.warning("Nodes not refreshed", nodes=len(names), such_as=names[0], err=why)
+
+    async def _bring(self, node: Node, facts: Facts) -> None:
+        async with self._slots:
+            try:
+                await self._write(node, facts)
+            except (NotFound, NodeReplaced, Fenced) as error:
+                log.info("Node not refreshed", v=2, node=node.metadata.name, why=error)
+            except (NodeIpRefused, KubeError) as error:
+                log.warning("Node not refreshed", node=node.metadata.name, err=error)
+                self._tools.notices.warn(node, reason_of(error), message_of(error))
+
+    async def _write(self, node: Node, facts: Facts) -> None:
+        bring = self._tools.writer.bring
+        self._tools.notices.complain(node, facts)
+        if self._settings.sync_labels:
+            node = (await bring(node, lambda seen: refreshed_object(seen, facts))).node
+        await bring(node, lambda seen: refreshed_status(seen, facts))
+
+
+def _is_settled(node: Node) -> bool:
+    """Whether the node is ours to refresh; one without a status could not be read, or is odd."""
+    odd = not node.metadata.name or node.status is None
+    return not odd and not node.metadata.deletion_timestamp and not is_uninitialized(node)
+
+
+def _chunks(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
+    for start in range(0, len(nodes), CHUNK):
+        yield nodes[start : start + CHUNK]
