@@ -93,6 +93,10 @@ class ClusterAccess(Protocol):
         """A `pileus.kube.client.Client` with that identity's credentials and rate."""
         ...
 
+    def config(self, identity: str) -> object:
+        """The `pileus.kube.access.Access` of that identity."""
+        ...
+
     def view(self) -> object:
         """The manager's own, read-only view of nodes and services (`classic.view.ClusterView`)."""
         ...

@@ -94,7 +94,8 @@ class Route:
     target: NodeName | None
     """None: the cloud has the route, but we do not know its target."""
     name: str = ""
-    addresses: tuple[Address, ...] = ()
+    addresses: tuple[Address, ...] | None = None
+    """The target's, where this cloud's routes carry them and must be kept current; else None."""
     blackhole: bool = False
 
 

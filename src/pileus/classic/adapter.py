@@ -1,0 +1,185 @@
+"""A ported provider as a `Cloud`: its interfaces become capabilities, its lifetime is kept.
+
+connect:  factory(config) ▶ provider
+leading:  initialize(client_builder, stop) ▶ set_informers ▶ … controllers … ▶ stop, awaited
+"""
+
+import io
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pileus.classic.balancers import ClassicBalancers
+from pileus.classic.calls import Calls
+from pileus.classic.errors import translated
+from pileus.classic.instances import ClassicInstances
+from pileus.classic.interface import (
+    Clusters,
+    Factory,
+    InformerUser,
+    Instances,
+    Interface,
+    Maybe,
+    Zones,
+)
+from pileus.classic.memory import Memory, ProcessMemory
+from pileus.classic.routes import ClassicRoutes
+from pileus.classic.stop import stopping
+from pileus.classic.view import ClusterView, LateView
+from pileus.cloud.errors import Misconfigured
+from pileus.cloud.interface import Cloud, ClusterAccess, ProviderConfig
+from pileus.cloud.model import Zone
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """A ported provider's `connect`, made from its factory: the value of its entry point."""
+
+    factory: Factory
+    at_once: int = 16
+    """Calls to the provider under way at the same time, threads included."""
+    memory: Callable[[], Memory] = field(default=ProcessMemory)
+
+    def __call__(self, config: ProviderConfig) -> AbstractAsyncContextManager[Cloud]:
+        return self._connected(config)
+
+    @asynccontextmanager
+    async def _connected(self, config: ProviderConfig) -> AsyncGenerator[Cloud]:
+        calls = Calls(self.at_once)
+        stream = None if config.text is None else io.StringIO(config.text)
+        provider = await calls.make(self.factory, stream)
+        yield as_cloud(provider, calls, cluster_name=config.cluster_name, memory=self.memory())
+
+
+def as_cloud(
+    provider: Interface, calls: Calls, *, cluster_name: str, memory: Memory | None = None
+) -> Cloud:
+    """The provider's capabilities; the cluster comes into view with `leading`."""
+    _verify(provider)
+    view = LateView()
+    has_instances = provider.instances_v2() is not None or provider.instances() is not None
+    balancers = ClassicBalancers(
+        provider=provider,
+        view=view,
+        memory=memory or ProcessMemory(),
+        calls=calls,
+        cluster_name=cluster_name,
+    )
+    v1, zones, clusters = provider.instances(), provider.zones(), provider.clusters()
+    return Cloud(
+        name=provider.provider_name(),
+        instances=ClassicInstances(provider, view, calls) if has_instances else None,
+        balancers=balancers if provider.load_balancer() is not None else None,
+        routes=ClassicRoutes(provider, view, calls, cluster_name) if provider.routes() else None,
+        clusters=None if clusters is None else _Clusters(clusters, calls),
+        ssh_keys=None if v1 is None else _SshKeys(v1, calls),
+        zones=None if zones is None else _Zones(zones, calls),
+        leading=lambda access: _leading(provider, calls, view, access),
+        has_cluster_id=provider.has_cluster_id(),
+    )
+
+
+@asynccontextmanager
+async def _leading(
+    provider: Interface, calls: Calls, view: LateView, access: ClusterAccess
+) -> AsyncGenerator[None]:
+    cluster = access.view()
+    if not isinstance(cluster, ClusterView):
+        raise Misconfigured(f"ported providers need a view of nodes and services, not {cluster!r}")
+    view.bind(cluster)
+    try:
+        async with stopping() as stop:
+            await calls.make(provider.initialize, _ClientBuilder(access), stop)
+            if isinstance(provider, InformerUser):
+                await calls.make(provider.set_informers, access.informers())
+            yield
+    finally:
+        view.bind(None)
+
+
+@dataclass(frozen=True, slots=True)
+class _ClientBuilder:
+    access: ClusterAccess
+
+    def config(self, name: str) -> object:
+        return self.access.config(name)
+
+    def client(self, name: str) -> object:
+        return self.access.client(name)
+
+    def config_or_die(self, name: str) -> object:
+        return _or_die(self.config, name)
+
+    def client_or_die(self, name: str) -> object:
+        return _or_die(self.client, name)
+
+
+def _or_die(make: Callable[[str], object], name: str) -> object:
+    try:
+        return make(name)
+    except Exception as error:
+        raise SystemExit(f'no access to the cluster as "{name}": {error}') from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Clusters:
+    inner: Clusters
+    calls: Calls
+
+    async def list(self) -> Sequence[str]:
+        return await _made(self.calls, self.inner.list_clusters)
+
+    async def master(self, cluster: str) -> str:
+        return await _made(self.calls, lambda: self.inner.master(cluster))
+
+
+@dataclass(frozen=True, slots=True)
+class _SshKeys:
+    inner: Instances
+    calls: Calls
+
+    async def add_to_all_instances(self, user: str, public_key: str) -> None:
+        key = public_key.encode()
+        await _made(self.calls, lambda: self.inner.add_ssh_key_to_all_instances(user, key))
+
+
+@dataclass(frozen=True, slots=True)
+class _Zones:
+    inner: Zones
+    calls: Calls
+
+    async def current(self) -> Zone:
+        zone = await _made(self.calls, self.inner.get_zone)
+        return Zone(zone.failure_domain, zone.region)
+
+
+async def _made(calls: Calls, call: Callable[[], Maybe[T]]) -> T:
+    try:
+        return await calls.make(call)
+    except Exception as error:
+        raise translated(error) from error
+
+
+INTERFACE = (
+    "initialize",
+    "load_balancer",
+    "instances",
+    "instances_v2",
+    "zones",
+    "clusters",
+    "routes",
+    "provider_name",
+    "has_cluster_id",
+)
+
+
+def _verify(provider: object) -> None:
+    missing = [name for name in INTERFACE if not callable(getattr(provider, name, None))]
+    if missing:
+        raise Misconfigured(
+            f"the provider's factory made a {type(provider).__name__}, which lacks: "
+            f"{', '.join(f'{name}()' for name in missing)}"
+        )

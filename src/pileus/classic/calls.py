@@ -1,0 +1,69 @@
+"""How a ported provider's methods are called: plain ones in threads, async ones as they are.
+
+So many at once and no more; a thread that nobody awaits any more keeps its slot until it ends.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import ParamSpec, TypeVar, cast
+
+from pileus.classic.interface import Maybe
+from pileus.classic.thread import in_thread
+from pileus.cloud.errors import Conflict
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AT_ONCE = 16
+
+
+class Calls:
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._busy: set[str] = set()
+
+    async def make(self, method: Callable[P, Maybe[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call it and await its end. Errors: whatever it raises."""
+        return await self._made(partial(method, *args, **kwargs), method, lambda: None)
+
+    async def make_alone(
+        self, key: str, method: Callable[P, Maybe[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """As `make`, but never beside another call of that key, even one nobody awaits any more.
+
+        Errors: `Conflict` while that one still runs.
+        """
+        if key in self._busy:
+            raise Conflict("an earlier call for it still runs in the provider; look again later")
+        self._busy.add(key)
+        release = partial(self._busy.discard, key)
+        return await self._made(partial(method, *args, **kwargs), method, release)
+
+    async def _made(
+        self, call: Callable[[], Maybe[T]], method: object, ended: Callable[[], None]
+    ) -> T:
+        is_async = inspect.iscoroutinefunction(method)
+        try:
+            await self._slots.acquire()
+        except BaseException:
+            ended()
+            raise
+        if is_async:
+            with self._held(ended):
+                return await cast("Awaitable[T]", call())
+        answer = await in_thread(call, partial(self._end, ended))
+        return await answer if inspect.isawaitable(answer) else cast("T", answer)
+
+    @contextmanager
+    def _held(self, ended: Callable[[], None]) -> Generator[None]:
+        try:
+            yield
+        finally:
+            self._end(ended)
+
+    def _end(self, ended: Callable[[], None]) -> None:
+        self._slots.release()
+        ended()

@@ -1,0 +1,62 @@
+"""The errors that ported providers raise, with the texts and the effects of the Go framework's."""
+
+from pileus.cloud.errors import CloudError, NotFound, Throttled, Unavailable, Unsupported
+
+
+class ClassicError(Exception):
+    """Base of the errors that have a meaning of their own; any other exception just fails."""
+
+
+class InstanceNotFound(ClassicError):
+    def __init__(self, message: str = "instance not found") -> None:
+        super().__init__(message)
+
+
+class Unimplemented(ClassicError):
+    """Go's `NotImplemented`, which is the name of something else in Python."""
+
+    def __init__(self, message: str = "unimplemented") -> None:
+        super().__init__(message)
+
+
+class ImplementedElsewhere(ClassicError):
+    """Someone else makes this load balancer; here is nothing to do."""
+
+    def __init__(self, message: str = "implemented by alternate to cloud provider") -> None:
+        super().__init__(message)
+
+
+class DiskNotFound(ClassicError):
+    def __init__(self, message: str = "disk is not found") -> None:
+        super().__init__(message)
+
+
+class RetryError(ClassicError):
+    def __init__(self, message: str, delay: float) -> None:
+        super().__init__(message)
+        self.retry_after = delay
+        """Seconds."""
+
+
+def translated(error: Exception) -> CloudError:
+    """The contract's error for what a ported provider raised; a `RetryError` may be wrapped."""
+    retry = _retry_in_chain(error)
+    if retry is not None:
+        return Throttled(str(error), retry_after=retry.retry_after)
+    match error:
+        case CloudError():
+            return error
+        case InstanceNotFound() | DiskNotFound():
+            return NotFound(str(error))
+        case Unimplemented() | ImplementedElsewhere():
+            return Unsupported(str(error))
+        case _:
+            return Unavailable(f"{type(error).__name__}: {error}")
+
+
+def _retry_in_chain(error: BaseException | None) -> RetryError | None:
+    while error is not None:
+        if isinstance(error, RetryError):
+            return error
+        error = error.__cause__
+    return None

@@ -1,0 +1,220 @@
+"""Look-ups of nodes through a ported provider, node by node, in the Go framework's order.
+
+| asked | InstancesV2 | Instances (v1) and Zones |
+|---|---|---|
+| `fresh=False` (cloud-node) | metadata | ID, addresses, type, zone; each by ID, then by name |
+| `fresh=True` (cloud-node-lifecycle) | exists, then shut down | ID, exists, then shut down |
+
+A fresh answer therefore carries no metadata but the provider ID, and one that need not be fresh
+carries no state. `Absent` is said only where Go would delete the node: on a plain "does not
+exist", and on *instance not found* while a v1 provider is asked for the ID.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pileus.classic.calls import Calls
+from pileus.classic.errors import InstanceNotFound, Unimplemented, translated
+from pileus.classic.interface import (
+    Instances,
+    InstancesV2,
+    Interface,
+    Zone,
+)
+from pileus.classic.view import ClusterView
+from pileus.cloud.errors import Unavailable
+from pileus.cloud.model import (
+    Absent,
+    Address,
+    AddressType,
+    Failure,
+    Found,
+    Instance,
+    InstanceId,
+    InstanceState,
+    NodeName,
+    NodeRef,
+)
+from pileus.kube.model.core_v1 import Node, NodeAddress
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicInstances:
+    provider: Interface
+    view: ClusterView
+    calls: Calls
+
+    async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
+        """A node no longer in view is left out; what fails for one node fails for it alone."""
+        known = {ref.name: node for ref in nodes if (node := self.view.node(ref.name))}
+        look_up = self._state if fresh else self._metadata
+        async with asyncio.TaskGroup() as group:
+            tasks = {n: group.create_task(_caught(look_up(node))) for n, node in known.items()}
+        found = {name: task.result() for name, task in tasks.items()}
+        return {name: answer for name, answer in found.items() if answer is not None}
+
+    async def _metadata(self, node: Node) -> Found | None:
+        v2 = self.provider.instances_v2()
+        return await (self._metadata_v1(node) if v2 is None else self._metadata_v2(v2, node))
+
+    async def _state(self, node: Node) -> Found:
+        v2 = self.provider.instances_v2()
+        return await (self._state_v1(node) if v2 is None else self._state_v2(v2, node))
+
+    async def _metadata_v2(self, v2: InstancesV2, node: Node) -> Found | None:
+        metadata = await self.calls.make(v2.instance_metadata, node)
+        if metadata is None:
+            return None
+        provider_id = metadata.provider_id or _provider_id(node)
+        if not provider_id:
+            raise Unavailable("the provider's metadata has no provider ID, nor has the node")
+        return Instance(
+            id=_instance_id(provider_id),
+            provider_id=provider_id,
+            type=metadata.instance_type,
+            zone=metadata.zone,
+            region=metadata.region,
+            addresses=_addresses(metadata.node_addresses),
+            labels=dict(metadata.additional_labels),
+            state=InstanceState.UNKNOWN,
+        )
+
+    async def _metadata_v1(self, node: Node) -> Found:
+        name, v1, make = node.metadata.name, self._v1(), self.calls.make
+        try:
+            id_ = await self._provider_id_v1(node)
+        except Unimplemented:
+            id_ = ""
+        addresses = await self._either(
+            "node addresses",
+            lambda: make(v1.node_addresses_by_provider_id, id_),
+            lambda: make(v1.node_addresses, name),
+        )
+        type_ = await self._either(
+            "the instance type",
+            lambda: make(v1.instance_type_by_provider_id, id_),
+            lambda: make(v1.instance_type, name),
+        )
+        zone = await self._zone(name, id_)
+        return Instance(
+            id=_instance_id(id_),
+            provider_id=id_,
+            type=type_,
+            zone=zone.failure_domain,
+            region=zone.region,
+            addresses=_addresses(addresses),
+            state=InstanceState.UNKNOWN,
+        )
+
+    async def _zone(self, name: str, id_: str) -> Zone:
+        zones = self.provider.zones()
+        if zones is None:
+            return Zone()
+        return await self._either(
+            "the zone",
+            lambda: self.calls.make(zones.get_zone_by_provider_id, id_),
+            lambda: self.calls.make(zones.get_zone_by_node_name, name),
+        )
+
+    async def _either(
+        self,
+        what: str,
+        by_id: Callable[[], Awaitable[T]],
+        by_name: Callable[[], Awaitable[T]],
+    ) -> T:
+        """Ask by ID, even by an empty one, and by name if that failed."""
+        try:
+            return await by_id()
+        except Exception as first:  # noqa: BLE001 -- a ported provider raises what it likes
+            try:
+                return await by_name()
+            except Exception as second:
+                raise Unavailable(f"{what}: by provider ID: {first}; by name: {second}") from second
+
+    async def _state_v2(self, v2: InstancesV2, node: Node) -> Found:
+        if not _said(await self.calls.make(v2.instance_exists, node), "instance_exists"):
+            return Absent(f"instance_exists({node.metadata.name}) said no")
+        is_shut_down = await self.calls.make(v2.instance_shutdown, node)
+        return _standing(_provider_id(node), is_shut_down=_said(is_shut_down, "instance_shutdown"))
+
+    async def _state_v1(self, node: Node) -> Found:
+        v1, make = self._v1(), self.calls.make
+        try:
+            id_ = await self._provider_id_v1(node)
+        except InstanceNotFound as error:
+            return Absent(f"instance_id({node.metadata.name}) said: {error}")
+        exists = await make(v1.instance_exists_by_provider_id, id_)
+        if not _said(exists, "instance_exists_by_provider_id"):
+            return Absent(f"instance_exists_by_provider_id({id_}) said no")
+        try:
+            is_shut_down = await make(v1.instance_shutdown_by_provider_id, id_)
+        except Unimplemented:
+            is_shut_down = False
+        return _standing(id_, is_shut_down=_said(is_shut_down, "instance_shutdown_by_provider_id"))
+
+    def _v1(self) -> Instances:
+        v1 = self.provider.instances()
+        if v1 is None:
+            raise Unavailable("failed to get instances from cloud provider")
+        return v1
+
+    async def _provider_id_v1(self, node: Node) -> str:
+        known = _provider_id(node)
+        return known or await get_instance_provider_id(
+            self.provider, node.metadata.name, calls=self.calls
+        )
+
+
+async def get_instance_provider_id(
+    cloud: Interface, node_name: str, *, calls: Calls | None = None
+) -> str:
+    """`<provider name>://<instance ID>`, composed by a v1 provider.
+
+    Errors: `Unimplemented` and `InstanceNotFound` as they are; others with a prefix.
+    """
+    instances = cloud.instances()
+    if instances is None:
+        raise Unavailable("failed to get instances from cloud provider")
+    try:
+        instance_id = await (calls or Calls()).make(instances.instance_id, node_name)
+    except (Unimplemented, InstanceNotFound):
+        raise
+    except Exception as error:
+        raise Unavailable(f"failed to get instance ID from cloud provider: {error}") from error
+    return f"{cloud.provider_name()}://{instance_id}"
+
+
+async def _caught(look_up: Awaitable[Found | None]) -> Found | None:
+    try:
+        return await look_up
+    except Exception as error:  # noqa: BLE001 -- a ported provider raises what it likes
+        return Failure(translated(error))
+
+
+def _said(answer: object, method: str) -> bool:
+    """Only True and False are answers: a forgotten `return` must not delete a node."""
+    if not isinstance(answer, bool):
+        raise Unavailable(f"{method} answered {answer!r} instead of True or False")
+    return answer
+
+
+def _standing(provider_id: str, *, is_shut_down: bool) -> Instance:
+    state = InstanceState.STOPPED if is_shut_down else InstanceState.RUNNING
+    return Instance(id=_instance_id(provider_id), provider_id=provider_id, state=state)
+
+
+def _provider_id(node: Node) -> str:
+    return (node.spec.provider_id if node.spec else None) or ""
+
+
+def _instance_id(provider_id: str) -> InstanceId:
+    """What follows the scheme and, as is custom, the last slash."""
+    return InstanceId(provider_id.rpartition("/")[2])
+
+
+def _addresses(addresses: Sequence[NodeAddress]) -> tuple[Address, ...]:
+    return tuple(Address(AddressType(item.type), item.address) for item in addresses)

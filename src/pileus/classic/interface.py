@@ -1,0 +1,156 @@
+"""What a ported provider implements: the Go framework's interfaces, method by method.
+
+Names are Go's in Python's spelling. A pair (object, supported) is `object | None`; the context is
+the task's own. Every method may be plain, and then runs in a thread, or `async`. Kubernetes
+objects are read-only, and have the fields that `pileus.kube.model.core_v1` knows.
+"""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TextIO, TypeVar, runtime_checkable
+
+from pileus.classic.stop import Stop
+from pileus.kube.model.core_v1 import LoadBalancerStatus, Node, NodeAddress, Service
+
+T = TypeVar("T")
+Maybe = T | Awaitable[T]
+"""Now, or in a while: both are welcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceMetadata:
+    provider_id: str = ""
+    instance_type: str = ""
+    node_addresses: Sequence[NodeAddress] = ()
+    zone: str = ""
+    region: str = ""
+    additional_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    failure_domain: str = ""
+    region: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    name: str = ""
+    target_node: str = ""
+    """The node's name; empty if it is not known."""
+    enable_node_addresses: bool = False
+    """The route carries the node's addresses, which are then kept current."""
+    target_node_addresses: Sequence[NodeAddress] = ()
+    destination_cidr: str = ""
+    blackhole: bool = False
+
+
+class LoadBalancer(Protocol):
+    def get_load_balancer(
+        self, cluster_name: str, service: Service
+    ) -> Maybe[LoadBalancerStatus | None]:
+        """Its status; None: there is none."""
+        ...
+
+    def get_load_balancer_name(self, cluster_name: str, service: Service) -> Maybe[str]: ...
+
+    def ensure_load_balancer(
+        self, cluster_name: str, service: Service, nodes: Sequence[Node]
+    ) -> Maybe[LoadBalancerStatus]: ...
+
+    def update_load_balancer(
+        self, cluster_name: str, service: Service, nodes: Sequence[Node]
+    ) -> Maybe[None]: ...
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: Service) -> Maybe[None]:
+        """Succeeds if it is gone already, and cleans up what is left of it."""
+        ...
+
+
+class Instances(Protocol):
+    def node_addresses(self, name: str) -> Maybe[Sequence[NodeAddress]]: ...
+    def node_addresses_by_provider_id(self, provider_id: str) -> Maybe[Sequence[NodeAddress]]: ...
+    def instance_id(self, node_name: str) -> Maybe[str]: ...
+    def instance_type(self, name: str) -> Maybe[str]: ...
+    def instance_type_by_provider_id(self, provider_id: str) -> Maybe[str]: ...
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> Maybe[None]: ...
+    def current_node_name(self, hostname: str) -> Maybe[str]: ...
+    def instance_exists_by_provider_id(self, provider_id: str) -> Maybe[bool]: ...
+    def instance_shutdown_by_provider_id(self, provider_id: str) -> Maybe[bool]: ...
+
+
+class InstancesV2(Protocol):
+    def instance_exists(self, node: Node) -> Maybe[bool]:
+        """Stays true for a stopped machine."""
+        ...
+
+    def instance_shutdown(self, node: Node) -> Maybe[bool]: ...
+    def instance_metadata(self, node: Node) -> Maybe[InstanceMetadata | None]: ...
+
+
+class Zones(Protocol):
+    def get_zone(self) -> Maybe[Zone]: ...
+    def get_zone_by_provider_id(self, provider_id: str) -> Maybe[Zone]: ...
+    def get_zone_by_node_name(self, node_name: str) -> Maybe[Zone]: ...
+
+
+class Clusters(Protocol):
+    def list_clusters(self) -> Maybe[Sequence[str]]: ...
+    def master(self, cluster_name: str) -> Maybe[str]: ...
+
+
+class Routes(Protocol):
+    def list_routes(self, cluster_name: str) -> Maybe[Sequence[Route]]: ...
+    def create_route(self, cluster_name: str, name_hint: str, route: Route) -> Maybe[None]: ...
+    def delete_route(self, cluster_name: str, route: Route) -> Maybe[None]: ...
+
+
+class ClientBuilder(Protocol):
+    """The provider's own door to the cluster; `name` is the identity to act as."""
+
+    def config(self, name: str) -> object: ...
+    def config_or_die(self, name: str) -> object: ...
+    def client(self, name: str) -> object: ...
+    def client_or_die(self, name: str) -> object: ...
+
+
+class Interface(Protocol):
+    """The provider itself. What it does not support is None."""
+
+    def initialize(self, client_builder: ClientBuilder, stop: Stop) -> Maybe[None]:
+        """Called when this process leads, before any controller; ends its work on `stop`."""
+        ...
+
+    def load_balancer(self) -> LoadBalancer | None: ...
+    def instances(self) -> Instances | None: ...
+    def instances_v2(self) -> InstancesV2 | None: ...
+    def zones(self) -> Zones | None: ...
+    def clusters(self) -> Clusters | None: ...
+    def routes(self) -> Routes | None: ...
+    def provider_name(self) -> str: ...
+    def has_cluster_id(self) -> bool: ...
+
+
+@runtime_checkable
+class InformerUser(Protocol):
+    def set_informers(self, informers: object) -> Maybe[None]:
+        """Called after `initialize`, before the informers start."""
+        ...
+
+
+@runtime_checkable
+class PVLabeler(Protocol):
+    def get_labels_for_volume(self, volume: object) -> Maybe[Mapping[str, str]]: ...
+
+
+@runtime_checkable
+class ScrubDNS(Protocol):
+    def scrub_dns(
+        self, nameservers: Sequence[str], searches: Sequence[str]
+    ) -> tuple[Sequence[str], Sequence[str]]: ...
+
+
+class Factory(Protocol):
+    def __call__(self, config: TextIO | None, /) -> Interface:
+        """Make the provider from the stream of `--cloud-config`, or from nothing."""
+        ...

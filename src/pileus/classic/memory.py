@@ -1,0 +1,54 @@
+"""What a ported provider was last given for each Service: Go keeps it, and so must we.
+
+It tells "only the members changed" (update) from "all changed" (ensure), and lets a Service be
+cleaned up that is no longer in view.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pileus.cloud.balancer import Owner
+from pileus.kube.model.core_v1 import LoadBalancerStatus, Service
+
+Members = frozenset[tuple[str, str]]
+"""Names and provider IDs: as Go compares sets of nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    service: Service
+    """As last passed in."""
+    members: Members = frozenset()
+    status: LoadBalancerStatus | None = None
+    """As last answered; None if someone else makes this balancer."""
+    is_settled: bool = True
+    """False: an attempt failed, and everything is to be ensured again."""
+
+    def unsettled(self) -> "Remembered":
+        return replace(self, is_settled=False)
+
+
+class Memory(Protocol):
+    def recall(self, owner: Owner) -> Remembered | None: ...
+    def remember(self, owner: Owner, remembered: Remembered) -> None: ...
+    def forget(self, owner: Owner) -> None: ...
+    def owners(self, cluster: str) -> frozenset[Owner]: ...
+
+
+class ProcessMemory:
+    """Gone with the process: after a restart everything is ensured once, as Go does."""
+
+    def __init__(self) -> None:
+        self._remembered: dict[Owner, Remembered] = {}
+
+    def recall(self, owner: Owner) -> Remembered | None:
+        return self._remembered.get(owner)
+
+    def remember(self, owner: Owner, remembered: Remembered) -> None:
+        self._remembered[owner] = remembered
+
+    def forget(self, owner: Owner) -> None:
+        self._remembered.pop(owner, None)
+
+    def owners(self, cluster: str) -> frozenset[Owner]:
+        return frozenset(owner for owner in self._remembered if owner.cluster == cluster)

@@ -1,0 +1,98 @@
+"""Routes through a ported provider: one call each, many at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pileus.classic import interface
+from pileus.classic.calls import Calls
+from pileus.classic.errors import translated
+from pileus.classic.interface import Interface
+from pileus.classic.view import ClusterView
+from pileus.cloud.errors import CloudError, Misconfigured
+from pileus.cloud.model import Address, AddressType, NodeName, Route
+from pileus.kube.model.core_v1 import NodeAddress
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicRoutes:
+    """Ported providers know a cluster by the name of `--cluster-name` alone."""
+
+    provider: Interface
+    view: ClusterView
+    calls: Calls
+    cluster_name: str
+
+    async def list(self, cluster: str) -> Sequence[Route]:  # noqa: ARG002 -- see the class
+        try:
+            routes = await self.calls.make(self._routes().list_routes, self.cluster_name)
+        except Exception as error:
+            raise translated(error) from error
+        return [_neutral(route) for route in routes]
+
+    async def create(
+        self,
+        cluster: str,  # noqa: ARG002 -- see the class
+        routes: Sequence[Route],
+    ) -> Mapping[Route, CloudError]:
+        """Each route's name hint is its node's UID."""
+        make, each = self.calls.make, self._routes().create_route
+        return await _each(
+            routes, lambda route: make(each, self.cluster_name, self._hint(route), _classic(route))
+        )
+
+    async def delete(
+        self,
+        cluster: str,  # noqa: ARG002 -- see the class
+        routes: Sequence[Route],
+    ) -> Mapping[Route, CloudError]:
+        make, each = self.calls.make, self._routes().delete_route
+        return await _each(routes, lambda route: make(each, self.cluster_name, _classic(route)))
+
+    def _hint(self, route: Route) -> str:
+        node = self.view.node(route.target) if route.target else None
+        return node.metadata.uid if node else ""
+
+    def _routes(self) -> interface.Routes:
+        routes = self.provider.routes()
+        if routes is None:
+            raise Misconfigured("the provider no longer supports routes")
+        return routes
+
+
+async def _each(
+    routes: Sequence[Route], act: Callable[[Route], Awaitable[None]]
+) -> Mapping[Route, CloudError]:
+    async def error_of(route: Route) -> CloudError | None:
+        try:
+            await act(route)
+        except Exception as error:  # noqa: BLE001 -- a ported provider raises what it likes
+            return translated(error)
+        return None
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {route: group.create_task(error_of(route)) for route in routes}
+    return {route: error for route, task in tasks.items() if (error := task.result())}
+
+
+def _neutral(route: interface.Route) -> Route:
+    carried = tuple(Address(AddressType(a.type), a.address) for a in route.target_node_addresses)
+    return Route(
+        name=route.name,
+        destination=route.destination_cidr,
+        target=NodeName(route.target_node) if route.target_node else None,
+        addresses=carried if route.enable_node_addresses else None,
+        blackhole=route.blackhole,
+    )
+
+
+def _classic(route: Route) -> interface.Route:
+    return interface.Route(
+        name=route.name,
+        destination_cidr=route.destination,
+        target_node=route.target or "",
+        target_node_addresses=tuple(
+            NodeAddress(type=a.type, address=a.address) for a in route.addresses or ()
+        ),
+        blackhole=route.blackhole,
+    )

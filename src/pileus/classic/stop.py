@@ -1,0 +1,80 @@
+"""The end of a provider's background work: told to threads and tasks alike, and awaited."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from threading import Event
+
+from pileus.classic.thread import in_thread
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
+
+GRACE = 10.0
+"""Seconds that background work has for ending by itself."""
+
+
+class Stop:
+    """Go's stop channel: `wait()` blocks a thread, `await stopped()` a task, until the end."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._loop = asyncio.get_running_loop()
+        self._event = Event()
+        self._stopped = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Block this thread until the end, at most so long; True: it is the end."""
+        return self._event.wait(seconds)
+
+    async def stopped(self) -> None:
+        await self._stopped.wait()
+
+    def background(self, work: Callable[[], Awaitable[None] | None]) -> None:
+        """Let work run until the end, from any thread; a plain function gets a thread.
+
+        It has a few seconds to return once the end is told, and is abandoned after that.
+        """
+        self._loop.call_soon_threadsafe(self._start, work)
+
+    def _start(self, work: Callable[[], Awaitable[None] | None]) -> None:
+        task = self._group.create_task(self._run(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, work: Callable[[], Awaitable[None] | None]) -> None:
+        answer = work() if inspect.iscoroutinefunction(work) else await in_thread(work)
+        if answer is not None:
+            await answer
+
+    async def set(self) -> None:
+        """Tell the end, and await it."""
+        self._event.set()
+        self._stopped.set()
+        await asyncio.sleep(0)  # what was handed over from a thread just now is in the set then
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=GRACE)
+            for task in late:
+                log.warning("The provider's background work did not end; it is abandoned")
+                task.cancel()
+
+
+@asynccontextmanager
+async def stopping() -> AsyncGenerator[Stop]:
+    """A `Stop` that is set, and whose work has ended, when the block is left."""
+    raised: Exception | None = None
+    async with asyncio.TaskGroup() as group:
+        stop = Stop(group)
+        try:
+            yield stop
+        except Exception as error:  # noqa: BLE001 -- raised below, without the group's wrapping
+            raised = error
+        finally:
+            await stop.set()
+    if raised is not None:
+        raise raised

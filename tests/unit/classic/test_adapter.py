@@ -1,0 +1,323 @@
+import asyncio
+import io
+from dataclasses import replace
+from functools import partial
+from threading import Barrier, Event, Lock, current_thread, get_ident, main_thread
+from typing import Any, cast
+
+import pytest
+
+from pileus.classic import interface
+from pileus.classic.adapter import Adapted
+from pileus.classic.calls import Calls
+from pileus.classic.errors import (
+    DiskNotFound,
+    ImplementedElsewhere,
+    InstanceNotFound,
+    Unimplemented,
+)
+from pileus.classic.registry import (
+    cloud_providers,
+    get_cloud_provider,
+    init_cloud_provider,
+    is_cloud_provider,
+    is_external,
+    register_cloud_provider,
+)
+from pileus.classic.stop import Stop, stopping
+from pileus.cloud.connection import connected
+from pileus.cloud.errors import Conflict, Misconfigured, Unavailable
+from pileus.cloud.interface import ProviderConfig
+from pileus.cloud.model import Address, AddressType, NodeName, Route, Zone
+from pileus.cloud.registry import DuplicateProvider, Registry, UnknownProvider
+from pileus.kube.model.core_v1 import NodeAddress
+from tests.unit.classic.fakes import (
+    Access,
+    InformedProvider,
+    Provider,
+    Recorder,
+    View,
+    adapted,
+    kube_node,
+)
+
+
+def test_the_sentinels_have_gos_texts():
+    texts = [
+        str(e()) for e in (InstanceNotFound, Unimplemented, ImplementedElsewhere, DiskNotFound)
+    ]
+
+    assert texts == [
+        "instance not found",
+        "unimplemented",
+        "implemented by alternate to cloud provider",
+        "disk is not found",
+    ]
+
+
+async def test_the_factory_gets_the_config_stream_or_nothing():
+    streams: list[str | None] = []
+
+    def factory(config: Any) -> Provider:
+        streams.append(None if config is None else config.read())
+        return Provider()
+
+    for text in ("region: r", None):
+        async with connected("fake", Adapted(factory), ProviderConfig(text=text)) as cloud:
+            assert cloud.name == "fake"
+
+    assert streams == ["region: r", None]
+
+
+async def test_what_a_provider_does_not_support_is_no_capability():
+    cloud = adapted(Provider(offers=frozenset()))
+
+    assert (cloud.instances, cloud.balancers, cloud.routes, cloud.zones) == (None,) * 4
+
+
+async def test_small_capabilities_come_along():
+    provider = Provider(offers=frozenset({"v1", "zones"}))
+    cloud = adapted(provider)
+    assert cloud.zones
+    assert cloud.ssh_keys
+
+    await cloud.ssh_keys.add_to_all_instances("ops", "ssh-ed25519 AAAA")
+
+    assert await cloud.zones.current() == Zone("r-a", "r")
+    assert provider.record.calls[0] == ("add_ssh_key_to_all_instances", "ops", b"ssh-ed25519 AAAA")
+
+
+async def test_an_incomplete_provider_is_refused_by_what_it_lacks():
+    with pytest.raises(Misconfigured, match=r"made a str, which lacks: initialize\(\), load_ba"):
+        async with connected("x", Adapted(cast("Any", lambda _: "text")), ProviderConfig()):
+            pytest.fail("entered")
+
+
+async def test_initialize_comes_with_leadership_then_informers_and_stop_at_the_end():
+    provider = InformedProvider()
+    cloud = adapted(provider)
+    assert cloud.leading
+    assert provider.record.calls == []
+
+    async with cloud.leading(Access(View())):
+        assert provider.record.names == ["initialize", "set_informers"]
+        builder = provider.record.calls[0][1]
+        assert builder.client_or_die("routes") == "client of routes"
+        with pytest.raises(LookupError):
+            builder.config("routes")
+        with pytest.raises(SystemExit, match='no access to the cluster as "routes"'):
+            builder.config_or_die("routes")
+        assert not provider.stop.is_set()
+
+    assert provider.stop.is_set()
+    async with cloud.leading(Access(View())):
+        assert provider.record.names.count("initialize") == 2
+
+
+async def test_leading_without_a_view_is_refused():
+    cloud = adapted(Provider())
+    assert cloud.leading
+
+    with pytest.raises(Misconfigured, match="need a view"):
+        async with cloud.leading(Access(None)):
+            pytest.fail("entered")
+
+
+@pytest.mark.real_time
+async def test_background_work_is_awaited_at_the_end():
+    ended: list[str] = []
+
+    async with stopping() as stop:
+
+        async def task() -> None:
+            await stop.stopped()
+            ended.append("task")
+
+        def thread() -> None:
+            stop.wait()
+            ended.append("thread")
+
+        stop.background(task)
+        stop.background(thread)
+
+    assert sorted(ended) == ["task", "thread"]
+
+
+async def test_background_work_that_does_not_end_is_abandoned():
+    async def deaf() -> None:
+        await asyncio.sleep(1e6)
+
+    async with stopping() as stop:
+        stop.background(deaf)
+        await asyncio.sleep(1)
+
+    assert asyncio.get_running_loop().time() == pytest.approx(11)
+
+
+async def test_an_error_of_the_block_comes_out_as_it_is_after_the_stop():
+    heard: list[str] = []
+
+    async def task(stop: Stop) -> None:
+        await stop.stopped()
+        heard.append("stop")
+
+    async def fail() -> None:
+        async with stopping() as stop:
+            stop.background(partial(task, stop))
+            raise KeyError("ours")
+
+    with pytest.raises(KeyError):
+        await fail()
+
+    assert heard == ["stop"]
+
+
+async def test_plain_methods_run_in_threads_and_async_ones_in_the_loop():
+    threads: list[bool] = []
+
+    def plain() -> int:
+        threads.append(current_thread() is main_thread())
+        return 1
+
+    async def coroutine() -> int:
+        threads.append(current_thread() is main_thread())
+        return 2
+
+    def returns_awaitable() -> Any:
+        return coroutine()
+
+    calls = Calls()
+    answers = [await calls.make(method) for method in (plain, coroutine, returns_awaitable)]
+
+    assert answers == [1, 2, 2]
+    assert threads == [False, True, True]
+
+
+async def test_errors_of_threads_reach_the_caller():
+    def fail() -> None:
+        raise StopIteration("odd")
+
+    with pytest.raises(RuntimeError, match="odd"):
+        await Calls().make(fail)
+
+
+@pytest.mark.real_time
+async def test_an_abandoned_thread_keeps_its_key_and_slot_until_it_ends():
+    release, calls = Event(), Calls(at_once=1)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await calls.make_alone("s1", release.wait, 30)
+    with pytest.raises(Conflict, match="still runs"):
+        await calls.make_alone("s1", lambda: None)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await calls.make(lambda: None)
+
+    release.set()
+    async with asyncio.timeout(30):
+        assert await calls.make(lambda: 7) == 7
+    assert await calls.make_alone("s1", lambda: 8) == 8
+
+
+@pytest.mark.real_time
+async def test_as_many_threads_as_allowed_run_at_once_and_no_more():
+    calls, lock, together = Calls(at_once=3), Lock(), Barrier(3)
+    running: set[int] = set()
+    counts: list[int] = []
+
+    def work() -> None:
+        with lock:
+            running.add(get_ident())
+            counts.append(len(running))
+        together.wait(30)
+        with lock:
+            running.discard(get_ident())
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(12):
+            group.create_task(calls.make(work))
+
+    assert max(counts) == 3
+
+
+ROUTE = Route(destination="10.1.0.0/24", target=NodeName("n1"))
+
+
+async def test_routes_are_passed_on_one_by_one_with_the_nodes_uid_as_hint():
+    provider = Provider()
+    cloud = adapted(provider)
+    assert cloud.routes
+    assert cloud.leading
+    addresses = (Address(AddressType.INTERNAL_IP, "10.0.0.1"),)
+
+    async with cloud.leading(Access(View({"n1": kube_node("n1")}))):
+        assert await cloud.routes.create("uid", [replace(ROUTE, addresses=addresses)]) == {}
+        assert await cloud.routes.delete("uid", [replace(ROUTE, name="r7")]) == {}
+
+    kube_addresses = (NodeAddress(type="InternalIP", address="10.0.0.1"),)
+    plain = interface.Route(destination_cidr="10.1.0.0/24", target_node="n1")
+    assert provider.record.calls[1:] == [
+        ("create_route", "blue", "uid-n1", replace(plain, target_node_addresses=kube_addresses)),
+        ("delete_route", "blue", replace(plain, name="r7")),
+    ]
+
+
+async def test_listed_routes_say_whether_they_carry_addresses():
+    listed = [
+        interface.Route(name="a", destination_cidr="10.1.0.0/24", enable_node_addresses=True),
+        interface.Route(name="b", destination_cidr="10.2.0.0/24", target_node="n1", blackhole=True),
+    ]
+    cloud = adapted(Provider(Recorder({"list_routes": listed})))
+    assert cloud.routes
+
+    assert await cloud.routes.list("uid") == [
+        Route(name="a", destination="10.1.0.0/24", target=None, addresses=()),
+        Route(name="b", destination="10.2.0.0/24", target=NodeName("n1"), blackhole=True),
+    ]
+
+
+async def test_a_route_that_fails_is_named():
+    cloud = adapted(Provider(Recorder({"delete_route": OSError("down")})))
+    assert cloud.routes
+
+    errors = await cloud.routes.delete("uid", [ROUTE])
+
+    assert isinstance(errors[ROUTE], Unavailable)
+
+
+def test_registration_works_as_in_go(tmp_path):
+    registry = Registry(lambda: ())
+    register_cloud_provider("fake", lambda _: Provider(), registry=registry)
+
+    assert cloud_providers(registry=registry) == ("fake",)
+    assert is_cloud_provider("fake", registry=registry)
+    assert not is_cloud_provider("other", registry=registry)
+    assert is_external("external")
+    assert not is_external("")
+    assert isinstance(get_cloud_provider("fake", io.StringIO(), registry=registry), Provider)
+    assert get_cloud_provider("other", None, registry=registry) is None
+    with pytest.raises(DuplicateProvider):
+        register_cloud_provider("fake", lambda _: Provider(), registry=registry)
+
+
+def test_initialization_by_name_and_file(tmp_path):
+    texts: list[Any] = []
+
+    def factory(config: Any) -> Provider:
+        texts.append(config and config.read())
+        return Provider()
+
+    registry = Registry(lambda: ())
+    register_cloud_provider("fake", factory, registry=registry)
+    (tmp_path / "cloud.conf").write_text("a = 1")
+
+    assert init_cloud_provider("", "", registry=registry) is None
+    assert init_cloud_provider("external", "", registry=registry) is None
+    init_cloud_provider("fake", str(tmp_path / "cloud.conf"), registry=registry)
+    init_cloud_provider("fake", "", registry=registry)
+    assert texts == ["a = 1", None]
+    with pytest.raises(UnknownProvider):
+        init_cloud_provider("other", "", registry=registry)
+    with pytest.raises(Misconfigured, match="absent"):
+        init_cloud_provider("fake", str(tmp_path / "absent"), registry=registry)
