@@ -1,5 +1,6 @@
 """Where wall-clock time comes from. Waiting is the event loop's business, not the clock's."""
 
+import time
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -13,3 +14,9 @@ class Clock(Protocol):
 class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)  # noqa: TID251 -- the one place that may
+
+
+def since_boot() -> float:
+    """Seconds that never run backwards and, where the system can tell, go on while it sleeps."""
+    boot_clock: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(boot_clock)

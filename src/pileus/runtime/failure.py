@@ -6,6 +6,7 @@ from typing import cast
 
 from pileus.cloud.errors import CloudError
 from pileus.fence import Fenced
+from pileus.kube.errors import KubeError
 
 SHORTEST_HINT = 1.0
 """Seconds; a server that asks for less (say, `Retry-After: 0`) must not make us spin."""
@@ -15,9 +16,12 @@ class PassTooLong(Exception):
     """A pass did not end by its deadline and was cancelled."""
 
 
+_EXPECTED = (CloudError, KubeError, Fenced, PassTooLong)
+
+
 def is_expected(error: BaseException) -> bool:
     """Whether the error is one that the world may cause; any other is a bug of ours."""
-    return all(isinstance(each, CloudError | Fenced | PassTooLong) for each in _leaves(error))
+    return all(isinstance(each, _EXPECTED) for each in _leaves(error))
 
 
 def is_fenced(error: BaseException) -> bool:

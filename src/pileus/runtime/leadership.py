@@ -1,0 +1,311 @@
+"""Lead, or wait for it: an `async with` block whose body runs only while we hold the lease.
+
+    async with election.leading():      # waits until the lease is ours
+        await work()                    # cancelled when it is lost
+    # here the work has ended, and the lease is free for the next one
+
+Why two processes never write at once: a leader's fence is open for `renew_deadline` from the moment
+*before* it sent its last good renewal; another one takes the lease only when it has seen it
+unchanged for `lease`, which is longer, and only if it is unchanged when the write arrives.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pileus.clock import Clock, SystemClock, since_boot
+from pileus.fence import Fenced
+from pileus.kube.errors import AlreadyExists, Conflict, KubeError
+from pileus.runtime.events import Recorder
+from pileus.runtime.lease import (
+    JITTER_FACTOR,
+    Candidate,
+    LeaseStore,
+    Observed,
+    held,
+    new_lease,
+    observe,
+    problems,
+    reference,
+    released,
+)
+from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
+
+log = Log(__name__)
+
+Value = TypeVar("Value")
+
+HEALTH_TOLERANCE = 20.0
+"""Seconds beyond the lease's duration after which a leader that does not renew is ill."""
+
+
+class LeadershipLost(Exception):
+    """The lease could not be renewed in time, or is held by another."""
+
+
+class NoAnswer(Exception):
+    """The API server did not answer a request about the lease in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The clocks of an election."""
+
+    wall: Clock
+    """For the times in the lease, which are for people to read."""
+    monotonic: Callable[[], float]
+    """Seconds that never run backwards and go on while the machine sleeps; decides everything."""
+
+
+SYSTEM_TIMES = Times(SystemClock(), since_boot)
+
+
+class LeaseFence:
+    """Open while the last good renewal was sent less than the renew deadline ago."""
+
+    def __init__(self, candidate: Candidate, monotonic: Callable[[], float]) -> None:
+        self._candidate = candidate
+        self._monotonic = monotonic
+        self._sent: float | None = None
+
+    def check(self) -> None:
+        if self._sent is None:
+            raise Fenced(f"lease {self._candidate.lock} is not held by this process")
+        if self.remaining() <= 0:
+            raise Fenced(f"lease {self._candidate.lock} was last renewed {self.age():.1f} s ago")
+
+    def open_from(self, sent: float) -> None:
+        """A renewal that was sent at `sent` has succeeded."""
+        self._sent = sent
+
+    def close(self) -> None:
+        self._sent = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lease was gained and not given up or seen lost since."""
+        return self._sent is not None
+
+    def age(self) -> float:
+        """Seconds since the last good renewal was sent; 0 if the lease is not held."""
+        return 0.0 if self._sent is None else self._monotonic() - self._sent
+
+    def remaining(self) -> float:
+        """Seconds until the fence closes by itself."""
+        return self._candidate.durations.renew_deadline - self.age()
+
+
+class Election:
+    """One candidate for one lease.
+
+    Guarantees: as long as no clock runs faster than another by more than lease ÷ renew deadline,
+    and nobody deletes the lease, at most one candidate's fence is open at any instant; be
+    processes frozen, answers lost or requests late.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        store: LeaseStore,
+        *,
+        random: random.Random,
+        metrics: Metrics,
+        events: Recorder,
+        times: Times = SYSTEM_TIMES,
+    ) -> None:
+        wrong = problems(candidate.durations)
+        if wrong:
+            raise ValueError(f"lease {candidate.lock}: {'; '.join(wrong)}")
+        self.fence = LeaseFence(candidate, times.monotonic)
+        self._candidate = candidate
+        self._store = store
+        self._random = random
+        self._events = events
+        self._times = times
+        self._seen: Observed | None = None
+        self._status = metrics.leading.labels(candidate.name)
+        self._slow = metrics.lease_slow_renewals.labels(candidate.name)
+        self._status.set(0)
+
+    @asynccontextmanager
+    async def leading(self) -> AsyncGenerator[None]:
+        """Wait for the lease; run the body while it is held; release it when the body has ended.
+
+        The lease is renewed until the body is over, however it ends. When it is lost the fence
+        closes first; then the body is cancelled, and once it has ended `LeadershipLost` is raised.
+        """
+        await self._acquire()
+        failure: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewing = group.create_task(self._renew_until_lost(), name="lease")
+                yield
+                renewing.cancel()
+        except BaseExceptionGroup as errors:
+            failure = _foremost(errors)
+        finally:
+            await self._leave()
+        if failure is not None:
+            raise failure
+
+    def health(self) -> str | None:
+        """What to tell a health check; None while all is well, and always on a stand-by."""
+        if self.fence.age() <= self._candidate.durations.lease + HEALTH_TOLERANCE:
+            return None
+        return f"failed election to renew leadership on lease {self._candidate.name}"
+
+    async def _acquire(self) -> None:
+        log.info("attempting to acquire leader lease", lock=self._candidate.lock)
+        retry = self._candidate.durations.retry
+        while not await self._attempt():  # noqa: ASYNC110 -- a pause between tries
+            # The same spread as upstream: from one to 1 + JITTER_FACTOR retry periods.
+            await asyncio.sleep(self._random.uniform(retry, retry * (1 + JITTER_FACTOR)))
+        log.info("successfully acquired lease", lock=self._candidate.lock)
+        self._status.set(1)
+        self._announce("became leader")
+
+    async def _attempt(self) -> bool:
+        """Take the lease if it is free; whether it is ours now."""
+        try:
+            if not await self._look():
+                return False
+            await self._write()
+        except (AlreadyExists, Conflict):
+            log.info("Another candidate was faster", v=4, lock=self._candidate.lock)
+            return False
+        except (KubeError, NoAnswer) as error:
+            log.error("error retrieving resource lock", error=error, lock=self._candidate.lock)
+            return False
+        return True
+
+    async def _look(self) -> bool:
+        """Read the lease; whether it may be taken or kept. One that vanished must expire too."""
+        lease = await self._in_time(self._store.read())
+        now = self._times.monotonic()
+        if lease is not None:
+            before, self._seen = self._seen, observe(self._seen, lease, now)
+            self._tell_of_leader(before, self._seen)
+        if self._seen is None:
+            return True
+        free = self._seen.is_free(self._candidate.identity, now)
+        if lease is None and free:
+            self._seen = None
+        return free
+
+    async def _write(self) -> None:
+        """Create, take or renew the lease, from the copy seen last."""
+        sent, now = self._times.monotonic(), self._times.wall.now()
+        if self._seen is None:
+            lease = await self._in_time(self._store.create(new_lease(self._candidate, now)))
+        else:
+            taken = held(self._seen.lease, self._candidate, now)
+            lease = await self._in_time(self._store.update(taken))
+        self._seen = Observed(lease, self._times.monotonic())
+        self.fence.open_from(sent)
+
+    async def _renew_until_lost(self) -> None:
+        while True:
+            await asyncio.sleep(self._candidate.durations.retry)
+            if self.fence.remaining() <= 0 or not await self._renewed_in_time():
+                self._lose(f"not renewed for {self.fence.age():.1f} s")
+
+    async def _renewed_in_time(self) -> bool:
+        try:
+            async with asyncio.timeout(self.fence.remaining()):
+                while not await self._renew():  # noqa: ASYNC110 -- a pause between tries
+                    await asyncio.sleep(self._candidate.durations.retry)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _renew(self) -> bool:
+        """Renew the lease from the remembered copy, or after reading it if that fails."""
+        try:
+            await self._write()
+        except (KubeError, NoAnswer) as error:
+            log.error("Renewal failed, reading the lease", error=error, lock=self._candidate.lock)
+        else:
+            return True
+        self._slow.inc()
+        try:
+            await self._look()
+            if self._is_taken():
+                self._lose("held by another")
+            await self._write()
+        except (KubeError, NoAnswer) as error:
+            log.error("error retrieving resource lock", error=error, lock=self._candidate.lock)
+            return False
+        return True
+
+    def _is_taken(self) -> bool:
+        """Whether the lease names somebody else."""
+        holder = self._seen.spec.holder_identity if self._seen else None
+        return holder is not None and holder not in {"", self._candidate.identity}
+
+    def _lose(self, why: str) -> None:
+        self.fence.close()
+        self._status.set(0)
+        log.error("leaderelection lost", lock=self._candidate.lock, why=why)
+        raise LeadershipLost(f"leaderelection lost: lease {self._candidate.lock}: {why}")
+
+    async def _leave(self) -> None:
+        """Free the lease, if it is still ours, for the next one to take at once."""
+        holding = self.fence.is_held
+        self.fence.close()
+        self._status.set(0)
+        if not holding:
+            return
+        try:
+            await self._in_time(self._release())
+        except (KubeError, NoAnswer) as error:
+            log.error("Failed to release lock", error=error, lock=self._candidate.lock)
+        else:
+            self._announce("stopped leading")
+
+    async def _release(self) -> None:
+        """A renewal that was cut short may have changed the lease: then it is read first."""
+        try:
+            await self._free()
+        except Conflict:
+            await self._look()
+            await self._free()
+
+    async def _free(self) -> None:
+        if self._seen is None or self._is_taken():
+            return
+        await self._store.update(released(self._seen.lease, self._times.wall.now()))
+        log.info("Released the leader lease", lock=self._candidate.lock)
+
+    async def _in_time(self, request: Awaitable[Value]) -> Value:
+        limit = self._candidate.durations.request_timeout
+        timer = asyncio.timeout(limit)
+        try:
+            async with timer:
+                return await request
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            raise NoAnswer(f"no answer within {limit:g} s") from error
+
+    def _announce(self, what: str) -> None:
+        if self._seen is not None:
+            about = reference(self._seen.lease)
+            message = f"{self._candidate.identity} {what}"
+            self._events.record(about, "Normal", "LeaderElection", message)
+
+    def _tell_of_leader(self, before: Observed | None, now: Observed) -> None:
+        holder = now.spec.holder_identity
+        if holder and (before is None or before.spec.holder_identity != holder):
+            log.info("new leader elected", lock=self._candidate.lock, identity=holder)
+
+
+def _foremost(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The loss of the lease, if that is among them; else what the body raised."""
+    for error in errors.exceptions:
+        if isinstance(error, LeadershipLost):
+            return error
+    return errors.exceptions[0]

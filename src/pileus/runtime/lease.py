@@ -1,0 +1,218 @@
+"""The Lease of leader election: what it says, who may take it, and how it is written.
+
+Decisions here are pure. A lease is kept as the JSON that the server sent, so that fields which we
+do not know survive our PUT; there is no right to patch leases.
+"""
+
+import math
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+import msgspec
+
+from pileus.kube.client import Client
+from pileus.kube.errors import NotFound, Unreadable
+from pileus.kube.model.coordination_v1 import LEASES, Lease, LeaseSpec
+from pileus.kube.model.core_v1 import ObjectReference
+
+JITTER_FACTOR = 1.2
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """The three times of an election, in seconds (`--leader-elect-*`)."""
+
+    lease: float = 15.0
+    """How long others wait, after the lease last changed, before they take it."""
+    renew_deadline: float = 10.0
+    """How long the leader may go without a renewal before it stops."""
+    retry: float = 2.0
+    """How long it waits between two renewals, and at least between two attempts."""
+
+    @property
+    def request_timeout(self) -> float:
+        return max(1.0, self.renew_deadline / 2)
+
+    @property
+    def lease_seconds(self) -> int:
+        """What the lease says; rounded up, for others must never wait for less than `lease`."""
+        return math.ceil(self.lease)
+
+
+def problems(durations: Durations) -> tuple[str, ...]:
+    """What is wrong with the durations, in upstream's words; empty if nothing is."""
+    lease, renew, retry = durations.lease, durations.renew_deadline, durations.retry
+    rules = (
+        (lease > renew, "leaseDuration must be greater than renewDeadline"),
+        (
+            renew > JITTER_FACTOR * retry,
+            "renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
+        (lease >= 1, "leaseDuration must be at least one second"),
+        (renew > 0, "renewDeadline must be greater than zero"),
+        (retry > 0, "retryPeriod must be greater than zero"),
+    )
+    return tuple(message for holds, message in rules if not holds)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Who wants which lease, and how patiently."""
+
+    namespace: str
+    name: str
+    identity: str
+    durations: Durations
+
+    @property
+    def lock(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def new_identity(hostname: str) -> str:
+    """A name that no other process has, nor this one after a restart."""
+    return f"{hostname}_{uuid.uuid4()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A lease, and when it was first seen to be as it is, on the local monotonic clock."""
+
+    lease: Json
+    since: float
+
+    @property
+    def spec(self) -> LeaseSpec:
+        return spec_of(self.lease)
+
+    def is_free(self, identity: str, now: float) -> bool:
+        """Whether `identity` may take it: nobody's, its own, or unchanged for its duration.
+
+        The times in the lease come from another machine's clock and are not looked at.
+        """
+        holder = self.spec.holder_identity
+        if not holder or holder == identity:
+            return True
+        return now > self.since + (self.spec.lease_duration_seconds or 0)
+
+
+def observe(before: Observed | None, lease: Json, now: float) -> Observed:
+    """Take notice of a lease that was just read; only a change starts its time anew."""
+    if before is not None and before.lease == lease:
+        return before
+    return Observed(lease, now)
+
+
+def new_lease(candidate: Candidate, now: datetime) -> Json:
+    """The lease that `candidate` creates where there is none."""
+    metadata = {"name": candidate.name, "namespace": candidate.namespace}
+    blank: Json = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
+    return _with_spec(blank, _held_by(candidate, now), acquireTime=_time(now), leaseTransitions=0)
+
+
+def held(lease: Json, candidate: Candidate, now: datetime) -> Json:
+    """The lease as `candidate` writes it in order to take or to keep it."""
+    before = spec_of(lease)
+    if before.holder_identity == candidate.identity:
+        return _with_spec(lease, _held_by(candidate, now))
+    transitions = (before.lease_transitions or 0) + 1
+    taken = {"acquireTime": _time(now), "leaseTransitions": transitions}
+    return _with_spec(lease, _held_by(candidate, now), **taken)
+
+
+def released(lease: Json, now: datetime) -> Json:
+    """The lease as its holder leaves it, for the next one to take at once."""
+    spec: Json = {"holderIdentity": "", "leaseDurationSeconds": 1}
+    return _with_spec(lease, spec, renewTime=_time(now), acquireTime=_time(now))
+
+
+def spec_of(lease: Mapping[str, object]) -> LeaseSpec:
+    """Errors: `Unreadable`."""
+    try:
+        return msgspec.convert(lease.get("spec") or {}, LeaseSpec)
+    except msgspec.ValidationError as error:
+        raise Unreadable(f"lease: {error}") from error
+
+
+def reference(lease: Mapping[str, object]) -> ObjectReference:
+    """How an event names the lease."""
+    metadata = msgspec.convert(lease, Lease).metadata
+    return ObjectReference(
+        kind=LEASES.kind,
+        api_version=LEASES.api_version,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+    )
+
+
+class LeaseStore(Protocol):
+    """One lease, wherever it is kept. Errors: those of `pileus.kube.errors`."""
+
+    async def read(self) -> Json | None:
+        """The lease as it is now, or None if there is none; never from a cache."""
+        ...
+
+    async def create(self, lease: Json) -> Json:
+        """Errors: also `AlreadyExists`."""
+        ...
+
+    async def update(self, lease: Json) -> Json:
+        """Write it unless it was changed since it was read; return it as it is now.
+
+        Errors: also `Conflict`.
+        """
+        ...
+
+
+class KubeLease:
+    """The lease in a cluster. Its client must not ask the fence that the lease keeps."""
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        self._client = client
+        self._path = LEASES.path(name, namespace=namespace)
+        self._collection = LEASES.path(namespace=namespace)
+
+    async def read(self) -> Json | None:
+        try:
+            return _decode(await self._client.raw("GET", self._path))
+        except NotFound:
+            return None
+
+    async def create(self, lease: Json) -> Json:
+        body = msgspec.json.encode(lease)
+        return _decode(await self._client.raw("POST", self._collection, body=body))
+
+    async def update(self, lease: Json) -> Json:
+        body = msgspec.json.encode(lease)
+        return _decode(await self._client.raw("PUT", self._path, body=body))
+
+
+def _decode(body: bytes) -> Json:
+    try:
+        return msgspec.json.decode(body, type=Json)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"lease: {error}") from error
+
+
+def _held_by(candidate: Candidate, now: datetime) -> Json:
+    return {
+        "holderIdentity": candidate.identity,
+        "leaseDurationSeconds": candidate.durations.lease_seconds,
+        "renewTime": _time(now),
+    }
+
+
+def _with_spec(lease: Json, changes: Json, **more: object) -> Json:
+    spec = lease.get("spec")
+    before = msgspec.convert(spec, Json) if spec else {}
+    return {**lease, "spec": {**before, **changes, **more}}
+
+
+def _time(now: datetime) -> str:
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
