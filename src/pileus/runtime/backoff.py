@@ -51,18 +51,24 @@ class RetryPolicy:
     """
 
     def __init__(
-        self, delays: Exponential, random: random.Random, *, bucket: Bucket | None = None
+        self,
+        delays: Exponential,
+        random: random.Random,
+        *,
+        bucket: Bucket | None = None,
+        jitter: float = JITTER,
     ) -> None:
         self._delays = delays
         self._random = random
         self._bucket = bucket
+        self._jitter = jitter
 
     def delay(self, failures: int, error: BaseException, now: float) -> float:
         """Seconds until the next try, after `failures` failures in a row (1 is the first)."""
         asked = hint(error)
         if asked is None:
             asked = max(self._delays.delay(failures), self._reserve(now))
-        return asked * (1.0 + JITTER * self._random.random())
+        return asked * (1.0 + self._jitter * self._random.random())
 
     def _reserve(self, now: float) -> float:
         if self._bucket is None:

@@ -52,6 +52,12 @@ def test_a_hint_wins_over_the_back_off(asked: float, expected: float) -> None:
     assert expected <= delay <= expected * (1 + JITTER)
 
 
+def test_without_jitter_keys_that_failed_together_are_retried_together() -> None:
+    policy = RetryPolicy(Exponential(1.0, 300.0), random.Random(1), jitter=0.0)
+
+    assert {policy.delay(3, DOWN, 0.0) for _ in range(10)} == {4.0}
+
+
 @pytest.mark.parametrize("asked", [float("nan"), float("inf")])
 def test_a_hint_that_is_no_time_is_ignored(asked: float) -> None:
     error = Throttled("slow down", retry_after=asked)

@@ -1,0 +1,117 @@
+"""The cloud-node controller as one thing to run: queue, workers and rounds around one informer."""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pileus.clock import Clock
+from pileus.cloud.interface import Instances
+from pileus.controllers.node.cluster import ClusterNodes
+from pileus.controllers.node.notices import Events, Notices
+from pileus.controllers.node.reconciler import NodeReconciler, Tools
+from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
+from pileus.controllers.node.writer import NodeWriter
+from pileus.kube.client import Client
+from pileus.kube.informer import Handler
+from pileus.kube.model.core_v1 import Node
+from pileus.kube.store import Store
+from pileus.runtime.backoff import Exponential, RetryPolicy
+from pileus.runtime.controller import Controller, Limits
+from pileus.runtime.queue import Priority, WorkQueue
+from pileus.telemetry.metrics import Metrics
+
+QUEUE = "Nodes"
+WORKERS = 500
+"""Passes at a time. Each waits for cloud and API server most of its time; look-ups travel
+together and the client limits itself, so many passes cost little and few only wait in line."""
+
+RETRIES = Exponential(0.25, 300.0)
+"""Without jitter: nodes whose common look-up failed are retried together, in one look-up."""
+
+
+class NodeInformer(Protocol):
+    @property
+    def store(self) -> Store[Node]: ...
+    async def wait_synced(self) -> None: ...
+    def subscribe(self, handler: Handler[Node]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    workers: int = WORKERS
+    """`--concurrent-node-syncs`, if the user gave it."""
+    refresh: RefreshSettings = field(default_factory=RefreshSettings)
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ValueError(
+                f"concurrent-node-syncs must be at least 1, but got {self.workers}: "
+                "without a worker no node is ever initialized"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the controller is put into."""
+
+    client: Client
+    informer: NodeInformer
+    instances: Instances
+    """With batching around it, so that concurrent look-ups become one call."""
+    events: Events
+    clock: Clock
+    metrics: Metrics
+    random: random.Random
+
+
+class NodeController:
+    """Initializes new nodes and keeps addresses (and labels, if told to) current."""
+
+    def __init__(self, around: Surroundings, settings: NodeSettings) -> None:
+        nodes = ClusterNodes(around.client, around.informer.store)
+        tools = Tools(
+            nodes=nodes,
+            instances=around.instances,
+            writer=NodeWriter(nodes, around.random),
+            notices=Notices(around.events),
+            clock=around.clock,
+            metrics=around.metrics,
+        )
+        self._informer = around.informer
+        self._queue = WorkQueue[str](QUEUE, around.metrics)
+        self._controller = Controller(
+            "cloud-node-controller",
+            NodeReconciler(tools),
+            self._queue,
+            RetryPolicy(RETRIES, around.random, jitter=0.0),
+            Limits(workers=settings.workers),
+        )
+        self._refresher = NodeRefresher(tools, settings.refresh, around.random)
+
+    async def run(self) -> None:
+        """Work until cancelled, once the informer knows all nodes; call once."""
+        await self._informer.wait_synced()
+        self._informer.subscribe(_Enqueue(self._queue))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._controller.run())
+            group.create_task(self._refresher.run())
+
+    def stuck(self, limit: float) -> str | None:
+        """What to tell a health check if a pass has been in hand for longer than `limit`."""
+        return self._controller.stuck(limit)
+
+
+class _Enqueue:
+    def __init__(self, queue: WorkQueue[str]) -> None:
+        self._queue = queue
+
+    def added(self, new: Node, /) -> None:
+        self._queue.add(new.metadata.name)
+
+    def updated(self, old: Node, new: Node, /) -> None:
+        self._queue.add(new.metadata.name, Priority.REFRESH if old is new else Priority.URGENT)
+
+    def deleted(self, old: Node, /) -> None:
+        """Asks for a last pass, which forgets what was remembered of the node."""
+        self._queue.add(old.metadata.name)

@@ -1,0 +1,187 @@
+"""The whole controller on a real client, informer, queue and batching; only HTTP is played."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from pileus.cloud.errors import Unavailable
+from pileus.cloud.interface import Cloud
+from pileus.cloud.middleware.batching import Batches, batched
+from pileus.controllers.node.cluster import CATCH_UP, ClusterNodes
+from pileus.controllers.node.controller import NodeController, NodeSettings, Surroundings
+from pileus.controllers.node.plan import ObjectWrite, is_uninitialized
+from pileus.kube.client import Client
+from pileus.kube.informer import Informer, InformerOptions
+from pileus.kube.model.core_v1 import NODES
+from pileus.kube.store import Added, Deleted, Table
+from pileus.telemetry.metrics import Metrics
+from pileus.testing.scripted import ScriptedTransport
+from tests.unit.controllers.node.api_server import ApiServer
+from tests.unit.controllers.node.harness import FakeEvents, FakeInstances, LoopClock
+from tests.unit.controllers.node.objects import Document, document, instance, typed
+
+
+@dataclass(frozen=True)
+class Site:
+    server: ApiServer
+    cloud: FakeInstances
+    events: FakeEvents
+    metrics: Metrics
+
+    def uninitialized(self) -> list[str]:
+        found = self.server.documents.items()
+        return [name for name, each in found if is_uninitialized(typed(each))]
+
+
+def site(documents: Sequence[Document], answers: Mapping[str, object]) -> Site:
+    return Site(
+        ApiServer(documents),
+        FakeInstances(answers, takes=0.05),
+        FakeEvents(),
+        Metrics(CollectorRegistry()),
+    )
+
+
+@asynccontextmanager
+async def running(at: Site) -> AsyncGenerator[NodeController]:
+    chance = random.Random(1)
+    transport = ScriptedTransport(at.server.respond)
+    client = Client(transport, user_agent="test", metrics=at.metrics)
+    informer = Informer(client, NODES, random=chance, options=InformerOptions(streaming=False))
+    cloud = Cloud(name="fake", instances=at.cloud)
+    async with batched(cloud, Batches()) as gathered, asyncio.TaskGroup() as group:
+        assert gathered.instances is not None
+        around = Surroundings(
+            client=client,
+            informer=informer,
+            instances=gathered.instances,
+            events=at.events,
+            clock=LoopClock(),
+            metrics=at.metrics,
+            random=chance,
+        )
+        controller = NodeController(around, NodeSettings())
+        tasks = [group.create_task(informer.run()), group.create_task(controller.run())]
+        yield controller
+        for task in tasks:
+            task.cancel()
+
+
+async def test_a_thousand_new_nodes_cost_few_look_ups_two_writes_each_and_one_event_each() -> None:
+    names = [f"n{number}" for number in range(1000)]
+    at = site([document(name) for name in names], {name: instance(name) for name in names})
+
+    async with running(at):
+        await asyncio.sleep(60)
+
+    assert not at.uninitialized()
+    assert len(at.cloud.calls) <= 20
+    assert len(at.server.patches) == 2000
+    assert at.events.reasons == ["Synced"] * 1000
+
+
+async def test_a_second_start_writes_nothing_and_says_nothing() -> None:
+    names = [f"n{number}" for number in range(50)]
+    at = site([document(name) for name in names], {name: instance(name) for name in names})
+    async with running(at):
+        await asyncio.sleep(60)
+    again = site(list(at.server.documents.values()), at.cloud.answers)
+
+    async with running(again):
+        await asyncio.sleep(1000)
+
+    assert not again.server.patches
+    assert not again.events.told
+    assert len(again.cloud.calls) == 4, "only the rounds asked"
+
+
+async def test_nodes_that_come_and_go_later_are_seen_to() -> None:
+    at = site([], {"n1": instance("n1")})
+
+    async with running(at):
+        await asyncio.sleep(10)
+        at.server.put(document("n1"))
+        at.server.put(document("n2"))
+        await asyncio.sleep(10)
+        failing = at.metrics.registry.get_sample_value("pileus_nodes_failing_initialization")
+        at.server.remove("n2")
+        await asyncio.sleep(10)
+
+    assert at.uninitialized() == []
+    assert failing == 1
+    assert at.metrics.registry.get_sample_value("pileus_nodes_failing_initialization") == 0
+
+
+async def test_an_outage_of_the_cloud_delays_nodes_and_forgets_none() -> None:
+    names = [f"n{number}" for number in range(100)]
+    at = site([document(name) for name in names], {name: instance(name) for name in names})
+    at.cloud.whole = Unavailable("503 Service Unavailable")
+
+    async with running(at):
+        await asyncio.sleep(600)
+        during = len(at.cloud.calls)
+        at.cloud.whole = None
+        await asyncio.sleep(1200)
+
+    assert not at.uninitialized()
+    assert during < 50, "nodes that failed together are retried together, in one look-up"
+    assert at.events.reasons.count("CloudUnavailable") == 100
+    assert at.events.reasons.count("Synced") == 100
+    assert len(at.server.patches) == 300, "the condition once, then the two writes of every node"
+
+
+async def test_defect_9_nothing_is_done_before_all_nodes_are_known() -> None:
+    at = site([document("n1", taints=[])], {"n1": instance("n1")})
+    at.server.open = False
+
+    async with running(at):
+        await asyncio.sleep(300)
+        before = len(at.cloud.calls)
+        at.server.open = True
+        await asyncio.sleep(60)
+
+    assert before == 0
+    assert len(at.cloud.calls) == 1
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_defect_5_a_controller_without_workers_is_refused(workers: int) -> None:
+    with pytest.raises(ValueError, match="concurrent-node-syncs must be at least 1"):
+        NodeSettings(workers=workers)
+
+
+async def test_what_was_written_is_seen_before_the_watch_brings_it() -> None:
+    server = ApiServer([document("n1")])
+    table = Table()
+    seen = typed(server.documents["n1"])
+    table.apply(Added(seen))
+    metrics = Metrics(CollectorRegistry())
+    client = Client(ScriptedTransport(server.respond), user_agent="test", metrics=metrics)
+    nodes = ClusterNodes(client, table)
+
+    await nodes.write(seen, ObjectWrite(untaint=True))
+
+    (listed,) = nodes.nodes()
+    assert not is_uninitialized(listed)
+    table.apply(Deleted(seen))
+    assert nodes.node("n1") is None
+
+
+async def test_a_watch_that_never_brings_it_is_believed_after_a_while() -> None:
+    server = ApiServer([document("n1")])
+    table = Table()
+    seen = typed(server.documents["n1"])
+    table.apply(Added(seen))
+    metrics = Metrics(CollectorRegistry())
+    client = Client(ScriptedTransport(server.respond), user_agent="test", metrics=metrics)
+    nodes = ClusterNodes(client, table)
+    await nodes.write(seen, ObjectWrite(untaint=True))
+
+    await asyncio.sleep(CATCH_UP + 1)
+
+    assert nodes.node("n1") == seen
