@@ -1,0 +1,109 @@
+"""Where serving certificates come from: given files, a directory of our own, or memory."""
+
+import asyncio
+import os
+from ipaddress import ip_address
+from pathlib import Path
+
+from pileus.clock import Clock
+from pileus.pki import KeyPair, Subject, self_signed
+from pileus.server.errors import BadCertificate
+from pileus.server.options import ServingOptions
+from pileus.server.tls import NamedPair, Tls
+from pileus.telemetry.log import Log
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the files."""
+
+log = Log(__name__)
+
+
+class Certificates:
+    """The key pairs to serve with, read anew when their files change."""
+
+    def __init__(self, options: ServingOptions, clock: Clock) -> None:
+        """Make a self-signed pair where none is given; in `cert_dir`, if set, it is kept.
+
+        Errors: `BadCertificate`, naming the file.
+        """
+        self._files = [(pair.certificate_file, pair.key_file, pair.names) for pair in options.sni]
+        self._memory: NamedPair | None = None
+        self._shown: tuple[NamedPair, ...] = ()
+        self._complaint = ""
+        if options.cert_file or options.key_file:
+            if not (options.cert_file and options.key_file):
+                raise BadCertificate("--tls-cert-file and --tls-private-key-file go together")
+            self._files.insert(0, (options.cert_file, options.key_file, ()))
+        elif options.cert_dir:
+            certificate, key = _kept(options, clock)
+            self._files.insert(0, (str(certificate), str(key), ()))
+        else:
+            pair = self_signed(subject(options.bind_address), now=clock.now())
+            self._memory = NamedPair(pair, "self-signed certificate")
+
+    def read(self) -> tuple[NamedPair, ...]:
+        """The pairs as they are now, the default one first. Errors: `BadCertificate`."""
+        read = tuple(
+            NamedPair(KeyPair(_read(certificate), _read(key)), f"{certificate} with {key}", names)
+            for certificate, key, names in self._files
+        )
+        return (self._memory, *read) if self._memory else read
+
+    def show(self, tls: Tls) -> None:
+        """Serve with the pairs as they are now, if they changed. Errors: `BadCertificate`."""
+        pairs = self.read()
+        if pairs != self._shown:
+            tls.use_pairs(pairs)
+            self._shown = pairs
+            log.info("Serving certificates loaded", sources=[pair.source for pair in pairs])
+        self._complaint = ""
+
+    def refresh(self, tls: Tls) -> None:
+        """Do the same, but keep the old pairs if the new are unusable; said once per reason."""
+        try:
+            self.show(tls)
+        except BadCertificate as error:
+            if str(error) != self._complaint:
+                log.error("Serving certificates not reloaded, the old stay", error=error)
+            self._complaint = str(error)
+
+    async def follow(self, tls: Tls) -> None:
+        """Keep `tls` at what the files say, for ever."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.to_thread(self.refresh, tls)
+
+
+def subject(bind_address: str) -> Subject:
+    """Whom a self-signed certificate is for: localhost, and the bound address if it is one."""
+    bound = () if ip_address(bind_address).is_unspecified else (bind_address,)
+    names = dict.fromkeys(("localhost", "127.0.0.1", *bound))
+    return Subject(common_name=f"localhost@{bind_address}", names=tuple(names))
+
+
+def _kept(options: ServingOptions, clock: Clock) -> tuple[Path, Path]:
+    folder = Path(options.cert_dir)
+    certificate, key = (folder / f"{options.pair_name}.{suffix}" for suffix in ("crt", "key"))
+    if certificate.exists() and key.exists():
+        return certificate, key
+    pair = self_signed(subject(options.bind_address), now=clock.now())
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _write(key, pair.key, mode=0o600)
+        _write(certificate, pair.certificate, mode=0o644)
+    except OSError as error:
+        raise BadCertificate(f"--cert-dir={folder}: cannot keep a certificate: {error}") from error
+    return certificate, key
+
+
+def _write(path: Path, content: bytes, *, mode: int) -> None:
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadCertificate(f"{path}: {error.strerror or error}") from error

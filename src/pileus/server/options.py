@@ -1,0 +1,96 @@
+"""The settings of the HTTPS port, with upstream's defaults: one field per flag."""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+from pileus.server.errors import BadTlsOption
+
+PROGRAM = "cloud-controller-manager"
+
+
+@dataclass(frozen=True, slots=True)
+class SniPair:
+    """One `--tls-sni-cert-key`: a key pair for clients that ask for certain host names."""
+
+    certificate_file: str
+    key_file: str
+    names: tuple[str, ...] = ()
+    """Host names, `*.` for one leading label; empty: those in the certificate."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `certificate,key[:name,…]`. Errors: `BadTlsOption`."""
+        files, colon, listed = text.partition(":")
+        names = tuple(name.strip() for name in listed.split(",")) if colon else ()
+        if colon and not all(names):
+            raise BadTlsOption(f"--tls-sni-cert-key={text}: a host name after the colon is empty")
+        match [part.strip() for part in files.split(",")]:
+            case [certificate, key] if certificate and key:
+                return cls(certificate, key, names)
+            case _:
+                raise BadTlsOption(
+                    f"--tls-sni-cert-key={text}: expected certificate-file,key-file[:name,…]"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingOptions:
+    """Where and how to serve (`--bind-address`, `--secure-port`, `--tls-…`)."""
+
+    bind_address: str = "0.0.0.0"  # noqa: S104 -- upstream's default
+    port: int = 10258
+    """0: do not serve."""
+    cert_dir: str = ""
+    pair_name: str = PROGRAM
+    """Name, without suffix, of the files made in `cert_dir`."""
+    cert_file: str = ""
+    key_file: str = ""
+    cipher_suites: tuple[str, ...] = ()
+    curve_preferences: tuple[int, ...] = ()
+    min_version: str = ""
+    sni: tuple[SniPair, ...] = ()
+    permit_address_sharing: bool = False
+    permit_port_sharing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeaderOptions:
+    """Which proxies may say on whose behalf they ask (`--requestheader-…`)."""
+
+    client_ca_file: str = ""
+    allowed_names: tuple[str, ...] = ()
+    username_headers: tuple[str, ...] = ("x-remote-user",)
+    uid_headers: tuple[str, ...] = ()
+    group_headers: tuple[str, ...] = ("x-remote-group",)
+    extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticationOptions:
+    """Who is asking (`--authentication-…`, `--client-ca-file`)."""
+
+    skip_lookup: bool = False
+    tolerate_lookup_failure: bool = False
+    token_cache_ttl: float = 10.0
+    client_ca_file: str = ""
+    request_header: RequestHeaderOptions = RequestHeaderOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationOptions:
+    """What one may see (`--authorization-…`)."""
+
+    always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    """Exact paths; a trailing `*` makes a prefix."""
+    authorized_ttl: float = 10.0
+    unauthorized_ttl: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Everything about the HTTPS port."""
+
+    serving: ServingOptions = field(default_factory=ServingOptions)
+    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
+    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
+    profiling: bool = True

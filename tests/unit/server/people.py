@@ -1,0 +1,55 @@
+"""CAs and certificates for the tests beside this file, made once."""
+
+import ssl
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pileus.pki import Authority, KeyPair, Subject, self_signed
+from pileus.server.tls import NamedPair
+
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
+
+
+class FixedClock:
+    def __init__(self, now: datetime = NOW) -> None:
+        self.moment = now
+
+    def now(self) -> datetime:
+        return self.moment
+
+
+REAL_NOW = datetime.now(UTC)
+CLIENT_CA = Authority("clients", now=REAL_NOW)
+PROXY_CA = Authority("proxies", now=REAL_NOW)
+OTHER_CA = Authority("others", now=REAL_NOW)
+JANE = CLIENT_CA.issue(Subject(common_name="jane", organizations=("dev", "ops")), now=REAL_NOW)
+ADMIN = CLIENT_CA.issue(
+    Subject(common_name="admin", organizations=("system:masters",)), now=REAL_NOW
+)
+PROXY = PROXY_CA.issue(Subject(common_name="front-proxy"), now=REAL_NOW)
+MALLORY = OTHER_CA.issue(
+    Subject(common_name="mallory", organizations=("system:masters",)), now=REAL_NOW
+)
+
+
+def der(pair: KeyPair) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
+
+
+def serving_pair(*names: str) -> NamedPair:
+    return NamedPair(self_signed(Subject(common_name=names[0], names=names), now=REAL_NOW), "test")
+
+
+def client_context(pair: KeyPair | None = None) -> ssl.SSLContext:
+    """A client that looks at no server certificate, with one of its own if given."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if pair:
+        with tempfile.TemporaryDirectory() as folder:
+            certificate, key = Path(folder, "crt"), Path(folder, "key")
+            certificate.write_bytes(pair.certificate)
+            key.write_bytes(pair.key)
+            context.load_cert_chain(certificate, key)
+    return context
