@@ -12,6 +12,10 @@ QUEUE_DURATIONS = tuple(10.0**n for n in range(-8, 2))
 REQUEST_DURATIONS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 REQUEST_SIZES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 CLOUD_DURATIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+ACCESS_DURATIONS = tuple(0.001 * 2**n for n in range(15))
+REVIEW_DURATIONS = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
+COUNTERS_WITHOUT_TOTAL = frozenset({"authentication_attempts", "authenticated_user_requests"})
+"""Counters that Kubernetes names without the usual ending; `pileus.server.metrics` heeds it."""
 
 
 class Metrics:
@@ -25,6 +29,8 @@ class Metrics:
         self._declare_requests()
         self._declare_watches()
         self._declare_cloud()
+        self._declare_access()
+        self._declare_reviews()
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -170,4 +176,56 @@ class Metrics:
             "pileus_cloud_odd_answers_total",
             "Parts of a provider's answers that made no sense and were dropped",
             ("provider", "capability", "method"),
+        )
+
+    def _declare_access(self) -> None:
+        result = ("result",)
+        self.authentications = self._counter(
+            "authentication_attempts", "[ALPHA] Requests to our own port, by result", result
+        )
+        self.authentication_duration = self._histogram(
+            "authentication_duration_seconds",
+            "[ALPHA] How long it took to find out who asks",
+            ACCESS_DURATIONS,
+            result,
+        )
+        self.authenticated_requests = self._counter(
+            "authenticated_user_requests", "[ALPHA] Authenticated requests, by user", ("username",)
+        )
+        self.token_cache_requests = self._counter(
+            "authentication_token_cache_request_total",
+            "[ALPHA] Look-ups in the cache of tokens: hit or miss",
+            ("status",),
+        )
+        self.authorizations = self._counter(
+            "authorization_attempts_total", "[ALPHA] Decisions on requests, by result", result
+        )
+        self.authorization_duration = self._histogram(
+            "authorization_duration_seconds",
+            "[ALPHA] How long it took to decide whether a request is allowed",
+            ACCESS_DURATIONS,
+            result,
+        )
+
+    def _declare_reviews(self) -> None:
+        code = ("code",)
+        self.token_reviews = self._counter(
+            "apiserver_delegated_authn_request_total", "[ALPHA] TokenReviews, by answer", code
+        )
+        self.token_review_duration = self._histogram(
+            "apiserver_delegated_authn_request_duration_seconds",
+            "[ALPHA] Duration of TokenReviews",
+            REVIEW_DURATIONS,
+            code,
+        )
+        self.access_reviews = self._counter(
+            "apiserver_delegated_authz_request_total",
+            "[ALPHA] SubjectAccessReviews, by answer",
+            code,
+        )
+        self.access_review_duration = self._histogram(
+            "apiserver_delegated_authz_request_duration_seconds",
+            "[ALPHA] Duration of SubjectAccessReviews",
+            REVIEW_DURATIONS,
+            code,
         )

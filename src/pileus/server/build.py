@@ -1,0 +1,35 @@
+"""Which build this is, as `/version` and `kubernetes_build_info` tell it."""
+
+import platform
+import sys
+
+import msgspec
+
+from pileus.version import KUBERNETES, PILEUS
+
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+class Build(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    major: str
+    minor: str
+    git_version: str
+    git_commit: str = ""
+    git_tree_state: str = ""
+    build_date: str = ""
+    go_version: str = ""
+    compiler: str
+    platform: str
+
+
+def this_build() -> Build:
+    """The Kubernetes release that we speak for, with our own version behind the plus sign."""
+    major, minor, _ = KUBERNETES.removeprefix("v").split(".", 2)
+    machine = platform.machine()
+    return Build(
+        major=major,
+        minor=minor,
+        git_version=f"{KUBERNETES}+pileus.{PILEUS}",
+        compiler=f"{sys.implementation.name} {platform.python_version()}",
+        platform=f"{sys.platform}/{_MACHINES.get(machine, machine)}",
+    )

@@ -1,0 +1,30 @@
+"""Which handler answers a path: exact paths first, then the longest prefix.
+
+The path that is routed is, letter by letter, the one that was authorized: nothing is normalized
+or redirected in between.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Handlers = Mapping[str, Handler]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Handlers by exact path, and by prefix (which ends in a slash)."""
+
+    exact: Handlers = field(default_factory=dict[str, Handler])
+    below: Handlers = field(default_factory=dict[str, Handler])
+
+    def __or__(self, other: "Routes") -> "Routes":
+        return Routes({**self.exact, **other.exact}, {**self.below, **other.below})
+
+    def find(self, path: str) -> Handler | None:
+        if path in self.exact:
+            return self.exact[path]
+        fitting = [prefix for prefix in self.below if path.startswith(prefix)]
+        return self.below[max(fitting, key=len)] if fitting else None

@@ -1,0 +1,103 @@
+"""Metrics as scrapers see them: names, labels and types of the Go framework."""
+
+import re
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.parser import text_string_to_metric_families
+
+from pileus.server.build import this_build
+from pileus.server.checkup import Outcome
+from pileus.server.health import Kind
+from pileus.server.metrics import add_process_metrics, open_metrics_text, prometheus_text
+from pileus.server.slis import Slis
+from pileus.telemetry.metrics import Metrics
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(CollectorRegistry())
+
+
+def test_no_name_ends_in_total_twice_and_nothing_tells_when_it_was_created(metrics: Metrics):
+    metrics.requests.labels("200", "GET", "api").inc()
+    metrics.queue_wait.labels("node").observe(1)
+
+    text = prometheus_text(metrics.registry).decode()
+
+    assert "# TYPE rest_client_requests_total counter" in text
+    assert 'rest_client_requests_total{code="200",host="api",method="GET"} 1.0' in text
+    assert "_total_total" not in text
+    assert "_created" not in text
+
+
+def test_counters_that_kubernetes_names_without_total_are_so_named(metrics: Metrics):
+    metrics.authentications.labels("success").inc()
+
+    text = prometheus_text(metrics.registry).decode()
+
+    assert (
+        '# TYPE authentication_attempts counter\nauthentication_attempts{result="success"}' in text
+    )
+    assert "authentication_attempts_total" not in text
+
+
+def test_a_metric_without_samples_is_left_out_as_in_go(metrics: Metrics):
+    assert "workqueue_depth" not in prometheus_text(metrics.registry).decode()
+
+    metrics.queue_depth.labels("node").set(3)
+
+    assert 'workqueue_depth{name="node"} 3.0' in prometheus_text(metrics.registry).decode()
+
+
+def test_any_label_value_survives(metrics: Metrics):
+    registry = CollectorRegistry()
+    odd = 'a"b\\c\nd'
+    Gauge("odd", "text\nof \\ two lines", ("label",), registry=registry).labels(odd).set(
+        float("inf")
+    )
+
+    text = prometheus_text(registry).decode()
+
+    (family,) = text_string_to_metric_families(text)
+    assert family.samples[0].labels == {"label": odd}
+    assert family.documentation == "text\nof \\ two lines"
+
+
+def test_the_process_tells_of_itself(metrics: Metrics):
+    add_process_metrics(metrics.registry, this_build())
+
+    text = prometheus_text(metrics.registry).decode()
+
+    for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"):
+        assert re.search(rf"^{name} \d", text, re.MULTILINE)
+    assert re.search(
+        r'^kubernetes_build_info\{.*git_version="v1\.37\.1\+pileus', text, re.MULTILINE
+    )
+
+
+def test_open_metrics_end_as_they_must(metrics: Metrics):
+    metrics.queue_adds.labels("node").inc()
+
+    text = open_metrics_text(metrics.registry).decode()
+
+    assert 'workqueue_adds_total{name="node"} 1.0' in text
+    assert "_created" not in text
+    assert text.endswith("# EOF\n")
+
+
+def test_slis_count_outcomes_until_reset():
+    slis = Slis()
+    slis.observe(Kind.HEALTHZ, Outcome("lease"))
+    slis.observe(Kind.HEALTHZ, Outcome("lease", "too old"))
+
+    text = prometheus_text(slis.registry).decode()
+
+    assert 'kubernetes_healthcheck{name="lease",type="healthz"} 0.0' in text
+    for status in ("success", "error"):
+        labels = f'name="lease",status="{status}",type="healthz"'
+        assert f"kubernetes_healthchecks_total{{{labels}}} 1.0" in text
+
+    slis.reset()
+
+    assert prometheus_text(slis.registry) == b""
