@@ -1,0 +1,153 @@
+"""Who asks: by proxy headers, client certificate or token, in this order; else anonymous."""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from pileus.clock import Clock
+from pileus.server.cache import ReviewCache
+from pileus.server.chains import Authorities, common_name, user_of
+from pileus.server.identity import ANONYMOUS, Unauthenticated, User, authenticated
+from pileus.server.request_header import Headers, user_in
+from pileus.server.review import Meter, ReviewFailed, TokenReviews, persistently
+from pileus.server.trust import NOBODY, ProxyTrust, Trust
+from pileus.telemetry.metrics import Metrics
+
+_KNOWN_USERS = frozenset({
+    "admin",
+    "client",
+    "kube_proxy",
+    "kubelet",
+    "system:serviceaccount:kube-system:default",
+})
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a request brings to show who sends it."""
+
+    headers: Headers
+    chain: Sequence[bytes] = ()
+    """The client's certificates (DER), its own first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trusted:
+    clients: Authorities | None = None
+    proxies: Authorities | None = None
+    rules: ProxyTrust | None = None
+
+
+class Authenticator:
+    """Finds out who asks. A proof that does not hold is refused, unless another one holds."""
+
+    def __init__(
+        self, clock: Clock, metrics: Metrics, tokens: "CachedTokens | None" = None
+    ) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        self._tokens = tokens
+        self._trusted = _Trusted()
+        self.trust(NOBODY)
+
+    def trust(self, trust: Trust) -> None:
+        """From now on, these CAs count. Errors: `BadCertificate`."""
+        proxies = trust.proxies
+        self._trusted = _Trusted(
+            Authorities(trust.client_ca) if trust.client_ca else None,
+            Authorities(proxies.ca) if proxies else None,
+            proxies,
+        )
+
+    async def authenticate(self, proof: Proof) -> User:
+        """Return the user, anonymous if there is no proof at all. Errors: `Unauthenticated`."""
+        loop = asyncio.get_running_loop()
+        start, result = loop.time(), "error"
+        try:
+            user = await self._user(proof)
+            result = "success"
+        finally:
+            self._metrics.authentications.labels(result).inc()
+            self._metrics.authentication_duration.labels(result).observe(loop.time() - start)
+        self._metrics.authenticated_requests.labels(_compressed(user.name)).inc()
+        return user
+
+    async def _user(self, proof: Proof) -> User:
+        refusals: list[str] = []
+        for way in (self._by_proxy, self._by_certificate, self._by_token):
+            try:
+                user = await way(proof)
+            except Unauthenticated as error:
+                refusals.append(str(error))
+            else:
+                if user is not None:
+                    return authenticated(user)
+        if refusals:
+            raise Unauthenticated("; ".join(refusals))
+        return ANONYMOUS
+
+    async def _by_proxy(self, proof: Proof) -> User | None:
+        trusted = self._trusted
+        if not proof.chain or trusted.proxies is None or trusted.rules is None:
+            return None
+        name = common_name(trusted.proxies.verify(proof.chain, self._clock.now()))
+        allowed = trusted.rules.allowed_names
+        if allowed and name not in allowed:
+            raise Unauthenticated(f"proxy {name!r} is not among the allowed names")
+        return user_in(proof.headers, trusted.rules.headers)
+
+    async def _by_certificate(self, proof: Proof) -> User | None:
+        clients = self._trusted.clients
+        if not proof.chain or clients is None:
+            return None
+        return user_of(clients.verify(proof.chain, self._clock.now()))
+
+    async def _by_token(self, proof: Proof) -> User | None:
+        token = bearer_token(proof.headers.get("Authorization", ""))
+        if not token or self._tokens is None:
+            return None
+        return await self._tokens.user(token)
+
+
+class CachedTokens:
+    """Asks the API server whose token this is, and remembers the answer for a while."""
+
+    def __init__(self, reviews: TokenReviews, metrics: Metrics, *, lifetime: float) -> None:
+        self._reviews = reviews
+        self._metrics = metrics
+        self._meter = Meter(metrics.token_reviews, metrics.token_review_duration)
+        self._cache: ReviewCache[bytes, User | None] = ReviewCache(lambda _: lifetime)
+        self._key = secrets.token_bytes(32)
+
+    async def user(self, token: str) -> User:
+        """Errors: `Unauthenticated`, also if there is no answer."""
+        # Tokens themselves are not kept in memory.
+        key = hmac.digest(self._key, token.encode(), hashlib.sha256)
+        status = "hit" if self._cache.known(key) else "miss"
+        self._metrics.token_cache_requests.labels(status).inc()
+        try:
+            user = await self._cache.get(key, self._asking(token))
+        except ReviewFailed as error:
+            raise Unauthenticated(f"token review failed: {error}") from error
+        if user is None:
+            raise Unauthenticated("the token is nobody's")
+        return user
+
+    def _asking(self, token: str) -> Callable[[], Awaitable[User | None]]:
+        return lambda: persistently(lambda: self._reviews.review(token), self._meter)
+
+
+def bearer_token(authorization: str) -> str:
+    """The token in an Authorization header; "" if it is of another kind."""
+    scheme, _, rest = authorization.strip().partition(" ")
+    return rest.split(" ", 1)[0] if scheme.lower() == "bearer" else ""
+
+
+def _compressed(username: str) -> str:
+    """The user as a label, with as few values as upstream has."""
+    if username in _KNOWN_USERS:
+        return username
+    return "email_id" if "@" in username else "other"
