@@ -5,8 +5,10 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Mapping
+import subprocess
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from typing import IO
 
 from pileus.kube.config.errors import reason
 from pileus.kube.errors import CredentialsError
@@ -40,30 +42,34 @@ async def run(command: Command, deadline: float) -> Finished:
 
     Errors: `Missing`; `CredentialsError` if it cannot be started, says too much or takes too long.
     """
-    process = await _start(command)
+    # Not asyncio's own: cancelled while it starts, that kills the command but not its children,
+    # and then waits for them.
+    process = _start(command)
     try:
         async with asyncio.timeout(deadline):
-            return await _finish(process, command)
+            finished = await _finish(process)
     except TimeoutError:
-        await _kill(process)
+        _kill(process)
         raise CredentialsError(f"{command.path}: no answer within {deadline:g} s") from None
     except asyncio.CancelledError:
-        await _kill(process)
+        _kill(process)
         raise
+    if len(finished.output) > OUTPUT_LIMIT:
+        raise CredentialsError(f"{command.path}: printed more than {OUTPUT_LIMIT} bytes")
+    return finished
 
 
-async def _start(command: Command) -> asyncio.subprocess.Process:
+def _start(command: Command) -> "subprocess.Popen[bytes]":
     found = shutil.which(command.path, path=command.environ.get("PATH", os.defpath))
     if found is None:
         where = "there is no such file" if os.sep in command.path else "it is not on the PATH"
         raise Missing(f"{command.path}: {where}, or it is not executable")
     try:
-        return await asyncio.create_subprocess_exec(
-            found,
-            *command.args,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        return subprocess.Popen(  # noqa: S603 -- to run what the user's file names is the task
+            [found, *command.args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=command.environ,
             start_new_session=True,
         )
@@ -71,35 +77,46 @@ async def _start(command: Command) -> asyncio.subprocess.Process:
         raise CredentialsError(f"{command.path}: cannot be started: {reason(e)}") from None
 
 
-async def _finish(process: asyncio.subprocess.Process, command: Command) -> Finished:
-    if process.stdout is None or process.stderr is None:
-        raise AssertionError("both were asked for as pipes")
+async def _finish(process: "subprocess.Popen[bytes]") -> Finished:
     async with asyncio.TaskGroup() as tasks:
         output = tasks.create_task(_head(process.stdout))
         errors = tasks.create_task(_tail(process.stderr))
-        status = tasks.create_task(process.wait())
-    if len(output.result()) > OUTPUT_LIMIT:
-        raise CredentialsError(f"{command.path}: printed more than {OUTPUT_LIMIT} bytes")
+        status = tasks.create_task(asyncio.to_thread(process.wait))
     text = errors.result().decode(errors="replace").strip()
     return Finished(status.result(), output.result(), text)
 
 
-async def _head(stream: asyncio.StreamReader) -> bytes:
+async def _head(pipe: IO[bytes] | None) -> bytes:
     """The first bytes, up to one more than the limit; the rest is read and forgotten."""
     head = b""
-    while chunk := await stream.read(2**16):
+    async for chunk in _chunks(pipe):
         head = (head + chunk)[: OUTPUT_LIMIT + 1]
     return head
 
 
-async def _tail(stream: asyncio.StreamReader) -> bytes:
+async def _tail(pipe: IO[bytes] | None) -> bytes:
     tail = b""
-    while chunk := await stream.read(2**16):
+    async for chunk in _chunks(pipe):
         tail = (tail + chunk)[-ERROR_LIMIT:]
     return tail
 
 
-async def _kill(process: asyncio.subprocess.Process) -> None:
+async def _chunks(pipe: IO[bytes] | None) -> AsyncIterator[bytes]:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        while chunk := await reader.read(2**16):
+            yield chunk
+    finally:
+        transport.close()
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+    process.wait()  # returns at once: nobody survives that signal
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
