@@ -54,7 +54,8 @@ def test_neither_an_access_nor_an_error_shows_a_secret(
     user = {**user, **({"tokenFile": "nope"} if "tokenFile" in user else {})}
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(Path(folder))
-        stage.write({"server": "https://a", "proxy-url": proxy}, {**user, "exec": execs})
+        cluster = {"server": "https://a", "insecure-skip-tls-verify": True, "proxy-url": proxy}
+        stage.write(cluster, {**user, "exec": execs})
         try:
             access = stage.load()
             shown.append(repr(access) + repr(access.credentials) + repr(access.anonymous))
