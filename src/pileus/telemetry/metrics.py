@@ -27,6 +27,7 @@ class Metrics:
         self._declare_manager()
         self._declare_queues()
         self._declare_requests()
+        self._declare_events()
         self._declare_watches()
         self._declare_cloud()
         self._declare_access()
@@ -131,6 +132,13 @@ class Metrics:
         )
         self.response_size = self._histogram(
             "rest_client_response_size_bytes", "[ALPHA] Size of answers", REQUEST_SIZES, by_verb
+        )
+
+    def _declare_events(self) -> None:
+        self.events_dropped = self._counter(
+            "pileus_events_dropped_total",
+            "Events that users did not get to see: queue full, refused by the server, or gave up",
+            ("component", "reason"),
         )
 
     def _declare_watches(self) -> None:
