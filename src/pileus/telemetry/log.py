@@ -34,6 +34,10 @@ class Log:
         """Say that something failed which is a bug, with the traceback."""
         self._write(logging.ERROR, message, {"err": error, **values}, error)
 
+    def fatal(self, message: str, *, error: BaseException | None = None, **values: object) -> None:
+        """Say why the process is about to end. It is the caller who ends it."""
+        self._write(logging.CRITICAL, message, {"err": error, **values} if error else values)
+
     def enabled(self, v: int) -> bool:
         return self._logger.isEnabledFor(level_of(v))
 

@@ -1,4 +1,4 @@
-"""How Go's error messages show a piece of text: in double quotes, with escapes."""
+"""How Go shows a piece of text in messages and logs: in double quotes, with escapes."""
 
 _ESCAPES = {
     "\\": "\\\\",
@@ -14,12 +14,17 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    return '"' + "".join(_escape(character) for character in text) + '"'
+    return f'"{escape(text)}"'
 
 
 def quote_all(texts: tuple[str, ...]) -> str:
     """The form of a list: `["a" "b"]`."""
     return "[" + " ".join(quote(text) for text in texts) + "]"
+
+
+def escape(text: str, keep: str = "") -> str:
+    """Return the text with quotes, backslashes and what cannot be printed as escapes."""
+    return "".join(one if one in keep else _escape(one) for one in text)
 
 
 def _escape(character: str) -> str:

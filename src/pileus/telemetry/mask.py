@@ -1,0 +1,42 @@
+"""Keeps secrets out of what is written down: by the name of a value, and by its looks."""
+
+import re
+
+MASK = "***"
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NAME = re.compile(
+    r"(?:^|_)(?:token|password|passwd|passphrase|secret|authorization|credentials?|cookie"
+    r"|(?:api|access|private|secret|client|signing)_?key|key_data)$"
+)
+
+_KEY_BLOCK = r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)"
+_BEARER = r"((?i:bearer)\s+)[A-Za-z0-9._~+/=-]{8,}"
+_BASIC = r"((?i:basic|negotiate)\s+)(?=[a-z]*[A-Z0-9+/=])[A-Za-z0-9+/=]{8,}"
+_SIGNED = r"\beyJ[\w-]{4,}\.[\w-]{4,}\.[\w-]*"
+_IN_URL = r"(://[^\s/:@\"']*:)[^\s/@\"']+(?=@)"
+_AFTER_A_NAME = (
+    r"(?i)(\b[\w-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key)\\?[\"']?\s*[=:]\s*\\?[\"']?)[^\s\"'&,;\\{}\[\]]+"
+)
+_LOOKS = (
+    (re.compile(_KEY_BLOCK), MASK),
+    (re.compile(_BEARER), rf"\1{MASK}"),
+    (re.compile(_BASIC), rf"\1{MASK}"),
+    (re.compile(_SIGNED), MASK),
+    (re.compile(_IN_URL), rf"\1{MASK}"),
+    (re.compile(_AFTER_A_NAME), rf"\1{MASK}"),
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a value of this name is a secret itself (not a file, a name or a lifetime of one)."""
+    words = _CAMEL.sub("_", name).replace("-", "_").replace(".", "_").lower()
+    return _NAME.search(words) is not None
+
+
+def masked(text: str) -> str:
+    """Return the text with everything that looks like a secret replaced."""
+    for pattern, replacement in _LOOKS:
+        text = pattern.sub(replacement, text)
+    return text
