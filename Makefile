@@ -31,3 +31,7 @@ test: check ## every test, on a real control plane too (built once, about ten mi
 .PHONY: lock
 lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
 	@tools/renew-lock
+
+.PHONY: docs
+docs: $(READY) ## renew the generated pages of docs/reference
+	@$(BIN)/python -m tools.flags_reference

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from pileus.app.config import Config
+from pileus.app.controllers import resolve
 from pileus.app.declared import generic
 from pileus.app.durations import render_duration
 from pileus.app.migration import Migration
@@ -28,7 +29,7 @@ def configz(config: Config, migration: Migration | None = None) -> Mapping[str, 
             },
             "ServiceController": {"ConcurrentServiceSyncs": config.service.concurrent_syncs},
             "NodeStatusUpdateFrequency": render_duration(config.node.status_update_frequency),
-            "Webhook": {"Webhooks": list(config.webhooks.entries)},
+            "Webhook": {"Webhooks": list(config.webhooks.entries) or None},
         }
     }
 
@@ -48,7 +49,7 @@ def _generic(config: Config, migration: Migration | None) -> Mapping[str, object
         },
         "ControllerStartInterval": render_duration(config.generic.controller_start_interval),
         "LeaderElection": _leader_election(config),
-        "Controllers": list(config.generic.controllers),
+        "Controllers": [resolve(entry) for entry in config.generic.controllers],
         "Debugging": {
             "enableProfiling": config.generic.profiling,
             "enableContentionProfiling": config.generic.contention_profiling,

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from pileus.app.kinds import BOOL, Kind
-from pileus.app.suggestions import did_you_mean
+from pileus.suggest import closest
 from pileus.telemetry.quoting import quote
 
 T = TypeVar("T")
@@ -88,7 +88,8 @@ class Table:
     def suggest(self, name: str, prefix: str = "") -> str:
         """Return a question naming the flag that was probably meant, or nothing."""
         usable = (flag.name for flag in self if not flag.deprecated)
-        return did_you_mean(name.replace("_", "-"), usable, prefix)
+        meant = closest(name.replace("_", "-"), usable)
+        return f"did you mean {prefix}{meant}?" if meant else ""
 
 
 class Source(Enum):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pileus.app.kinds import SWITCHES, Kind
-from pileus.app.suggestions import did_you_mean
+from pileus.suggest import did_you_mean
 
 
 class Stage(Enum):
@@ -116,8 +116,7 @@ def parse_gates(text: str) -> Mapping[str, bool]:
 def _complaint(name: str, *, on: bool) -> str:
     gate = KNOWN.get(name)
     if gate is None:
-        question = did_you_mean(name, KNOWN)
-        return f"unrecognized feature gate: {name}" + (f" ({question})" if question else "")
+        return f"unrecognized feature gate: {name}{did_you_mean(name, KNOWN)}"
     if gate.locked and on != gate.default:
         wanted, kept = str(on).lower(), str(gate.default).lower()
         return f"cannot set feature gate {name} to {wanted}, feature is locked to {kept}"

@@ -11,8 +11,8 @@ The cloud controller manager does for a Kubernetes cluster what depends on its
 cloud: it knows the machines behind the nodes, keeps load balancers and routes.
 """
 _GAP = 3
-_NARROWEST = 24
-_HANGING = 16
+_NARROWEST = 40
+_HANGING = 10
 
 
 def usage(program: str, table: Table, columns: int) -> str:

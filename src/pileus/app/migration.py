@@ -11,7 +11,7 @@ from typing import cast
 
 import yaml
 
-from pileus.app.suggestions import did_you_mean
+from pileus.suggest import did_you_mean
 from pileus.telemetry.quoting import quote
 
 COMPONENT = "cloud-controller-manager"
@@ -143,10 +143,9 @@ def _version(api_version: object, kind: object) -> str:
 def _refuse_unknown(fields: Mapping[str, object], known: frozenset[str], where: str) -> None:
     for name in fields:
         if name not in known:
-            question = did_you_mean(name, sorted(known))
             raise MigrationError(
                 f"strict decoding error: unknown field {quote(where + name)}"
-                + (f" ({question})" if question else "")
+                f"{did_you_mean(name, known)}"
             )
 
 

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from pileus.app.configfile import read_settings
 from pileus.app.declared.pileus import CONFIG
 from pileus.app.flags import AnyFlag, FlagError, Source, Table, Values, parse_arguments
-from pileus.app.suggestions import nearest
 from pileus.telemetry.quoting import quote, quote_all
 
 _PREFIX = "PILEUS_"
+_VERY_LIKE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,9 @@ def _strangers(table: Table, environment: Mapping[str, str]) -> Iterator[str]:
     Others with our prefix are left alone: Kubernetes itself makes PILEUS_SERVICE_HOST and its
     like for a Service called pileus.
     """
-    known = {flag.variable for flag in table if not flag.only_flag}
+    known = [flag.variable for flag in table if not flag.only_flag]
     for variable in sorted(environment):
         if not variable.startswith(_PREFIX) or variable in known:
             continue
-        meant = nearest(variable.removeprefix(_PREFIX), (one[len(_PREFIX) :] for one in known))
-        if meant:
-            yield (f"Environment variable {variable} is not used; did you mean {_PREFIX}{meant}?")
+        for meant in get_close_matches(variable, known, n=1, cutoff=_VERY_LIKE):
+            yield f"Environment variable {variable} is not used; did you mean {meant}?"

@@ -6,8 +6,8 @@ from pileus.app import gates
 from pileus.app.config import Config, Serving
 from pileus.app.controllers import ALL, IPAM, is_running, unknown
 from pileus.app.durations import render_duration
-from pileus.app.suggestions import did_you_mean
 from pileus.app.tls import CIPHER_SUITES, CURVES, VERSIONS
+from pileus.suggest import did_you_mean
 from pileus.telemetry.quoting import quote
 
 _JITTER = 1.2
@@ -94,11 +94,7 @@ def _leader_election(config: Config) -> Iterator[str]:
 def _names(entries: Iterable[str], known: Iterable[str], what: str) -> Iterator[str]:
     names = tuple(known)
     for word in unknown(entries, names):
-        question = did_you_mean(word, names)
-        yield (
-            f"{quote(word)} is not in the list of known {what}"
-            + (f" ({question})" if question else "")
-        )
+        yield f"{quote(word)} is not in the list of known {what}{did_you_mean(word, names)}"
 
 
 def _client(config: Config) -> Iterator[str]:
@@ -161,10 +157,9 @@ def _tls(serving: Serving, prefix: str) -> Iterator[str]:
         )
     for suite in serving.cipher_suites:
         if suite not in CIPHER_SUITES:
-            question = did_you_mean(suite, CIPHER_SUITES)
             yield (
                 f"--{prefix}tls-cipher-suites: Cipher suite {suite} not supported or doesn't exist"
-                + (f" ({question})" if question else "")
+                f"{did_you_mean(suite, CIPHER_SUITES)}"
             )
     for curve in serving.curve_preferences:
         if curve not in CURVES:

@@ -1,13 +1,76 @@
-"""The two commands: `pileus`, and the drop-in `cloud-controller-manager`."""
+"""The two commands: `pileus`, and the drop-in `cloud-controller-manager`.
 
+A subcommand is a module with `main(program, arguments, terminal) -> int`, and one line below.
+Modules are imported when they are needed, so that each command starts quickly.
+"""
+
+import importlib
+import os
 import sys
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, cast
+
+from pileus.cli.terminal import Terminal, own_terminal
+from pileus.suggest import closest
+
+Main: TypeAlias = Callable[[str, Sequence[str], Terminal], int]
+
+COMMANDS = {
+    "run": "run the manager, as the command cloud-controller-manager does",
+    "providers": "list the cloud providers that are installed",
+    "version": "print the versions of Pileus and of the Kubernetes it speaks for",
+}
 
 
 def pileus() -> int:
-    sys.stderr.write("pileus: no command yet\n")
-    return 1
+    return _ending_quietly(lambda: dispatch(sys.argv[1:], own_terminal()))
 
 
 def cloud_controller_manager() -> int:
-    sys.stderr.write("cloud-controller-manager: not yet\n")
-    return 1
+    return _ending_quietly(
+        lambda: _command("run")("cloud-controller-manager", sys.argv[1:], own_terminal())
+    )
+
+
+def dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
+    """Carry out `pileus <command> ...` and return its exit code."""
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("", ())
+    if name in {"-h", "--help", "help"}:
+        terminal.out.write(_usage())
+        return 0
+    if name == "--version":
+        name = "version"
+    if name in COMMANDS:
+        return _command(name)(f"pileus {name}", rest, terminal)
+    terminal.err.write(_usage() + "\n")
+    if not name:
+        return terminal.refuse("a command is needed")
+    meant = closest(name, COMMANDS)
+    hint = f"did you mean pileus {meant}?" if meant else ""
+    return terminal.refuse(f'unknown command "{name}" for "pileus"', hint)
+
+
+def _command(name: str) -> Main:
+    return cast("Main", importlib.import_module(f"pileus.cli.{name}").main)
+
+
+def _usage() -> str:
+    lines = "".join(f"  {name:<12}{text}\n" for name, text in COMMANDS.items())
+    return (
+        "Pileus does for a Kubernetes cluster what depends on its cloud.\n\n"
+        f"Usage:\n  pileus <command> [flags]\n\nCommands:\n{lines}\n"
+        "`pileus <command> --help` says more about one.\n"
+    )
+
+
+def _ending_quietly(command: Callable[[], int]) -> int:
+    """Run a command whose reader may go away (`| head`) and whose user may press Ctrl-C."""
+    try:
+        code = command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return code

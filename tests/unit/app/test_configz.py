@@ -33,7 +33,7 @@ EXPECTED = {
                 "resourceName": "cloud-controller-manager",
                 "resourceNamespace": "kube-system",
             },
-            "Controllers": ["a", "b"],
+            "Controllers": ["*", "-node-route-controller"],
             "Debugging": {"enableProfiling": True, "enableContentionProfiling": False},
             "LeaderMigrationEnabled": False,
             "LeaderMigration": {
@@ -62,13 +62,13 @@ EXPECTED = {
         },
         "ServiceController": {"ConcurrentServiceSyncs": 1},
         "NodeStatusUpdateFrequency": "5m0s",
-        "Webhook": {"Webhooks": []},
+        "Webhook": {"Webhooks": None},
     }
 }
 
 
 def test_configz_shows_the_configuration_with_durations_as_text():
-    line = ("--cloud-provider=local", "--min-resync-period=100m", "--controllers=a,b")
+    line = ("--cloud-provider=local", "--min-resync-period=100m", "--controllers=*,-route")
     config = build_config(gather(TABLE, "ccm", line, {}).values)
 
     document = json.loads(json.dumps(configz(config)))

@@ -48,8 +48,8 @@ def test_what_is_asked_by_name_always_counts(asked: dict[str, bool]):
         (
             "CloudControllerManagerWebhooks=true",
             (
-                "unrecognized feature gate: CloudControllerManagerWebhooks "
-                "(did you mean CloudControllerManagerWebhook?)"
+                "unrecognized feature gate: CloudControllerManagerWebhooks"
+                '; did you mean "CloudControllerManagerWebhook"?'
             ),
         ),
     ],

@@ -33,8 +33,8 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
         (
             ["--controllers=service-lb-controler"],
             (
-                '"service-lb-controler" is not in the list of known controllers '
-                "(did you mean service-lb-controller?)"
+                '"service-lb-controler" is not in the list of known controllers'
+                '; did you mean "service-lb-controller"?'
             ),
         ),
         ([WEBHOOK_ON, "--webhooks=x"], '"x" is not in the list of known webhooks'),
@@ -135,7 +135,7 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
             ["--tls-cipher-suites=TLS_AES_128_GCM_SHA25"],
             (
                 "--tls-cipher-suites: Cipher suite TLS_AES_128_GCM_SHA25 not supported or doesn't "
-                "exist (did you mean TLS_AES_128_GCM_SHA256?)"
+                'exist; did you mean "TLS_AES_128_GCM_SHA256"?'
             ),
         ),
         (

@@ -1,10 +1,17 @@
 """Flags about the program as a whole, and those shared with kube-controller-manager."""
 
+from collections.abc import Iterable
+
 from pileus.app import controllers, gates
 from pileus.app.flags import Flag, Group, switch
 from pileus.app.kinds import DURATION, FLOAT, INT32, STRING, STRINGS
 
 _HOUR = 3600.0
+
+
+def _listed(chosen: Iterable[controllers.ControllerNames]) -> str:
+    return ", ".join(sorted(names.canonical for names in chosen))
+
 
 CONTROLLERS = Flag(
     "controllers",
@@ -12,7 +19,9 @@ CONTROLLERS = Flag(
     ("*",),
     "Which controllers run: '*' stands for all that are on by default, 'foo' switches foo on, "
     "'-foo' switches it off; the first entry about a controller decides.\n"
-    "All controllers: " + ", ".join(sorted(names.canonical for names in controllers.ALL)),
+    f"All controllers: {_listed(controllers.ALL)}\n"
+    f"Disabled-by-default controllers: "
+    f"{_listed(names for names in controllers.ALL if names.off_by_default)}",
 )
 CONTROLLER_START_INTERVAL = Flag(
     "controller-start-interval", DURATION, 0.0, "Pause after the start of each controller."

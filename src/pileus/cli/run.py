@@ -1,0 +1,105 @@
+"""`pileus run`, which is also `cloud-controller-manager`: from the command line to a running app.
+
+Exit codes: 0 done · 1 not as configured · 2 a bug · 255 cannot run in this place.
+"""
+
+import importlib
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, cast
+
+from pileus.app import help as help_text
+from pileus.app import validate
+from pileus.app.config import Config, build_config
+from pileus.app.declared import process
+from pileus.app.declared.table import TABLE
+from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.flags import FlagError, Values
+from pileus.app.settings import gather
+from pileus.cli.terminal import Terminal
+from pileus.telemetry.log import Log
+from pileus.telemetry.logs import LogSettings, Verbosity, logging_to
+from pileus.telemetry.mask import MASK, is_secret_name, masked
+
+LOG = Log(__name__)
+FAILED, BUG, FATAL = 1, 2, 255
+
+Start: TypeAlias = Callable[[Config, Verbosity], int]
+
+
+def main(
+    program: str, arguments: Sequence[str], terminal: Terminal, start: Start | None = None
+) -> int:
+    """Carry out the command. `start` runs the configured app until its end."""
+    try:
+        settings = gather(TABLE, program, arguments, terminal.environment)
+    except FlagError as error:
+        if error.usage:
+            terminal.err.write(help_text.usage(program, TABLE, terminal.width(terminal.err)) + "\n")
+        return terminal.refuse(str(error), error.hint)
+    values = settings.values
+    if values[process.HELP]:
+        terminal.out.write(help_text.full(program, TABLE, terminal.width(terminal.out)))
+        return 0
+    if (answer := values[process.VERSION].answer()) is not None:
+        terminal.out.write(f"{answer}\n")
+        return 0
+    terminal.err.writelines(f"{note}\n" for note in settings.notes)
+    return _run(values, terminal, start or _start)
+
+
+def _run(values: Values, terminal: Terminal, start: Start) -> int:
+    config = build_config(values)
+    if unusable := validate.logging_problems(config):
+        with logging_to(LogSettings(), terminal.out, terminal.err):
+            return _failed(terminal, validate.together(unusable))
+    with logging_to(log_settings(config), terminal.out, terminal.err) as verbosity:
+        _log_flags(values)
+        if wrong := validate.problems(config):
+            return _failed(terminal, validate.together(wrong))
+        return _guarded(lambda: start(config, verbosity), terminal)
+
+
+def _guarded(run: Callable[[], int], terminal: Terminal) -> int:
+    try:
+        return run()
+    except CommandFailed as error:
+        return _failed(terminal, str(error))
+    except Fatal as error:
+        LOG.fatal(str(error))
+        return FATAL
+    except Exception:  # noqa: BLE001 -- the end of the program: a bug is shown whole, secrets not
+        terminal.err.write(masked(traceback.format_exc()))
+        return BUG
+
+
+def _failed(terminal: Terminal, message: str) -> int:
+    terminal.err.write(f"{masked(message)}\n")
+    LOG.error("command failed", err=message)
+    return FAILED
+
+
+def log_settings(config: Config) -> LogSettings:
+    logging = config.logging
+    text = logging.format == "text"
+    return LogSettings(
+        format=logging.format,
+        verbosity=logging.verbosity,
+        modules=tuple((one.pattern, one.level) for one in logging.modules),
+        split_streams=logging.text_split_stream if text else logging.json_split_stream,
+        buffer_size=logging.text_info_buffer_size if text else logging.json_info_buffer_size,
+        flush_frequency=logging.flush_frequency,
+    )
+
+
+def _log_flags(values: Values) -> None:
+    if not LOG.enabled(1):
+        return
+    for flag in sorted(TABLE, key=lambda one: one.name):
+        value = MASK if is_secret_name(flag.name) else flag.kind.render(values[flag])
+        LOG.info("FLAG", v=1, name=f"--{flag.name}", value=value, source=values.source(flag).value)
+
+
+def _start(config: Config, verbosity: Verbosity) -> int:
+    run = cast("Start", importlib.import_module("pileus.app.run").run)
+    return run(config, verbosity)

@@ -1,0 +1,33 @@
+"""What a command sees of the outside: where it writes, how wide, and the environment."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    out: TextIO
+    err: TextIO
+    environment: Mapping[str, str]
+
+    def width(self, stream: TextIO) -> int:
+        """The columns of a terminal; 0 when `stream` is something else, such as a file."""
+        try:
+            return os.get_terminal_size(stream.fileno()).columns
+        except (OSError, ValueError):
+            return 0
+
+    def refuse(self, message: str, hint: str = "") -> int:
+        """Say why a command is not carried out; return its exit code."""
+        self.err.write(f"Error: {message}\n")
+        if hint:
+            self.err.write(f"{hint}\n")
+        return 1
+
+
+def own_terminal() -> Terminal:
+    """The one that this process was started in."""
+    return Terminal(sys.stdout, sys.stderr, os.environ)

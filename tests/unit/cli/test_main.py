@@ -1,0 +1,131 @@
+"""`pileus` finds its subcommands and says what it has."""
+
+import io
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from pileus import version
+from pileus.cli import providers
+from pileus.cli.main import COMMANDS, dispatch
+from pileus.cli.terminal import Terminal
+from pileus.cloud.registry import GROUP, Registry
+
+
+def call(*arguments: str) -> tuple[int, str, str]:
+    terminal = Terminal(io.StringIO(), io.StringIO(), {})
+    code = dispatch(arguments, terminal)
+    return code, written(terminal.out), written(terminal.err)
+
+
+def written(stream: object) -> str:
+    assert isinstance(stream, io.StringIO)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("word", ["-h", "--help", "help"])
+def test_help_lists_the_commands(word: str):
+    code, out, err = call(word)
+
+    assert (code, err) == (0, "")
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_the_versions_are_printed(word: str):
+    assert call(word) == (0, f"Pileus {version.PILEUS}\nKubernetes {version.KUBERNETES}\n", "")
+
+
+def test_run_is_the_cloud_controller_manager():
+    assert call("run", "--version") == (0, "Kubernetes v1.37.1\n", "")
+    code, out, _ = call("run", "--help")
+    assert code == 0
+    assert "\n  pileus run [flags]\n" in out
+
+
+def test_an_unknown_command_is_answered_with_the_one_meant():
+    code, out, err = call("versoin")
+
+    assert (code, out) == (1, "")
+    assert err.endswith(
+        'Error: unknown command "versoin" for "pileus"\ndid you mean pileus version?\n'
+    )
+
+
+def test_without_a_command_the_usage_is_shown():
+    code, _, err = call()
+
+    assert code == 1
+    assert err.startswith("Pileus does")
+    assert err.endswith("Error: a command is needed\n")
+
+
+@pytest.mark.parametrize("command", ["version", "providers"])
+def test_arguments_that_mean_nothing_are_refused(command: str):
+    code, _, err = call(command, "extra")
+
+    assert (code, err) == (1, f'Error: "pileus {command}" takes no arguments, got "extra"\n')
+
+
+def listed(*entries: EntryPoint) -> tuple[int, str, str]:
+    terminal = Terminal(io.StringIO(), io.StringIO(), {})
+    code = providers.main("pileus providers", (), terminal, Registry(lambda: entries))
+    return code, written(terminal.out), written(terminal.err)
+
+
+def test_providers_are_listed_and_a_broken_one_says_why():
+    code, out, _ = listed(EntryPoint("acme", "no_such_module_at_all:connect", GROUP))
+
+    assert code == 1
+    assert out.startswith("acme  ")
+    assert "\n      cannot be used: " in out
+    assert "no_such_module_at_all" in out
+
+
+def test_no_provider_at_all_is_said_in_words():
+    assert listed() == (0, "No cloud provider is installed.\n", "")
+
+
+def test_a_name_offered_twice_is_an_error():
+    entry = EntryPoint("acme", "io:StringIO", GROUP)
+
+    code, out, err = listed(entry, EntryPoint("acme", "io:BytesIO", GROUP))
+
+    assert (code, out) == (1, "")
+    assert err.startswith('Error: cloud provider "acme" is offered twice')
+
+
+@pytest.mark.real_time
+def test_help_does_not_import_what_only_a_running_manager_needs():
+    program = (
+        "import sys\n"
+        "from pileus.cli.main import dispatch\n"
+        "from pileus.cli.terminal import own_terminal\n"
+        "dispatch(['run', '--help'], own_terminal())\n"
+        "heavy = {'aiohttp', 'cryptography', 'prometheus_client', 'rich', 'asyncio'}\n"
+        "sys.exit(','.join(sorted(heavy & set(sys.modules))) or 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.real_time
+def test_a_reader_that_goes_away_causes_no_traceback():
+    program = (
+        "import sys; from pileus.cli.main import pileus;"
+        "sys.argv = ['pileus', 'run', '--help']; sys.exit(pileus())"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout
+        assert child.stderr
+        child.stdout.close()
+
+        assert child.stderr.read() == ""
+        assert child.wait(timeout=60) == 1
