@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Mapping, Sequence
 
-from pileus.server.errors import BadTlsOption
+from pileus.server.errors import BadOption
 from pileus.suggest import did_you_mean
 
 TLS13_SUITES = frozenset({
@@ -59,21 +59,21 @@ HYBRID_CURVES = frozenset({4587, 4588, 4589})
 def openssl_ciphers(suites: Sequence[str]) -> str | None:
     """OpenSSL's list for TLS 1.2; None if only suites of TLS 1.3 are wanted.
 
-    Errors: `BadTlsOption` for a name that does not exist.
+    Errors: `BadOption` for a name that does not exist.
     """
     for name in suites:
         if name not in SUITES and name not in TLS13_SUITES:
             hint = did_you_mean(name, [*SUITES, *TLS13_SUITES])
-            raise BadTlsOption(f'--tls-cipher-suites: there is no cipher suite "{name}"{hint}')
+            raise BadOption(f'--tls-cipher-suites: there is no cipher suite "{name}"{hint}')
     chosen = [SUITES[name] for name in suites if name in SUITES]
     return ":".join(dict.fromkeys(chosen)) or None
 
 
 def minimum_version(name: str) -> ssl.TLSVersion:
-    """Errors: `BadTlsOption` for a version that does not exist."""
+    """Errors: `BadOption` for a version that does not exist."""
     if name not in VERSIONS:
         hint = did_you_mean(name, [known for known in VERSIONS if known])
-        raise BadTlsOption(f'--tls-min-version: there is no TLS version "{name}"{hint}')
+        raise BadOption(f'--tls-min-version: there is no TLS version "{name}"{hint}')
     return VERSIONS[name]
 
 
@@ -81,12 +81,12 @@ def preferred_curve(numbers: Sequence[int]) -> str | None:
     """The curve to use, or None for OpenSSL's own choice.
 
     Python can fix one curve or none: the first one that it can name is taken.
-    Errors: `BadTlsOption` for a number that is no curve.
+    Errors: `BadOption` for a number that is no curve.
     """
     for number in numbers:
         if number not in CURVES and number not in HYBRID_CURVES:
             known = ", ".join(str(n) for n in sorted([*CURVES, *HYBRID_CURVES]))
-            raise BadTlsOption(
+            raise BadOption(
                 f"--tls-curve-preferences: there is no curve {number}; known are {known}"
             )
     return next((CURVES[number] for number in numbers if number in CURVES), None)

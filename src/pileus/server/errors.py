@@ -2,7 +2,7 @@
 
 ServerError
 ├── CannotListen      address or port: taken, not ours, or not permitted
-├── BadTlsOption      a cipher suite, curve or version that does not exist
+├── BadOption         a flag names what does not exist: a cipher suite, a version, …
 ├── BadCertificate    a certificate, key or CA file that cannot be read or does not fit
 └── LookupFailed      the cluster's authentication settings could not be read at start
 """
@@ -16,7 +16,7 @@ class CannotListen(ServerError):
     pass
 
 
-class BadTlsOption(ServerError):
+class BadOption(ServerError):
     pass
 
 

@@ -40,7 +40,6 @@ def _open(options: ServingOptions) -> socket.socket:
     family = socket.AF_INET6 if dual or isinstance(address, IPv6Address) else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # Go sets this on every listener, with or without --permit-address-sharing.
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if options.permit_port_sharing:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

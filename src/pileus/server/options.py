@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Self
 
-from pileus.server.errors import BadTlsOption
+from pileus.server.errors import BadOption
 
 PROGRAM = "cloud-controller-manager"
 
@@ -19,16 +19,16 @@ class SniPair:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `certificate,key[:name,…]`. Errors: `BadTlsOption`."""
+        """Read `certificate,key[:name,…]`. Errors: `BadOption`."""
         files, colon, listed = text.partition(":")
         names = tuple(name.strip() for name in listed.split(",")) if colon else ()
         if colon and not all(names):
-            raise BadTlsOption(f"--tls-sni-cert-key={text}: a host name after the colon is empty")
+            raise BadOption(f"--tls-sni-cert-key={text}: a host name after the colon is empty")
         match [part.strip() for part in files.split(",")]:
             case [certificate, key] if certificate and key:
                 return cls(certificate, key, names)
             case _:
-                raise BadTlsOption(
+                raise BadOption(
                     f"--tls-sni-cert-key={text}: expected certificate-file,key-file[:name,…]"
                 )
 
@@ -50,6 +50,7 @@ class ServingOptions:
     min_version: str = ""
     sni: tuple[SniPair, ...] = ()
     permit_address_sharing: bool = False
+    """Without effect: addresses are always shared so, as in Go."""
     permit_port_sharing: bool = False
 
 

@@ -105,6 +105,7 @@ async def secured(
         tls = Tls(options.serving)
         certificates = Certificates(options.serving, around.clock)
         certificates.show(tls)
+        authorizer = _authorizer(options, around)
         authenticator = Authenticator(around.clock, around.metrics, _tokens(options, around))
 
         def use(trust: Trust) -> None:
@@ -118,7 +119,7 @@ async def secured(
                 group.create_task(certificates.follow(tls)),
                 group.create_task(source.follow()),
             ]
-            yield Port(listener, tls, authenticator, _authorizer(options, around))
+            yield Port(listener, tls, authenticator, authorizer)
             for follower in followers:
                 follower.cancel()
 

@@ -21,8 +21,11 @@ from cryptography.x509.oid import NameOID
 
 from pileus.pki import KeyPair
 from pileus.server.ciphers import minimum_version, openssl_ciphers, preferred_curve
-from pileus.server.errors import BadCertificate, BadTlsOption
+from pileus.server.errors import BadCertificate, BadOption
 from pileus.server.options import ServingOptions
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class Tls:
     """The front context and what is behind it. All methods may be called in any thread."""
 
     def __init__(self, options: ServingOptions) -> None:
-        """Errors: `BadTlsOption`."""
+        """Errors: `BadOption`."""
+        _say_limits(options)
         self._options = options
         self._pairs: tuple[NamedPair, ...] = ()
         self._authorities = b""
@@ -149,10 +153,18 @@ def names_in(certificate: bytes) -> tuple[str, ...]:
     return tuple(extension.value.get_values_for_type(x509.DNSName))
 
 
+def _say_limits(options: ServingOptions) -> None:
+    if options.min_version in {"VersionTLS10", "VersionTLS11"}:
+        log.warning("TLS below 1.2 is not served", asked=options.min_version)
+    curve = preferred_curve(options.curve_preferences)
+    if len(options.curve_preferences) > 1 or (options.curve_preferences and not curve):
+        log.warning("Python can prefer one curve at most", used=curve or "OpenSSL's choice")
+
+
 def _set_ciphers(context: ssl.SSLContext, ciphers: str) -> None:
     try:
         context.set_ciphers(ciphers)
     except ssl.SSLError as error:
-        raise BadTlsOption(
+        raise BadOption(
             f"--tls-cipher-suites: this OpenSSL ({ssl.OPENSSL_VERSION}) has none of {ciphers}"
         ) from error

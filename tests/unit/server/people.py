@@ -5,6 +5,9 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+
 from pileus.pki import Authority, KeyPair, Subject, self_signed
 from pileus.server.tls import NamedPair
 
@@ -31,6 +34,35 @@ PROXY = PROXY_CA.issue(Subject(common_name="front-proxy"), now=REAL_NOW)
 MALLORY = OTHER_CA.issue(
     Subject(common_name="mallory", organizations=("system:masters",)), now=REAL_NOW
 )
+
+
+def behind_an_intermediate(subject: Subject) -> KeyPair:
+    """A certificate of a CA that CLIENT_CA has signed, with that CA's own behind it."""
+    between = Authority("between", now=REAL_NOW)
+    signed = _cross_signed(between.certificate)
+    pair = between.issue(subject, now=REAL_NOW)
+    return KeyPair(pair.certificate + signed, pair.key)
+
+
+def _cross_signed(pem: bytes) -> bytes:
+    ca, root = (x509.load_pem_x509_certificate(one) for one in (pem, CLIENT_CA.certificate))
+    builder = (
+        x509
+        .CertificateBuilder()
+        .subject_name(ca.subject)
+        .issuer_name(root.subject)
+        .public_key(ca.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(ca.not_valid_before_utc)
+        .not_valid_after(ca.not_valid_after_utc)
+    )
+    for extension in ca.extensions:
+        builder = builder.add_extension(extension.value, critical=extension.critical)
+    issuer = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer)
+    builder = builder.add_extension(identifier, critical=False)
+    signed = builder.sign(CLIENT_CA._key, hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM)
 
 
 def der(pair: KeyPair) -> bytes:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from pileus.server.authorization import Authorizer, Question, always_allowed
+from pileus.server.errors import BadOption
 from pileus.server.identity import ANONYMOUS, User
 from pileus.server.options import AuthorizationOptions
 from pileus.server.review import ReviewFailed, Verdict
@@ -142,3 +143,11 @@ def test_a_refusal_reads_as_kubernetes_writes_it():
     assert Question(ANONYMOUS, "get", "/metrics").forbidden == (
         'forbidden: User "system:anonymous" cannot get path "/metrics"'
     )
+
+
+@pytest.mark.parametrize("pattern", ["/a*b", "**", "/*/healthz"])
+def test_a_star_that_is_not_at_the_end_is_refused(pattern: str):
+    options = AuthorizationOptions(always_allow_paths=("/healthz", pattern))
+
+    with pytest.raises(BadOption, match="always-allow-paths"):
+        authorizer(None, options)

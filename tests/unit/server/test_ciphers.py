@@ -12,7 +12,7 @@ from pileus.server.ciphers import (
     openssl_ciphers,
     preferred_curve,
 )
-from pileus.server.errors import BadTlsOption
+from pileus.server.errors import BadOption
 
 OUTDATED = ("RC4", "3DES")
 """OpenSSL is mostly built without them."""
@@ -46,12 +46,12 @@ def test_suites_of_tls_13_alone_leave_nothing_for_tls_12():
 
 
 def test_an_unknown_suite_is_refused_with_the_one_that_was_meant():
-    with pytest.raises(BadTlsOption, match='did you mean "TLS_AES_128_GCM_SHA256"'):
+    with pytest.raises(BadOption, match='did you mean "TLS_AES_128_GCM_SHA256"'):
         openssl_ciphers(["TLS_AES_128_GCM_SHA265"])
 
 
 def test_an_unknown_version_is_refused_with_the_one_that_was_meant():
-    with pytest.raises(BadTlsOption, match='did you mean "VersionTLS13"'):
+    with pytest.raises(BadOption, match='did you mean "VersionTLS13"'):
         minimum_version("VersionTLS31")
 
 
@@ -69,5 +69,5 @@ def test_openssl_knows_each_curve_by_our_name_for_it(number: int):
 
 
 def test_an_unknown_curve_is_refused_with_the_known_ones():
-    with pytest.raises(BadTlsOption, match="no curve 7; known are 23, 24, 25, 29"):
+    with pytest.raises(BadOption, match="no curve 7; known are 23, 24, 25, 29"):
         preferred_curve([23, 7])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pileus.server.errors import BadTlsOption
+from pileus.server.errors import BadOption
 from pileus.server.options import SniPair
 
 
@@ -23,5 +23,5 @@ def test_a_key_pair_for_host_names_is_read(text: str, expected: SniPair):
 
 @pytest.mark.parametrize("text", ["", "a.crt", "a.crt,", "a,b,c", "a,b:", "a,b:x,,y"])
 def test_what_is_no_key_pair_is_refused_with_the_flags_name(text: str):
-    with pytest.raises(BadTlsOption, match="--tls-sni-cert-key"):
+    with pytest.raises(BadOption, match="--tls-sni-cert-key"):
         SniPair.parse(text)

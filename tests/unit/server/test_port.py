@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pileus.clock import SystemClock
-from pileus.pki import KeyPair
+from pileus.pki import KeyPair, Subject
 from pileus.server.configz import Configz
 from pileus.server.errors import BadCertificate, CannotListen
 from pileus.server.health import Health
@@ -39,6 +39,7 @@ from tests.unit.server.people import (
     OTHER_CA,
     PROXY,
     PROXY_CA,
+    behind_an_intermediate,
     client_context,
     serving_pair,
 )
@@ -218,6 +219,13 @@ async def test_certificates_tell_clients_and_proxies_apart(with_cas: ServerOptio
         with pytest.raises(aiohttp.ClientError):
             await here.ask("/healthz", MALLORY)
         assert (await here.ask("/healthz"))[0] == 200
+
+
+async def test_a_client_may_bring_the_cas_between_it_and_ours(with_cas: ServerOptions):
+    kim = behind_an_intermediate(Subject(common_name="kim", organizations=("system:masters",)))
+
+    async with site(with_cas) as here:
+        assert (await here.ask("/configz", kim))[0] == 200
 
 
 async def test_a_bug_in_a_handler_costs_one_request(

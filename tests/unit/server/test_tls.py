@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 
 from pileus.pki import KeyPair
-from pileus.server.errors import BadCertificate, BadTlsOption
+from pileus.server.errors import BadCertificate, BadOption
 from pileus.server.options import ServingOptions
 from pileus.server.tls import NamedPair, Tls, names_in
 from tests.unit.server.people import (
@@ -190,5 +190,5 @@ def test_tls_12_is_refused_where_only_13_is_wanted(options: ServingOptions):
 
 
 def test_suites_that_this_openssl_lacks_are_named():
-    with pytest.raises(BadTlsOption, match="has none of RC4-SHA"):
+    with pytest.raises(BadOption, match="has none of RC4-SHA"):
         Tls(ServingOptions(cipher_suites=("TLS_RSA_WITH_RC4_128_SHA",)))
