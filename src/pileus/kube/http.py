@@ -1,19 +1,19 @@
 """The transport that speaks real HTTP, with deadlines and credentials on every request."""
 
+import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 from multidict import CIMultiDict
-from yarl import URL
 
 from pileus.kube.access import Access
-from pileus.kube.errors import Unreachable
+from pileus.kube.errors import CredentialsError, Unreachable
 from pileus.kube.transport import Reply, Request
 
 CONNECT_TIMEOUT = 10.0
@@ -38,9 +38,11 @@ class HttpTransport:
     """
 
     def __init__(self, access: Access, *, connect_timeout: float = CONNECT_TIMEOUT) -> None:
+        if access.proxy and urlsplit(access.proxy).scheme not in {"http", "https"}:
+            raise CredentialsError("the proxy of an API server must be http:// or https://")
         self._access = access
         self._connect_timeout = connect_timeout
-        self._host = URL(access.server).authority
+        self._host = urlsplit(access.server).netloc.rpartition("@")[2]
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -103,6 +105,8 @@ class HttpTransport:
             )
         except _FAULTS as error:
             raise _unreachable(request, self._host, error, self._access.trust) from error
+        except ValueError as error:
+            raise CredentialsError("a line break or the like in a token or user name") from error
 
     async def _never_repeat_writes(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -116,9 +120,9 @@ class HttpTransport:
             sent = Request(method=request.method, path=request.url.path)
             raise _unreachable(sent, self._host, error, self._access.trust) from error
 
-    def _url(self, request: Request) -> URL:
+    def _url(self, request: Request) -> str:
         query = f"?{urlencode(request.query)}" if request.query else ""
-        return URL(f"{self._access.server}{quote(request.path)}{query}", encoded=True)
+        return f"{self._access.server}{quote(request.path)}{query}"
 
     def _deadlines(self, request: Request) -> aiohttp.ClientTimeout:
         return aiohttp.ClientTimeout(
@@ -207,8 +211,14 @@ def _cause(error: Exception, trust: str) -> str:
             against = f"; trusted is {trust}" if trust else ""
             return f"its certificate is not trusted: {error.certificate_error}{against}"
         case aiohttp.ClientConnectorError():
-            return f"cannot connect: {error.os_error.strerror or error.os_error}"
+            return f"cannot connect: {_system_text(error.os_error)}"
         case aiohttp.ClientHttpProxyError():
             return f"the proxy refuses: {error.status} {error.message}"
         case _:
             return str(error) or type(error).__name__
+
+
+def _system_text(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError) or not error.errno:
+        return str(error)
+    return os.strerror(error.errno)

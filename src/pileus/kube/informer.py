@@ -112,6 +112,7 @@ class Informer(Generic[T]):
         self._version = ""
         self._relist_reason = "start"
         self._failures = 0
+        self._last_failure: KubeError | None = None
         self._now: Callable[[], float] | None = None
         self._last_contact = 0.0
 
@@ -203,11 +204,11 @@ class Informer(Generic[T]):
                 await self._receive_list(events)
             async for event in events:
                 fruitless = False
-                self._failures = 0
+                self._recovered()
                 self._receive(event)
         if fruitless and now() - started < FRUITLESS:
             raise KubeError(f"WATCH {self.resource.plural}: ended at once, without an event")
-        self._failures = 0
+        self._recovered()
 
     async def _receive_list(self, events: AsyncIterator[WatchEvent[T]]) -> None:
         found: dict[NamespacedName, T] = {}
@@ -290,10 +291,14 @@ class Informer(Generic[T]):
         self._last_contact = asyncio.get_running_loop().time()
         self.failure = None
 
+    def _recovered(self) -> None:
+        self._failures, self._last_failure = 0, None
+
     def _failed(self, error: KubeError) -> float:
         """Take note of a failure; returns the seconds to wait."""
-        self.failure = error
-        self._failures += 1
+        again = isinstance(self._last_failure, Expired) or not isinstance(error, Expired)
+        self.failure = self._last_failure = error
+        self._failures = self._failures + 1 if again else 1
         reason = relist_reason(error, self._failures)
         if reason and self._version:
             self._version, self._relist_reason = "", reason
@@ -315,7 +320,7 @@ class _Unfinished(KubeError):
 def delay_after(failures: int, error: KubeError, random: Random) -> float:
     """Seconds to wait after the n-th failure in a row; doubling, with jitter.
 
-    A version that expired for the first time is no fault of anybody: no wait.
+    A version that expired is nobody's fault, and there is a server to ask: no wait at first.
     """
     if failures == 1 and isinstance(error, Expired):
         return 0.0

@@ -129,6 +129,20 @@ async def test_missing_credentials_are_told_as_they_are(trust: Trust):
     assert served.requests == []
 
 
+async def test_a_token_that_no_header_can_carry_is_told_without_being_shown(trust: Trust):
+    async with connected(trust, ok, Pass(trust.client(), token="se\ncret")) as (transport, served):
+        with pytest.raises(CredentialsError, match="line break") as caught:
+            await ask(transport, GET)
+
+    assert "cret" not in str(caught.value)
+    assert served.requests == []
+
+
+def test_a_proxy_that_we_cannot_speak_to_is_refused_at_once():
+    with pytest.raises(CredentialsError, match="must be http"):
+        HttpTransport(Access("https://127.0.0.1:1", Pass(None), proxy="socks5://127.0.0.1:2"))
+
+
 async def test_a_guard_that_raises_keeps_the_request_in(trust: Trust):
     def closed() -> None:
         raise Fenced("old lease")
@@ -201,7 +215,9 @@ async def test_a_closed_port_is_told_so(trust: Trust):
     async with HttpTransport(
         Access(f"https://127.0.0.1:{port}", Pass(trust.client()))
     ) as transport:
-        with pytest.raises(Unreachable, match=f"127.0.0.1:{port}: cannot connect") as caught:
+        with pytest.raises(
+            Unreachable, match=f"127.0.0.1:{port}: cannot connect: Connection refused"
+        ) as caught:
             await ask(transport, PUT)
 
     assert not caught.value.may_have_acted

@@ -69,6 +69,23 @@ async def test_the_old_view_stays_while_a_new_list_fails():
     assert following.recorder.told == ["+a1"]
 
 
+async def test_a_version_that_expired_during_an_outage_is_renewed_at_once_after_it():
+    following = Following(
+        Answer(200, listing([], version="5")),
+        *[Lost()] * 6,
+        refused(410, "Expired"),
+        Answer(200, listing([], version="9")),
+        QUIET,
+    )
+
+    async with following.running(120):
+        pass
+
+    assert following.queries[-3:] == ["watch 5", "list", "watch 9"]
+    refusal_at, list_at, _ = following.kube.transport.times[-3:]
+    assert list_at == refusal_at
+
+
 async def test_a_version_that_expires_again_and_again_is_no_spin():
     rounds = [Answer(200, listing([], version="5")), refused(410, "Expired")] * 100
     following = Following(*rounds)
