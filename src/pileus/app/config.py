@@ -282,7 +282,7 @@ def _ipam(values: Values) -> IpamController:
 def _serving(values: Values, flags: serving.ServingFlags) -> Serving:
     main = flags is serving.SECURE
     return Serving(
-        bind_address=values[flags.bind_address],
+        bind_address=values[flags.bind_address] or flags.bind_address.default,
         port=values[flags.secure_port],
         cert_dir=values[flags.cert_dir],
         cert_file=values[flags.tls_cert_file],

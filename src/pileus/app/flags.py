@@ -168,14 +168,15 @@ class _Reader:
     def _short(self, word: str) -> None:
         letters = word[1:]
         while letters:
-            letter, letters = letters[0], letters[1:]
+            letter, rest = letters[0], letters
+            letters = letters[1:]
             if (flag := self._table.find_short(letter)) is None:
                 hint = self._table.suggest(word[1:].partition("=")[0], "--")
-                raise FlagError(f"unknown shorthand flag: '{letter}' in {word}", hint=hint)
+                raise FlagError(f"unknown shorthand flag: '{letter}' in -{rest}", hint=hint)
             if letters.startswith("=") or (letters and flag.kind.bare is None):
                 self._set(flag, letters.removeprefix("="))
                 return
-            self._set(flag, self._value(flag, f"'{letter}' in {word}"))
+            self._set(flag, self._value(flag, f"'{letter}' in -{rest}"))
 
     def _value(self, flag: AnyFlag, shown: str) -> str:
         if flag.kind.bare is not None:

@@ -75,17 +75,20 @@ def _by_prefix(digits: str) -> int:
 
 
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 def _parse_float(text: str) -> float:
     if not _FLOAT.fullmatch(text):
         raise ValueError(f"strconv.ParseFloat: parsing {quote(text)}: invalid syntax")
-    if math.isinf(value := float(text)):
+    if abs(value := float(text)) > _LARGEST_FLOAT32:
         raise ValueError(f"strconv.ParseFloat: parsing {quote(text)}: value out of range")
     return value
 
 
 def _parse_ip(text: str) -> str:
+    if not text.strip():
+        return ""
     try:
         address = ipaddress.ip_address(text.strip())
     except ValueError:

@@ -48,7 +48,7 @@ def _quoted(text: str, start: int) -> tuple[str, int]:
             return "".join(pieces), position
         else:
             break
-    raise _bad(position if closing >= 0 else len(text), 'extraneous or missing " in quoted-field')
+    raise _bad(closing if closing >= 0 else len(text), 'extraneous or missing " in quoted-field')
 
 
 def _bad(position: int, reason: str) -> ValueError:

@@ -82,7 +82,8 @@ def test_nothing_after_two_dashes_is_a_flag():
     [
         (("--foo",), "unknown flag: --foo"),
         (("-x",), "unknown shorthand flag: 'x' in -x"),
-        (("-hx=1",), "unknown shorthand flag: 'x' in -hx=1"),
+        (("-hx=1",), "unknown shorthand flag: 'x' in -x=1"),
+        (("-hv",), "flag needs an argument: 'v' in -v"),
         (("--=x",), "bad flag syntax: --=x"),
         (("---x",), "bad flag syntax: ---x"),
         (("--cluster-name",), "flag needs an argument: --cluster-name"),

@@ -30,7 +30,7 @@ def test_a_list_is_split_at_commas_outside_quotes(text: str, fields: tuple[str, 
     [
         ('a"b', 'parse error on line 1, column 2: bare " in non-quoted-field'),
         ('"a', 'parse error on line 1, column 3: extraneous or missing " in quoted-field'),
-        ('"a"b', 'parse error on line 1, column 4: extraneous or missing " in quoted-field'),
+        ('"a"b', 'parse error on line 1, column 3: extraneous or missing " in quoted-field'),
         ("a\nb", "parse error on line 1, column 2: a list is one line"),
     ],
 )

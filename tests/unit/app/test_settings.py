@@ -136,3 +136,7 @@ def test_a_version_that_cannot_be_ours_is_refused(word: str, message: str):
         read(f"--version={word}")
 
     assert str(caught.value) == f'invalid argument "{word}" for "--version" flag: {message}'
+
+
+def test_an_empty_address_means_every_interface():
+    assert build_config(read("--bind-address=").values).serving.bind_address == "0.0.0.0"
