@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from pileus.controllers.node.patches import patch_of
 from pileus.controllers.node.plan import Write
+from pileus.controllers.node.writer import NodeReplaced
 from pileus.kube.client import Client
+from pileus.kube.errors import Invalid
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.store import NamespacedName, Store
 
@@ -42,7 +44,13 @@ class ClusterNodes:
     async def write(self, node: Node, write: Write) -> Node:
         patch, subresource = patch_of(node, write)
         name = node.metadata.name
-        return self._note(await self._client.patch(NODES, name, patch, subresource=subresource))
+        try:
+            written = await self._client.patch(NODES, name, patch, subresource=subresource)
+        except Invalid as error:
+            if _is_about_uid(error):
+                raise NodeReplaced(f"node {name} was registered anew meanwhile") from error
+            raise
+        return self._note(written)
 
     def _note(self, node: Node) -> Node:
         until = asyncio.get_running_loop().time() + CATCH_UP
@@ -58,6 +66,11 @@ class ClusterNodes:
             del self._written[name]
             return seen
         return written.node
+
+
+def _is_about_uid(error: Invalid) -> bool:
+    """Patches name the object by its UID; to another one this looks like changing its UID."""
+    return any(cause.field == "metadata.uid" for cause in error.details.causes or ())
 
 
 def _is_older(seen: Node, written: Node) -> bool:

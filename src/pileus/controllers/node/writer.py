@@ -31,7 +31,8 @@ class Nodes(Protocol):
     async def write(self, node: Node, write: Write) -> Node:
         """Change the node; the answer is the node as it is then.
 
-        Errors: `Conflict`, if it must be made from the newest version and `node` is not that.
+        Errors: `Conflict`, if it must be made from the newest version and `node` is not that;
+        `NodeReplaced`; else what the API server says.
         """
         ...
 

@@ -6,12 +6,25 @@ import msgspec
 
 from pileus.kube.patch import MergePatch, StrategicPatch
 from pileus.kube.transport import Request
-from pileus.testing.scripted import Answer, Scripted, Silence, Stream, event, listing, refused
+from pileus.testing.scripted import (
+    Answer,
+    Scripted,
+    Silence,
+    Stream,
+    event,
+    listing,
+    refused,
+    status,
+)
 from tests.unit.controllers.node.objects import Document, patched
 
 ROOT = "/api/v1/nodes"
 LAG = 0.5
 """Seconds by which the watch may be behind: passes often see an old state."""
+
+OTHER_UID = status(422, "Invalid") | {
+    "details": {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}
+}
 
 
 class ApiServer:
@@ -72,12 +85,14 @@ class ApiServer:
         kind = kinds[request.headers["Content-Type"]]
         before = self.documents[name]
         after = patched(before, kind(msgspec.json.decode(request.body or b"")), subresource)
-        if _identity(after) != _identity(before):
+        if _meta(after, "uid") != _meta(before, "uid"):
+            return Answer(422, OTHER_UID)
+        if _meta(after, "resourceVersion") != _meta(before, "resourceVersion"):
             return refused(409, "Conflict", "the object has been modified")
         self.patches.append(f"{name}/{subresource}")
         return Answer(200, self.put(after), delay=0.01)
 
 
-def _identity(document: Document) -> tuple[object, object]:
+def _meta(document: Document, field: str) -> object:
     metadata: dict[str, object] = document["metadata"]  # type: ignore[assignment]
-    return metadata["uid"], metadata["resourceVersion"]
+    return metadata[field]

@@ -14,7 +14,7 @@ from pileus.controllers.node.patches import patch_of
 from pileus.controllers.node.plan import Write
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
-from pileus.controllers.node.writer import NodeWriter
+from pileus.controllers.node.writer import NodeReplaced, NodeWriter
 from pileus.kube.errors import ApiError, Conflict, NotFound, Status
 from pileus.kube.model.core_v1 import Node, ObjectReference
 from pileus.telemetry.metrics import Metrics
@@ -57,7 +57,7 @@ class FakeNodes:
         before = self.documents[name]
         after = patched(before, *patch_of(node, write))
         if _meta(after, "uid") != _meta(before, "uid"):
-            raise api_error(Conflict, 409)
+            raise NodeReplaced(name)
         if _meta(after, "resourceVersion") != _meta(before, "resourceVersion"):
             raise api_error(Conflict, 409)
         self.replace(after)

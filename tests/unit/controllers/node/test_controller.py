@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -15,9 +16,10 @@ from pileus.cloud.middleware.batching import Batches, batched
 from pileus.controllers.node.cluster import CATCH_UP, ClusterNodes
 from pileus.controllers.node.controller import NodeController, NodeSettings, Surroundings
 from pileus.controllers.node.plan import ObjectWrite, is_uninitialized
+from pileus.controllers.node.writer import NodeReplaced
 from pileus.kube.client import Client
 from pileus.kube.informer import Informer, InformerOptions
-from pileus.kube.model.core_v1 import NODES
+from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.store import Added, Deleted, Table
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport
@@ -155,14 +157,17 @@ def test_defect_5_a_controller_without_workers_is_refused(workers: int) -> None:
         NodeSettings(workers=workers)
 
 
-async def test_what_was_written_is_seen_before_the_watch_brings_it() -> None:
-    server = ApiServer([document("n1")])
-    table = Table()
-    seen = typed(server.documents["n1"])
-    table.apply(Added(seen))
+def nodes_of(server: ApiServer, table: Table[Node]) -> ClusterNodes:
     metrics = Metrics(CollectorRegistry())
     client = Client(ScriptedTransport(server.respond), user_agent="test", metrics=metrics)
-    nodes = ClusterNodes(client, table)
+    return ClusterNodes(client, table)
+
+
+async def test_what_was_written_is_seen_before_the_watch_brings_it() -> None:
+    server, table = ApiServer([document("n1")]), Table[Node]()
+    seen = typed(server.documents["n1"])
+    table.apply(Added(seen))
+    nodes = nodes_of(server, table)
 
     await nodes.write(seen, ObjectWrite(untaint=True))
 
@@ -173,15 +178,22 @@ async def test_what_was_written_is_seen_before_the_watch_brings_it() -> None:
 
 
 async def test_a_watch_that_never_brings_it_is_believed_after_a_while() -> None:
-    server = ApiServer([document("n1")])
-    table = Table()
+    server, table = ApiServer([document("n1")]), Table[Node]()
     seen = typed(server.documents["n1"])
     table.apply(Added(seen))
-    metrics = Metrics(CollectorRegistry())
-    client = Client(ScriptedTransport(server.respond), user_agent="test", metrics=metrics)
-    nodes = ClusterNodes(client, table)
+    nodes = nodes_of(server, table)
     await nodes.write(seen, ObjectWrite(untaint=True))
 
     await asyncio.sleep(CATCH_UP + 1)
 
     assert nodes.node("n1") == seen
+
+
+async def test_a_node_registered_anew_is_told_from_the_old_one() -> None:
+    server = ApiServer([document("n1")])
+    old = msgspec.convert({"metadata": {"name": "n1", "uid": "old"}}, Node)
+
+    with pytest.raises(NodeReplaced):
+        await nodes_of(server, Table()).write(old, ObjectWrite(labels={"a": "b"}))
+
+    assert not server.patches
