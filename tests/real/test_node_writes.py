@@ -125,7 +125,8 @@ async def test_a_stuck_node_says_why_and_is_cleared_later(client: Client, node: 
     with pytest.raises(Unauthorized):
         await it.reconcile(name)
     stuck = await client.get(NODES, name)
-    cloud.whole, cloud.answers = None, {name: instance(name, addresses=DUAL_STACK)}
+    cloud.whole = None
+    cloud.answers[name] = instance(name, addresses=DUAL_STACK)
     await it.reconcile(name)
 
     after = await client.get(NODES, name)

@@ -8,7 +8,7 @@ from typing import Protocol
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.cluster import ClusterNodes
-from pileus.controllers.node.notices import Events, Notices
+from pileus.controllers.node.notices import Notices
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.controllers.node.writer import NodeWriter
@@ -18,6 +18,7 @@ from pileus.kube.model.core_v1 import Node
 from pileus.kube.store import Store
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
+from pileus.runtime.events import Recorder
 from pileus.runtime.queue import Priority, WorkQueue
 from pileus.telemetry.metrics import Metrics
 
@@ -59,7 +60,7 @@ class Surroundings:
     informer: NodeInformer
     instances: Instances
     """With batching around it, so that concurrent look-ups become one call."""
-    events: Events
+    events: Recorder
     clock: Clock
     metrics: Metrics
     random: random.Random

@@ -2,24 +2,20 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Protocol
 
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.trouble import shortened
 from pileus.kube.model.core_v1 import Node, ObjectReference
+from pileus.runtime.events import Recorder
 
 REPEAT_AFTER = 3600.0
 """Seconds after which a warning that still holds is repeated (events live for an hour)."""
 
 
-class Events(Protocol):
-    def record(self, about: ObjectReference, kind: str, reason: str, message: str, /) -> None: ...
-
-
 class Notices:
     """The events of this controller. Warnings are remembered per node and reason."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Recorder) -> None:
         self._events = events
         self._warned: dict[str, dict[str, float]] = {}
 

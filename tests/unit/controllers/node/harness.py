@@ -125,7 +125,7 @@ class Told:
 class FakeEvents:
     told: list[Told] = field(default_factory=list[Told])
 
-    def record(self, about: ObjectReference, kind: str, reason: str, message: str, /) -> None:
+    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
         self.told.append(Told(about, kind, reason, message))
 
     @property

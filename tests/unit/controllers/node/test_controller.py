@@ -18,11 +18,12 @@ from pileus.controllers.node.controller import NodeController, NodeSettings, Sur
 from pileus.controllers.node.plan import ObjectWrite, is_uninitialized
 from pileus.controllers.node.writer import NodeReplaced
 from pileus.kube.client import Client
+from pileus.kube.errors import Invalid
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.store import Added, Deleted, Table
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.scripted import ScriptedTransport
+from pileus.testing.scripted import ScriptedTransport, in_order, refused
 from tests.unit.controllers.node.api_server import ApiServer
 from tests.unit.controllers.node.harness import FakeEvents, FakeInstances, LoopClock
 from tests.unit.controllers.node.objects import Document, document, instance, typed
@@ -197,3 +198,36 @@ async def test_a_node_registered_anew_is_told_from_the_old_one() -> None:
         await nodes_of(server, Table()).write(old, ObjectWrite(labels={"a": "b"}))
 
     assert not server.patches
+
+
+async def test_a_node_read_afresh_is_what_the_next_pass_sees() -> None:
+    server, table = ApiServer([document("n1")]), Table[Node]()
+    table.apply(Added(typed(server.documents["n1"])))
+    nodes = nodes_of(server, table)
+    server.put(document("n1", taints=[]))
+
+    read = await nodes.read("n1")
+
+    assert nodes.node("n1") == read
+    assert not is_uninitialized(read)
+
+
+async def test_any_other_invalid_write_is_told_as_it_is() -> None:
+    transport = ScriptedTransport(in_order(refused(422, "Invalid", "metadata.labels: bad")))
+    client = Client(transport, user_agent="test", metrics=Metrics(CollectorRegistry()))
+    nodes = ClusterNodes(client, Table())
+
+    with pytest.raises(Invalid, match=r"metadata\.labels"):
+        await nodes.write(typed(document("n1")), ObjectWrite(labels={"a": "b"}))
+
+
+async def test_a_pass_that_hangs_is_told_to_the_health_check() -> None:
+    at = site([document("n1")], {"n1": instance("n1")})
+    at.cloud.takes = 1e6
+
+    async with running(at) as controller:
+        await asyncio.sleep(100)
+        stuck = controller.stuck(60)
+
+    assert stuck is not None
+    assert "cloud-node-controller" in stuck
