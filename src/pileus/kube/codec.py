@@ -109,8 +109,13 @@ class Codec(Generic[T]):
         try:
             whole = self._list.decode(body)
         except _FAULTS:
-            return self._page_one_by_one(body)
-        return Page(whole.items or (), whole.metadata.resource_version, whole.metadata.more)
+            page = self._page_one_by_one(body)
+        else:
+            page = Page(whole.items or (), whole.metadata.resource_version, whole.metadata.more)
+        if not page.resource_version:
+            # Some other JSON, such as {}, must not be taken for "there is nothing any more".
+            raise Unreadable(f"not a list of {self._kind.__name__}: it has no resourceVersion")
+        return page
 
     def event(self, line: bytes, *, path: str) -> WatchEvent[T]:
         """Errors: `Unreadable` if it is no event; an `ApiError` if it is an ERROR event."""

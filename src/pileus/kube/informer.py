@@ -365,4 +365,5 @@ def _refuses_streaming(error: KubeError) -> bool:
 
 
 def _ends_list(item: KubeObject) -> bool:
-    return (item.metadata.annotations or {}).get(END_OF_LIST) == "true"
+    marked = (item.metadata.annotations or {}).get(END_OF_LIST) == "true"
+    return marked and bool(item.metadata.resource_version)

@@ -206,14 +206,15 @@ async def test_one_odd_object_does_not_spoil_a_list():
 
 async def test_null_times_and_null_items_are_tolerated():
     item = {"metadata": {"name": "a", "creationTimestamp": None}, "spec": None, "status": None}
-    kube = Kube(Answer(200, listing([item])), Answer(200, {"metadata": {}, "items": None}))
+    kube = Kube(Answer(200, listing([item])), Answer(200, {**listing([]), "items": None}))
 
     assert len((await kube.client.list(NODES)).items) == 1
     assert (await kube.client.list(NODES)).items == ()
 
 
-async def test_a_list_that_is_no_list_is_unreadable():
-    kube = Kube(Answer(200, b"<html>"))
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"items":[]}', b'{"items":7}', b"[]"])
+async def test_a_list_that_is_no_list_is_unreadable(body: bytes):
+    kube = Kube(Answer(200, body))
 
     with pytest.raises(Unreadable, match="GET /api/v1/nodes: not a list of Node"):
         await kube.client.list(NODES)

@@ -196,6 +196,22 @@ async def test_a_passing_failure_does_not_end_streaming(failing: Scripted):
     assert following.recorder.told == []
 
 
+async def test_an_answer_that_is_no_list_deletes_nothing():
+    following = Following(
+        Answer(200, listing([node("a", "1")], version="5")),
+        refused(410, "Expired"),
+        Answer(200, {}),
+        Answer(200, listing([node("a", "1")], version="6")),
+        QUIET,
+    )
+
+    async with following.running(30):
+        pass
+
+    assert following.recorder.told == ["+a1"]
+    assert following.queries == ["list", "watch 5", "list", "list", "watch 6"]
+
+
 async def test_garbage_in_a_watch_leads_to_a_new_list():
     following = Following(
         Answer(200, listing([], version="5")),
