@@ -1,0 +1,15 @@
+"""The laws of the cloud contract as a test suite, for any provider of any shape.
+
+A provider's tests subclass a class of laws and say how to furnish its cloud (see `harness`):
+
+    class TestInstances(InstancesLaws):
+        def make(self) -> InstancesHarness: ...
+
+Needs pytest and hypothesis.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    f"{__name__}.instances", f"{__name__}.balancers", f"{__name__}.routes"
+)

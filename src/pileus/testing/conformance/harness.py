@@ -1,0 +1,90 @@
+"""What the laws need of a provider under test: a cloud that they may furnish, break and inspect."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from pileus.cloud.balancer import Balancers, BalancerSpec, Owner, Wish
+from pileus.cloud.interface import Instances, Routes
+from pileus.cloud.model import NodeRef
+
+T = TypeVar("T")
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+class Crash(BaseException):
+    """The process dies here; nothing catches it."""
+
+
+class InstancesHarness(Protocol):
+    """One cloud with machines; every `connect` is a new process that looks at it."""
+
+    def connect(self) -> AbstractAsyncContextManager[Instances]: ...
+
+    def add(self, name: str) -> NodeRef:
+        """Start a machine, and say how the cluster would know it before it is initialized."""
+        ...
+
+    def remove(self, name: str) -> None: ...
+    def stop(self, name: str) -> None: ...
+
+    def broken(self) -> AbstractContextManager[None]:
+        """Inside of it the cloud fails every request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A balancer as it stands in the cloud, told by the cloud itself and not by the provider."""
+
+    ports: frozenset[int]
+    members: frozenset[str]
+
+
+class BalancersHarness(Protocol):
+    """One cloud with balancers; every `connect` is a new process without any memory."""
+
+    finds_leftovers: bool
+    """Whether `owners()` can find what was built before this process. Ported ones cannot."""
+
+    def connect(self) -> AbstractAsyncContextManager[Balancers[Any, Any]]: ...
+
+    def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
+        """The wish, with everything prepared that the provider expects beside it."""
+        ...
+
+    def crash_when(self, chance: Callable[[], bool]) -> None:
+        """Ask at each request, before and after its effect; raise `Crash` when it says so."""
+        ...
+
+    def vandalise(self, owner: Owner) -> None:
+        """Delete the owner's balancer by hand, as far as a user could; a part may stay."""
+        ...
+
+    def built(self) -> Mapping[Owner, Built]:
+        """Everything that stands, of every cluster."""
+        ...
+
+    def strays(self) -> int:
+        """Things in the cloud that no owner could be found for, or that are there twice."""
+        ...
+
+
+class RoutesHarness(Protocol):
+    """One cloud with routes."""
+
+    def connect(self) -> AbstractAsyncContextManager[Routes]: ...
+    def add_foreign(self, destination: str) -> None:
+        """A route of someone else's."""
+        ...
+
+    def reject(self, destination: str) -> None:
+        """From now on the cloud refuses to create or delete this one."""
+        ...
+
+
+def run(law: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> T:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(law)
