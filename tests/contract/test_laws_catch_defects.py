@@ -111,8 +111,8 @@ def test_a_defect_of_balancers_is_caught(defect):
 
     def laws() -> None:
         run(balancers.gone_is_deleted(make()), VirtualTimeLoop)
-        balancers.hold_changes(make, VirtualTimeLoop, 30, shrink=False)
-        balancers.hold_history(make, VirtualTimeLoop, 200, shrink=False)
+        balancers.hold_changes(make, VirtualTimeLoop, 100, shrink=False)
+        balancers.hold_history(make, VirtualTimeLoop, 1000, shrink=False)
 
     with pytest.raises((AssertionError, CloudError, ExceptionGroup)):
         laws()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from pileus.cloud.balancer import (
@@ -104,6 +104,8 @@ def hold_history(
 ) -> None:
     @_settings(examples, shrink=shrink)
     @given(HISTORIES, st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.4]))
+    @example([("u1", FOREIGN), ("u1", Vandal()), ("u1", Vanish())], 0, 0.0)
+    @example([("u1", FOREIGN), ("u1", Vandal()), ("u1", None)], 0, 0.0)
     def law(history: list[tuple[str, object]], seed: int, rate: float) -> None:
         run(_history(make(), history, Random(seed), rate), loop_factory)  # noqa: S311 -- of faults
 
@@ -238,6 +240,6 @@ def _settings(examples: int, *, shrink: bool) -> settings:
         deadline=None,
         database=None,
         derandomize=True,
-        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
+        phases=(Phase.explicit, Phase.generate, *((Phase.shrink,) if shrink else ())),
         suppress_health_check=[HealthCheck.too_slow],
     )
