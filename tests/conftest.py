@@ -1,4 +1,4 @@
-"""Every async test runs in virtual time unless it is marked `real_time`."""
+"""Every async test runs in virtual time unless it is marked `real_time`, or in `real`."""
 
 import asyncio
 import os
@@ -10,6 +10,8 @@ from hypothesis import settings
 
 from pileus.testing.virtual_time import VirtualTimeLoop
 
+REAL = Path(__file__).parent / "real"
+
 # A loaded machine is slow, and that is no reason for a property test to fail.
 settings.register_profile("pileus", deadline=None)
 settings.load_profile("pileus")
@@ -18,7 +20,7 @@ settings.load_profile("pileus")
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    if item.get_closest_marker("real_time") or item.get_closest_marker("real_cluster"):
+    if REAL in item.path.parents or item.get_closest_marker("real_time"):
         return {"real": asyncio.new_event_loop}
     return {"virtual": VirtualTimeLoop}
 

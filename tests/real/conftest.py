@@ -30,3 +30,11 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     folder = tmp_path_factory.mktemp("control-plane")
     with ControlPlane(Path(os.environ[BINARIES]), folder) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def clean(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane without nodes, events and leases of earlier tests."""
+    yield control_plane
+    for things in ("nodes", "events --all-namespaces", "leases --namespace=kube-system"):
+        control_plane.kubectl("delete", *things.split(), "--all", "--wait=false")

@@ -71,15 +71,22 @@ class KubeCloudShared:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeController:
     concurrent_syncs: int
+    concurrency_given: bool
+    """Whether the user asked for that number of workers; else the controller chooses its own."""
     concurrent_status_updates: int
     status_update_frequency: float
     label_sync: bool
 
     @property
-    def status_workers(self) -> int:
+    def status_workers(self) -> int | None:
         """Zero or less means: as many as initialize nodes."""
         asked = self.concurrent_status_updates
-        return asked if asked > 0 else self.concurrent_syncs
+        return asked if asked > 0 else self.workers
+
+    @property
+    def workers(self) -> int | None:
+        """How many nodes to initialize at once; None leaves it to the controller."""
+        return self.concurrent_syncs if self.concurrency_given else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +271,7 @@ def _shared(values: Values) -> KubeCloudShared:
 def _node(values: Values) -> NodeController:
     return NodeController(
         concurrent_syncs=values[controllers.CONCURRENT_NODE_SYNCS],
+        concurrency_given=values.given(controllers.CONCURRENT_NODE_SYNCS),
         concurrent_status_updates=values[controllers.CONCURRENT_NODE_STATUS_UPDATES],
         status_update_frequency=values[process.NODE_STATUS_UPDATE_FREQUENCY],
         label_sync=values[pileus.NODE_LABEL_SYNC],

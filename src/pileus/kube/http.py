@@ -29,7 +29,7 @@ _FAULTS = (aiohttp.ClientError, ssl.SSLError, OSError)  # OSError includes Timeo
 
 
 class HttpTransport:
-    """Requests to one API server over a pool of connections. Use it as `async with`.
+    """Requests to one API server over a pool of connections, which `async with` closes.
 
     A 401 is answered once with renewed credentials. When `credentials.tls()` gives another
     context, new connections use it; old ones finish what they are at, and are closed when idle.
@@ -44,6 +44,7 @@ class HttpTransport:
         self._connect_timeout = connect_timeout
         self._host = urlsplit(access.server).netloc.rpartition("@")[2]
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     @property
     def host(self) -> str:
@@ -51,13 +52,6 @@ class HttpTransport:
         return self._host
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            middlewares=(self._never_repeat_writes,),
-            read_bufsize=BUFFER,
-            trust_env=False,
-        )
         return self
 
     async def __aexit__(
@@ -66,7 +60,7 @@ class HttpTransport:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        session, self._session = self._session, None
+        session, self._session, self._closed = self._session, None, True
         if session:
             await session.close()
 
@@ -83,16 +77,28 @@ class HttpTransport:
         finally:
             response.release()
 
-    async def _open(self, request: Request) -> aiohttp.ClientResponse:
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise RuntimeError("HttpTransport is used after its `async with` block")
         if self._session is None:
-            raise RuntimeError("HttpTransport is used outside its `async with` block")
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                middlewares=(self._never_repeat_writes,),
+                read_bufsize=BUFFER,
+                trust_env=False,
+            )
+        return self._session
+
+    async def _open(self, request: Request) -> aiohttp.ClientResponse:
+        session = self._opened()
         headers = CIMultiDict({"Accept-Encoding": "identity", **request.headers})
         headers.extend(await self._access.credentials.headers())
         context = self._access.credentials.tls()
         if request.guard:
             request.guard()
         try:
-            return await self._session.request(
+            return await session.request(
                 request.method,
                 self._url(request),
                 headers=headers,

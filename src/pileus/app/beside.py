@@ -1,0 +1,17 @@
+"""Work that goes on beside a block, and has ended when the block has."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[object, object, None]) -> AsyncGenerator[None]:
+    """Run `work` while the block lasts; then cancel it, and wait for its end.
+
+    If it fails, the block is cancelled, and the failure is raised.
+    """
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        yield
+        task.cancel()

@@ -1,0 +1,101 @@
+"""The informers that all controllers share: made when first asked for, run together."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from random import Random
+from typing import Protocol
+
+from pileus.kube.client import Client
+from pileus.kube.errors import KubeError
+from pileus.kube.informer import Informer, InformerOptions
+from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
+
+DEAD = 300.0
+"""Seconds without contact, and without a known reason, after which the process is ill."""
+SILENT = 120.0
+"""Seconds without contact after which the process does not count as ready."""
+
+
+class Watched(Protocol):
+    """What health checks look at."""
+
+    failure: KubeError | None
+
+    @property
+    def has_synced(self) -> bool: ...
+    def age(self) -> float: ...
+    async def run(self) -> None: ...
+    async def wait_synced(self) -> None: ...
+
+
+class SharedInformers:
+    """One informer per kind. Whoever needs one asks before `run` begins, or any time after."""
+
+    def __init__(self, client: Client, random: Random, resync: float) -> None:
+        self._client = client
+        self._random = random
+        self._options = InformerOptions(resync=resync)
+        self._nodes: Informer[Node] | None = None
+        self._services: Informer[Service] | None = None
+        self._asked = asyncio.Event()
+
+    def nodes(self) -> Informer[Node]:
+        if self._nodes is None:
+            self._nodes = Informer(self._client, NODES, random=self._random, options=self._options)
+            self._asked.set()
+        return self._nodes
+
+    def services(self) -> Informer[Service]:
+        if self._services is None:
+            self._services = Informer(
+                self._client, SERVICES, random=self._random, options=self._options
+            )
+            self._asked.set()
+        return self._services
+
+    async def run(self) -> None:
+        """Run every informer that was or will be asked for, until cancelled."""
+        running: set[str] = set()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._asked.clear()
+                new = {name: each for name, each in self._made() if name not in running}
+                running |= new.keys()
+                for name, informer in new.items():
+                    group.create_task(informer.run(), name=f"informer-{name}")
+                    group.create_task(_freeze_when_synced(informer))
+                await self._asked.wait()
+
+    def ill(self) -> str | None:
+        """For liveness: a watch without a byte for minutes, though nothing is known to be wrong.
+
+        While the API server is away restarting would mend nothing, and is no reason to.
+        """
+        for name, informer in self._made():
+            if informer.failure is None and informer.age() > DEAD:
+                return f"watch of {name}: no byte for {informer.age():.0f} s"
+        return None
+
+    def not_ready(self) -> str | None:
+        """For readiness: what was not listed yet, or has not been heard of for long."""
+        for name, informer in self._made():
+            if not informer.has_synced:
+                return f"{name} are not listed yet: {informer.failure or 'under way'}"
+            if informer.age() > SILENT:
+                why = informer.failure or "no byte"
+                return f"watch of {name}: silent for {informer.age():.0f} s: {why}"
+        return None
+
+    def _made(self) -> Iterator[tuple[str, Watched]]:
+        if self._nodes is not None:
+            yield "nodes", self._nodes
+        if self._services is not None:
+            yield "services", self._services
+
+
+async def _freeze_when_synced(informer: Watched) -> None:
+    """What was listed lives long: keep the collector from walking through it each time."""
+    await informer.wait_synced()
+    gc.collect()
+    gc.freeze()

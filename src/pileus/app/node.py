@@ -1,0 +1,56 @@
+"""The cloud-node controller, given what it needs of this process."""
+
+from pileus.app.beside import beside
+from pileus.app.controllers import NODE
+from pileus.app.work import Duty, Post, Skipped
+from pileus.controllers.node.controller import (
+    WORKERS,
+    NodeController,
+    NodeSettings,
+    Surroundings,
+)
+from pileus.controllers.node.refresh import RefreshSettings
+from pileus.runtime.events import EventRecorder
+
+STUCK = 600.0
+"""Seconds after which a pass that does not end makes the process ill."""
+
+
+def node_duty(post: Post) -> Duty | Skipped:
+    """What the cloud-node controller does while this process leads."""
+    if post.cloud.instances is None:
+        return Skipped("the cloud provider does not support instances")
+    client = post.clients.controller(NODE.identity, fence=post.fence)
+    events = EventRecorder(
+        NODE.event_source,
+        client,
+        clock=post.clock,
+        random=post.random,
+        metrics=post.metrics,
+    )
+    around = Surroundings(
+        client=client,
+        informer=post.informers.nodes(),
+        instances=post.cloud.instances,
+        events=events,
+        clock=post.clock,
+        metrics=post.metrics,
+        random=post.random,
+    )
+    controller = NodeController(around, _settings(post))
+
+    async def run() -> None:
+        async with beside(events.run()):
+            await controller.run()
+
+    return Duty(run, health=lambda: controller.stuck(STUCK))
+
+
+def _settings(post: Post) -> NodeSettings:
+    asked = post.config.node
+    refresh = RefreshSettings(
+        period=asked.status_update_frequency,
+        sync_labels=asked.label_sync,
+        concurrency=asked.status_workers or RefreshSettings().concurrency,
+    )
+    return NodeSettings(workers=asked.workers or WORKERS, refresh=refresh)

@@ -1,0 +1,88 @@
+"""Start the manager, stop it on a signal, and say with the exit code how it went."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from random import SystemRandom
+from typing import cast
+
+from pileus.app.config import Config
+from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.manager import Manager, World
+from pileus.clock import SystemClock
+from pileus.runtime.leadership import LeadershipLost
+from pileus.telemetry.log import Log
+from pileus.telemetry.logs import Verbosity
+
+log = Log(__name__)
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+LOST = 1
+_ENDINGS = (LeadershipLost, Fatal, CommandFailed)
+
+
+def run(config: Config, verbosity: Verbosity) -> int:
+    """Run the manager until a signal (0) or the loss of the lease (1) ends it.
+
+    Errors: `CommandFailed` and `Fatal` from the start-up.
+    """
+    world = World(os.environ, SystemClock(), SystemRandom(), verbosity.set)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_until_signalled(config, world))
+    except LeadershipLost:  # said already, by who lost it
+        return LOST
+    return 0
+
+
+async def _until_signalled(config: Config, world: World) -> None:
+    """A second signal does not wait for the end of what the first one began."""
+    loop = asyncio.get_running_loop()
+    managing = asyncio.current_task()
+    told: list[signal.Signals] = []
+
+    def stop(sign: signal.Signals) -> None:
+        if told:
+            os._exit(128 + sign)
+        told.append(sign)
+        log.info("Stopping: the work in hand ends, then the lease is released", signal=sign.name)
+        if managing is not None:
+            managing.cancel()
+
+    for sign in STOPPING:
+        loop.add_signal_handler(sign, stop, sign)
+    try:
+        await Manager(config, world).run()
+    except asyncio.CancelledError:
+        if not told:
+            raise
+    except BaseExceptionGroup as errors:
+        raise ending_of(errors) from None
+
+
+def ending_of(error: BaseException) -> BaseException:
+    """The one error among several, however deep, that says how the program is to end."""
+    leaves = list(_leaves(error))
+    for kind in _ENDINGS:
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                return leaf
+    return error
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Prefer uvloop: its TLS connections cost a fifth of the memory."""
+    try:
+        import uvloop  # noqa: PLC0415 -- not on every system
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

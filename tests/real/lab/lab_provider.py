@@ -1,0 +1,59 @@
+"""A cloud that is a file: tests change it while the manager runs, and read what was asked of it.
+
+Found by its entry point, as any provider of another distribution is.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pileus.cloud.errors import Unavailable
+from pileus.cloud.interface import Cloud, ProviderConfig
+from pileus.cloud.model import (
+    Absent,
+    Address,
+    AddressType,
+    Failure,
+    Instance,
+    InstanceId,
+    NodeName,
+    NodeRef,
+)
+
+
+class LabInstances:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def find(
+        self, nodes: Sequence[NodeRef], *, fresh: bool
+    ) -> Mapping[NodeName, Instance | Absent | Failure]:
+        cloud = json.loads((self._folder / "cloud.json").read_text())
+        with (self._folder / "calls").open("a") as calls:
+            calls.write(f"{len(nodes)}\n")
+        await asyncio.sleep(cloud.get("latency", 0))
+        if cloud.get("down"):
+            raise Unavailable(cloud["down"])
+        hidden = cloud.get("hidden", [])
+        return {node.name: self._instance(node, cloud) for node in nodes if node.name not in hidden}
+
+    def _instance(self, node: NodeRef, cloud: dict[str, str]) -> Instance:
+        number = sum(node.name.encode()) % 250 + 1
+        return Instance(
+            id=InstanceId(node.name),
+            provider_id=f"lab://{node.name}",
+            type=cloud.get("type", "small"),
+            zone=cloud.get("zone", "zone-a"),
+            region="region-1",
+            addresses=(Address(AddressType.INTERNAL_IP, f"10.9.8.{number}"),),
+            labels={"lab.example.com/rack": "r7"},
+        )
+
+
+@asynccontextmanager
+async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
+    if config.text is None:
+        raise Unavailable("the lab needs --cloud-config: a file that names its folder")
+    yield Cloud(name="lab", instances=LabInstances(Path(config.text.strip())))
