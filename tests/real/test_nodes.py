@@ -49,7 +49,7 @@ def test_a_tainted_node_is_initialized(clean: ControlPlane, lab: Lab) -> None:
 def test_a_node_that_the_cloud_does_not_know_says_why_it_waits(
     clean: ControlPlane, lab: Lab
 ) -> None:
-    lab.set(down="the cloud is on holiday")
+    lab.set(refuses="the cloud is on holiday")
     register(clean, "stuck")
 
     with running(clean, lab):

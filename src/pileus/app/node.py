@@ -1,6 +1,7 @@
 """The cloud-node controller, given what it needs of this process."""
 
 from pileus.app.beside import beside
+from pileus.app.clients import Rate
 from pileus.app.controllers import NODE
 from pileus.app.work import Duty, Post, Skipped
 from pileus.controllers.node.controller import (
@@ -12,6 +13,8 @@ from pileus.controllers.node.controller import (
 from pileus.controllers.node.refresh import RefreshSettings
 from pileus.runtime.events import EventRecorder
 
+PASS_SECONDS = 30
+"""How long a pass may have to wait for the client's rate."""
 STUCK = 600.0
 """Seconds after which a pass that does not end makes the process ill."""
 
@@ -53,4 +56,10 @@ def _settings(post: Post) -> NodeSettings:
         sync_labels=asked.label_sync,
         concurrency=asked.status_workers or RefreshSettings().concurrency,
     )
-    return NodeSettings(workers=asked.workers or WORKERS, refresh=refresh)
+    return NodeSettings(workers=asked.workers or _affordable(post), refresh=refresh)
+
+
+def _affordable(post: Post) -> int:
+    """With a fixed rate of requests, more passes would only wait until their time is over."""
+    rate = Rate.of(post.config)
+    return WORKERS if rate is None else min(WORKERS, max(1, int(rate.qps * PASS_SECONDS)))

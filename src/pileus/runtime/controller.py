@@ -1,4 +1,4 @@
-"""Run a reconciler over a queue with a fixed number of workers, and retry what fails."""
+"""Run a reconciler over a queue, so many passes at a time, and retry what fails."""
 
 import asyncio
 from collections.abc import Hashable
@@ -65,9 +65,8 @@ class Controller(Generic[Key]):
         then they are cancelled too, at whatever they await. So a pass may end after any of its
         effects, and must be such that the next one, perhaps in another process, carries on.
         """
-        async with asyncio.TaskGroup() as workers:
-            for number in range(self._limits.workers):
-                workers.create_task(self._work(), name=f"{self.name}-{number}")
+        async with asyncio.TaskGroup() as passes:
+            passes.create_task(self._hand_out(passes), name=self.name)
             try:
                 await asyncio.Event().wait()
             finally:
@@ -89,16 +88,26 @@ class Controller(Generic[Key]):
         except TimeoutError:
             log.warning("Passes did not end in time and are cancelled", controller=self.name)
 
-    async def _work(self) -> None:
+    async def _hand_out(self, passes: asyncio.TaskGroup) -> None:
+        """Begin a pass for each key as it comes, at most `workers` at a time.
+
+        A task per pass, not per worker: thousands may be allowed, and cost nothing while idle.
+        """
+        free = asyncio.Semaphore(self._limits.workers)
         while True:
+            await free.acquire()
             try:
                 key = await self._queue.take()
             except QueueClosed:
                 return
-            try:
-                await self._pass_over(key)
-            finally:
-                self._queue.done(key)
+            passes.create_task(self._work(key, free), name=f"{self.name}/{key}")
+
+    async def _work(self, key: Key, free: asyncio.Semaphore) -> None:
+        try:
+            await self._pass_over(key)
+        finally:
+            self._queue.done(key)
+            free.release()
 
     async def _pass_over(self, key: Key) -> None:
         try:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pileus.cloud.errors import Unavailable
+from pileus.cloud.errors import Misconfigured, Unauthorized
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.model import (
     Absent,
@@ -34,8 +34,8 @@ class LabInstances:
         with (self._folder / "calls").open("a") as calls:
             calls.write(f"{len(nodes)}\n")
         await asyncio.sleep(cloud.get("latency", 0))
-        if cloud.get("down"):
-            raise Unavailable(cloud["down"])
+        if cloud.get("refuses"):
+            raise Unauthorized(cloud["refuses"])
         hidden = cloud.get("hidden", [])
         return {node.name: self._instance(node, cloud) for node in nodes if node.name not in hidden}
 
@@ -55,5 +55,5 @@ class LabInstances:
 @asynccontextmanager
 async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
     if config.text is None:
-        raise Unavailable("the lab needs --cloud-config: a file that names its folder")
+        raise Misconfigured("the lab needs --cloud-config: a file that names its folder")
     yield Cloud(name="lab", instances=LabInstances(Path(config.text.strip())))

@@ -23,7 +23,7 @@ from pileus.runtime.queue import Priority, WorkQueue
 from pileus.telemetry.metrics import Metrics
 
 QUEUE = "Nodes"
-WORKERS = 500
+WORKERS = 5000
 """Passes at a time. Each waits for cloud and API server most of its time; look-ups travel
 together and the client limits itself, so many passes cost little and few only wait in line."""
 
