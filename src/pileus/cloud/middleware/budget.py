@@ -19,10 +19,16 @@ class Limits:
     per_second: float = 50
     burst: int = 100
     at_once: int = 20
+    patience: float = 30
+    """Seconds that a caller waits out the cloud's wish for silence; a longer one is told at once,
+    so that no worker is held for it."""
 
 
 class Budget:
-    """Guarantees: callers are served in order; a cloud's wish to wait holds for all of them."""
+    """Guarantees: callers are served in order; a cloud's wish to wait holds for all of them.
+
+    Errors: `Throttled`, without a call, while that wish lasts longer than our patience.
+    """
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits = limits
@@ -48,7 +54,8 @@ class Budget:
 
     async def _spend(self) -> None:
         async with self._turn:
-            while (delay := self._delay()) > 0:  # noqa: ASYNC110 -- each time until a known moment
+            while (delay := self._delay()) > 0:
+                self._refuse_long_silence()
                 await asyncio.sleep(delay)
             self._tokens -= 1
 
@@ -62,6 +69,11 @@ class Budget:
         # Rounding must never leave a token a hair's breadth from whole: that would spin.
         missing = 0.0 if self._tokens > 1 - 1e-6 else (1 - self._tokens) / limits.per_second
         return max(missing, self._quiet_until - now)
+
+    def _refuse_long_silence(self) -> None:
+        left = self._quiet_until - _now()
+        if left > self._limits.patience:
+            raise Throttled(f"the cloud asked for silence for {left:.0f} s more", retry_after=left)
 
     def _be_quiet(self, seconds: float) -> None:
         self._quiet_until = max(self._quiet_until, _now() + seconds)

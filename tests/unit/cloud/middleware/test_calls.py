@@ -193,6 +193,24 @@ async def test_when_the_cloud_asks_one_caller_to_wait_all_wait(metrics):
     assert waits == pytest.approx(90)
 
 
+async def test_a_long_silence_is_told_at_once_instead_of_holding_the_caller(metrics):
+    def answer(nodes):
+        if now() < 100:
+            raise Throttled("slow down", retry_after=100)
+        return {}
+
+    instances = FakeInstances(answer)
+    cloud = budgeted(cloud_of(instances), Limits(patience=30), metrics)
+    for expected in (100, 100):
+        with pytest.raises(Throttled) as told:
+            await find(cloud, "a")
+        assert told.value.retry_after == pytest.approx(expected)
+    await asyncio.sleep(80)
+
+    assert await find(cloud, "a") == {}
+    assert (len(instances.asked), now()) == (2, pytest.approx(100))
+
+
 async def test_a_wish_to_wait_inside_a_bulk_answer_is_heeded(metrics):
     def answer(nodes):
         return {n.name: Failure(Throttled("slow", retry_after=7)) for n in nodes}
