@@ -20,8 +20,10 @@ from pileus.controllers.node.addresses import ADDRESS_TYPES, addresses_of
 from pileus.controllers.node.facts import Facts, examine
 from pileus.kube.model.core_v1 import Node
 
-DEADLINE = 120.0
-"""Seconds for one look-up, waiting for the provider's call budget included."""
+DEADLINE = 240.0
+"""Seconds for one look-up, waiting for the provider's call budget included.
+
+Longer than the deadline of the call itself, which tells more."""
 
 Answer = Facts | CloudError
 
@@ -61,7 +63,8 @@ async def _find(
 ) -> Mapping[NodeName, object] | CloudError:
     try:
         async with asyncio.timeout(deadline):
-            return _mapping(await instances.find(refs, fresh=True))
+            # Positive answers may come from a provider's cache: absence concludes nothing here.
+            return _mapping(await instances.find(refs, fresh=False))
     except CloudError as error:
         return error
     except TimeoutError:

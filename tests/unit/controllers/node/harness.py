@@ -103,7 +103,7 @@ class FakeInstances:
         """What every call ends with instead: an exception, or any value at all."""
 
     async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
-        assert fresh, "new nodes, and changes, are not in a cache"
+        assert not fresh, "metadata is asked for: a ported provider would not be asked for it else"
         self.calls.append(tuple(ref.name for ref in nodes))
         await asyncio.sleep(self.takes)
         if isinstance(self.whole, Exception):
