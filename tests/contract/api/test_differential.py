@@ -82,7 +82,7 @@ class Player:
     def _named(self, plural: str, name: str) -> str:
         return f"{self._namespace}-{name}" if plural == "nodes" and name else name
 
-    def _query(self, step: Step) -> dict[str, str]:
+    def _query(self, step: Step) -> dict[str, Any]:
         if step.plural == "nodes" and step.method == "GET" and not step.name:
             return {"fieldSelector": f"metadata.name={self._namespace}-alpha", **step.query}
         return step.query
