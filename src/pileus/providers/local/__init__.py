@@ -1,0 +1,1 @@
+"""A whole cloud on one machine: for demonstrations, tests and simulations."""

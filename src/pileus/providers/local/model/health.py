@@ -1,0 +1,53 @@
+"""Whether the members of balancers can take traffic: as checked, or else as it must be."""
+
+from typing import ClassVar
+
+from pileus.providers.local.model.machines import as_of
+from pileus.providers.local.model.operation import Request
+from pileus.providers.local.model.records import Balancer, Machine, Member, Page, Power, Record
+from pileus.providers.local.model.state import Moment, State
+
+
+class MemberHealth(Record, frozen=True):
+    balancer: str
+    member: str
+    problem: str = ""
+    """Empty: it is healthy."""
+
+
+class ListHealth(Request, frozen=True):
+    NAME: ClassVar[str] = "balancers.health"
+    WRITES: ClassVar[bool] = False
+    ANSWER: ClassVar[object] = Page[MemberHealth]
+
+    def step(self, state: State, moment: Moment) -> tuple[State, Page[MemberHealth]]:
+        told = (
+            MemberHealth(
+                balancer=balancer.id,
+                member=member.name,
+                problem=_problem(state, balancer, member, moment),
+            )
+            for balancer in state.balancers.values()
+            for member in balancer.members
+        )
+        return state, Page(items=tuple(told))
+
+
+def _problem(state: State, balancer: Balancer, member: Member, moment: Moment) -> str:
+    if moment.health is not None:
+        return moment.health.get((balancer.id, member.name), "not checked yet")
+    machine = machine_of(state, member)
+    if machine is None:
+        return "no such instance"
+    power = as_of(machine, moment.now).power
+    if power is not Power.RUNNING:
+        return f"instance is {power}"
+    probe = balancer.traffic.probe
+    return "answers 503" if probe and probe.node_port in machine.failing_ports else ""
+
+
+def machine_of(state: State, member: Member) -> Machine | None:
+    """By id if the member has one: a name may have been given anew."""
+    if member.machine:
+        return state.machines.get(member.machine)
+    return state.machine_named(member.name)

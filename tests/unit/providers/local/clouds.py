@@ -1,0 +1,46 @@
+"""Local clouds for tests: time and chance under control, no sockets."""
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from pileus.providers.local.host import Behaviour, LocalCloud, Surroundings
+from pileus.providers.local.journal import Journal
+from pileus.providers.local.model.state import Moment, Settings
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        return self.time
+
+    def forward(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+def local_cloud(
+    clock: Hands | None = None,
+    *,
+    settings: Settings | None = None,
+    behaviour: Behaviour | None = None,
+    journal: Journal | None = None,
+    seed: int = 1,
+) -> LocalCloud:
+    return LocalCloud(
+        Surroundings(
+            clock=clock or Hands(),
+            chance=Random(seed),
+            journal=journal,
+            settings=settings or Settings(),
+            behaviour=behaviour or Behaviour(),
+        )
+    )
+
+
+def moment(now: float = 0.0, *, settings: Settings | None = None, seed: int = 1) -> Moment:
+    return Moment(now, Random(seed), settings or Settings())

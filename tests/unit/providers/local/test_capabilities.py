@@ -1,0 +1,247 @@
+from pathlib import Path
+
+import pytest
+
+from pileus.cloud.balancer import (
+    BalancerSpec,
+    Listener,
+    Owner,
+    Wish,
+)
+from pileus.cloud.connection import verify
+from pileus.cloud.errors import (
+    Misconfigured,
+    NotFound,
+    Unavailable,
+)
+from pileus.cloud.interface import Cloud, ProviderConfig
+from pileus.cloud.model import (
+    Absent,
+    Address,
+    AddressType,
+    Instance,
+    InstanceId,
+    InstanceState,
+    NodeName,
+    NodeRef,
+    VolumeSpec,
+    Zone,
+)
+from pileus.providers.local.connect import cloud_of, connect
+from pileus.providers.local.host import Behaviour, LocalCloud
+from pileus.providers.local.model.account import AddFault, PutCluster
+from pileus.providers.local.model.machines import CreateMachine, DeleteMachine
+from pileus.providers.local.model.records import FaultKind
+from tests.unit.providers.local.clouds import Hands, local_cloud
+
+OWNER = Owner("c", "u")
+
+
+def node(name: str, provider_id: str = "", uuid: str = "") -> NodeRef:
+    return NodeRef(name=NodeName(name), provider_id=provider_id, system_uuid=uuid)
+
+
+def spec(**changes: object) -> BalancerSpec:
+    plain: dict[str, object] = {
+        "listeners": frozenset({Listener(port=80, node_port=30080)}),
+        "members": frozenset({node("a"), node("b")}),
+    }
+    return BalancerSpec(**{**plain, **changes})  # type: ignore[arg-type]
+
+
+def wish(spec: BalancerSpec | None, **options: str) -> Wish:
+    named = {f"local.pileus/{key.replace('_', '-')}": value for key, value in options.items()}
+    return Wish(owner=OWNER, spec=spec, name="web", options={**named, "other.io/x": "y"})
+
+
+async def connected(cloud: LocalCloud) -> Cloud:
+    seen = await cloud_of(cloud)
+    verify("local", seen)
+    return seen
+
+
+async def test_an_instance_tells_all_that_a_node_needs():
+    local = local_cloud()
+    machine = await local.call(
+        CreateMachine(name="a", type="large", zone="local-1b", external=True, ipv6=True)
+    )
+    cloud = await connected(local)
+    assert cloud.instances
+
+    found = (await cloud.instances.find([node("a")], fresh=True))[NodeName("a")]
+
+    assert found == Instance(
+        id=InstanceId(machine.id),
+        provider_id=f"local://{machine.id}",
+        type="large",
+        zone="local-1b",
+        region="local-1",
+        addresses=(
+            Address(AddressType.INTERNAL_IP, "127.77.0.1"),
+            Address(AddressType.INTERNAL_IP, "fd77::1"),
+            Address(AddressType.EXTERNAL_IP, "127.79.0.1"),
+            Address(AddressType.HOSTNAME, "a"),
+            Address(AddressType.INTERNAL_DNS, "a.local-1b.local.internal"),
+        ),
+        state=InstanceState.RUNNING,
+    )
+
+
+async def test_a_machine_made_anew_under_an_old_name_is_another_machine():
+    local = local_cloud()
+    old = await local.call(CreateMachine(name="a"))
+    await local.call(DeleteMachine(machine="a"))
+    await local.call(CreateMachine(name="a"))
+    cloud = await connected(local)
+    assert cloud.instances
+
+    found = await cloud.instances.find([node("a", f"local://{old.id}")], fresh=True)
+
+    assert isinstance(found[NodeName("a")], Absent)
+
+
+async def test_a_node_without_provider_id_is_known_by_its_firmware_before_its_name():
+    local = local_cloud()
+    machine = await local.call(CreateMachine(name="a"))
+    cloud = await connected(local)
+    assert cloud.instances
+
+    found = await cloud.instances.find([node("renamed", uuid=machine.uuid.upper())], fresh=True)
+
+    instance = found[NodeName("renamed")]
+    assert isinstance(instance, Instance)
+    assert instance.id == machine.id
+
+
+async def test_nothing_is_concluded_from_a_part_of_the_machines():
+    local = local_cloud()
+    await local.call(CreateMachine(name="a"))
+    await local.call(AddFault(kind=FaultKind.PARTIAL, where="instances.*", share=1.0))
+    cloud = await connected(local)
+    assert cloud.instances
+
+    assert await cloud.instances.find([node("a"), node("b")], fresh=True) == {}
+
+
+async def test_nothing_is_concluded_from_a_part_of_balancers_routes_or_volumes():
+    local = local_cloud()
+    cloud = await connected(local)
+    assert cloud.balancers
+    assert cloud.routes
+    assert cloud.volumes
+    seen = await cloud.balancers.observe([wish(spec())])
+    await cloud.balancers.apply(cloud.balancers.changes(wish(spec()), seen[OWNER])[0], seen[OWNER])
+    await local.call(AddFault(kind=FaultKind.PARTIAL, share=1.0))
+
+    assert await cloud.balancers.observe([wish(spec())]) == {}
+    with pytest.raises(Unavailable):
+        await cloud.balancers.owners("c")
+    with pytest.raises(Unavailable):
+        await cloud.routes.list("c")
+    with pytest.raises(Unavailable):
+        await cloud.volumes.list()
+
+
+async def test_old_answers_are_given_only_to_those_who_take_them():
+    clock = Hands()
+    local = local_cloud(clock, behaviour=Behaviour(lag_seconds=10))
+    machine = await local.call(CreateMachine(name="a"))
+    clock.forward(60)
+    await local.call(DeleteMachine(machine="a"))
+    cloud = await connected(local)
+    assert cloud.instances
+    asked = [node("a", f"local://{machine.id}")]
+
+    lagging = await cloud.instances.find(asked, fresh=False)
+    fresh = await cloud.instances.find(asked, fresh=True)
+
+    assert isinstance(lagging[NodeName("a")], Instance)
+    assert isinstance(fresh[NodeName("a")], Absent)
+
+
+def test_only_our_own_provider_ids_are_ours():
+    from pileus.providers.local.identity import owns
+
+    assert owns(node("a", "local://i-1")) is True
+    assert owns(node("a", "aws:///eu/i-1")) is False
+    assert owns(node("a", "local://")) is False
+    assert owns(node("a")) is None
+
+
+async def test_volumes_are_made_once_per_mark_and_say_where_they_are():
+    local = local_cloud()
+    machine = await local.call(CreateMachine(name="a", zone="local-1b"))
+    cloud = await connected(local)
+    assert cloud.volumes
+    wanted = VolumeSpec(mark="pvc-1", size_gib=10, zone="local-1b")
+
+    made = await cloud.volumes.create(wanted)
+    again = await cloud.volumes.create(wanted)
+    attached = await cloud.volumes.attach(made.id, InstanceId(machine.id))
+    grown = await cloud.volumes.resize(made.id, 20)
+    same = await cloud.volumes.resize(made.id, 1)
+    await cloud.volumes.detach(made.id, InstanceId(machine.id))
+    listed = await cloud.volumes.list([made.id])
+    await cloud.volumes.delete(made.id)
+    await cloud.volumes.delete(made.id)
+
+    assert again == made
+    assert made.topology == {
+        "topology.kubernetes.io/zone": "local-1b",
+        "topology.kubernetes.io/region": "local-1",
+    }
+    assert (attached.attached_to, attached.device) == (machine.id, "/dev/vdb")
+    assert grown.spec.size_gib == same.spec.size_gib == 20
+    assert listed[made.id].attached_to is None
+    assert await cloud.volumes.list() == {}
+
+
+async def test_clusters_zones_and_keys():
+    local = local_cloud()
+    await local.call(PutCluster(name="blue", master="127.0.0.1:6443"))
+    cloud = await cloud_of(local, zone="local-1c")
+    assert cloud.clusters
+    assert cloud.zones
+    assert cloud.ssh_keys
+
+    await cloud.ssh_keys.add_to_all_instances("root", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 me@here")
+
+    assert await cloud.clusters.list() == ["blue"]
+    assert await cloud.clusters.master("blue") == "127.0.0.1:6443"
+    with pytest.raises(NotFound):
+        await cloud.clusters.master("red")
+    assert await cloud.zones.current() == Zone("local-1c", "local-1")
+    assert [key.user for key in local.state.keys.values()] == ["root"]
+
+
+async def test_a_zone_that_does_not_exist_is_refused():
+    with pytest.raises(Misconfigured, match='did you mean "local-1'):
+        await cloud_of(local_cloud(), zone="local-1d")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("endpont: /x", 'unknown option "endpont"; did you mean "endpoint"', id="key"),
+        pytest.param("zones: []", "zones must name at least one", id="no zones"),
+        pytest.param("bootSeconds: soon", "bootSeconds must be a number", id="number"),
+        pytest.param("balancerPool: 1.2.3.4/8", "balancerPool must be a CIDR", id="network"),
+        pytest.param("- a", "must hold keys and values", id="list"),
+        pytest.param("a: [", "is not YAML", id="syntax"),
+    ],
+)
+async def test_mistakes_in_the_file_are_named_with_the_file(text: str, expected: str):
+    config = ProviderConfig(path="/etc/local.yaml", text=text)
+
+    with pytest.raises(Misconfigured, match=f"/etc/local.yaml.*{expected}"):
+        async with connect(config):
+            pass
+
+
+@pytest.mark.real_time
+async def test_without_a_cloud_one_is_told_how_to_start_it(tmp_path: Path):
+    config = ProviderConfig(text=f'{{"endpoint": "{tmp_path}/none.sock"}}')
+
+    with pytest.raises(Unavailable, match="none.sock.*`pileus local serve` starts one"):
+        async with connect(config):
+            pass

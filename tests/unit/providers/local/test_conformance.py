@@ -1,0 +1,186 @@
+"""The local cloud keeps the laws that every provider has to keep."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+
+from pileus.cloud.balancer import BalancerSpec, Owner, Wish
+from pileus.cloud.interface import Cloud
+from pileus.cloud.model import NodeName, NodeRef
+from pileus.providers.local.capabilities import LocalBalancers, LocalInstances, LocalRoutes
+from pileus.providers.local.connect import cloud_of
+from pileus.providers.local.host import Behaviour, LocalCloud
+from pileus.providers.local.model.account import AddFault, RemoveFault
+from pileus.providers.local.model.balancers import DeleteBalancer
+from pileus.providers.local.model.machines import CreateMachine, DeleteMachine, StopMachine
+from pileus.providers.local.model.operation import A, Operation
+from pileus.providers.local.model.records import FaultKind
+from pileus.providers.local.model.routes import CreateRoute
+from pileus.providers.local.model.state import Settings
+from pileus.testing.conformance.balancers import BalancersLaws
+from pileus.testing.conformance.harness import Built, Crash
+from pileus.testing.conformance.instances import InstancesLaws
+from pileus.testing.conformance.routes import RoutesLaws
+from pileus.testing.virtual_time import VirtualTimeLoop
+from tests.unit.providers.local.clouds import Hands, local_cloud
+
+CLUSTERS = ("our-cluster", "their-cluster")
+
+
+class Doors:
+    """A cloud that the laws may furnish from outside of the event loop."""
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self.cloud = cloud
+
+    def do(self, operation: Operation[A]) -> A:
+        return self.cloud._perform(operation, 0.0)
+
+
+class Machines(Doors):
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator[LocalInstances]:
+        cloud = await cloud_of(self.cloud)
+        assert isinstance(cloud.instances, LocalInstances)
+        yield cloud.instances
+
+    def add(self, name: str) -> NodeRef:
+        self.do(CreateMachine(name=name))
+        return NodeRef(name=NodeName(name))
+
+    def remove(self, name: str) -> None:
+        self.do(DeleteMachine(machine=name))
+
+    def stop(self, name: str) -> None:
+        self.do(StopMachine(machine=name))
+
+    @contextmanager
+    def broken(self) -> Generator[None]:
+        fault = self.do(AddFault(kind=FaultKind.ERROR))
+        yield
+        self.do(RemoveFault(fault=fault.id))
+
+
+class TestInstances(InstancesLaws):
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return VirtualTimeLoop()
+
+    def make(self) -> Machines:
+        return Machines(local_cloud())
+
+
+class TestInstancesOfASlowCloudWithOldAnswers(TestInstances):
+    def make(self) -> Machines:
+        behaviour = Behaviour(lag_seconds=30, latency_seconds=0.5)
+        return Machines(local_cloud(behaviour=behaviour))
+
+
+class Crashing:
+    """The API of a cloud, called by a process that may die before or after each request."""
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self.cloud = cloud
+        self.dies: Callable[[], bool] = lambda: False
+
+    async def call(self, operation: Operation[A]) -> A:
+        self._perhaps()
+        answer = await self.cloud.call(operation)
+        self._perhaps()
+        return answer
+
+    def _perhaps(self) -> None:
+        if self.dies():
+            raise Crash
+
+
+class Balancers(Doors):
+    finds_leftovers = True
+
+    def __init__(self, clock: Hands, settings: Settings) -> None:
+        super().__init__(local_cloud(clock, settings=settings))
+        self._clock = clock
+        self._api = Crashing(self.cloud)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator[LocalBalancers]:
+        yield Impatient(self._api, self._clock)
+
+    def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
+        return Wish(owner=owner, spec=spec)
+
+    def crash_when(self, chance: Callable[[], bool]) -> None:
+        self._api.dies = chance
+
+    def vandalise(self, owner: Owner) -> None:
+        self._clock.forward(60)
+        for one in list(self.cloud.state.balancers.values()):
+            if (one.mark.cluster, one.mark.owner) == (owner.cluster, owner.uid):
+                self.do(DeleteBalancer(balancer=one.id))
+
+    def built(self) -> Mapping[Owner, Built]:
+        return {
+            Owner(one.mark.cluster, one.mark.owner): Built(
+                frozenset(port.port for port in one.ports),
+                frozenset(member.name for member in one.members),
+            )
+            for one in self.cloud.state.balancers.values()
+        }
+
+    def strays(self) -> int:
+        standing = self.cloud.state.balancers.values()
+        known = {one.mark for one in standing if one.mark.cluster in CLUSTERS}
+        return len(standing) - len(known)
+
+
+class Impatient(LocalBalancers):
+    """Time passes with each look."""
+
+    def __init__(self, api: Crashing, clock: Hands) -> None:
+        super().__init__(api)
+        object.__setattr__(self, "_clock", clock)
+
+    async def observe(self, wishes):
+        self._clock.forward(1.5)  # type: ignore[attr-defined]
+        return await super().observe(wishes)
+
+
+class TestBalancers(BalancersLaws):
+    settings = Settings()
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return VirtualTimeLoop()
+
+    def make(self) -> Balancers:
+        return Balancers(Hands(), self.settings)
+
+
+class TestBalancersThatAreBusyAfterEachChange(TestBalancers):
+    settings = Settings(settle_seconds=2)
+
+
+class Table(Doors):
+    def __init__(self) -> None:
+        super().__init__(local_cloud())
+        for name in ("n1", "n2", "other"):
+            self.do(CreateMachine(name=name))
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator[LocalRoutes]:
+        cloud: Cloud = await cloud_of(self.cloud)
+        assert isinstance(cloud.routes, LocalRoutes)
+        yield cloud.routes
+
+    def add_foreign(self, destination: str) -> None:
+        self.do(CreateRoute(destination=destination, target="other", cluster="theirs"))
+
+    def reject(self, destination: str) -> None:
+        assert destination == "10.1.0.0/24"
+        self.do(DeleteMachine(machine="n1"))  # its target
+
+
+class TestRoutes(RoutesLaws):
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return VirtualTimeLoop()
+
+    def make(self) -> Table:
+        return Table()

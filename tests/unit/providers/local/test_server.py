@@ -1,0 +1,214 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from pileus.cloud.errors import (
+    Conflict,
+    Misconfigured,
+    NotFound,
+    QuotaExceeded,
+    Rejected,
+    Throttled,
+    Unavailable,
+)
+from pileus.cloud.interface import ProviderConfig
+from pileus.cloud.model import Instance, NodeName, NodeRef
+from pileus.providers.local.client import RemoteCloud, reaching
+from pileus.providers.local.connect import connect
+from pileus.providers.local.host import LocalCloud
+from pileus.providers.local.model.account import AddFault, SetQuota
+from pileus.providers.local.model.machines import (
+    CreateMachine,
+    DeleteMachine,
+    ListMachines,
+    StopMachine,
+)
+from pileus.providers.local.model.records import FaultKind
+from pileus.providers.local.server import serving
+from tests.unit.providers.local.clouds import local_cloud
+
+pytestmark = pytest.mark.real_time
+
+
+@asynccontextmanager
+async def remote(cloud: LocalCloud, directory: Path) -> AsyncGenerator[RemoteCloud]:
+    endpoint = directory / "local.sock"
+    async with serving(cloud, endpoint), reaching(endpoint) as api:
+        yield api
+
+
+async def test_answers_and_errors_come_through_the_socket_as_they_are(tmp_path: Path):
+    cloud = local_cloud()
+    async with remote(cloud, tmp_path) as api:
+        made = await api.call(CreateMachine(name="a", labels={"x": "y"}))
+        with pytest.raises(Conflict, match="another name"):
+            await api.call(CreateMachine(name="a"))
+        with pytest.raises(NotFound):
+            await api.call(StopMachine(machine="b"))
+        await api.call(SetQuota(limits={"instances": 1}))
+        with pytest.raises(QuotaExceeded):
+            await api.call(CreateMachine(name="b"))
+        await api.call(AddFault(kind=FaultKind.THROTTLE, seconds=2.5, times=1))
+        with pytest.raises(Throttled) as refused:
+            await api.call(ListMachines())
+
+        assert made.labels == {"x": "y"}
+        assert refused.value.retry_after == 2.5
+        assert await api.call(DeleteMachine(machine="a")) is None
+
+
+async def test_the_provider_finds_what_another_user_of_the_cloud_made(tmp_path: Path):
+    async with remote(local_cloud(), tmp_path) as api:
+        await api.call(CreateMachine(name="a"))
+        config = ProviderConfig(text=f"endpoint: {tmp_path}/local.sock")
+        async with connect(config) as cloud:
+            assert cloud.instances
+            found = await cloud.instances.find([NodeRef(name=NodeName("a"))], fresh=True)
+
+    assert isinstance(found[NodeName("a")], Instance)
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "status", "text"),
+    [
+        pytest.param("instances.lst", b"{}", 404, "instances.list", id="unknown"),
+        pytest.param("instances.create", b"{", 422, "truncated", id="not JSON"),
+        pytest.param("instances.create", b'{"name": 5}', 422, "`$.name`", id="wrong type"),
+        pytest.param("instances.create", b'{"nme": "a"}', 422, "nme", id="unknown field"),
+    ],
+)
+async def test_nonsense_is_refused_with_its_place(
+    tmp_path: Path, operation: str, body: bytes, status: int, text: str
+):
+    async with (
+        remote(local_cloud(), tmp_path),
+        aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(path=str(tmp_path / "local.sock"))
+        ) as session,
+        session.post(f"http://local/v1/{operation}", data=body) as response,
+    ):
+        assert response.status == status
+        assert text in (await response.json())["message"]
+
+
+async def test_only_the_owner_may_connect(tmp_path: Path):
+    async with remote(local_cloud(), tmp_path):
+        assert (tmp_path / "local.sock").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_second_cloud_at_the_same_socket_is_refused(tmp_path: Path):
+    endpoint = tmp_path / "local.sock"
+    async with serving(local_cloud(), endpoint):
+        with pytest.raises(Misconfigured, match="answers at .* already"):
+            async with serving(local_cloud(), endpoint):
+                pass
+        async with reaching(endpoint) as api:
+            await api.call(ListMachines())
+
+    assert not endpoint.exists()
+
+
+async def test_a_socket_left_behind_is_taken_over_but_no_other_file(tmp_path: Path):
+    stale, precious = tmp_path / "stale.sock", tmp_path / "precious"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(stale))
+    precious.write_text("kept")
+
+    async with serving(local_cloud(), stale), reaching(stale) as api:
+        await api.call(ListMachines())
+    with pytest.raises(Misconfigured, match="is no socket"):
+        async with serving(local_cloud(), precious):
+            pass
+
+    assert precious.read_text() == "kept"
+
+
+@contextmanager
+def served(directory: Path, *arguments: str) -> Generator[subprocess.Popen[str]]:
+    """`pileus local serve` as a process of its own, answering."""
+    command = [sys.executable, "-m", "pileus", "local", "serve", *arguments]
+    environment = {**os.environ, "PILEUS_LOCAL": str(directory / "local.sock")}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            assert "is served at" in process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+async def create_until_killed(
+    endpoint: Path, process: subprocess.Popen[str], acknowledged: list[str]
+) -> None:
+    async with reaching(endpoint) as api:
+        for number in range(100):
+            acknowledged.append((await api.call(CreateMachine(name=f"m{number}"))).id)
+            if number == 20:
+                process.send_signal(signal.SIGKILL)
+
+
+async def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path):
+    state = str(tmp_path / "state.db")
+    acknowledged: list[str] = []
+    with served(tmp_path, "--state", state) as process, pytest.raises(Unavailable):
+        await create_until_killed(tmp_path / "local.sock", process, acknowledged)
+
+    with served(tmp_path, "--state", state):
+        async with reaching(tmp_path / "local.sock") as api:
+            machines = {one.id for one in (await api.call(ListMachines())).items}
+
+    assert set(acknowledged) <= machines
+    assert len(machines) - len(acknowledged) <= 1
+    assert len(acknowledged) >= 21
+
+
+def test_a_second_cloud_with_the_same_file_is_refused(tmp_path: Path):
+    state = str(tmp_path / "state.db")
+    with served(tmp_path, "--state", state):
+        other = subprocess.run(
+            [sys.executable, "-m", "pileus", "local", "serve", "--state", state],
+            env={**os.environ, "PILEUS_LOCAL": str(tmp_path / "other.sock")},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=50,
+        )
+
+    assert other.returncode == 1
+    assert "state.db is in use by another local cloud" in other.stderr
+
+
+def test_a_cloud_that_is_asked_to_end_leaves_no_socket(tmp_path: Path):
+    with served(tmp_path) as process:
+        process.terminate()
+
+        assert process.wait(timeout=30) == 0
+        assert not (tmp_path / "local.sock").exists()
+
+
+async def test_a_cloud_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pileus.providers.local.client.DEADLINE", aiohttp.ClientTimeout(total=0.2))
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent.sock"))
+        silent.listen()
+        async with reaching(tmp_path / "silent.sock") as api:
+            with pytest.raises(Unavailable, match="too slow"):
+                await api.call(ListMachines())
+
+
+def test_rejected_is_what_an_unknown_word_becomes():
+    from pileus.providers.local.wire import decode_error, encode_error
+
+    status, body = encode_error(Rejected("no"))
+
+    assert status == 422
+    assert isinstance(decode_error(body), Rejected)
+    assert isinstance(decode_error(b"<html>"), Unavailable)
