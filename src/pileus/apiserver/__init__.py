@@ -1,1 +1,11 @@
-"""An embedded Kubernetes API server: the real one's contract for what we use, in one process."""
+"""An embedded Kubernetes API server: the real one's contract, for the resources that we need.
+
+It knows nothing of controllers and nothing of the rest of Pileus. From the inside out:
+
+    schema/      which fields each kind has (tables of facts), and how JSON becomes such an object
+    resources/   one declaration per resource: names, defaults, validation, columns
+    store.py     objects by key, one counter of versions, the recent past for watches
+    verbs/       create, update, patch, delete, list, watch
+    api.py       one request in, one response out; no sockets
+    http.py      the same over HTTPS; `serving.py` starts it
+"""

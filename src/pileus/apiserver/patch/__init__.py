@@ -1,0 +1,1 @@
+"""The three kinds of patch, as pure functions from object and patch to object."""

@@ -1,0 +1,1 @@
+"""One declaration per resource: names, defaults, validation, columns."""

@@ -1,0 +1,207 @@
+"""Create, update and patch."""
+
+from dataclasses import replace
+from typing import cast
+
+import msgspec
+
+from pileus.apiserver import field, problem
+from pileus.apiserver.call import Call, Response
+from pileus.apiserver.patch import merge, operations, strategic
+from pileus.apiserver.resource import Resource
+from pileus.apiserver.schema import shape, strict
+from pileus.apiserver.state import State
+from pileus.apiserver.store import Entry, encode
+from pileus.apiserver.tree import Obj, clone, grow, name_of, text, texts
+from pileus.apiserver.verbs import admit, body, remove
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+
+
+def create(state: State, call: Call) -> Response:
+    value, warnings = body.decode(call, call.resource)
+    admit.check_namespace(state, call.resource, call.namespace, name_of(value))
+    return _create(state, call, value, warnings)
+
+
+def _create(state: State, call: Call, given: Obj, warnings: tuple[str, ...]) -> Response:
+    resource, shelf = call.resource, state.shelf(call.resource)
+    value = _inward(resource, given)
+    key = admit.new_object(state, call, value)
+    if key in shelf.entries:
+        raise _taken(resource, shelf.entries[key])
+    if call.query.get("dryRun"):
+        return _dry(resource, value, 201, warnings)
+    entry = state.store.write(shelf, key, value)
+    return Response(status=201, body=resource.whole(entry), warnings=warnings)
+
+
+def _taken(resource: Resource, entry: Entry) -> problem.Problem:
+    told = problem.already_exists(resource.subject, entry.key.name)
+    if text(entry.decode(), "metadata", "deletionTimestamp"):
+        told.message = f"object is being deleted: {told.message}"
+    return told
+
+
+def update(state: State, call: Call) -> Response:
+    value, warnings = body.decode(call, call.resource)
+    current = state.shelf(call.resource).entries.get(call.key)
+    if current is None:
+        if not call.resource.creates_on_update or call.subresource:
+            raise problem.not_found(call.resource.subject, call.name)
+        admit.check_namespace(state, call.resource, call.namespace, call.name)
+        grow(value, "metadata").setdefault("name", call.name)
+        return _create(state, call, value, warnings)
+    return _replace(state, call, current, (_inward(call.resource, value), warnings))
+
+
+def patch(state: State, call: Call) -> Response:
+    media = body.media_type(call)
+    if media not in PATCHES:
+        raise problem.unsupported_patch(PATCHES)
+    body.check_write_options(call)
+    current = state.shelf(call.resource).entries.get(call.key)
+    if current is None:
+        raise problem.not_found(call.resource.subject, call.name)
+    shown = _outward(call.resource, current.decode())
+    patched = _apply(call.resource, media, shown, call.request.body)
+    body.check_kind(patched, call.resource)
+    warnings = body.judge(call, call.resource, strict.unknown(call.resource.schema, patched))
+    value = body.typeless(_fit(call.resource, patched))
+    return _replace(state, call, current, (_inward(call.resource, value), warnings))
+
+
+def _fit(resource: Resource, patched: Obj) -> Obj:
+    try:
+        return shape.canonical(resource.schema, patched)
+    except shape.Unfit as error:
+        shown = encode(patched).decode()
+        raise problem.invalid("", "", "", [field.invalid("patch", shown, str(error))]) from error
+
+
+def _apply(resource: Resource, media: str, value: Obj, given: bytes) -> Obj:
+    wanted = _decode_patch(media, given)
+    try:
+        if media == JSON_PATCH:
+            return operations.apply(value, wanted)
+        if media == MERGE_PATCH:
+            return cast("Obj", merge.apply(value, wanted))
+        return strategic.apply(resource.schema, value, cast("Obj", wanted))
+    except operations.Unprocessable as error:
+        told = "the server rejected our request due to an error in our request"
+        raise problem.Problem(422, "Invalid", told, {}) from error
+    except (operations.Malformed, strategic.Unfit) as error:
+        raise problem.bad_request(str(error)) from error
+
+
+def _decode_patch(media: str, given: bytes) -> object:
+    try:
+        wanted = msgspec.json.decode(given, type=object)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        told = "invalid JSON patch" if media == MERGE_PATCH else f"error decoding patch: {error}"
+        raise problem.bad_request(told) from error
+    if media == JSON_PATCH:
+        return _check_operations(wanted)
+    if not isinstance(wanted, dict):
+        prefix = "error decoding patch: " if media == MERGE_PATCH else ""
+        told = "json: cannot unmarshal array into Go value of type map[string]interface {}"
+        raise problem.bad_request(prefix + told)
+    return cast("Obj", wanted)
+
+
+def _check_operations(wanted: object) -> object:
+    if not isinstance(wanted, list):
+        told = "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        raise problem.bad_request(f"error decoding patch: {told}")
+    count = len(cast("list[object]", wanted))
+    if count > operations.LIMIT:
+        told = f"The allowed maximum operations in a JSON patch is {operations.LIMIT}, got {count}"
+        raise problem.Problem(413, "RequestEntityTooLarge", told)
+    return cast("object", wanted)
+
+
+def _replace(
+    state: State, call: Call, current: Entry, given: tuple[Obj, tuple[str, ...]]
+) -> Response:
+    value, warnings = given
+    resource, shelf = call.resource, state.shelf(call.resource)
+    old = current.decode()
+    admit.check_version(call, value, current)
+    admit.changed_object(state, call, value, clone(old))
+    grow(value, "metadata")["resourceVersion"] = str(current.version)
+    if call.query.get("dryRun"):
+        return _dry(resource, value, 200, warnings)
+    if text(value, "metadata", "deletionTimestamp") and not _is_held(resource, value):
+        entry = state.store.remove(shelf, call.key, value)
+        remove.after_removal(state, resource, call.namespace)
+        return Response(body=resource.whole(entry), warnings=warnings)
+    if value == old:
+        return Response(body=resource.whole(current), warnings=warnings)
+    entry = state.store.write(shelf, call.key, value)
+    return Response(body=resource.whole(entry), warnings=warnings)
+
+
+def _is_held(resource: Resource, value: Obj) -> bool:
+    """Whether something still has to happen before an object that is being deleted may go."""
+    if texts(value, "metadata", "finalizers") or texts(value, "spec", "finalizers"):
+        return True
+    grace = cast("Obj", value["metadata"]).get("deletionGracePeriodSeconds")
+    return resource.kind == "Pod" and isinstance(grace, int) and grace > 0
+
+
+def _dry(resource: Resource, value: Obj, status: int, warnings: tuple[str, ...]) -> Response:
+    shown = encode(_outward(resource, value))
+    return Response(status=status, body=resource.head + shown[1:], warnings=warnings)
+
+
+def _outward(resource: Resource, value: Obj) -> Obj:
+    return resource.face.outward(value) if resource.face else value
+
+
+def _inward(resource: Resource, value: Obj) -> Obj:
+    if resource.face is None:
+        return value
+    return body.typeless(shape.canonical("core.Event", resource.face.inward(value)))
+
+
+def finalize(state: State, call: Call) -> Response:
+    """Set the finalizers of a namespace's spec; the last one gone, it goes."""
+    value, warnings = body.decode(call, call.resource)
+    current = state.shelf(call.resource).entries.get(call.key)
+    if current is None:
+        raise problem.not_found(call.resource.subject, call.name)
+    admit.check_version(call, value, current)
+    old = current.decode()
+    old["spec"] = value.get("spec", {})
+    if text(old, "metadata", "deletionTimestamp") and not _is_held(call.resource, old):
+        entry = state.store.remove(state.shelf(call.resource), call.key, old)
+    else:
+        entry = state.store.write(state.shelf(call.resource), call.key, old)
+    return Response(body=call.resource.whole(entry), warnings=warnings)
+
+
+def bind(state: State, call: Call) -> Response:
+    """Give a pod its node."""
+    binding, _ = body.decode(replace(call, verb="create"), BINDINGS)
+    shelf = state.shelf(call.resource)
+    current = shelf.entries.get(call.key)
+    if current is None:
+        raise problem.not_found(call.resource.subject, call.name)
+    value = current.decode()
+    if text(value, "spec", "nodeName"):
+        why = f'pod {call.name} is already assigned to node "{text(value, "spec", "nodeName")}"'
+        raise problem.conflict(problem.Subject("", "pods/binding"), call.name, why)
+    grow(value, "spec")["nodeName"] = text(binding, "target", "name")
+    state.store.write(shelf, call.key, value)
+    return success(201)
+
+
+def success(code: int) -> Response:
+    status: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return Response(status=code, body=encode({**status, "code": code}))
+
+
+BINDINGS = Resource(kind="Binding", plural="bindings", schema="core.Binding", verbs=("create",))

@@ -1,0 +1,80 @@
+"""The embedded API server as a transport: a client talks to it without a socket."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+from pileus.apiserver.api import Api
+from pileus.apiserver.call import Request as ApiRequest
+from pileus.apiserver.call import Response
+from pileus.apiserver.identity import User, authenticated
+from pileus.kube.errors import Unreachable
+from pileus.kube.transport import Request
+
+MASTER = User("simulation", ("system:masters",))
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessReply:
+    response: Response
+    idle_timeout: float | None
+
+    @property
+    def status(self) -> int:
+        return self.response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names in lower case."""
+        named = {name.lower(): value for name, value in self.response.headers.items()}
+        return {"content-type": self.response.content_type, **named}
+
+    async def read(self) -> bytes:
+        return b"".join([piece async for piece in self.chunks()])
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        stream = self.response.stream
+        if stream is None:
+            yield self.response.body
+            return
+        while True:
+            try:
+                async with asyncio.timeout(self.idle_timeout):
+                    piece = await anext(stream)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                told = "no byte came in time"
+                raise Unreachable("watch", "in-process", told, timed_out=True) from error
+            yield piece
+
+
+class InProcessTransport:
+    """A `pileus.kube.transport.Transport` on top of an `Api`, as one user."""
+
+    def __init__(self, api: Api, user: User = MASTER) -> None:
+        self._api = api
+        self._user = authenticated(user)
+
+    @asynccontextmanager
+    async def send(self, request: Request) -> AsyncGenerator[InProcessReply]:
+        if request.guard is not None:
+            request.guard()
+        await asyncio.sleep(0)
+        response = self._api.respond(
+            ApiRequest(
+                method=request.method,
+                path=request.path,
+                query=request.query,
+                headers={name.lower(): value for name, value in request.headers.items()},
+                body=request.body or b"",
+                peer=self._user,
+            )
+        )
+        reply = InProcessReply(response, request.idle_timeout)
+        if response.stream is None:
+            yield reply
+            return
+        async with aclosing(response.stream):
+            yield reply

@@ -1,0 +1,166 @@
+"""JSON becomes what Go's structs would make of it, and protobuf the same."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pileus.apiserver.schema import scalar, shape, table, wire
+from tests.unit.apiserver.caller import caller
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("0.5", "500m"),
+        ("1000m", "1"),
+        ("1024Mi", "1Gi"),
+        ("100000Ki", "100000Ki"),
+        ("1.5Gi", "1536Mi"),
+        ("1e3", "1e3"),
+        ("1000", "1k"),
+        ("0", "0"),
+        ("0.0000000001", "1n"),
+        ("12E", "12E"),
+        ("-5m", "-5m"),
+    ],
+)
+def test_a_quantity_has_one_spelling(written: str, canonical: str):
+    assert scalar.quantity(written) == canonical
+
+
+@given(st.integers(0, 10**15), st.sampled_from(["", "m", "k", "M", "Ki", "Mi", "Gi"]))
+def test_a_canonical_quantity_stays_and_means_the_same(number: int, suffix: str):
+    once = scalar.quantity(f"{number}{suffix}")
+
+    assert scalar.quantity(once) == once
+    assert scalar.amount(once) == scalar.amount(f"{number}{suffix}")
+
+
+def test_empty_fields_fall_away_and_go_structs_stay():
+    given_object: dict[str, Any] = {
+        "metadata": {"name": "n", "labels": {}, "creationTimestamp": None, "unknown": 1},
+        "spec": {"taints": [], "unschedulable": False, "podCIDR": ""},
+    }
+
+    found: Any = shape.canonical("core.Node", given_object)
+
+    assert found["metadata"] == {"name": "n"}
+    assert found["spec"] == {}
+    assert found["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
+
+
+def test_a_false_behind_a_pointer_stays():
+    spec = {"allocateLoadBalancerNodePorts": False, "publishNotReadyAddresses": False}
+
+    found = shape.canonical("core.Service", {"spec": spec})
+
+    assert found["spec"] == {"allocateLoadBalancerNodePorts": False}
+
+
+def test_times_are_in_utc_and_whole():
+    conditions = [{"type": "Ready", "lastHeartbeatTime": "2024-01-01T01:00:00.7+01:00"}]
+
+    found: Any = shape.canonical("core.Node", {"status": {"conditions": conditions}})
+
+    condition = found["status"]["conditions"][0]
+    assert condition["lastHeartbeatTime"] == "2024-01-01T00:00:00Z"
+    assert condition["lastTransitionTime"] is None
+
+
+@pytest.mark.parametrize("type_name", sorted(table.types()))
+def test_every_type_of_the_tables_can_be_read(type_name: str):
+    empty = shape.canonical(type_name, {})
+
+    assert shape.canonical(type_name, empty) == empty
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number > 0x7F:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])
+
+
+def message(*members: tuple[int, bytes | int]) -> bytes:
+    out = b""
+    for number, member in members:
+        if isinstance(member, int):
+            out += varint(number << 3) + varint(member)
+        else:
+            out += varint(number << 3 | 2) + varint(len(member)) + member
+    return out
+
+
+def envelope(kind: bytes, raw: bytes) -> bytes:
+    return wire.MAGIC + message((1, message((1, b"v1"), (2, kind))), (2, raw))
+
+
+def test_a_pod_in_protobuf_is_the_pod_in_json():
+    label = message((1, b"app"), (2, b"web"))
+    moment = message((1, 86400), (2, 0))
+    metadata = message((1, b"p"), (8, moment), (11, label))
+    target = message((1, 1), (2, 0), (3, b"http"))
+    probe = message((1, message((2, message((2, target))))))
+    quantity = message((1, b"cpu"), (2, message((1, b"500m"))))
+    resources = message((1, quantity))
+    container = message((1, b"c"), (2, b"busybox"), (8, resources), (11, probe))
+    volume = message((1, b"v"), (2, message((2, b""))))
+    spec = message((1, volume), (2, container), (4, 30))
+
+    found = wire.decode("core.Pod", envelope(b"Pod", message((1, metadata), (2, spec))))
+
+    assert found == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "p",
+            "creationTimestamp": "1970-01-02T00:00:00Z",
+            "labels": {"app": "web"},
+        },
+        "spec": {
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "busybox",
+                    "resources": {"limits": {"cpu": "500m"}},
+                    "readinessProbe": {"httpGet": {"port": "http"}},
+                }
+            ],
+            "terminationGracePeriodSeconds": 30,
+        },
+    }
+
+
+def test_a_typed_go_client_can_write():
+    raw = envelope(b"Namespace", message((1, message((1, b"made-in-go"))), (2, b""), (3, b"")))
+
+    answer = caller()(
+        "POST", "/api/v1/namespaces", raw, media="application/vnd.kubernetes.protobuf"
+    )
+
+    assert answer.status == 201
+    assert answer.body["metadata"]["name"] == "made-in-go"
+
+
+@given(st.binary(max_size=60))
+def test_garbage_in_protobuf_is_refused_or_read_but_never_breaks(garbage: bytes):
+    answer = caller_of_all(wire.MAGIC + garbage)
+
+    assert answer in {201, 400, 422}
+
+
+CALLER = caller()
+
+
+def caller_of_all(body: bytes) -> int:
+    media = "application/vnd.kubernetes.protobuf"
+    return CALLER("POST", "/api/v1/nodes", body, media=media, dryRun="All").status
+
+
+@given(st.binary(max_size=60))
+def test_garbage_in_json_is_refused_but_never_breaks(garbage: bytes):
+    assert CALLER("POST", "/api/v1/nodes", garbage).status in {400, 422}
