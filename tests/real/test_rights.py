@@ -1,6 +1,6 @@
-"""The manager has the rights of the reference page, and needs no others."""
+"""The manager gets along with exactly the rights of `deploy`, which the guide shows."""
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,37 +8,9 @@ import pytest
 from pileus.testing.control_plane import ControlPlane
 from tests.real.manager import Lab, eventually, is_initialized, register, running
 
-INFORMERS = [
-    {"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["list", "watch"]},
-    {"nonResourceURLs": ["/healthz"], "verbs": ["get"]},
-]
-ELECTION = [
-    {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "verbs": ["get", "create", "update"],
-    }
-]
-EVENTS = [
-    {
-        "apiGroups": ["", "events.k8s.io"],
-        "resources": ["events"],
-        "verbs": ["create", "patch", "update"],
-    }
-]
-NODES = [
-    {
-        "apiGroups": [""],
-        "resources": ["nodes"],
-        "verbs": ["get", "list", "watch", "update", "delete", "patch"],
-    },
-    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch", "update"]},
-]
-ACCOUNTS = [
-    {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get", "create"]},
-    {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
-]
+DEPLOY = Path(__file__).parents[2] / "deploy"
+ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
+GROUPS = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
 
 
 @pytest.fixture
@@ -46,45 +18,76 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path / "lab")
 
 
+@pytest.fixture
+def account(clean: ControlPlane) -> Path:
+    """Credentials that make their bearer the manager's service account."""
+    return clean.user(ACCOUNT, groups=GROUPS)
+
+
+@pytest.fixture
+def rights(clean: ControlPlane, request: pytest.FixtureRequest) -> Iterator[None]:
+    files = [f"--filename={DEPLOY / name}" for name in ("rbac.yaml", request.param)]
+    clean.kubectl("apply", *files)
+    yield
+    clean.kubectl("delete", *files)
+
+
 @pytest.mark.parametrize(
-    ("rules", "flags"),
+    ("rights", "flags"),
     [
-        pytest.param([*INFORMERS, *ELECTION, *EVENTS, *NODES], (), id="one-identity"),
+        pytest.param("rbac-one-identity.yaml", (), id="one-identity"),
         pytest.param(
-            [*INFORMERS, *ELECTION, *EVENTS, *ACCOUNTS],
+            "rbac-own-identities.yaml",
             ("--use-service-account-credentials",),
-            id="accounts-of-their-own",
+            id="own-identities",
         ),
     ],
+    indirect=["rights"],
 )
+@pytest.mark.usefixtures("rights")
 def test_these_rights_are_enough(
-    clean: ControlPlane, lab: Lab, rules: list[dict[str, list[str]]], flags: tuple[str, ...]
+    clean: ControlPlane, lab: Lab, account: Path, flags: tuple[str, ...]
 ) -> None:
-    name = "ccm-accounts" if flags else "ccm-alone"
-    grant(clean, name, rules)
+    own = (f"--authentication-kubeconfig={account}", f"--authorization-kubeconfig={account}")
     register(clean, "one")
 
-    with running(clean, lab, *flags, kubeconfig=clean.user(name)) as manager:
+    with running(clean, lab, *own, *flags, kubeconfig=account) as manager:
         eventually("initialized", lambda: is_initialized(clean, "one"))
         eventually("told", lambda: "Synced" in clean.kubectl("get", "events"))
+        eventually("leading", manager.leads)
 
         assert manager.metric("rest_client_requests_total", code="403") == 0
+        assert manager.metric("rest_client_requests_total", code="201") > 0
 
 
-def grant(cluster: ControlPlane, name: str, rules: list[dict[str, list[str]]]) -> None:
-    group = "rbac.authorization.k8s.io"
-    role = {
-        "apiVersion": f"{group}/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": rules,
-    }
-    binding = {
-        "apiVersion": f"{group}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
-    }
-    listed = {"apiVersion": "v1", "kind": "List", "items": [role, binding]}
-    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+@pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)
+@pytest.mark.usefixtures("rights")
+def test_without_the_rights_on_nodes_a_node_stays_tainted_and_says_why(
+    clean: ControlPlane, lab: Lab, account: Path
+) -> None:
+    register(clean, "one")
+
+    with running(clean, lab, kubeconfig=account):
+        eventually("told", lambda: "NodeWriteForbidden" in clean.kubectl("get", "events"))
+
+    assert not is_initialized(clean, "one")
+
+
+@pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)
+@pytest.mark.usefixtures("rights")
+def test_a_dry_run_has_tokens_for_its_accounts_and_writes_to_no_node(
+    clean: ControlPlane, lab: Lab, account: Path
+) -> None:
+    register(clean, "one")
+    flags = ("--dry-run", "--use-service-account-credentials")
+
+    with running(clean, lab, *flags, kubeconfig=account) as manager:
+        eventually("planned", lambda: '"Initialized node"' in manager.log.read_text())
+
+    assert not is_initialized(clean, "one")
+
+
+def test_the_api_server_accepts_the_deployment(clean: ControlPlane) -> None:
+    made = clean.kubectl("apply", "--dry-run=server", f"--filename={DEPLOY / 'manager.yaml'}")
+
+    assert "deployment.apps/cloud-controller-manager created" in made

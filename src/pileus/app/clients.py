@@ -87,7 +87,7 @@ class Clients:
     def access_of(self, identity: str) -> Access:
         if not self._own_accounts:
             return self._access
-        return service_account_access(self._access, self.main("tokens"), identity, self._clock)
+        return service_account_access(self._access, self.own("tokens"), identity, self._clock)
 
     def _client(self, suffix: str, access: Access, fence: Fence) -> Client:
         transport = self._transport(suffix if access is not self._access else "", access)
