@@ -35,3 +35,4 @@ lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
 .PHONY: docs
 docs: $(READY) ## renew the generated pages of docs/reference
 	@$(BIN)/python -m tools.flags_reference
+	@$(BIN)/python -m tools.metrics_reference

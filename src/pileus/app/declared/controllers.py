@@ -5,13 +5,18 @@ from pileus.app.flags import Flag, Group
 from pileus.app.kinds import DURATION, INT32, STRING
 
 CONCURRENT_NODE_SYNCS = Flag(
-    "concurrent-node-syncs", INT32, 1, "Workers that initialize new nodes."
+    "concurrent-node-syncs",
+    INT32,
+    1,
+    "New nodes that are initialized at a time. Only a value that is given sets a limit; otherwise "
+    "all that are new share their look-ups in the cloud.",
 )
 CONCURRENT_NODE_STATUS_UPDATES = Flag(
     "concurrent-node-status-updates",
     INT32,
     0,
-    "Workers that keep the nodes' addresses current; 0: as many as --concurrent-node-syncs.",
+    "Nodes whose addresses are written at a time in a round; 0: as many as --concurrent-node-syncs "
+    "if that is given, else 100.",
 )
 CLOUD_NODE = Group(
     NODE.canonical.capitalize(), (CONCURRENT_NODE_SYNCS, CONCURRENT_NODE_STATUS_UPDATES)

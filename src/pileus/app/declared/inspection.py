@@ -6,9 +6,7 @@ from pileus.app.kinds import STRING
 PROFILING = switch(
     "profiling", "Serve the profiling pages under /debug/ on the secure port.", default=True
 )
-CONTENTION_PROFILING = switch(
-    "contention-profiling", "Record what tasks wait for, if profiling is on."
-)
+CONTENTION_PROFILING = switch("contention-profiling", "Accepted for compatibility; without effect.")
 DEBUGGING = Group("Debugging", (PROFILING, CONTENTION_PROFILING))
 
 ENABLE_LEADER_MIGRATION = switch(
