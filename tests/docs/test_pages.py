@@ -1,33 +1,57 @@
 """Every command that our pages show is run, and prints what they say.
 
-A page's blocks of the kind ```console are one session, in the page's order: lines with `$ ` are
-typed, the lines after them are expected. `…` stands for anything within a line; a line that is
-only `…` stands for any number of lines.
+A page's blocks of the kind ```console are one session in one shell, in the page's order: lines with
+`$ ` are typed, the lines after them are expected. `…` stands for anything within a line; a line
+that is only `…` stands for any number of lines. A page that says `<!-- needs: a cluster -->` gets
+a real control plane, with `KUBECONFIG` and `kubectl`; without one its test is skipped.
 """
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from pileus.testing.control_plane import ControlPlane
+
 ROOT = Path(__file__).resolve().parents[2]
+BINARIES = "PILEUS_CONTROL_PLANE"
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LIMIT = 120
-pages = sorted(
-    page
-    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    if BLOCK.search(page.read_text())
-)
+NEEDS_CLUSTER = "<!-- needs: a cluster -->"
+AT_HAND = ("examples", "deploy")
+"""Folders of the clone that the commands of a page find beside them."""
+LIMIT = 300
+END = "end-of-step"
 
 
 @dataclass(frozen=True)
 class Step:
     command: str
     expected: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    printed: str
+
+
+def pages() -> Iterator[object]:
+    absent = pytest.mark.skipif(
+        not os.environ.get(BINARIES), reason=f"no real control plane: {BINARIES} is not set"
+    )
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = page.read_text()
+        if BLOCK.search(text):
+            real = (pytest.mark.real_cluster, pytest.mark.xdist_group("real"), absent)
+            marks = real if NEEDS_CLUSTER in text else ()
+            yield pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
 
 
 def steps_of(page: str) -> list[Step]:
@@ -54,31 +78,83 @@ def matches(expected: tuple[str, ...], printed: str) -> bool:
     )
 
 
-@pytest.mark.real_time
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in pages])
-def test_the_commands_of_a_page_work(page: Path, tmp_path: Path) -> None:
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+def perform(steps: list[Step], folder: Path, environment: dict[str, str]) -> list[Done]:
+    """Type all commands into one shell, up to the first that fails; what it began, ends with it."""
+    asked = "".join(
+        f"{step.command}\ncode=$?\nprintf '\\n{END} %s\\n' $code\n[ $code = 0 ] || exit $code\n"
+        for step in steps
+    )
+    script, output = folder / ".session.sh", folder / ".session.out"
+    script.write_text(asked)
+    with output.open("w") as written:
+        shell = subprocess.Popen(
+            ["bash", str(script)],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            shell.wait(LIMIT)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait()
+    parts = re.split(rf"\n{END} (\d+)\n", output.read_text())
+    return [
+        Done(int(code), printed) for printed, code in zip(parts[::2], parts[1::2], strict=False)
+    ]
+
+
+@pytest.fixture
+def surroundings(
+    request: pytest.FixtureRequest, page: Path, tmp_path: Path
+) -> Iterator[dict[str, str]]:
+    for name in AT_HAND:
+        (tmp_path / name).symlink_to(ROOT / name)
+    path = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    found = os.environ | {
         "PILEUS_CHECKOUT": str(ROOT),
         "HOME": str(tmp_path),
         "COLUMNS": "120",
     }
-    for step in steps_of(page.read_text()):
-        done = subprocess.run(
-            ["bash", "-c", step.command],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
-        assert done.returncode == 0, f"$ {step.command}\n{done.stdout}"
-        assert not step.expected or matches(step.expected, done.stdout), (
-            f"$ {step.command}\n{done.stdout}"
-        )
+    with contextlib.ExitStack() as stack:
+        if NEEDS_CLUSTER in page.read_text():
+            binaries = Path(os.environ[BINARIES])
+            cluster = stack.enter_context(ControlPlane(binaries, tmp_path / ".cluster"))
+            path.insert(0, str(binaries))
+            found["KUBECONFIG"] = str(cluster.admin)
+        yield found | {"PATH": os.pathsep.join(path)}
+
+
+@pytest.mark.real_time
+@pytest.mark.timeout(2 * LIMIT)
+@pytest.mark.parametrize("page", list(pages()))
+def test_the_commands_of_a_page_work(
+    page: Path, tmp_path: Path, surroundings: dict[str, str]
+) -> None:
+    steps = steps_of(page.read_text())
+
+    performed = perform(steps, tmp_path, surroundings)
+
+    for step, done in zip(steps, performed, strict=False):
+        told = f"$ {step.command}\n{done.printed}"
+        assert done.code == 0, told
+        assert not step.expected or matches(step.expected, done.printed), told
+    assert len(performed) == len(steps)
+
+
+@pytest.mark.real_time
+def test_a_session_is_one_shell_and_ends_at_the_first_failure(tmp_path: Path) -> None:
+    steps = [
+        Step(command, ()) for command in ("x=5; sleep 600 &", "echo $x; kill $!", "false", "echo")
+    ]
+
+    performed = perform(steps, tmp_path, dict(os.environ))
+
+    assert performed == [Done(0, ""), Done(0, "5\n"), Done(1, "")]
 
 
 @pytest.mark.parametrize(
