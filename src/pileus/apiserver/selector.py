@@ -108,7 +108,7 @@ class _Parser:
 
     def _key(self) -> str:
         found = self._take()
-        if not found or found in _SYMBOLS:
+        if not found or found in _SYMBOLS - {"in", "notin"}:
             raise _unparsable(f"found '{found}', expected: identifier")
         if not _KEY.fullmatch(found):
             raise _unparsable(f'<nil>: Invalid value: "{found}": {BAD_QUALIFIED}')

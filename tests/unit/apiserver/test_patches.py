@@ -183,11 +183,17 @@ def test_only_retained_keys_stay():
 @pytest.mark.parametrize(
     "patch",
     [
-        {"status": {"addresses": [{"address": "1"}]}},
         {"metadata": {"labels": {"$patch": "fly"}}},
         {"metadata": {"name": "x", "$retainKeys": ["uid"]}},
     ],
 )
 def test_a_malformed_strategic_patch_is_refused(patch: Obj):
     with pytest.raises(strategic.Unfit):
+        strategic.apply("core.Node", OLD_ADDRESSES, patch)
+
+
+def test_an_item_that_does_not_say_which_one_it_is_is_refused():
+    patch: Obj = {"status": {"addresses": [{"address": "1"}]}}
+
+    with pytest.raises(strategic.Keyless, match="does not contain declared merge key: type"):
         strategic.apply("core.Node", OLD_ADDRESSES, patch)

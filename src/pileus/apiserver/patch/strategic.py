@@ -21,8 +21,12 @@ class Unfit(Exception):
     """The patch is malformed (400)."""
 
 
+class Keyless(Exception):
+    """An item of a list does not say which one it is (500)."""
+
+
 def apply(type_name: str, target: Obj, patch: Obj) -> Obj:
-    """Return the patched object; what was given stays as it was. Errors: `Unfit`."""
+    """Return the patched object; what was given stays as it was. Errors: `Unfit`, `Keyless`."""
     return _merge(table.types()[type_name], target, patch)
 
 
@@ -108,7 +112,8 @@ def _objects(values: list[object]) -> list[Obj]:
 
 def _merge_item(kind: table.Type, key: str, current: list[Obj], patch: Obj) -> list[Obj]:
     if key not in patch:
-        raise Unfit(f"map: {patch} does not contain declared merge key: {key}")
+        shown = " ".join(f"{name}:{value}" for name, value in sorted(patch.items()))
+        raise Keyless(f"map: map[{shown}] does not contain declared merge key: {key}")
     same = [i for i, item in enumerate(current) if item.get(key) == patch[key]]
     if patch.get(DIRECTIVE) == "delete":
         return [item for i, item in enumerate(current) if i not in same]

@@ -59,7 +59,7 @@ def _check_data(value: Obj) -> Iterator[Fault]:
             if part == "binaryData" and key in branch(value, "data"):
                 yield field.invalid(path, key, "duplicate of key present in data")
     if size > DATA_SIZE:
-        yield field.too_long("", DATA_SIZE)
+        yield field.too_long("[]", DATA_SIZE)
 
 
 def _check_frozen(new: Obj, old: Obj) -> Iterator[Fault]:

@@ -35,6 +35,33 @@ def validate(value: Obj) -> Iterator[Fault]:
     yield from _check_node_ports(spec)
     yield from _check_balancer(spec)
     yield from _check_traffic(value)
+    path, ingresses = (
+        "status.loadBalancer.ingress",
+        rows(value, "status", "loadBalancer", "ingress"),
+    )
+    if ingresses and text(spec, "type") != "LoadBalancer":
+        yield field.forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")
+        return
+    for index, ingress in enumerate(ingresses):
+        yield from _check_ingress(ingress, f"{path}[{index}]")
+
+
+def _check_ingress(ingress: Obj, path: str) -> Iterator[Fault]:
+    ip, mode, host = (text(ingress, part) for part in ("ip", "ipMode", "hostname"))
+    if ip:
+        yield from _check_ip(f"{path}.ip", ip)
+    if ip and not mode:
+        yield field.required(f"{path}.ipMode", "must be specified when `ip` is set")
+    if mode and not ip:
+        yield field.forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set")
+    if mode and mode not in {"VIP", "Proxy"}:
+        yield field.unsupported(f"{path}.ipMode", mode, ("VIP", "Proxy"))
+    if host:
+        faults = naming.subdomain_faults(host)
+        yield from (field.invalid(f"{path}.hostname", host, why) for why in faults)
+        if not list(_check_ip("", host)):
+            detail = "must be a DNS name, not an IP address"
+            yield field.invalid(f"{path}.hostname", host, detail)
 
 
 def _check_type(spec: Obj) -> Iterator[Fault]:
@@ -218,10 +245,6 @@ def _check_traffic(value: Obj) -> Iterator[Fault]:
             health,
             "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
         )
-    for index, ingress in enumerate(rows(value, "status", "loadBalancer", "ingress")):
-        if text(ingress, "ip") and not text(ingress, "ipMode"):
-            path = f"status.loadBalancer.ingress[{index}].ipMode"
-            yield field.required(path, "must be specified when `ip` is set")
     internal = look(spec, "internalTrafficPolicy")
     if isinstance(internal, str) and internal not in {"Cluster", "Local"}:
         yield field.unsupported("spec.internalTrafficPolicy", internal, ("Cluster", "Local"))

@@ -126,6 +126,8 @@ def _check_identity(call: Call, new: Obj, old: Obj) -> None:
             f"the name of the object ({name}) does not match the name on the URL ({call.name})"
         )
     uid, known = text(new, "metadata", "uid"), text(old, "metadata", "uid")
+    if uid and uid != known and call.verb == "patch":
+        raise call.resource.unfit(name, [field.immutable("metadata.uid", uid)])
     if uid and uid != known:
         place = "/".join(filter(None, (call.resource.plural, call.namespace, name)))
         why = (

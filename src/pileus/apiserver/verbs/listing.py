@@ -171,6 +171,9 @@ def _start(state: State, shelf: Shelf, call: Call) -> tuple[Key | None, int]:
     current = state.store.version
     written = call.query.get("continue", "")
     if written:
+        if call.query.get("resourceVersion", "0") not in {"", "0"}:
+            told = "specifying resource version is not allowed when using continue"
+            raise problem.bad_request(told)
         token = _decode(written)
         if token.version < 0:
             return Key(token.namespace, token.name), current

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from pileus.apiserver import problem
 from pileus.apiserver.call import Call, Response
@@ -15,6 +16,8 @@ from pileus.apiserver.verbs.listing import Chooser, check_list_options, whole_nu
 
 STREAM = "application/json"
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
+LAST_BOOKMARK = 2.0
+"""Seconds before its end at which a watch gets its last bookmark."""
 BATCH = 256 * 1024
 """About so many bytes are sent at a time."""
 
@@ -111,7 +114,7 @@ class Watcher:
     async def _following(
         self, loop: asyncio.AbstractEventLoop, end: float
     ) -> AsyncGenerator[bytes]:
-        next_bookmark = loop.time() + self._every
+        next_bookmark = self._next_bookmark(loop.time(), end)
         while True:
             if self._at < self._shelf.forgotten:
                 async for piece in _refused(self._at, self._shelf.forgotten):
@@ -125,8 +128,13 @@ class Watcher:
                 return
             if self._wish.bookmarks and now >= next_bookmark:
                 yield self._bookmark({})
-                next_bookmark = now + self._every
+                next_bookmark = self._next_bookmark(now, end)
             await self._wait(min(end, next_bookmark if self._wish.bookmarks else end) - now)
+
+    def _next_bookmark(self, now: float, end: float) -> float:
+        """Once in a while, and shortly before the end, so that the next watch can follow."""
+        last = end - LAST_BOOKMARK
+        return min(now + self._every, last if last > now else inf)
 
     async def _wait(self, seconds: float) -> None:
         try:

@@ -93,6 +93,8 @@ def _apply(resource: Resource, media: str, value: Obj, given: bytes) -> Obj:
     except operations.Unprocessable as error:
         told = "the server rejected our request due to an error in our request"
         raise problem.Problem(422, "Invalid", told, {}) from error
+    except strategic.Keyless as error:
+        raise problem.Problem(500, "", str(error)) from error
     except (operations.Malformed, strategic.Unfit) as error:
         raise problem.bad_request(str(error)) from error
 
