@@ -1,13 +1,13 @@
 """Clients of the API server by identity: each with its own user agent, credentials and rate."""
 
-import platform
-import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from pileus.app.config import Config
+from pileus.app.config import ClientConnection, Config
+from pileus.app.declared.generic import KUBE_API_BURST, KUBE_API_QPS
 from pileus.clock import Clock
 from pileus.fence import Fence, Open
 from pileus.kube.access import Access
@@ -16,13 +16,26 @@ from pileus.kube.config.service_account import service_account_access
 from pileus.kube.dry import DryTransport
 from pileus.kube.http import HttpTransport
 from pileus.kube.throttle import Adaptive, Throttle, TokenBucket
+from pileus.kube.transport import Transport
 from pileus.telemetry.metrics import Metrics
-from pileus.version import KUBERNETES, PILEUS
+from pileus.version import KUBERNETES, PILEUS, PROGRAM, system
 
-PROGRAM = "cloud-controller-manager"
-DEFAULT_RATE = 20.0
-DEFAULT_BURST = 30
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+class Connection(Transport, Protocol):
+    """A transport that is closed at the end."""
+
+    @property
+    def host(self) -> str: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+Connect = Callable[[Access], Connection]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +46,37 @@ class Rate:
     burst: int
 
     @classmethod
-    def of(cls, config: Config) -> "Rate | None":
+    def of(cls, asked: ClientConnection) -> "Rate | None":
         """One flag given without the other means the other's upstream default."""
-        qps, burst = config.client.qps, config.client.burst
+        qps, burst = asked.qps, asked.burst
         if (qps is None and burst is None) or (qps is not None and qps < 0):
             return None
-        return cls(qps or DEFAULT_RATE, burst or DEFAULT_BURST)
+        return cls(qps or KUBE_API_QPS.default, burst or KUBE_API_BURST.default)
 
 
 class Clients:
     """Makes clients; closes their connections at the end of its `async with` block."""
 
-    def __init__(self, access: Access, config: Config, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        access: Access,
+        config: Config,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        connect: Connect = HttpTransport,
+    ) -> None:
         self._access = access
+        self._connect = connect
         self._metrics = metrics
         self._clock = clock
-        self._rate = Rate.of(config)
+        self._rate = Rate.of(config.client)
         self._own_accounts = config.shared.use_service_account_credentials
         self._dry_run = config.dry_run
         self._shared_throttle = Adaptive()
         self._stack = AsyncExitStack()
-        self._transports: dict[str, HttpTransport] = {}
+        self._connections: dict[str, Connection] = {}
+        self._accounts: dict[str, Access] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,13 +94,16 @@ class Clients:
         return self._client(suffix, self._access, Open())
 
     def own(self, suffix: str) -> Client:
-        """A client for leases and tokens: never dry, never behind other requests."""
-        transport = self._transport(suffix, self._access)
+        """A client for leases and tokens: never dry, never behind other requests.
+
+        Other requests wait for tokens: did tokens wait for their turn among them, none would end.
+        """
+        connection = self._connection(suffix, self._access)
         return Client(
-            transport,
+            connection,
             user_agent=user_agent(suffix),
             metrics=self._metrics,
-            host=transport.host,
+            host=connection.host,
         )
 
     def controller(self, identity: str, *, fence: Fence) -> Client:
@@ -85,27 +111,32 @@ class Clients:
         return self._client(identity, self.access_of(identity), fence)
 
     def access_of(self, identity: str) -> Access:
+        """The access of a controller; the same one each time, for its token is kept in it."""
         if not self._own_accounts:
             return self._access
-        return service_account_access(self._access, self.own("tokens"), identity, self._clock)
+        if identity not in self._accounts:
+            tokens = self.own("tokens")
+            account = service_account_access(self._access, tokens, identity, self._clock)
+            self._accounts[identity] = account
+        return self._accounts[identity]
 
     def _client(self, suffix: str, access: Access, fence: Fence) -> Client:
-        transport = self._transport(suffix if access is not self._access else "", access)
+        connection = self._connection("" if access is self._access else suffix, access)
         return Client(
-            DryTransport(transport) if self._dry_run else transport,
+            DryTransport(connection) if self._dry_run else connection,
             user_agent=user_agent(suffix),
             metrics=self._metrics,
             fence=fence,
             throttle=self._throttle(),
-            host=transport.host,
+            host=connection.host,
         )
 
-    def _transport(self, identity: str, access: Access) -> HttpTransport:
-        """Connections are shared by all clients of one identity."""
-        if identity not in self._transports:
-            transport = self._transports[identity] = HttpTransport(access)
-            self._stack.push_async_exit(transport)
-        return self._transports[identity]
+    def _connection(self, name: str, access: Access) -> Connection:
+        """One for each name, shared by all clients of it."""
+        if name not in self._connections:
+            connection = self._connections[name] = self._connect(access)
+            self._stack.push_async_exit(connection)
+        return self._connections[name]
 
     def _throttle(self) -> Throttle:
         if self._rate is None:
@@ -115,6 +146,4 @@ class Clients:
 
 def user_agent(suffix: str) -> str:
     """As Go components name themselves, so that audit logs and flow schemas tell us apart."""
-    machine = platform.machine()
-    system = f"{sys.platform}/{_MACHINES.get(machine, machine)}"
-    return f"{PROGRAM}/{KUBERNETES} ({system}) kubernetes/pileus-{PILEUS}/{suffix}"
+    return f"{PROGRAM}/{KUBERNETES} ({system()}) kubernetes/pileus-{PILEUS}/{suffix}"

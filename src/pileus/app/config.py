@@ -4,12 +4,20 @@ Everything that runs is given its group, or the whole; nobody else reads flags o
 Durations are seconds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pileus.app.declared import access, controllers, generic, inspection, pileus, process, serving
 from pileus.app.flags import Values
 from pileus.app.gates import Gates
-from pileus.app.kinds import ModuleLevel, NamedCertificate
+from pileus.app.kinds import ModuleLevel
+from pileus.runtime.timing import Durations
+from pileus.server.options import (
+    AuthenticationOptions,
+    AuthorizationOptions,
+    RequestHeaderOptions,
+    ServerOptions,
+    ServingOptions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +35,7 @@ class ClientConnection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElection:
     enabled: bool
-    lease_duration: float
-    renew_deadline: float
-    retry_period: float
+    durations: Durations
     resource_lock: str
     resource_name: str
     resource_namespace: str
@@ -109,50 +115,17 @@ class IpamController:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """One HTTPS port."""
-
-    bind_address: str
-    port: int
-    """0: do not serve."""
-    cert_dir: str
-    cert_file: str
-    key_file: str
-    cipher_suites: tuple[str, ...]
-    curve_preferences: tuple[int, ...]
-    min_version: str
-    sni_certificates: tuple[NamedCertificate, ...]
-    reuse_address: bool
-    reuse_port: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
     entries: tuple[str, ...]
-    serving: Serving
+    serving: ServingOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Authentication:
-    kubeconfig: str
-    skip_lookup: bool
-    tolerate_lookup_failure: bool
-    cache_ttl: float
-    client_ca_file: str
-    requestheader_client_ca_file: str
-    requestheader_allowed_names: tuple[str, ...]
-    requestheader_username_headers: tuple[str, ...]
-    requestheader_uid_headers: tuple[str, ...]
-    requestheader_group_headers: tuple[str, ...]
-    requestheader_extra_headers_prefix: tuple[str, ...]
+class Delegation:
+    """Which API servers are asked about the callers of our port; empty: ours, as in a pod."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Authorization:
-    kubeconfig: str
-    always_allow_paths: tuple[str, ...]
-    authorized_ttl: float
-    unauthorized_ttl: float
+    authentication_kubeconfig: str
+    authorization_kubeconfig: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,10 +151,9 @@ class Config:
     lifecycle: LifecycleController
     service: ServiceController
     ipam: IpamController
-    serving: Serving
+    server: ServerOptions
+    delegation: Delegation
     webhooks: Webhooks
-    authentication: Authentication
-    authorization: Authorization
     logging: Logging
     dry_run: bool
     reported_version: str
@@ -205,12 +177,18 @@ def build_config(values: Values) -> Config:
         ),
         service=ServiceController(concurrent_syncs=values[controllers.CONCURRENT_SERVICE_SYNCS]),
         ipam=_ipam(values),
-        serving=_serving(values, serving.SECURE),
+        server=ServerOptions(
+            serving=_secure_serving(values),
+            authentication=_authentication(values),
+            authorization=_authorization(values),
+        ),
+        delegation=Delegation(
+            authentication_kubeconfig=values[access.AUTHENTICATION_KUBECONFIG],
+            authorization_kubeconfig=values[access.AUTHORIZATION_KUBECONFIG],
+        ),
         webhooks=Webhooks(
             entries=values[serving.WEBHOOKS], serving=_serving(values, serving.WEBHOOK)
         ),
-        authentication=_authentication(values),
-        authorization=_authorization(values),
         logging=_logging(values),
         dry_run=values[pileus.DRY_RUN],
         reported_version=values[process.VERSION].reported,
@@ -242,9 +220,11 @@ def _client(values: Values) -> ClientConnection:
 def _leader_election(values: Values) -> LeaderElection:
     return LeaderElection(
         enabled=values[generic.LEADER_ELECT],
-        lease_duration=values[generic.LEASE_DURATION],
-        renew_deadline=values[generic.RENEW_DEADLINE],
-        retry_period=values[generic.RETRY_PERIOD],
+        durations=Durations(
+            lease=values[generic.LEASE_DURATION],
+            renew_deadline=values[generic.RENEW_DEADLINE],
+            retry=values[generic.RETRY_PERIOD],
+        ),
         resource_lock=values[generic.RESOURCE_LOCK],
         resource_name=values[generic.RESOURCE_NAME],
         resource_namespace=values[generic.RESOURCE_NAMESPACE],
@@ -287,42 +267,48 @@ def _ipam(values: Values) -> IpamController:
     )
 
 
-def _serving(values: Values, flags: serving.ServingFlags) -> Serving:
-    main = flags is serving.SECURE
-    return Serving(
+def _secure_serving(values: Values) -> ServingOptions:
+    return replace(
+        _serving(values, serving.SECURE),
+        permit_address_sharing=values[serving.PERMIT_ADDRESS_SHARING],
+        permit_port_sharing=values[serving.PERMIT_PORT_SHARING],
+    )
+
+
+def _serving(values: Values, flags: serving.ServingFlags) -> ServingOptions:
+    return ServingOptions(
         bind_address=values[flags.bind_address] or flags.bind_address.default,
         port=values[flags.secure_port],
         cert_dir=values[flags.cert_dir],
+        pair_name=flags.pair_name,
         cert_file=values[flags.tls_cert_file],
         key_file=values[flags.tls_private_key_file],
         cipher_suites=values[flags.tls_cipher_suites],
         curve_preferences=values[flags.tls_curve_preferences],
         min_version=values[flags.tls_min_version],
-        sni_certificates=values[flags.tls_sni_cert_key],
-        reuse_address=main and values[serving.PERMIT_ADDRESS_SHARING],
-        reuse_port=main and values[serving.PERMIT_PORT_SHARING],
+        sni=values[flags.tls_sni_cert_key],
     )
 
 
-def _authentication(values: Values) -> Authentication:
-    return Authentication(
-        kubeconfig=values[access.AUTHENTICATION_KUBECONFIG],
+def _authentication(values: Values) -> AuthenticationOptions:
+    return AuthenticationOptions(
         skip_lookup=values[access.AUTHENTICATION_SKIP_LOOKUP],
         tolerate_lookup_failure=values[access.AUTHENTICATION_TOLERATE_LOOKUP_FAILURE],
-        cache_ttl=values[access.AUTHENTICATION_CACHE_TTL],
+        token_cache_ttl=values[access.AUTHENTICATION_CACHE_TTL],
         client_ca_file=values[access.CLIENT_CA_FILE],
-        requestheader_client_ca_file=values[access.REQUESTHEADER_CLIENT_CA_FILE],
-        requestheader_allowed_names=values[access.REQUESTHEADER_ALLOWED_NAMES],
-        requestheader_username_headers=values[access.REQUESTHEADER_USERNAME_HEADERS],
-        requestheader_uid_headers=values[access.REQUESTHEADER_UID_HEADERS],
-        requestheader_group_headers=values[access.REQUESTHEADER_GROUP_HEADERS],
-        requestheader_extra_headers_prefix=values[access.REQUESTHEADER_EXTRA_HEADERS_PREFIX],
+        request_header=RequestHeaderOptions(
+            client_ca_file=values[access.REQUESTHEADER_CLIENT_CA_FILE],
+            allowed_names=values[access.REQUESTHEADER_ALLOWED_NAMES],
+            username_headers=values[access.REQUESTHEADER_USERNAME_HEADERS],
+            uid_headers=values[access.REQUESTHEADER_UID_HEADERS],
+            group_headers=values[access.REQUESTHEADER_GROUP_HEADERS],
+            extra_headers_prefix=values[access.REQUESTHEADER_EXTRA_HEADERS_PREFIX],
+        ),
     )
 
 
-def _authorization(values: Values) -> Authorization:
-    return Authorization(
-        kubeconfig=values[access.AUTHORIZATION_KUBECONFIG],
+def _authorization(values: Values) -> AuthorizationOptions:
+    return AuthorizationOptions(
         always_allow_paths=values[access.AUTHORIZATION_ALWAYS_ALLOW_PATHS],
         authorized_ttl=values[access.AUTHORIZATION_AUTHORIZED_TTL],
         unauthorized_ttl=values[access.AUTHORIZATION_UNAUTHORIZED_TTL],

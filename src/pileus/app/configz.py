@@ -63,9 +63,9 @@ def _leader_election(config: Config) -> Mapping[str, object]:
     election = config.leader_election
     return {
         "leaderElect": election.enabled,
-        "leaseDuration": render_duration(election.lease_duration),
-        "renewDeadline": render_duration(election.renew_deadline),
-        "retryPeriod": render_duration(election.retry_period),
+        "leaseDuration": render_duration(election.durations.lease),
+        "renewDeadline": render_duration(election.durations.renew_deadline),
+        "retryPeriod": render_duration(election.durations.retry),
         "resourceLock": election.resource_lock,
         "resourceName": election.resource_name,
         "resourceNamespace": election.resource_namespace,

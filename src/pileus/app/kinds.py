@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from pileus.app.durations import parse_duration, render_duration
 from pileus.app.lists import parse_list, render_list
+from pileus.server.options import SniPair
 from pileus.telemetry.quoting import quote
 
 T = TypeVar("T")
@@ -128,27 +129,20 @@ def _parse_ints(text: str) -> tuple[int, ...]:
     return tuple(INT32.parse(part) for part in text.split(",")) if text else ()
 
 
-@dataclass(frozen=True, slots=True)
-class NamedCertificate:
-    """A certificate for some server names, as `--tls-sni-cert-key` gives it."""
-
-    certificate_file: str
-    key_file: str
-    names: tuple[str, ...] = ()
-
-
-def _parse_certificate(text: str) -> tuple[NamedCertificate, ...]:
+def _parse_certificate(text: str) -> tuple[SniPair, ...]:
     files, colon, listed = text.partition(":")
     names = tuple(name.strip() for name in listed.split(",")) if listed.strip() else ()
     if colon and not names:
         raise ValueError("empty names list is not allowed")
+    if not all(names):
+        raise ValueError("a host name after the colon is empty")
     parts = [part.strip() for part in files.split(",")]
-    if len(parts) != 2:  # noqa: PLR2004 -- certificate and key
+    if len(parts) != 2 or not all(parts):  # noqa: PLR2004 -- certificate and key
         raise ValueError("expected comma separated certificate and key file paths")
-    return (NamedCertificate(parts[0], parts[1], names),)
+    return (SniPair(parts[0], parts[1], names),)
 
 
-def _render_certificates(value: tuple[NamedCertificate, ...]) -> str:
+def _render_certificates(value: tuple[SniPair, ...]) -> str:
     return ";".join(
         f"{one.certificate_file},{one.key_file}" + (":" + ",".join(one.names) if one.names else "")
         for one in value
@@ -228,7 +222,7 @@ INTS: Kind[tuple[int, ...]] = Kind(
 )
 IP: Kind[str] = Kind(word="ip", parse=_parse_ip, render=str)
 QUANTITY: Kind[int] = Kind(word="quantity", parse=parse_quantity, render=str, natural=(str, int))
-CERTIFICATES: Kind[tuple[NamedCertificate, ...]] = Kind(
+CERTIFICATES: Kind[tuple[SniPair, ...]] = Kind(
     word="namedCertKey",
     parse=_parse_certificate,
     render=lambda value: f"[{_render_certificates(value)}]",

@@ -6,22 +6,25 @@ lease ──▶ API server is well ──▶ provider's own start ──▶ cont
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-from pileus.app.clients import PROGRAM
 from pileus.app.controllers import ALL, NODE, ControllerNames, is_running
 from pileus.app.ending import Fatal
 from pileus.app.migration import Lock, Migration
 from pileus.app.node import node_duty
+from pileus.app.provided import run_own
 from pileus.app.view import Access
 from pileus.app.work import Duty, MakeDuty, Post, Skipped
+from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.stack import Equipment, stacked
+from pileus.kube.client import Client
 from pileus.kube.errors import KubeError
 from pileus.runtime.leadership import Election
 from pileus.server.health import Health
 from pileus.telemetry.log import Log
+from pileus.version import PROGRAM
 
 log = Log(__name__)
 
@@ -44,93 +47,135 @@ class Leases:
         return self.plan.lock_of(names.canonical) if self.plan else Lock.MAIN
 
 
-async def lead(post: Post, leases: Leases, health: Health) -> None:
-    """Wait for the lease, then work until cancelled or the lease is lost."""
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The process while it leads."""
+
+    post: Post
+    leases: Leases
+    health: Health
+    duties: Mapping[str, MakeDuty]
+    equipment: Equipment
+
+    async def govern(self) -> None:
+        """Run informers and controllers until cancelled."""
+        post = self.post
+        self.health.add("informers", post.informers.ill, ready=False)
+        self.health.add("informers-synced", post.informers.not_ready, live=False)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._work_under_the_main_lock())
+            if self.leases.migration is not None:
+                group.create_task(self._work_under_the_migration_lock(self.leases.migration))
+            group.create_task(post.informers.run(), name="informers")
+
+    async def _work_under_the_main_lock(self) -> None:
+        async with self._equipped(self.post) as post, asyncio.TaskGroup() as group:
+            for own in post.cloud.controllers:
+                group.create_task(run_own(own, post), name=own.name)
+            await self._start(group, post, Lock.MAIN)
+
+    async def _work_under_the_migration_lock(self, lease: Election) -> None:
+        moved = replace(self.post, fence=lease.fence)
+        async with (
+            lease.leading(),
+            self._equipped(moved) as post,
+            asyncio.TaskGroup() as group,
+        ):
+            await self._start(group, post, Lock.MIGRATION)
+
+    @asynccontextmanager
+    async def _equipped(self, post: Post) -> AsyncGenerator[Post]:
+        """The post with a cloud whose writes end with the post's fence."""
+        async with stacked(
+            post.cloud, metrics=post.metrics, fence=post.fence, equipment=self.equipment
+        ) as cloud:
+            yield replace(post, cloud=cloud)
+
+    async def _start(self, group: asyncio.TaskGroup, post: Post, lock: Lock) -> None:
+        """Start the controllers of one lock in random order, with pauses between them."""
+        chosen = self._chosen(lock)
+        pause = post.config.generic.controller_start_interval
+        for names in post.random.sample(chosen, len(chosen)):
+            duty = self._duty(names, post)
+            if isinstance(duty, Skipped):
+                log.warning("Skipping controller", controller=names.canonical, why=duty.why)
+                continue
+            group.create_task(self._perform(names, duty), name=names.canonical)
+            await asyncio.sleep(pause * post.random.uniform(1, 2))
+
+    def _chosen(self, lock: Lock) -> Sequence[ControllerNames]:
+        entries = self.post.config.generic.controllers
+        chosen = [names for names in ALL if is_running(names, entries)]
+        return [names for names in chosen if self.leases.lock_of(names) is lock]
+
+    def _duty(self, names: ControllerNames, post: Post) -> Duty | Skipped:
+        make = self.duties.get(names.canonical)
+        return make(post) if make else Skipped("it is not part of this version of Pileus yet")
+
+    async def _perform(self, names: ControllerNames, duty: Duty) -> None:
+        log.info("Started controller", controller=names.canonical)
+        self.health.add(names.canonical, duty.health)
+        self._count(names, 1)
+        try:
+            await duty.run()
+        finally:
+            self._count(names, 0)
+            self.health.remove(names.canonical)
+            log.info("Stopped controller", controller=names.canonical)
+
+    def _count(self, names: ControllerNames, running: int) -> None:
+        if names.metric:
+            self.post.metrics.running_controllers.labels(names.metric, PROGRAM).set(running)
+
+
+async def lead(
+    post: Post, leases: Leases, health: Health, duties: Mapping[str, MakeDuty] = DUTIES
+) -> None:
+    """Wait for the lease, then work until cancelled or the lease is lost.
+
+    Errors: `Fatal` if the API server does not get well, or the provider cannot start.
+    """
+    equipment = Equipment(dry_run=post.config.dry_run, budget=Budget(Limits(), post.metrics))
+    leader = Leader(post, leases, health, duties, equipment)
     async with leases.main.leading() if leases.main else nullcontext():
         await wait_for_api_server(post)
         async with _provider_leading(post):
-            await _govern(post, leases, health)
+            await leader.govern()
 
 
-def _provider_leading(post: Post) -> AbstractAsyncContextManager[None]:
-    return post.cloud.leading(Access(post)) if post.cloud.leading else nullcontext()
-
-
-async def _govern(post: Post, leases: Leases, health: Health) -> None:
-    health.add("informers", post.informers.ill, ready=False)
-    health.add("informers-synced", post.informers.not_ready, live=False)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_work(post, _chosen(post, leases, Lock.MAIN), health))
-        if leases.migration is not None:
-            group.create_task(_migrate(post, leases, leases.migration, health))
-        group.create_task(post.informers.run(), name="informers")
+@asynccontextmanager
+async def _provider_leading(post: Post) -> AsyncGenerator[None]:
+    """The provider's own start, before all controllers, and its end, after them."""
+    async with AsyncExitStack() as stack:
+        if post.cloud.leading:
+            try:
+                await stack.enter_async_context(post.cloud.leading(Access(post)))
+            except Exception as error:
+                raise Fatal(
+                    f'Cloud provider "{post.cloud.name}" could not start: '
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        yield
 
 
 async def wait_for_api_server(post: Post) -> None:
     """Poll its `/healthz` each second. Errors: `Fatal` if it does not get well in time."""
     client = post.clients.main("healthz")
-    problem: KubeError | None = None
-    for _ in range(API_PATIENCE):
-        try:
-            await client.raw("GET", "/healthz")
-        except KubeError as error:
-            problem = error
-            log.info("API server is not well yet", err=error)
-            await asyncio.sleep(1)
-        else:
-            return
-    raise Fatal(f"failed to wait for apiserver being healthy: {problem}")
-
-
-async def _migrate(post: Post, leases: Leases, lease: Election, health: Health) -> None:
-    async with lease.leading():
-        moved = replace(post, fence=lease.fence)
-        await _work(moved, _chosen(post, leases, Lock.MIGRATION), health)
-
-
-def _chosen(post: Post, leases: Leases, lock: Lock) -> Sequence[ControllerNames]:
-    entries = post.config.generic.controllers
-    chosen = [names for names in ALL if is_running(names, entries)]
-    return [names for names in chosen if leases.lock_of(names) is lock]
-
-
-async def _work(post: Post, chosen: Sequence[ControllerNames], health: Health) -> None:
-    """Start the chosen controllers, and the provider's own with the main lock."""
-    equipment = Equipment(dry_run=post.config.dry_run)
-    async with (
-        stacked(post.cloud, metrics=post.metrics, fence=post.fence, equipment=equipment) as cloud,
-        asyncio.TaskGroup() as group,
-    ):
-        equipped = replace(post, cloud=cloud)
-        for own in post.cloud.controllers:
-            group.create_task(_awaited(own.run(Access(equipped))), name=own.name)
-        for names in post.random.sample(chosen, len(chosen)):
-            duty = _duty(names, equipped)
-            if isinstance(duty, Skipped):
-                log.warning("Skipping controller", controller=names.canonical, why=duty.why)
-                continue
-            group.create_task(_run(names, duty, equipped, health), name=names.canonical)
-            pause = post.config.generic.controller_start_interval
-            await asyncio.sleep(pause * post.random.uniform(1, 2))
-
-
-def _duty(names: ControllerNames, post: Post) -> Duty | Skipped:
-    make = DUTIES.get(names.canonical)
-    return make(post) if make else Skipped("it is not part of this version of Pileus yet")
-
-
-async def _run(names: ControllerNames, duty: Duty, post: Post, health: Health) -> None:
-    running = post.metrics.running_controllers.labels(names.metric or names.alias, PROGRAM)
-    log.info("Started controller", controller=names.canonical)
-    health.add(names.canonical, duty.health)
-    running.set(1)
+    trouble: KubeError | None = None
     try:
-        await duty.run()
-    finally:
-        running.set(0)
-        health.remove(names.canonical)
-        log.info("Stopped controller", controller=names.canonical)
+        async with asyncio.timeout(API_PATIENCE):
+            while (found := await _trouble(client)) is not None:
+                trouble = found
+                log.info("API server is not well yet", err=trouble)
+                await asyncio.sleep(1)
+    except TimeoutError:
+        why = trouble or f"no answer within {API_PATIENCE} s"
+        raise Fatal(f"failed to wait for apiserver being healthy: {why}") from trouble
 
 
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
+async def _trouble(client: Client) -> KubeError | None:
+    try:
+        await client.raw("GET", "/healthz")
+    except KubeError as error:
+        return error
+    return None

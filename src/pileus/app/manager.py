@@ -15,16 +15,15 @@ from random import Random
 from prometheus_client import CollectorRegistry
 
 from pileus.app.beside import beside
-from pileus.app.clients import PROGRAM, Clients
+from pileus.app.clients import Clients, Connect
 from pileus.app.config import Config
 from pileus.app.configz import GROUP, configz
+from pileus.app.delegates import delegates
 from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.informers import SharedInformers
 from pileus.app.leading import Leases, lead
 from pileus.app.migration import DEFAULT, Migration, MigrationError, read_migration
-from pileus.app.serving import delegates, server_options
 from pileus.app.work import Post
-from pileus.clock import Clock
 from pileus.cloud.connection import connected, read_config
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
@@ -32,9 +31,10 @@ from pileus.cloud.registry import PROVIDERS, Registry
 from pileus.fence import Open
 from pileus.kube.config.choose import load_access
 from pileus.kube.config.errors import InvalidConfiguration
+from pileus.kube.http import HttpTransport
 from pileus.runtime.events import EventRecorder
-from pileus.runtime.leadership import Election
-from pileus.runtime.lease import Candidate, Durations, KubeLease, new_identity
+from pileus.runtime.leadership import Election, Times
+from pileus.runtime.lease import Candidate, KubeLease, new_identity
 from pileus.server.configz import Configz
 from pileus.server.errors import ServerError
 from pileus.server.health import Health
@@ -43,7 +43,7 @@ from pileus.server.router import Routes
 from pileus.server.surface import Surface, surface_routes
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
-from pileus.version import KUBERNETES, PILEUS
+from pileus.version import KUBERNETES, PILEUS, PROGRAM
 
 log = Log(__name__)
 
@@ -58,10 +58,11 @@ class World:
     """What the process finds around itself; tests give others."""
 
     environ: Mapping[str, str]
-    clock: Clock
+    times: Times
     random: Random
     set_verbosity: Callable[[int], None]
     providers: Registry = PROVIDERS
+    connect: Connect = HttpTransport
 
 
 class Manager:
@@ -100,16 +101,19 @@ class Manager:
             access = load_access(given.kubeconfig, given.master, self._world.environ)
         except InvalidConfiguration as error:
             raise CommandFailed(str(error)) from error
-        async with Clients(access, self._config, self._metrics, self._world.clock) as clients:
+        clock, connect = self._world.times.wall, self._world.connect
+        async with Clients(access, self._config, self._metrics, clock, connect=connect) as clients:
             yield clients
 
     @asynccontextmanager
     async def _opened_port(self) -> AsyncGenerator[Port | None]:
         async with AsyncExitStack() as stack:
             try:
-                asked = delegates(self._config, self._world.environ, self._metrics, stack)
-                around = Surroundings(self._metrics, self._world.clock, asked)
-                port = await stack.enter_async_context(opened(server_options(self._config), around))
+                asked = delegates(
+                    self._config.delegation, self._world.environ, self._metrics, stack
+                )
+                around = Surroundings(self._metrics, self._world.times.wall, asked)
+                port = await stack.enter_async_context(opened(self._config.server, around))
             except (InvalidConfiguration, ServerError) as error:
                 raise CommandFailed(str(error)) from error
             yield port
@@ -149,7 +153,7 @@ class Manager:
         return EventRecorder(
             PROGRAM,
             clients.main("events"),
-            clock=self._world.clock,
+            clock=self._world.times.wall,
             random=self._world.random,
             metrics=self._metrics,
         )
@@ -177,15 +181,15 @@ class Manager:
         self, name: str, identity: str, clients: Clients, events: EventRecorder
     ) -> Election:
         wanted = self._config.leader_election
-        durations = Durations(
-            lease=wanted.lease_duration,
-            renew_deadline=wanted.renew_deadline,
-            retry=wanted.retry_period,
-        )
-        candidate = Candidate(wanted.resource_namespace, name, identity, durations)
+        candidate = Candidate(wanted.resource_namespace, name, identity, wanted.durations)
         store = KubeLease(clients.own("leader-election"), candidate.namespace, candidate.name)
         return Election(
-            candidate, store, random=self._world.random, metrics=self._metrics, events=events
+            candidate,
+            store,
+            random=self._world.random,
+            metrics=self._metrics,
+            events=events,
+            times=self._world.times,
         )
 
     def _post(self, clients: Clients, cloud: Cloud, leases: Leases) -> Post:
@@ -200,7 +204,7 @@ class Manager:
             informers=informers,
             fence=leases.main.fence if leases.main else Open(),
             metrics=self._metrics,
-            clock=self._world.clock,
+            clock=self._world.times.wall,
             random=random,
         )
 

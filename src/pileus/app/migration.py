@@ -13,8 +13,8 @@ import yaml
 
 from pileus.suggest import did_you_mean
 from pileus.telemetry.quoting import quote
+from pileus.version import PROGRAM
 
-COMPONENT = "cloud-controller-manager"
 KIND = "LeaderMigrationConfiguration"
 GROUP = "controllermanager.config.k8s.io"
 _VERSIONS = {
@@ -56,7 +56,7 @@ class Migration:
         )
         if component is None:
             return Lock.MAIN
-        return Lock.MIGRATION if component in {COMPONENT, "*"} else Lock.ELSEWHERE
+        return Lock.MIGRATION if component in {PROGRAM, "*"} else Lock.ELSEWHERE
 
 
 DEFAULT = Migration(

@@ -61,5 +61,5 @@ def _settings(post: Post) -> NodeSettings:
 
 def _affordable(post: Post) -> int:
     """With a fixed rate of requests, more passes would only wait until their time is over."""
-    rate = Rate.of(post.config)
+    rate = Rate.of(post.config.client)
     return WORKERS if rate is None else min(WORKERS, max(1, int(rate.qps * PASS_SECONDS)))

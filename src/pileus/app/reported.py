@@ -55,7 +55,7 @@ def _raw(reported: str) -> str:
         "PileusVersion": version.PILEUS,
         "PythonVersion": platform.python_version(),
         "Compiler": platform.python_implementation(),
-        "Platform": f"{platform.system().lower()}/{platform.machine()}",
+        "Platform": version.system(),
     }
     return "version.Info{" + ", ".join(f"{k}:{quote(v)}" for k, v in facts.items()) + "}"
 

@@ -3,15 +3,14 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import SystemRandom
-from typing import cast
 
 from pileus.app.config import Config
 from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.manager import Manager, World
-from pileus.clock import SystemClock
-from pileus.runtime.leadership import LeadershipLost
+from pileus.runtime.failure import leaves
+from pileus.runtime.leadership import SYSTEM_TIMES, LeadershipLost
 from pileus.telemetry.log import Log
 from pileus.telemetry.logs import Verbosity
 
@@ -27,7 +26,7 @@ def run(config: Config, verbosity: Verbosity) -> int:
 
     Errors: `CommandFailed` and `Fatal` from the start-up.
     """
-    world = World(os.environ, SystemClock(), SystemRandom(), verbosity.set)
+    world = World(os.environ, SYSTEM_TIMES, SystemRandom(), verbosity.set)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_until_signalled(config, world))
@@ -63,20 +62,12 @@ async def _until_signalled(config: Config, world: World) -> None:
 
 def ending_of(error: BaseException) -> BaseException:
     """The one error among several, however deep, that says how the program is to end."""
-    leaves = list(_leaves(error))
+    errors = list(leaves(error))
     for kind in _ENDINGS:
-        for leaf in leaves:
-            if isinstance(leaf, kind):
-                return leaf
+        for one in errors:
+            if isinstance(one, kind):
+                return one
     return error
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from pileus.app import gates
-from pileus.app.config import Config, Serving
+from pileus.app.config import Config
 from pileus.app.controllers import ALL, IPAM, is_running, unknown
 from pileus.app.durations import render_duration
-from pileus.app.tls import CIPHER_SUITES, CURVES, VERSIONS
+from pileus.runtime import timing
+from pileus.server.ciphers import tls_problems
+from pileus.server.options import ServingOptions
 from pileus.suggest import did_you_mean
 from pileus.telemetry.quoting import quote
 
-_JITTER = 1.2
 _HIGHEST_PORT = 65535
 _STOCK = tuple(names.canonical for names in ALL)
 
@@ -81,14 +82,7 @@ def _leader_election(config: Config) -> Iterator[str]:
         yield 'resourceLock value must be "leases"'
     if not election.resource_name or not election.resource_namespace:
         yield "leader-elect-resource-name and leader-elect-resource-namespace must not be empty"
-    if election.retry_period <= 0:
-        yield "leader-elect-retry-period must be greater than zero"
-    if election.lease_duration < 1:
-        yield "leader-elect-lease-duration must be at least 1s: the Lease counts whole seconds"
-    if election.lease_duration <= election.renew_deadline:
-        yield "leader-elect-lease-duration must be greater than leader-elect-renew-deadline"
-    if election.renew_deadline <= _JITTER * election.retry_period:
-        yield "leader-elect-renew-deadline must be greater than leader-elect-retry-period*1.2"
+    yield from timing.problems(election.durations)
 
 
 def _names(entries: Iterable[str], known: Iterable[str], what: str) -> Iterator[str]:
@@ -106,7 +100,7 @@ def _client(config: Config) -> Iterator[str]:
 
 
 def _periods(config: Config) -> Iterator[str]:
-    shared = config.shared
+    shared, server = config.shared, config.server
     pauses = {
         "route-reconciliation-period": shared.route_reconciliation_period,
         "node-monitor-period": config.lifecycle.monitor_period,
@@ -118,9 +112,9 @@ def _periods(config: Config) -> Iterator[str]:
     spans = {
         "controller-start-interval": config.generic.controller_start_interval,
         "min-resync-period": config.generic.min_resync_period,
-        "authentication-token-webhook-cache-ttl": config.authentication.cache_ttl,
-        "authorization-webhook-cache-authorized-ttl": config.authorization.authorized_ttl,
-        "authorization-webhook-cache-unauthorized-ttl": config.authorization.unauthorized_ttl,
+        "authentication-token-webhook-cache-ttl": server.authentication.token_cache_ttl,
+        "authorization-webhook-cache-authorized-ttl": server.authorization.authorized_ttl,
+        "authorization-webhook-cache-unauthorized-ttl": server.authorization.unauthorized_ttl,
     }
     for name, seconds in spans.items():
         if seconds < 0:
@@ -139,47 +133,34 @@ def _workers(config: Config) -> Iterator[str]:
 
 
 def _main_port(config: Config) -> Iterator[str]:
-    if not 0 <= config.serving.port <= _HIGHEST_PORT:
+    serving = config.server.serving
+    if not 0 <= serving.port <= _HIGHEST_PORT:
         yield (
-            f"--secure-port {config.serving.port} must be between 0 and 65535, inclusive. "
+            f"--secure-port {serving.port} must be between 0 and 65535, inclusive. "
             "0 for turning off secure port"
         )
-    yield from _tls(config.serving, "")
+    yield from _tls(serving, "")
 
 
-def _tls(serving: Serving, prefix: str) -> Iterator[str]:
+def _tls(serving: ServingOptions, prefix: str) -> Iterator[str]:
     if bool(serving.cert_file) != bool(serving.key_file):
         yield (f"--{prefix}tls-cert-file and --{prefix}tls-private-key-file must be given together")
-    if serving.min_version and serving.min_version not in VERSIONS:
-        yield (
-            f"--{prefix}tls-min-version: unknown tls version {quote(serving.min_version)}, "
-            f"possible are {', '.join(VERSIONS)}"
-        )
-    for suite in serving.cipher_suites:
-        if suite not in CIPHER_SUITES:
-            yield (
-                f"--{prefix}tls-cipher-suites: Cipher suite {suite} not supported or doesn't exist"
-                f"{did_you_mean(suite, CIPHER_SUITES)}"
-            )
-    for curve in serving.curve_preferences:
-        if curve not in CURVES:
-            known = ", ".join(map(str, CURVES))
-            yield f"--{prefix}tls-curve-preferences: unknown curve {curve}, possible are {known}"
+    yield from tls_problems(serving, prefix)
 
 
 def _authentication(config: Config) -> Iterator[str]:
-    authentication = config.authentication
+    proxies = config.server.authentication.request_header
     lists = {
-        "requestheader-username-headers": authentication.requestheader_username_headers,
-        "requestheader-uid-headers": authentication.requestheader_uid_headers,
-        "requestheader-group-headers": authentication.requestheader_group_headers,
-        "requestheader-extra-headers-prefix": authentication.requestheader_extra_headers_prefix,
-        "requestheader-allowed-names": authentication.requestheader_allowed_names,
+        "requestheader-username-headers": proxies.username_headers,
+        "requestheader-uid-headers": proxies.uid_headers,
+        "requestheader-group-headers": proxies.group_headers,
+        "requestheader-extra-headers-prefix": proxies.extra_headers_prefix,
+        "requestheader-allowed-names": proxies.allowed_names,
     }
     for name, entries in lists.items():
         if any(not entry.strip() for entry in entries):
             yield f"empty value in {quote(name)}"
-    uid = authentication.requestheader_uid_headers
+    uid = proxies.uid_headers
     if uid and "x-remote-uid" not in {header.lower() for header in uid}:
         yield (
             "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid "
@@ -188,7 +169,7 @@ def _authentication(config: Config) -> Iterator[str]:
 
 
 def _authorization(config: Config) -> Iterator[str]:
-    for path in config.authorization.always_allow_paths:
+    for path in config.server.authorization.always_allow_paths:
         if "*" in path[:-1]:
             yield f"--authorization-always-allow-paths: only trailing * allowed in {quote(path)}"
 
@@ -205,7 +186,7 @@ def _webhooks(config: Config, known: Iterable[str]) -> Iterator[str]:
             "A value of 0 disables the webhook endpoint entirely."
         )
     yield from _tls(webhooks.serving, "webhook-")
-    if port and port == config.serving.port:
+    if port and port == config.server.serving.port:
         yield "--webhook-secure-port cannot be the same value as --secure-port"
 
 

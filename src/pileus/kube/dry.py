@@ -3,9 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from pileus.kube.transport import Reply, Request, Transport
-
-READS = frozenset({"GET", "HEAD"})
+from pileus.kube.transport import READS, Reply, Request, Transport
 
 
 class DryTransport:

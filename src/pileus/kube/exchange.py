@@ -14,14 +14,13 @@ from pileus.kube.errors import (
     refusal,
 )
 from pileus.kube.throttle import Throttle
-from pileus.kube.transport import Reply, Request, Transport
+from pileus.kube.transport import READS, Reply, Request, Transport
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
 TRIES = 5
 LONGEST_WAIT = 60.0
 """Seconds of Retry-After that we sit out; who is asked to wait longer gets the error."""
-READS = frozenset({"GET", "HEAD"})
 
 log = Log(__name__)
 

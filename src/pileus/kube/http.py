@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 
 from pileus.kube.access import Access
 from pileus.kube.errors import CredentialsError, Unreachable
-from pileus.kube.transport import Reply, Request
+from pileus.kube.transport import READS, Reply, Request
 
 CONNECT_TIMEOUT = 10.0
 KEEPALIVE_IDLE = 30
@@ -23,7 +23,6 @@ KEEPALIVE_PROBES = 3
 BUFFER = 2**18
 """Bytes of a stream that are read ahead; more means fewer pauses with many events."""
 UNAUTHORIZED = 401
-READS = frozenset({"GET", "HEAD"})
 
 _FAULTS = (aiohttp.ClientError, ssl.SSLError, OSError)  # OSError includes TimeoutError
 

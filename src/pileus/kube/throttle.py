@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from pileus.bucket import Bucket
 from pileus.kube.errors import Timeout, TooManyRequests, Unreachable
 
 
@@ -95,25 +96,6 @@ class Adaptive:
                 turn.set_result(None)
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """Tokens that refill at `rate` per second up to `burst`; may owe some to those who wait."""
-
-    rate: float
-    burst: int
-    tokens: float
-    at: float
-
-    def taken(self, now: float) -> tuple["Bucket", float]:
-        """The bucket after one more token is taken, and the seconds to wait for that token."""
-        tokens = min(self.tokens + (now - self.at) * self.rate, self.burst) - 1
-        return replace(self, tokens=tokens, at=now), max(0.0, -tokens / self.rate)
-
-    def returned(self) -> "Bucket":
-        """The bucket after somebody who waited gave up."""
-        return replace(self, tokens=min(self.tokens + 1, self.burst))
-
-
 class TokenBucket:
     """At most `rate` requests per second in the long run, and `burst` at once."""
 
@@ -126,8 +108,8 @@ class TokenBucket:
     @asynccontextmanager
     async def admission(self) -> AsyncGenerator[None]:
         now = asyncio.get_running_loop().time()
-        bucket = self._bucket or Bucket(self._rate, self._burst, self._burst, now)
-        self._bucket, delay = bucket.taken(now)
+        bucket = self._bucket or Bucket.full(self._rate, self._burst, now)
+        delay, self._bucket = bucket.reserve(now)
         try:
             await asyncio.sleep(delay)
         except asyncio.CancelledError:

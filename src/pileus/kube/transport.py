@@ -9,6 +9,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+READS = frozenset({"GET", "HEAD"})
+"""The methods that change nothing: they may be repeated, and need neither fence nor dry run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:

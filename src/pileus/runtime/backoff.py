@@ -6,6 +6,7 @@ The figures are the Go framework's; jitter, which only ever lengthens a delay, i
 import random
 from dataclasses import dataclass
 
+from pileus.bucket import Bucket
 from pileus.runtime.failure import hint
 
 JITTER = 0.1
@@ -21,25 +22,6 @@ class Exponential:
     def delay(self, failures: int) -> float:
         doublings = min(max(failures - 1, 0), 64)
         return min(self.last, self.first * 2.0**doublings)
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A bucket of tokens at one moment: `rate` flow in per second, `burst` fit in.
-
-    `tokens` below zero are promised already, to callers that wait for them.
-    """
-
-    rate: float
-    burst: int
-    tokens: float
-    at: float = 0.0
-
-    def reserve(self, now: float) -> tuple[float, "Bucket"]:
-        """Take a token; return after how many seconds it may be used, and the bucket left."""
-        filled = min(self.burst, self.tokens + max(now - self.at, 0.0) * self.rate)
-        left = Bucket(self.rate, self.burst, filled - 1, max(now, self.at))
-        return max(0.0, -left.tokens / self.rate), left
 
 
 class RetryPolicy:
@@ -79,7 +61,7 @@ class RetryPolicy:
 
 def default_policy(random: random.Random) -> RetryPolicy:
     """5 ms doubled up to 1000 s per key, and ten keys a second after a burst of a hundred."""
-    return RetryPolicy(Exponential(0.005, 1000.0), random, bucket=Bucket(10.0, 100, 100.0))
+    return RetryPolicy(Exponential(0.005, 1000.0), random, bucket=Bucket.full(10.0, 100))
 
 
 def service_policy(random: random.Random) -> RetryPolicy:

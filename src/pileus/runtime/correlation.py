@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from pileus.bucket import Bucket
 from pileus.kube.model.core_v1 import ObjectReference
-from pileus.runtime.backoff import Bucket
 
 FOLDED_PREFIX = "(combined from similar events): "
 MOST_SIMILAR = 10
@@ -115,7 +115,7 @@ class Correlator:
         return (*similar, happening.message if len(messages) < MOST_SIMILAR else _ANY_MESSAGE)
 
     def _within_limit(self, about: ObjectReference, now: float) -> bool:
-        full = Bucket(1 / SECONDS_PER_EVENT, BURST, BURST, now)
+        full = Bucket.full(1 / SECONDS_PER_EVENT, BURST, now)
         wait, left = (self._buckets.get(about) or full).reserve(now)
         if wait > 0:
             return False

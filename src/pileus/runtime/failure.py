@@ -21,17 +21,17 @@ _EXPECTED = (CloudError, KubeError, Fenced, PassTooLong)
 
 def is_expected(error: BaseException) -> bool:
     """Whether the error is one that the world may cause; any other is a bug of ours."""
-    return all(isinstance(each, _EXPECTED) for each in _leaves(error))
+    return all(isinstance(each, _EXPECTED) for each in leaves(error))
 
 
 def is_fenced(error: BaseException) -> bool:
     """Whether the pass ended because this process does not lead (any more)."""
-    return any(isinstance(each, Fenced) for each in _leaves(error))
+    return any(isinstance(each, Fenced) for each in leaves(error))
 
 
 def hint(error: BaseException) -> float | None:
     """The seconds that the error asks to wait (`retry_after`); of several the longest."""
-    return max(filter(None, map(_hint, _leaves(error))), default=None)
+    return max(filter(None, map(_hint, leaves(error))), default=None)
 
 
 def _hint(error: BaseException) -> float | None:
@@ -41,10 +41,10 @@ def _hint(error: BaseException) -> float | None:
     return max(float(asked), SHORTEST_HINT)
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def leaves(error: BaseException) -> Iterator[BaseException]:
     """The errors inside an exception group, however deep; else the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for each in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _leaves(each)
+            yield from leaves(each)
     else:
         yield error

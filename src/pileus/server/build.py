@@ -5,9 +5,7 @@ import sys
 
 import msgspec
 
-from pileus.version import KUBERNETES, PILEUS
-
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+from pileus.version import KUBERNETES, PILEUS, system
 
 
 class Build(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -25,11 +23,10 @@ class Build(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 def this_build() -> Build:
     """The Kubernetes release that we speak for, with our own version behind the plus sign."""
     major, minor, _ = KUBERNETES.removeprefix("v").split(".", 2)
-    machine = platform.machine()
     return Build(
         major=major,
         minor=minor,
         git_version=f"{KUBERNETES}+pileus.{PILEUS}",
         compiler=f"{sys.implementation.name} {platform.python_version()}",
-        platform=f"{sys.platform}/{_MACHINES.get(machine, machine)}",
+        platform=system(),
     )

@@ -1,10 +1,11 @@
 """TLS settings by the names that the flags use, in the words of OpenSSL."""
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from pileus.server.errors import BadOption
+from pileus.server.options import ServingOptions
 from pileus.suggest import did_you_mean
+from pileus.telemetry.quoting import quote
 
 TLS13_SUITES = frozenset({
     "TLS_AES_128_GCM_SHA256",
@@ -55,38 +56,40 @@ CURVES: Mapping[int, str] = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1",
 HYBRID_CURVES = frozenset({4587, 4588, 4589})
 """Post-quantum groups that Go knows; Python's ssl cannot ask for them by name yet."""
 
+KNOWN_SUITES = tuple(sorted([*SUITES, *TLS13_SUITES]))
+KNOWN_VERSIONS = tuple(name for name in VERSIONS if name)
+KNOWN_CURVES = tuple(sorted([*CURVES, *HYBRID_CURVES]))
+"""What the three flags take."""
+
+
+def tls_problems(options: ServingOptions, prefix: str = "") -> Iterator[str]:
+    """All that the TLS flags name and that does not exist; `prefix` is that of their names."""
+    if options.min_version not in VERSIONS:
+        yield (
+            f"--{prefix}tls-min-version: unknown tls version {quote(options.min_version)}, "
+            f"possible are {', '.join(KNOWN_VERSIONS)}"
+        )
+    for name in options.cipher_suites:
+        if name not in KNOWN_SUITES:
+            yield (
+                f"--{prefix}tls-cipher-suites: Cipher suite {name} not supported or doesn't exist"
+                f"{did_you_mean(name, KNOWN_SUITES)}"
+            )
+    for number in options.curve_preferences:
+        if number not in KNOWN_CURVES:
+            known = ", ".join(map(str, KNOWN_CURVES))
+            yield f"--{prefix}tls-curve-preferences: unknown curve {number}, possible are {known}"
+
 
 def openssl_ciphers(suites: Sequence[str]) -> str | None:
-    """OpenSSL's list for TLS 1.2; None if only suites of TLS 1.3 are wanted.
-
-    Errors: `BadOption` for a name that does not exist.
-    """
-    for name in suites:
-        if name not in SUITES and name not in TLS13_SUITES:
-            hint = did_you_mean(name, [*SUITES, *TLS13_SUITES])
-            raise BadOption(f'--tls-cipher-suites: there is no cipher suite "{name}"{hint}')
-    chosen = [SUITES[name] for name in suites if name in SUITES]
+    """OpenSSL's list for TLS 1.2; None if only suites of TLS 1.3 are wanted."""
+    chosen = [SUITES[name] for name in suites if name not in TLS13_SUITES]
     return ":".join(dict.fromkeys(chosen)) or None
-
-
-def minimum_version(name: str) -> ssl.TLSVersion:
-    """Errors: `BadOption` for a version that does not exist."""
-    if name not in VERSIONS:
-        hint = did_you_mean(name, [known for known in VERSIONS if known])
-        raise BadOption(f'--tls-min-version: there is no TLS version "{name}"{hint}')
-    return VERSIONS[name]
 
 
 def preferred_curve(numbers: Sequence[int]) -> str | None:
     """The curve to use, or None for OpenSSL's own choice.
 
     Python can fix one curve or none: the first one that it can name is taken.
-    Errors: `BadOption` for a number that is no curve.
     """
-    for number in numbers:
-        if number not in CURVES and number not in HYBRID_CURVES:
-            known = ", ".join(str(n) for n in sorted([*CURVES, *HYBRID_CURVES]))
-            raise BadOption(
-                f"--tls-curve-preferences: there is no curve {number}; known are {known}"
-            )
     return next((CURVES[number] for number in numbers if number in CURVES), None)

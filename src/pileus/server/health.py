@@ -56,10 +56,14 @@ class Health:
         self._ping = Checkup("ping", lambda: None)
 
     def add(self, name: str, check: Check, *, live: bool = True, ready: bool = True) -> None:
-        """Register a check for `/healthz`, and for `/livez` and `/readyz` if so marked."""
+        """Register a check for `/livez` and `/readyz` if so marked.
+
+        `/healthz` counts as liveness: manifests written for the Go program probe it in order to
+        restart what is ill, and somebody who is only not ready yet is not.
+        """
         if name in self._checks:
             raise ValueError(f"there is a health check {name!r} already")
-        wanted = {Kind.HEALTHZ: True, Kind.LIVEZ: live, Kind.READYZ: ready}
+        wanted = {Kind.HEALTHZ: live, Kind.LIVEZ: live, Kind.READYZ: ready}
         kinds = frozenset(kind for kind, wants in wanted.items() if wants)
         self._checks[name] = _Registered(Checkup(name, check), kinds)
 

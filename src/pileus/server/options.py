@@ -1,11 +1,8 @@
 """The settings of the HTTPS port, with upstream's defaults: one field per flag."""
 
 from dataclasses import dataclass, field
-from typing import Self
 
-from pileus.server.errors import BadOption
-
-PROGRAM = "cloud-controller-manager"
+from pileus.version import PROGRAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,21 +13,6 @@ class SniPair:
     key_file: str
     names: tuple[str, ...] = ()
     """Host names, `*.` for one leading label; empty: those in the certificate."""
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `certificate,key[:name,…]`. Errors: `BadOption`."""
-        files, colon, listed = text.partition(":")
-        names = tuple(name.strip() for name in listed.split(",")) if colon else ()
-        if colon and not all(names):
-            raise BadOption(f"--tls-sni-cert-key={text}: a host name after the colon is empty")
-        match [part.strip() for part in files.split(",")]:
-            case [certificate, key] if certificate and key:
-                return cls(certificate, key, names)
-            case _:
-                raise BadOption(
-                    f"--tls-sni-cert-key={text}: expected certificate-file,key-file[:name,…]"
-                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,4 +76,3 @@ class ServerOptions:
     serving: ServingOptions = field(default_factory=ServingOptions)
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
-    profiling: bool = True

@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from pileus.pki import KeyPair
-from pileus.server.ciphers import minimum_version, openssl_ciphers, preferred_curve
+from pileus.server.ciphers import VERSIONS, openssl_ciphers, preferred_curve, tls_problems
 from pileus.server.errors import BadCertificate, BadOption
 from pileus.server.options import ServingOptions
 from pileus.telemetry.log import Log
@@ -48,6 +48,8 @@ class Tls:
 
     def __init__(self, options: ServingOptions) -> None:
         """Errors: `BadOption`."""
+        for problem in tls_problems(options):
+            raise BadOption(problem)
         _say_limits(options)
         self._options = options
         self._pairs: tuple[NamedPair, ...] = ()
@@ -109,7 +111,7 @@ class Tls:
     def _plain(self) -> ssl.SSLContext:
         options = self._options
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = minimum_version(options.min_version)
+        context.minimum_version = VERSIONS[options.min_version]
         # An intermediate CA in the bundle is an anchor of its own, as in Go.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.set_alpn_protocols(["http/1.1"])

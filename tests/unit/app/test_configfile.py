@@ -8,7 +8,7 @@ import pytest
 from pileus.app.configfile import read_settings
 from pileus.app.declared.table import TABLE
 from pileus.app.flags import FlagError
-from pileus.app.kinds import NamedCertificate
+from pileus.server.options import SniPair
 
 
 def written(folder: Path, text: str) -> Path:
@@ -45,7 +45,7 @@ feature-gates: {CloudControllerManagerWebhook: true, AllBeta: false}
         "requestheader-allowed-names": ("a", "b"),
         "tls-curve-preferences": (29, 23),
         "log-text-info-buffer-size": 2048,
-        "tls-sni-cert-key": (NamedCertificate("a.crt", "a.key", ("x.org", "y.org")),),
+        "tls-sni-cert-key": (SniPair("a.crt", "a.key", ("x.org", "y.org")),),
         "feature-gates": {"CloudControllerManagerWebhook": True, "AllBeta": False},
     }
 

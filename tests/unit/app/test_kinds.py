@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.app import kinds
-from pileus.app.kinds import Kind, ModuleLevel, NamedCertificate
+from pileus.app.kinds import Kind, ModuleLevel
+from pileus.server.options import SniPair
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
@@ -52,11 +53,11 @@ def test_any_other_word_is_no_bool(text: str):
         (kinds.QUANTITY, "2E", 2 * 10**18),
         (kinds.MODULES, "node*=4,,http=9", (ModuleLevel("node*", 4), ModuleLevel("http", 9))),
         (kinds.SWITCHES, " A = true , B=f,", {"A": True, "B": False}),
-        (kinds.CERTIFICATES, "a.crt, a.key", (NamedCertificate("a.crt", "a.key"),)),
+        (kinds.CERTIFICATES, "a.crt, a.key", (SniPair("a.crt", "a.key"),)),
         (
             kinds.CERTIFICATES,
             "a.crt,a.key:*.x.org, x.org",
-            (NamedCertificate("a.crt", "a.key", ("*.x.org", "x.org")),),
+            (SniPair("a.crt", "a.key", ("*.x.org", "x.org")),),
         ),
     ],
 )

@@ -139,4 +139,4 @@ def test_a_version_that_cannot_be_ours_is_refused(word: str, message: str):
 
 
 def test_an_empty_address_means_every_interface():
-    assert build_config(read("--bind-address=").values).serving.bind_address == "0.0.0.0"
+    assert build_config(read("--bind-address=").values).server.serving.bind_address == "0.0.0.0"

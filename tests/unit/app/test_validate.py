@@ -140,7 +140,10 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
         ),
         (
             ["--tls-curve-preferences=1"],
-            "--tls-curve-preferences: unknown curve 1, possible are 23, 24, 25, 29, 4588",
+            (
+                "--tls-curve-preferences: unknown curve 1, possible are "
+                "23, 24, 25, 29, 4587, 4588, 4589"
+            ),
         ),
         (
             ["--requestheader-allowed-names=a, "],

@@ -373,10 +373,11 @@ async def test_leaving_a_stream_early_closes_its_connection(trust: Trust):
         await until(lambda: served.requests[0].transport is None)
 
 
-async def test_outside_its_block_it_says_so(trust: Trust):
-    transport = HttpTransport(Access("https://127.0.0.1:1", Pass(trust.client())))
+async def test_after_its_block_it_says_so(trust: Trust):
+    async with HttpTransport(Access("https://127.0.0.1:1", Pass(trust.client()))) as transport:
+        pass
 
-    with pytest.raises(RuntimeError, match="outside its `async with` block"):
+    with pytest.raises(RuntimeError, match="after its `async with` block"):
         await ask(transport, GET)
 
 

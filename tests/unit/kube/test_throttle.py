@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.kube.errors import NotFound, Status, TooManyRequests, Unreachable
-from pileus.kube.throttle import Adaptive, Bucket, Throttle, TokenBucket, Window
+from pileus.kube.throttle import Adaptive, Throttle, TokenBucket, Window
 
 REFUSED = TooManyRequests("GET /", 429, Status())
 MISSING = NotFound("GET /", 404, Status())
@@ -129,23 +129,6 @@ async def test_a_wait_that_is_given_up_costs_no_token():
                 await run(throttle, 2)
 
     assert await run(throttle, 1) <= 2
-
-
-@given(st.lists(st.floats(0, 10), min_size=1), st.floats(0.1, 100), st.integers(1, 50))
-def test_no_stretch_of_time_has_more_than_burst_and_rate(
-    gaps: list[float], rate: float, burst: int
-):
-    bucket, now = Bucket(rate, burst, burst, 0.0), 0.0
-    leaving: list[float] = []
-    for gap in gaps:
-        now += gap
-        bucket, delay = bucket.taken(now)
-        leaving.append(now + delay)
-
-    for first in range(len(leaving)):
-        for last in range(first, len(leaving)):
-            allowed = burst + (leaving[last] - leaving[first]) * rate
-            assert last - first + 1 <= allowed + 1e-6
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (1, 0)])

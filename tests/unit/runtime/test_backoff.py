@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pileus.cloud.errors import Throttled, Unavailable
 from pileus.runtime.backoff import (
     JITTER,
-    Bucket,
     Exponential,
     RetryPolicy,
     default_policy,
@@ -79,28 +78,6 @@ def test_after_a_burst_all_keys_together_are_tried_ten_times_a_second() -> None:
 
     assert max(delays[:100]) < 0.01
     assert 9.9 <= delays[-1] <= 11.0
-
-
-@settings(deadline=None)
-@given(
-    st.floats(0.1, 100),
-    st.integers(1, 50),
-    st.lists(st.floats(0, 10), min_size=1, max_size=60),
-)
-def test_a_bucket_never_lets_more_through_than_burst_and_rate(
-    rate: float, burst: int, gaps: list[float]
-) -> None:
-    bucket = Bucket(rate, burst, burst)
-    now = 0.0
-    uses: list[float] = []
-    for gap in gaps:
-        now += gap
-        wait, bucket = bucket.reserve(now)
-        uses.append(now + wait)
-
-    for first, start in enumerate(uses):
-        for last in range(first, len(uses)):
-            assert last - first + 1 <= burst + 1 + rate * (uses[last] - start) + 1e-6
 
 
 @settings(deadline=None)

@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from pileus.fence import Fenced
 from pileus.runtime.leadership import Election, LeadershipLost, Times
-from pileus.runtime.lease import Candidate, Durations
+from pileus.runtime.lease import Candidate
+from pileus.runtime.timing import Durations
 from pileus.telemetry.metrics import Metrics
 from tests.unit.runtime.election_world import CALM, Connection, Heard, Server, WallClock, Weather
 
@@ -320,7 +321,7 @@ async def test_a_candidate_goes_on_trying_while_the_server_is_down() -> None:
 async def test_durations_that_cannot_work_are_refused() -> None:
     candidate = Candidate("kube-system", "ccm", "me", Durations(lease=5))
 
-    with pytest.raises(ValueError, match="leaseDuration must be greater than renewDeadline"):
+    with pytest.raises(ValueError, match="lease-duration must be greater than"):
         Election(
             candidate,
             Connection(Server(), random.Random(1)),

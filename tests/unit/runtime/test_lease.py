@@ -6,60 +6,18 @@ import pytest
 
 from pileus.runtime.lease import (
     Candidate,
-    Durations,
     Json,
     Observed,
     held,
     new_identity,
     new_lease,
     observe,
-    problems,
     released,
 )
+from pileus.runtime.timing import Durations
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 ME = Candidate("kube-system", "ccm", "me", Durations())
-
-
-@pytest.mark.parametrize(
-    ("durations", "expected"),
-    [
-        pytest.param(Durations(), (), id="defaults"),
-        pytest.param(
-            Durations(lease=10, renew_deadline=10),
-            ("leaseDuration must be greater than renewDeadline",),
-            id="lease-too-short",
-        ),
-        pytest.param(
-            Durations(renew_deadline=2.4, retry=2),
-            ("renewDeadline must be greater than retryPeriod*JitterFactor",),
-            id="no-time-to-retry",
-        ),
-        pytest.param(
-            Durations(lease=15, renew_deadline=10, retry=0),
-            ("retryPeriod must be greater than zero",),
-            id="no-pause",
-        ),
-        pytest.param(
-            Durations(lease=0.9, renew_deadline=0.5, retry=0.1),
-            ("leaseDuration must be at least one second",),
-            id="too-short-to-write-down",
-        ),
-    ],
-)
-def test_durations_must_leave_time_to_renew(
-    durations: Durations, expected: tuple[str, ...]
-) -> None:
-    assert problems(durations) == expected
-
-
-def test_the_lease_never_promises_less_than_its_duration() -> None:
-    assert Durations(lease=15.2, renew_deadline=15.1).lease_seconds == 16
-
-
-def test_requests_have_half_the_renew_deadline_but_a_second_at_least() -> None:
-    assert Durations().request_timeout == 5
-    assert Durations(renew_deadline=1.5, retry=1).request_timeout == 1
 
 
 def test_a_new_lease_has_all_fields() -> None:

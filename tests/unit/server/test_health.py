@@ -64,6 +64,14 @@ def test_ping_stands_in_where_there_is_no_check():
     assert names(health, Kind.LIVEZ) == ["ping"]
 
 
+def test_what_is_only_not_ready_yet_is_no_reason_to_restart_the_process():
+    health = Health()
+    health.add("synced", lambda: "not yet", live=False)
+
+    assert names(health, Kind.READYZ) == ["synced"]
+    assert names(health, Kind.HEALTHZ) == names(health, Kind.LIVEZ) == ["ping"]
+
+
 def test_one_name_is_one_check():
     health = Health()
     health.add("lease", lambda: None)

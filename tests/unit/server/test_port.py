@@ -69,6 +69,7 @@ class Site:
 
     address: Address
     verbosity: list[int]
+    health: Health
 
     async def ask(
         self,
@@ -105,7 +106,7 @@ async def site(options: ServerOptions | None = None, *, profiling: bool = True):
         secured(listener, options or ServerOptions(), around) as port,
         port.serving(routes) as address,
     ):
-        yield Site(address, verbosity)
+        yield Site(address, verbosity, health)
 
 
 @pytest.fixture
@@ -175,6 +176,23 @@ async def test_a_master_sees_everything(with_cas: ServerOptions):
         assert "test_a_master_sees_everything" in (await here.ask("/debug/stacks", ADMIN))[1]
         assert "builtins.dict" in (await here.ask("/debug/memory", ADMIN))[1]
         assert "/debug/stacks" in (await here.ask("/debug/pprof/heap", ADMIN))[1]
+
+
+async def test_a_check_of_readiness_alone_is_in_no_other_probe_and_no_other_sli(
+    with_cas: ServerOptions,
+):
+    async with site(with_cas) as here:
+        here.health.add("synced", lambda: "not yet", live=False)
+
+        assert [(await here.ask(path))[0] for path in ("/healthz", "/livez", "/readyz")] == [
+            200,
+            200,
+            500,
+        ]
+        assert (await here.ask("/healthz/synced", ADMIN))[0] == 404
+        slis = (await here.ask("/metrics/slis", ADMIN))[1]
+        assert 'kubernetes_healthcheck{name="synced",type="readyz"} 0.0' in slis
+        assert slis.count('kubernetes_healthcheck{name="synced"') == 1
 
 
 async def test_slis_follow_the_probes_and_can_be_reset(with_cas: ServerOptions):

@@ -13,9 +13,10 @@ from pileus.app.kinds import (
     STRING,
     STRINGS,
     Kind,
-    NamedCertificate,
 )
-from pileus.app.tls import CIPHER_SUITES, VERSIONS
+from pileus.server.ciphers import KNOWN_SUITES, KNOWN_VERSIONS
+from pileus.server.options import SniPair
+from pileus.version import PROGRAM
 
 T = TypeVar("T")
 
@@ -24,6 +25,8 @@ T = TypeVar("T")
 class ServingFlags:
     """The flags that both ports have."""
 
+    pair_name: str
+    """Of the certificate files that are made; no flag."""
     bind_address: Flag[str]
     secure_port: Flag[int]
     cert_dir: Flag[str]
@@ -32,7 +35,7 @@ class ServingFlags:
     tls_cipher_suites: Flag[tuple[str, ...]]
     tls_curve_preferences: Flag[tuple[int, ...]]
     tls_min_version: Flag[str]
-    tls_sni_cert_key: Flag[tuple[NamedCertificate, ...]]
+    tls_sni_cert_key: Flag[tuple[SniPair, ...]]
     disable_http2_serving: Flag[bool]
 
 
@@ -48,14 +51,15 @@ _TEXTS = {
     "tls-private-key-file": "File of the private key of --{prefix}tls-cert-file.",
     "tls-cipher-suites": (
         "Cipher suites that the server offers, by IANA name; empty: a safe choice.\nKnown: "
-        + ", ".join(sorted(CIPHER_SUITES))
+        + ", ".join(KNOWN_SUITES)
     ),
     "tls-curve-preferences": (
         "Key exchange groups that the server offers, by number: 23 (P-256), 24 (P-384), "
-        "25 (P-521), 29 (X25519), 4588 (X25519MLKEM768); empty: a safe choice."
+        "25 (P-521), 29 (X25519); taken but left to OpenSSL: 4587, 4588, 4589 (hybrids with "
+        "ML-KEM); empty: a safe choice."
     ),
     "tls-min-version": (
-        "Oldest TLS version that the server speaks: " + ", ".join(VERSIONS) + "; empty: 1.2."
+        "Oldest TLS version that the server speaks: " + ", ".join(KNOWN_VERSIONS) + "; empty: 1.2."
     ),
     "tls-sni-cert-key": (
         "A further certificate and its key, for the server names after the colon or else for "
@@ -72,6 +76,7 @@ def _declare(prefix: str, port: Flag[int], pair: str) -> ServingFlags:
         return Flag(prefix + name, kind, default, text)
 
     return ServingFlags(
+        pair_name=pair,
         bind_address=flag("bind-address", IP, "0.0.0.0"),  # noqa: S104 -- upstream's default
         secure_port=port,
         cert_dir=flag("cert-dir", STRING, ""),
@@ -86,13 +91,14 @@ def _declare(prefix: str, port: Flag[int], pair: str) -> ServingFlags:
 
 
 def _flags(declared: ServingFlags) -> tuple[Flag[str] | Flag[int] | Flag[bool], ...]:
-    return tuple(getattr(declared, name) for name in ServingFlags.__slots__)
+    names = (name for name in ServingFlags.__slots__ if name != "pair_name")
+    return tuple(getattr(declared, name) for name in names)
 
 
 SECURE = _declare(
     "",
     Flag("secure-port", INT, 10258, "Port of the HTTPS server; 0: none."),
-    "cloud-controller-manager",
+    PROGRAM,
 )
 HTTP2_MAX_STREAMS = Flag(
     "http2-max-streams-per-connection",
@@ -130,6 +136,6 @@ WEBHOOK = _declare(
         10260,
         "Port of the admission webhooks; 0: none.",
     ),
-    "cloud-controller-manager-webhook",
+    f"{PROGRAM}-webhook",
 )
 WEBHOOK_SERVING = Group("Webhook serving", _flags(WEBHOOK))

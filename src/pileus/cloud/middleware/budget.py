@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from pileus.bucket import Bucket
 from pileus.cloud.errors import Throttled
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.calls import Call, wrap
@@ -12,6 +13,9 @@ from pileus.cloud.model import Failure
 from pileus.telemetry.metrics import Metrics
 
 T = TypeVar("T")
+
+TICK = 1e-5
+"""Seconds by which a timer may come early; waiting for them once more would spin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +39,7 @@ class Budget:
         self._waits = metrics.cloud_budget_waits
         self._slots = asyncio.Semaphore(limits.at_once)
         self._turn = asyncio.Lock()
-        self._tokens = float(limits.burst)
-        self._counted_at: float | None = None
+        self._bucket: Bucket | None = None
         self._quiet_until = 0.0
 
     async def __call__(self, call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
@@ -53,22 +56,18 @@ class Budget:
             return answer
 
     async def _spend(self) -> None:
+        """Wait for a token, and for the end of the cloud's wish for silence."""
         async with self._turn:
-            while (delay := self._delay()) > 0:
-                self._refuse_long_silence()
-                await asyncio.sleep(delay)
-            self._tokens -= 1
-
-    def _delay(self) -> float:
-        """Seconds until a call may leave; counts up the tokens earned since the last look."""
-        now = _now()
-        earned = 0.0 if self._counted_at is None else now - self._counted_at
-        self._counted_at = now
-        limits = self._limits
-        self._tokens = min(limits.burst, self._tokens + earned * limits.per_second)
-        # Rounding must never leave a token a hair's breadth from whole: that would spin.
-        missing = 0.0 if self._tokens > 1 - 1e-6 else (1 - self._tokens) / limits.per_second
-        return max(missing, self._quiet_until - now)
+            now = _now()
+            bucket = self._bucket or Bucket.full(self._limits.per_second, self._limits.burst, now)
+            wait, self._bucket = bucket.reserve(now)
+            try:
+                while (delay := max(now + wait, self._quiet_until) - _now()) > TICK:
+                    self._refuse_long_silence()
+                    await asyncio.sleep(delay)
+            except (asyncio.CancelledError, Throttled):
+                self._bucket = self._bucket.returned()
+                raise
 
     def _refuse_long_silence(self) -> None:
         left = self._quiet_until - _now()
@@ -79,8 +78,8 @@ class Budget:
         self._quiet_until = max(self._quiet_until, _now() + seconds)
 
 
-def budgeted(cloud: Cloud, limits: Limits, metrics: Metrics) -> Cloud:
-    return wrap(cloud, Budget(limits, metrics))
+def budgeted(cloud: Cloud, budget: Budget) -> Cloud:
+    return wrap(cloud, budget)
 
 
 def asked_to_wait(answer: object) -> float:

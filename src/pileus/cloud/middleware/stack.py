@@ -15,7 +15,7 @@ from random import Random
 
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.batching import Batches, batched
-from pileus.cloud.middleware.budget import Limits, budgeted
+from pileus.cloud.middleware.budget import Budget, Limits, budgeted
 from pileus.cloud.middleware.deadline import Deadlines, with_deadline
 from pileus.cloud.middleware.dry_run import dry_run
 from pileus.cloud.middleware.faults import Rule, faulty
@@ -28,7 +28,8 @@ from pileus.telemetry.metrics import Metrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
-    limits: Limits = field(default_factory=Limits)
+    budget: Budget | None = None
+    """To be shared by several stacks on one cloud; None: one of its own, with the usual limits."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     batches: Batches = field(default_factory=Batches)
     dry_run: bool = False
@@ -45,6 +46,6 @@ async def stacked(
     chance = Random(equipment.seed)  # noqa: S311 -- of test faults, no secret
     rough = faulty(cloud, equipment.faults, chance) if equipment.faults else cloud
     timed = measured(with_deadline(guarded(rough, metrics), equipment.deadlines), metrics)
-    limited = budgeted(fenced(timed, fence), equipment.limits, metrics)
+    limited = budgeted(fenced(timed, fence), equipment.budget or Budget(Limits(), metrics))
     async with batched(dry_run(limited) if equipment.dry_run else limited, equipment.batches) as it:
         yield it

@@ -6,7 +6,7 @@ import pytest
 
 from pileus.cloud.errors import Throttled, Unavailable
 from pileus.cloud.interface import Cloud
-from pileus.cloud.middleware.budget import Limits, budgeted
+from pileus.cloud.middleware.budget import Budget, Limits, budgeted
 from pileus.cloud.middleware.calls import Call, wrap
 from pileus.cloud.middleware.deadline import Deadlines, with_deadline
 from pileus.cloud.middleware.fenced import fenced
@@ -137,7 +137,7 @@ async def rush(cloud: Cloud, count: int) -> None:
 
 
 async def test_calls_beyond_the_burst_leave_at_the_rate(metrics):
-    cloud = budgeted(cloud_of(FakeInstances()), Limits(per_second=2, burst=10), metrics)
+    cloud = budgeted(cloud_of(FakeInstances()), Budget(Limits(per_second=2, burst=10), metrics))
 
     await rush(cloud, 30)
 
@@ -158,13 +158,13 @@ async def test_no_more_than_so_many_calls_are_under_way(metrics):
             running -= 1
 
     inner = wrap(cloud_of(FakeInstances(latency=1)), count)
-    await rush(budgeted(inner, Limits(at_once=3), metrics), 20)
+    await rush(budgeted(inner, Budget(Limits(at_once=3), metrics)), 20)
 
     assert max(under_way) == 3
 
 
 async def test_tokens_are_not_saved_beyond_the_burst(metrics):
-    cloud = budgeted(cloud_of(FakeInstances()), Limits(per_second=1, burst=2), metrics)
+    cloud = budgeted(cloud_of(FakeInstances()), Budget(Limits(per_second=1, burst=2), metrics))
     await asyncio.sleep(1000)
 
     await rush(cloud, 5)
@@ -181,7 +181,7 @@ async def test_when_the_cloud_asks_one_caller_to_wait_all_wait(metrics):
             raise Throttled("slow down", retry_after=30)
         return {}
 
-    cloud = budgeted(cloud_of(FakeInstances(answer)), Limits(at_once=1), metrics)
+    cloud = budgeted(cloud_of(FakeInstances(answer)), Budget(Limits(at_once=1), metrics))
     with pytest.raises(Throttled):
         await find(cloud, "a")
     await rush(cloud, 3)
@@ -200,7 +200,7 @@ async def test_a_long_silence_is_told_at_once_instead_of_holding_the_caller(metr
         return {}
 
     instances = FakeInstances(answer)
-    cloud = budgeted(cloud_of(instances), Limits(patience=30), metrics)
+    cloud = budgeted(cloud_of(instances), Budget(Limits(patience=30), metrics))
     for expected in (100, 100):
         with pytest.raises(Throttled) as told:
             await find(cloud, "a")
@@ -215,7 +215,7 @@ async def test_a_wish_to_wait_inside_a_bulk_answer_is_heeded(metrics):
     def answer(nodes):
         return {n.name: Failure(Throttled("slow", retry_after=7)) for n in nodes}
 
-    cloud = budgeted(cloud_of(FakeInstances(answer)), Limits(), metrics)
+    cloud = budgeted(cloud_of(FakeInstances(answer)), Budget(Limits(), metrics))
     await find(cloud, "a")
     began = now()
     await find(cloud, "a")
@@ -224,7 +224,9 @@ async def test_a_wish_to_wait_inside_a_bulk_answer_is_heeded(metrics):
 
 
 async def test_who_is_cancelled_while_waiting_blocks_nobody(metrics):
-    cloud = budgeted(cloud_of(FakeInstances()), Limits(per_second=1, burst=1, at_once=2), metrics)
+    cloud = budgeted(
+        cloud_of(FakeInstances()), Budget(Limits(per_second=1, burst=1, at_once=2), metrics)
+    )
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(find(cloud, f"n{i}")) for i in range(4)]

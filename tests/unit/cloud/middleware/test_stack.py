@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from pileus.cloud.errors import Unavailable
-from pileus.cloud.middleware.budget import Limits
+from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.faults import Delay, Rule
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.fence import Fenced, Open
@@ -21,7 +21,7 @@ FIND = {"provider": "fake", "capability": "instances", "method": "find"}
 
 
 async def test_a_thousand_look_ups_cost_the_budget_and_the_measures_two_calls(metrics):
-    equipment = Equipment(limits=Limits(per_second=1, burst=2))
+    equipment = Equipment(budget=Budget(Limits(per_second=1, burst=2), metrics))
     instances = FakeInstances()
 
     async with stacked(
@@ -46,7 +46,7 @@ class ClosesLater:
 
 async def test_a_write_that_waited_for_the_budget_asks_the_fence_when_it_leaves(metrics):
     balancers = FakeBalancers(Seen)
-    equipment = Equipment(limits=Limits(per_second=0.1, burst=1))
+    equipment = Equipment(budget=Budget(Limits(per_second=0.1, burst=1), metrics))
 
     async with stacked(
         cloud_of(balancers=balancers), metrics=metrics, fence=ClosesLater(), equipment=equipment
