@@ -80,6 +80,10 @@ class ControlPlane:
         for name in reversed(list(self._processes)):
             self.end(name)
 
+    def pids(self) -> tuple[int, ...]:
+        """Its processes, for who wants to know what they cost."""
+        return tuple(process.pid for process in self._processes.values())
+
     def user(self, name: str, *, groups: tuple[str, ...] = ()) -> Path:
         """Return a new kubeconfig whose client certificate says that name and those groups."""
         pair = self._authority.issue(Subject(common_name=name, organizations=groups), now=self._now)
