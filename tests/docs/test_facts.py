@@ -1,0 +1,102 @@
+"""Facts that stand in a page and in the code are the same."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+from pileus.app.controllers import ALL
+from pileus.app.informers import DEAD, SILENT
+from pileus.app.leading import DUTIES
+from pileus.app.node import STUCK
+from pileus.controllers.node import notices, trouble
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ROW = re.compile(r"^\| (.+?) \|", re.MULTILINE)
+
+
+def first_cells(page: Path) -> list[str]:
+    return ROW.findall(page.read_text())
+
+
+def strings_in(module: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(module.read_text()))
+    return {
+        each.value
+        for each in nodes
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    }
+
+
+def test_every_runtime_dependency_has_its_reason():
+    wanted = {re.split(r"[<>=;\[ ]", one)[0] for one in PROJECT["dependencies"]}
+
+    explained = first_cells(DOCS / "adr" / "0002-runtime-dependencies.md")
+
+    assert set(explained) - {"package", "---"} == wanted
+
+
+def test_every_decision_is_in_the_index_under_its_own_title():
+    pages = sorted((DOCS / "adr").glob("0*.md"))
+    titles = [page.read_text().partition("\n")[0].removeprefix("# ") for page in pages]
+
+    index = re.findall(
+        r"^\| \[(\d+)\]\((\S+)\) \| (.+) \|$",
+        (DOCS / "adr" / "README.md").read_text(),
+        re.MULTILINE,
+    )
+
+    assert [(name, f"{number}. {title}") for number, name, title in index] == [
+        (page.name, title) for page, title in zip(pages, titles, strict=True)
+    ]
+
+
+def test_every_reason_of_an_event_is_explained():
+    told = {name for _, name in trouble._REASONS}
+    skipped = {
+        one for one in strings_in(Path(notices.__file__)) if re.fullmatch(r"Cloud\w+Skipped", one)
+    }
+    assert skipped
+
+    for page in ("events.md", "nodes.md"):
+        explained = set(re.findall(r"`(\w+)`", (DOCS / "reference" / page).read_text()))
+        assert told | skipped <= explained, page
+
+
+def test_every_health_check_is_explained_with_its_limit():
+    text = (DOCS / "reference" / "health.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| .+? \| (.+) \|$", text, re.MULTILINE))
+    added = {
+        found
+        for module in (ROOT / "src" / "pileus" / "app").glob("*.py")
+        for found in re.findall(r'health\.add\("([\w-]+)"', module.read_text())
+    }
+    assert added
+
+    assert rows.keys() == added | DUTIES.keys() | {"ping"}
+    assert f"{DEAD:.0f} s" in rows["informers"]
+    assert f"{SILENT:.0f} s" in rows["informers-synced"]
+    assert f"{STUCK:.0f} s" in rows["cloud-node-controller"]
+
+
+def test_the_readme_says_which_controllers_and_providers_there_are():
+    text = (ROOT / "README.md").read_text()
+    states = {
+        name: "not yet" not in state
+        for names, state in re.findall(r"^\| (`[^|]+controller`) \| (.+) \|$", text, re.MULTILINE)
+        for name in re.findall(r"`([\w-]+)`", names)
+    }
+    ours = set(PROJECT["entry-points"]["pileus.providers"])
+
+    assert states == {names.canonical: names.canonical in DUTIES for names in ALL}
+    assert ours == set(re.findall(r"^\| `(\w+)`: ", text, re.MULTILINE))
+
+
+def test_every_page_is_in_the_index():
+    index = (DOCS / "README.md").read_text()
+
+    for folder in ("tutorials", "guides", "reference", "explanation"):
+        for page in (DOCS / folder).glob("*.md"):
+            assert f"({folder}/{page.name})" in index
