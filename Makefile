@@ -33,6 +33,7 @@ lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
 	@tools/renew-lock
 
 .PHONY: docs
-docs: $(READY) ## renew the generated pages of docs/reference
+docs: $(READY) ## renew what is generated in docs
 	@$(BIN)/python -m tools.flags_reference
 	@$(BIN)/python -m tools.metrics_reference
+	@$(BIN)/python -m tools.shown_files

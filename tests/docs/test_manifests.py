@@ -1,22 +1,24 @@
 """The guide shows the manifests of `deploy` as they are."""
 
-import re
 from pathlib import Path
 
 import pytest
 import yaml
+from tools.shown_files import SHOWN, renewed
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guides" / "run-on-a-cluster.md"
-SHOWN = re.compile(r"^<!-- file: (\S+) -->\n```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILES = sorted((ROOT / "deploy").glob("*.yaml"))
 ACCOUNT = {"kind": "ServiceAccount", "name": "cloud-controller-manager", "namespace": "kube-system"}
 
 
 def test_the_guide_shows_each_file_as_it_is():
-    shown = dict(SHOWN.findall(GUIDE.read_text()))
+    text = GUIDE.read_text()
 
-    assert shown == {str(file.relative_to(ROOT)): file.read_text() for file in FILES}
+    assert text == renewed(text), "run `make docs`"
+    assert {name for name, _ in SHOWN.findall(text)} == {
+        str(file.relative_to(ROOT)) for file in FILES
+    }
 
 
 @pytest.mark.parametrize("file", [pytest.param(file, id=file.name) for file in FILES])

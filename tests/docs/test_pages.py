@@ -109,9 +109,7 @@ def perform(steps: list[Step], folder: Path, environment: dict[str, str]) -> lis
 
 
 @pytest.fixture
-def surroundings(
-    request: pytest.FixtureRequest, page: Path, tmp_path: Path
-) -> Iterator[dict[str, str]]:
+def surroundings(page: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     for name in AT_HAND:
         (tmp_path / name).symlink_to(ROOT / name)
     path = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
