@@ -58,6 +58,7 @@ def test_a_merge_patch_leaves_its_inputs_alone(target: Obj, patch: Obj):
         ({"a": {"b": 1}}, [("remove", "/a/b", None)], {"a": {}}),
         ({"a": [1, 2]}, [("remove", "/a/0", None)], {"a": [2]}),
         ({"a": 1}, [("replace", "/a", 2)], {"a": 2}),
+        ({"a": 1}, [("replace", "/b", 2)], {"a": 1, "b": 2}),
         ({"a/b": 1, "m~n": 2}, [("replace", "/a~1b", 3), ("remove", "/m~0n", None)], {"a/b": 3}),
         ({"a": 1}, [("test", "/a", 1), ("replace", "/a", 2)], {"a": 2}),
     ],
@@ -83,7 +84,8 @@ def test_values_are_moved_and_copied():
     "operation",
     [
         {"op": "remove", "path": "/nope"},
-        {"op": "replace", "path": "/nope", "value": 1},
+        {"op": "replace", "path": "/nope/deep", "value": 1},
+        {"op": "replace", "path": "/list/5", "value": 1},
         {"op": "add", "path": "/nope/deep", "value": 1},
         {"op": "add", "path": "/list/5", "value": 1},
         {"op": "test", "path": "/one", "value": True},
@@ -115,7 +117,7 @@ OLD_ADDRESSES: Obj = {
         ([address("InternalIP", "2")], [("InternalIP", "2"), ("Hostname", "h")]),
         (
             [address("ExternalIP", "3")],
-            [("InternalIP", "1"), ("Hostname", "h"), ("ExternalIP", "3")],
+            [("ExternalIP", "3"), ("InternalIP", "1"), ("Hostname", "h")],
         ),
         ([{"type": "Hostname", "$patch": "delete"}], [("InternalIP", "1")]),
         ([address("ExternalIP", "3"), {"$patch": "replace"}], [("ExternalIP", "3")]),
@@ -140,7 +142,7 @@ def test_primitives_are_added_and_deleted_by_value():
     old: Obj = {"metadata": {"finalizers": ["a", "b"]}}
     patch: Obj = {"metadata": {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]}}
 
-    assert strategic.apply("core.Node", old, patch) == {"metadata": {"finalizers": ["b", "c"]}}
+    assert strategic.apply("core.Node", old, patch) == {"metadata": {"finalizers": ["c", "b"]}}
 
 
 def test_an_order_is_kept():

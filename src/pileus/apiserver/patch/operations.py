@@ -158,10 +158,11 @@ def _replace(root: object, path: str, value: object) -> object:
     if not path:
         return value
     parent, last = _parent(root, path, "replace")
-    _child(parent, last, path, "replace")
-    if isinstance(parent, dict):
+    if isinstance(parent, dict):  # the real server does not mind if there was none
         cast("Obj", parent)[last] = value
     elif isinstance(parent, list):
         found = cast("list[object]", parent)
         found[_index(last, len(found) - 1, path, "replace")] = value
+    else:
+        raise _missing(path, "replace")
     return root

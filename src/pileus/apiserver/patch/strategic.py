@@ -40,6 +40,7 @@ def _merge(kind: table.Type, target: Obj, patch: Obj) -> Obj:
     if directive not in {None, "merge"}:
         raise Unfit(f"unknown patch type found: {directive}")
     merged = _retained(target, patch)
+    _delete_primitives(merged, patch)
     for key, value in patch.items():
         if key.startswith((DELETE, ORDER)) or key == RETAIN:
             continue
@@ -47,7 +48,6 @@ def _merge(kind: table.Type, target: Obj, patch: Obj) -> Obj:
             merged.pop(key, None)
         else:
             merged[key] = _member(kind, key, merged.get(key), patch)
-    _delete_primitives(merged, patch)
     _order_rest(kind, merged, patch)
     return merged
 
@@ -91,7 +91,7 @@ def _merge_list(
 ) -> list[object]:
     if not field.has_fields:
         merged = current + [v for v in wanted if v not in current]
-        return _ordered(merged, order, None) if order is not None else merged
+        return _ordered(merged, wanted if order is None else order, current, "")
     key = field.merge_key or ""
     kind = table.types()[field.target]
     result = [cast("Obj", item) for item in current if isinstance(item, dict)]
@@ -102,8 +102,7 @@ def _merge_list(
         if patch.get(DIRECTIVE) == "replace":
             return [_plain(i) for i in _objects(wanted) if DIRECTIVE not in i]
         result = _merge_item(kind, key, result, patch)
-    found: list[object] = list(result)
-    return _ordered(found, order, key) if order is not None else found
+    return _ordered(list(result), wanted if order is None else order, current, key)
 
 
 def _objects(values: list[object]) -> list[Obj]:
@@ -128,30 +127,27 @@ def _order(patch: Obj, key: str) -> list[object] | None:
     return cast("list[object]", order) if isinstance(order, list) else None
 
 
-def _ordered(merged: list[object], order: list[object], key: str | None) -> list[object]:
-    """Put the items that the order names into that order; others keep their place before them."""
+def _ordered(
+    merged: list[object], order: list[object], before: list[object], key: str
+) -> list[object]:
+    """Put items as the real server does: those of `order` in that order; the others as they were.
+
+    Of one of each, that stands first which stood first before; a new one stands before all others.
+    """
 
     def identity(item: object) -> object:
         return cast("Obj", item).get(key) if key and isinstance(item, dict) else item
 
-    ranks = [identity(item) for item in order]
-    named = sorted(
-        (m for m in merged if identity(m) in ranks), key=lambda m: ranks.index(identity(m))
-    )
+    ranks, old = [identity(item) for item in order], [identity(item) for item in before]
+    named = [m for m in merged if identity(m) in ranks]
+    named.sort(key=lambda m: ranks.index(identity(m)))
     others = [m for m in merged if identity(m) not in ranks]
-    return _interleaved(merged, named, others)
-
-
-def _interleaved(merged: list[object], named: list[object], others: list[object]) -> list[object]:
-    """Keep each other item behind the items that it came after."""
     result: list[object] = []
-    left, rest = list(named), list(others)
-    while left or rest:
-        if not rest or (left and merged.index(left[0]) < merged.index(rest[0])):
-            result.append(left.pop(0))
-        else:
-            result.append(rest.pop(0))
-    return result
+    while named and others:
+        one, other = identity(named[0]), identity(others[0])
+        kept = one in old and other in old and old.index(other) < old.index(one)
+        result.append(others.pop(0) if kept else named.pop(0))
+    return result + named + others
 
 
 def _delete_primitives(merged: Obj, patch: Obj) -> None:
@@ -173,7 +169,8 @@ def _order_rest(kind: table.Type, merged: Obj, patch: Obj) -> None:
         if key == directive or key in patch or field is None or not isinstance(current, list):
             continue
         order = _order(patch, key) or []
-        merged[key] = _ordered(cast("list[object]", current), order, field.merge_key or None)
+        found = cast("list[object]", current)
+        merged[key] = _ordered(found, order, found, field.merge_key or "")
 
 
 def _plain(patch: Obj) -> Obj:

@@ -99,6 +99,7 @@ ROLES = Resource(
     kind="Role",
     plural="roles",
     schema="rbac.Role",
+    creates_on_update=True,
     rules=_ROLE_RULES,
     columns=_ROLE_COLUMNS,
 )
@@ -108,6 +109,7 @@ CLUSTER_ROLES = Resource(
     plural="clusterroles",
     schema="rbac.ClusterRole",
     namespaced=False,
+    creates_on_update=True,
     rules=_ROLE_RULES,
     columns=_ROLE_COLUMNS,
 )
@@ -116,6 +118,7 @@ ROLE_BINDINGS = Resource(
     kind="RoleBinding",
     plural="rolebindings",
     schema="rbac.RoleBinding",
+    creates_on_update=True,
     rules=_BINDING_RULES,
     columns=_BINDING_COLUMNS,
 )
@@ -125,6 +128,7 @@ CLUSTER_ROLE_BINDINGS = Resource(
     plural="clusterrolebindings",
     schema="rbac.ClusterRoleBinding",
     namespaced=False,
+    creates_on_update=True,
     rules=_BINDING_RULES,
     columns=_BINDING_COLUMNS,
 )

@@ -135,8 +135,8 @@ def _drop_by_type(new: Obj, old: Obj) -> None:
 
 
 def _drop_node_ports(after: Obj, before: Obj) -> None:
-    ports = [number(p, "nodePort") for p in rows(after, "ports")]
-    if ports == [number(p, "nodePort") for p in rows(before, "ports")]:
+    have, had = ({number(p, "nodePort") for p in rows(s, "ports")} - {0} for s in (after, before))
+    if have == had:
         for port in rows(after, "ports"):
             port.pop("nodePort", None)
 
@@ -182,6 +182,7 @@ SERVICES = Resource(
     plural="services",
     schema="core.Service",
     returns_deleted=True,
+    creates_on_update=True,
     short_names=("svc",),
     categories=("all",),
     subresources=(Subresource("status", "Service", STATUS_VERBS),),

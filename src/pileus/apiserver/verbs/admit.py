@@ -114,8 +114,9 @@ def changed_object(state: State, call: Call, new: Obj, old: Obj) -> None:
     _allocate(state, resource, new, old)
 
 
-def _check_identity(call: Call, new: Obj, old: Obj) -> None:
-    name = name_of(new)
+def check_name(call: Call, value: Obj) -> None:
+    """Refuse an object whose name is not that of the URL. Errors: `Problem` 400."""
+    name = name_of(value)
     if not name:
         raise problem.bad_request(
             f"the name of the object ({call.name} based on URL) was undeterminable: "
@@ -125,6 +126,11 @@ def _check_identity(call: Call, new: Obj, old: Obj) -> None:
         raise problem.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({call.name})"
         )
+
+
+def _check_identity(call: Call, new: Obj, old: Obj) -> None:
+    check_name(call, new)
+    name = name_of(new)
     uid, known = text(new, "metadata", "uid"), text(old, "metadata", "uid")
     if uid and uid != known and call.verb == "patch":
         raise call.resource.unfit(name, [field.immutable("metadata.uid", uid)])

@@ -34,7 +34,7 @@ def _create(state: State, call: Call, given: Obj, warnings: tuple[str, ...]) -> 
     if key in shelf.entries:
         raise _taken(resource, shelf.entries[key])
     if call.query.get("dryRun"):
-        return _dry(resource, value, 201, warnings)
+        return _shown(resource, value, 201, warnings)
     entry = state.store.write(shelf, key, value)
     return Response(status=201, body=resource.whole(entry), warnings=warnings)
 
@@ -53,7 +53,8 @@ def update(state: State, call: Call) -> Response:
         if not call.resource.creates_on_update or call.subresource:
             raise problem.not_found(call.resource.subject, call.name)
         admit.check_namespace(state, call.resource, call.namespace, call.name)
-        grow(value, "metadata").setdefault("name", call.name)
+        admit.check_name(call, value)
+        grow(value, "metadata").pop("resourceVersion", None)
         return _create(state, call, value, warnings)
     return _replace(state, call, current, (_inward(call.resource, value), warnings))
 
@@ -135,11 +136,12 @@ def _replace(
     admit.changed_object(state, call, value, clone(old))
     grow(value, "metadata")["resourceVersion"] = str(current.version)
     if call.query.get("dryRun"):
-        return _dry(resource, value, 200, warnings)
+        return _shown(resource, value, 200, warnings)
     if text(value, "metadata", "deletionTimestamp") and not _is_held(resource, value):
-        entry = state.store.remove(shelf, call.key, value)
+        gone = state.store.remove(shelf, call.key, old)
+        grow(value, "metadata")["resourceVersion"] = str(gone.version)
         remove.after_removal(state, resource, call.namespace)
-        return Response(body=resource.whole(entry), warnings=warnings)
+        return _shown(resource, value, 200, warnings)
     if value == old:
         return Response(body=resource.whole(current), warnings=warnings)
     entry = state.store.write(shelf, call.key, value)
@@ -154,7 +156,7 @@ def _is_held(resource: Resource, value: Obj) -> bool:
     return resource.kind == "Pod" and isinstance(grace, int) and grace > 0
 
 
-def _dry(resource: Resource, value: Obj, status: int, warnings: tuple[str, ...]) -> Response:
+def _shown(resource: Resource, value: Obj, status: int, warnings: tuple[str, ...]) -> Response:
     shown = encode(_outward(resource, value))
     return Response(status=status, body=resource.head + shown[1:], warnings=warnings)
 
