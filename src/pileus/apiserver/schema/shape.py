@@ -57,23 +57,35 @@ def canonical(type_name: str, value: Obj) -> Obj:
     return cast("Obj", written)
 
 
+def has_unknown(type_name: str, value: Obj) -> bool:
+    """Whether some field is not in the tables (or of a wrong type); quick if there is none."""
+    try:
+        strict = _struct(type_name, known_only=True)
+        msgspec.convert(without_nulls(value), strict, dec_hook=scalar.read)
+    except msgspec.ValidationError:
+        return True
+    return False
+
+
 @cache
-def _struct(type_name: str) -> type[msgspec.Struct]:
-    fields = [_member(field) for field in table.types()[type_name].fields.values()]
+def _struct(type_name: str, *, known_only: bool = False) -> type[msgspec.Struct]:
+    described = table.types()[type_name].fields.values()
+    fields = [_member(field, known_only=known_only) for field in described]
     names = {python: json for python, (json, _) in fields}
     return msgspec.defstruct(
         type_name.replace(".", "_"),
         [(python, *rest) for python, (_, rest) in fields],
         rename=names,
         omit_defaults=True,
+        forbid_unknown_fields=known_only,
         kw_only=True,
         gc=False,
     )
 
 
-def _member(field: table.Field) -> tuple[str, tuple[str, tuple[Any, Any]]]:
-    annotation = _annotation(field.type)
-    default = _default(field)
+def _member(field: table.Field, *, known_only: bool) -> tuple[str, tuple[str, tuple[Any, Any]]]:
+    annotation = _annotation(field.type, known_only=known_only)
+    default = _default(field, known_only=known_only)
     if default is None or default.is_none:
         annotation |= None
     made = default.made if default else msgspec.field(default=None)
@@ -85,7 +97,7 @@ class _Default(msgspec.Struct):
     is_none: bool = False
 
 
-def _default(field: table.Field) -> _Default | None:
+def _default(field: table.Field, *, known_only: bool) -> _Default | None:
     """Return the field's zero value; a factory where Go writes even the zero."""
     omitted = bool(field.flags & {"omitempty", "omitzero"})
     if field.type.startswith("*") or field.type in {"time", "microtime", "quantity", "any"}:
@@ -95,7 +107,7 @@ def _default(field: table.Field) -> _Default | None:
             return _nothing(omitted=False)
         return _Default(msgspec.field(default_factory=list if field.is_list else dict))
     if field.has_fields:
-        return _Default(msgspec.field(default_factory=_struct(field.target)))
+        return _Default(msgspec.field(default_factory=_struct(field.target, known_only=known_only)))
     zero = _ZERO[field.type]
     if omitted:
         return _Default(msgspec.field(default=zero))
@@ -112,14 +124,14 @@ def _always(value: object) -> Callable[[], object]:
     return lambda: value
 
 
-def _annotation(written: str) -> Any:  # noqa: ANN401 -- a type made at run time
+def _annotation(written: str, *, known_only: bool) -> Any:  # noqa: ANN401 -- made at run time
     if written.startswith("*"):
-        return _annotation(written[1:])
+        return _annotation(written[1:], known_only=known_only)
     if written.startswith("[]"):
-        return list[_annotation(written[2:])]
+        return list[_annotation(written[2:], known_only=known_only)]
     if written.startswith("map:"):
-        return dict[str, _annotation(written[4:])]
-    return _PLAIN[written] if written in _PLAIN else _struct(written)
+        return dict[str, _annotation(written[4:], known_only=known_only)]
+    return _PLAIN[written] if written in _PLAIN else _struct(written, known_only=known_only)
 
 
 def _go_words(type_name: str, complaint: str) -> str:

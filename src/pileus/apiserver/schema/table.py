@@ -33,23 +33,11 @@ class Field:
     """The key by which a list merges; "" if by value; None if it is replaced."""
     numbers: tuple[int, ...] = ()
     """Where protobuf has it."""
-
-    @property
-    def target(self) -> str:
-        """The type's name without prefixes."""
-        return self.type.rpartition(":")[2].replace("[]", "").replace("*", "")
-
-    @property
-    def is_list(self) -> bool:
-        return self.type.lstrip("*").startswith("[]")
-
-    @property
-    def is_map(self) -> bool:
-        return self.type.lstrip("*").startswith("map:")
-
-    @property
-    def has_fields(self) -> bool:
-        return self.target not in PLAIN
+    target: str = ""
+    """The type's name without prefixes."""
+    is_list: bool = False
+    is_map: bool = False
+    has_fields: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +78,15 @@ def _field(package: str, line: str) -> Field:
         written = written.removesuffix(target) + f"{package}.{target}"
     merges = [flag.partition("=")[2] for flag in flags if flag.partition("=")[0] == "merge"]
     numbers = tuple(int(n) for flag in flags if flag[0] == "#" for n in flag[1:].split("."))
-    return Field(name, written, frozenset(flags), merges[0] if merges else None, numbers)
+    plain = written.lstrip("*")
+    return Field(
+        name=name,
+        type=written,
+        flags=frozenset(flags),
+        merge_key=merges[0] if merges else None,
+        numbers=numbers,
+        target=written.rpartition(":")[2].replace("[]", "").replace("*", ""),
+        is_list=plain.startswith("[]"),
+        is_map=plain.startswith("map:"),
+        has_fields=target not in PLAIN,
+    )

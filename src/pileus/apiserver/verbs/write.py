@@ -12,7 +12,7 @@ from pileus.apiserver.resource import Resource
 from pileus.apiserver.schema import shape, strict
 from pileus.apiserver.state import State
 from pileus.apiserver.store import Entry, encode
-from pileus.apiserver.tree import Obj, clone, grow, name_of, text, texts
+from pileus.apiserver.tree import Obj, grow, name_of, text, texts
 from pileus.apiserver.verbs import admit, body, remove
 
 JSON_PATCH = "application/json-patch+json"
@@ -70,7 +70,9 @@ def patch(state: State, call: Call) -> Response:
     shown = _outward(call.resource, current.decode())
     patched = _apply(call.resource, media, shown, call.request.body)
     body.check_kind(patched, call.resource)
-    warnings = body.judge(call, call.resource, strict.unknown(call.resource.schema, patched))
+    schema = call.resource.schema
+    odd = strict.unknown(schema, patched) if shape.has_unknown(schema, patched) else []
+    warnings = body.judge(call, call.resource, odd)
     value = body.typeless(_fit(call.resource, patched))
     return _replace(state, call, current, (_inward(call.resource, value), warnings))
 
@@ -133,7 +135,7 @@ def _replace(
     resource, shelf = call.resource, state.shelf(call.resource)
     old = current.decode()
     admit.check_version(call, value, current)
-    admit.changed_object(state, call, value, clone(old))
+    admit.changed_object(state, call, value, old)
     grow(value, "metadata")["resourceVersion"] = str(current.version)
     if call.query.get("dryRun"):
         return _shown(resource, value, 200, warnings)
