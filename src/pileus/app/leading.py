@@ -17,6 +17,8 @@ from pileus.app.node import node_duty
 from pileus.app.provided import run_own
 from pileus.app.view import Access
 from pileus.app.work import Duty, MakeDuty, Post, Skipped
+from pileus.cloud.errors import CloudError
+from pileus.cloud.foreign import entered
 from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.kube.client import Client
@@ -71,7 +73,7 @@ class Leader:
     async def _work_under_the_main_lock(self) -> None:
         async with self._equipped(self.post) as post, asyncio.TaskGroup() as group:
             for own in post.cloud.controllers:
-                group.create_task(run_own(own, post), name=own.name)
+                group.create_task(run_own(own, post, self.health), name=own.name)
             await self._start(group, post, Lock.MAIN)
 
     async def _work_under_the_migration_lock(self, lease: Election) -> None:
@@ -146,15 +148,14 @@ async def lead(
 @asynccontextmanager
 async def _provider_leading(post: Post) -> AsyncGenerator[None]:
     """The provider's own start, before all controllers, and its end, after them."""
+    start = post.cloud.leading
     async with AsyncExitStack() as stack:
-        if post.cloud.leading:
+        if start is not None:
+            failed = f'cloud provider "{post.cloud.name}" could not start'
             try:
-                await stack.enter_async_context(post.cloud.leading(Access(post)))
-            except Exception as error:
-                raise Fatal(
-                    f'Cloud provider "{post.cloud.name}" could not start: '
-                    f"{type(error).__name__}: {error}"
-                ) from error
+                await stack.enter_async_context(entered(failed, lambda: start(Access(post))))
+            except CloudError as error:
+                raise Fatal(f"Cloud provider could not be initialized: {error}") from error
         yield
 
 

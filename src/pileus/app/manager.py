@@ -35,6 +35,7 @@ from pileus.kube.http import HttpTransport
 from pileus.runtime.events import EventRecorder
 from pileus.runtime.leadership import Election, Times
 from pileus.runtime.lease import Candidate, KubeLease, new_identity
+from pileus.runtime.watchdog import watched_loop
 from pileus.server.configz import Configz
 from pileus.server.errors import ServerError
 from pileus.server.health import Health
@@ -81,6 +82,10 @@ class Manager:
         Errors: `CommandFailed` and `Fatal` from the start-up, `LeadershipLost` from later on;
         perhaps within a group.
         """
+        with watched_loop(self._metrics):
+            await self._run()
+
+    async def _run(self) -> None:
         async with (
             self._connections() as clients,
             self._opened_port() as port,

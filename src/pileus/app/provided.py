@@ -1,43 +1,26 @@
 """Controllers that the provider brings along: foreign code that may fail, and harms nobody else."""
 
-import asyncio
-
 from pileus.app.view import Access
 from pileus.app.work import Post
 from pileus.cloud.interface import OwnController
-from pileus.runtime.backoff import Exponential
-from pileus.runtime.failure import is_expected
+from pileus.runtime.supervision import Supervised
+from pileus.server.health import Health
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
 
-DELAYS = Exponential(1.0, 300.0)
-LASTED = 600.0
-"""Seconds after which a run counts as a good one: the next delay is the first again."""
 
+async def run_own(own: OwnController, post: Post, health: Health) -> None:
+    """Run it until it returns or is cancelled; one that fails is started again after a while.
 
-async def run_own(own: OwnController, post: Post) -> None:
-    """Run it until it returns or is cancelled; one that fails is started again after a while."""
-    now = asyncio.get_running_loop().time
+    While it waits for that, a health check says so; but not for liveness, since the others work.
+    """
+    supervised = Supervised(own.name, lambda: own.run(Access(post)), post.random)
+    check = f"{post.cloud.name}-{own.name}"
     log.info("Started controller of the provider", controller=own.name)
-    failures = 0
+    health.add(check, supervised.health, live=False)
     try:
-        while True:
-            began = now()
-            try:
-                await own.run(Access(post))
-            except Exception as error:  # noqa: BLE001 -- whatever foreign code raises
-                failures = 1 if now() - began > LASTED else failures + 1
-                delay = DELAYS.delay(failures)
-                write = log.error if is_expected(error) else log.exception
-                write(
-                    "Controller of the provider failed, and is started again",
-                    error=error,
-                    controller=own.name,
-                    seconds=delay,
-                )
-                await asyncio.sleep(delay)
-            else:
-                return
+        await supervised.run()
     finally:
+        health.remove(check)
         log.info("Stopped controller of the provider", controller=own.name)

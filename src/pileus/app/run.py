@@ -1,6 +1,7 @@
 """Start the manager, stop it on a signal, and say with the exit code how it went."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -18,6 +19,8 @@ log = Log(__name__)
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 LOST = 1
+PATIENCE = 25.0
+"""Seconds from a signal to the end. A pod that takes longer than 30 is killed without a word."""
 _ENDINGS = (LeadershipLost, Fatal, CommandFailed)
 
 
@@ -46,6 +49,7 @@ async def _until_signalled(config: Config, world: World) -> None:
             os._exit(128 + sign)
         told.append(sign)
         log.info("Stopping: the work in hand ends, then the lease is released", signal=sign.name)
+        loop.call_later(PATIENCE, _give_up, loop)
         if managing is not None:
             managing.cancel()
 
@@ -58,6 +62,13 @@ async def _until_signalled(config: Config, world: World) -> None:
             raise
     except BaseExceptionGroup as errors:
         raise ending_of(errors) from None
+
+
+def _give_up(loop: asyncio.AbstractEventLoop) -> None:
+    left = sorted(task.get_name() for task in asyncio.all_tasks(loop))
+    log.error("Ended without waiting any longer", seconds=PATIENCE, unfinished=", ".join(left))
+    logging.shutdown()
+    os._exit(LOST)
 
 
 def ending_of(error: BaseException) -> BaseException:

@@ -4,9 +4,12 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from random import SystemRandom
 from threading import Event
 
 from pileus.classic.thread import in_thread
+from pileus.runtime.supervision import Supervised
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -23,7 +26,7 @@ class Stop:
         self._loop = asyncio.get_running_loop()
         self._event = Event()
         self._stopped = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Supervised] = {}
 
     def is_set(self) -> bool:
         return self._event.is_set()
@@ -38,25 +41,36 @@ class Stop:
     def background(self, work: Callable[[], Awaitable[None] | None]) -> None:
         """Let work run until the end, from any thread; a plain function gets a thread.
 
-        It has a few seconds to return once the end is told, and is abandoned after that.
+        It has a few seconds to return once the end is told, and is abandoned after that. If it
+        raises it is called again after a while.
         """
         self._loop.call_soon_threadsafe(self._start, work)
 
     def _start(self, work: Callable[[], Awaitable[None] | None]) -> None:
-        task = self._group.create_task(self._run(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        name = getattr(work, "__qualname__", "background work")
+        supervised = Supervised(name, partial(self._run, work), SystemRandom())
+        task = self._group.create_task(supervised.run(), name=name)
+        self._tasks[task] = supervised
+        task.add_done_callback(self._tasks.pop)
 
     async def _run(self, work: Callable[[], Awaitable[None] | None]) -> None:
-        answer = work() if inspect.iscoroutinefunction(work) else await in_thread(work)
-        if answer is not None:
-            await answer
+        try:
+            answer = work() if inspect.iscoroutinefunction(work) else await in_thread(work)
+            if answer is not None:
+                await answer
+        except Exception as error:
+            if not self.is_set():
+                raise
+            log.error("The provider's background work failed while it ended", error=error)
 
     async def set(self) -> None:
         """Tell the end, and await it."""
         self._event.set()
         self._stopped.set()
         await asyncio.sleep(0)  # what was handed over from a thread just now is in the set then
+        for task, supervised in self._tasks.items():
+            if supervised.health() is not None:  # it failed, and waits for its next try
+                task.cancel()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=GRACE)
             for task in late:

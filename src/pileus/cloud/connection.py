@@ -1,13 +1,14 @@
 """From a provider's name to a connected cloud: its configuration read, what it yields checked."""
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
 from pileus.cloud.balancer import Balancers
-from pileus.cloud.errors import CloudError, Misconfigured, Unavailable
+from pileus.cloud.errors import Misconfigured
+from pileus.cloud.foreign import entered
 from pileus.cloud.interface import (
     Cloud,
     Clusters,
@@ -49,10 +50,13 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise Misconfigured(f'--cloud-config: cannot read "{path}": {error.strerror}') from error
+        raise Misconfigured(
+            f'--cloud-config: cannot read "{path}": {error.strerror}; give the provider\'s own '
+            "configuration file, or leave the flag out if it needs none"
+        ) from error
     except UnicodeDecodeError as error:
         raise Misconfigured(
-            f'--cloud-config: "{path}" is not UTF-8 text (byte {error.start})'
+            f'--cloud-config: "{path}" is not UTF-8 text (byte {error.start}); save it as UTF-8'
         ) from error
 
 
@@ -60,19 +64,11 @@ def _read(path: str) -> str:
 async def connected(name: str, connect: Connect, config: ProviderConfig) -> AsyncGenerator[Cloud]:
     """The cloud for as long as the block lasts, with everything it offers checked.
 
-    Errors: the provider's own `CloudError`; `Unavailable` if it raised anything else;
+    Errors: the provider's own `CloudError`; `Unavailable` if it raised anything else, or hangs;
     `Misconfigured` if what it yields is no `Cloud`, or a capability lacks a method.
     """
-    async with AsyncExitStack() as stack:
-        try:
-            cloud = await stack.enter_async_context(connect(config))
-        except CloudError as error:
-            error.add_note(f'while connecting to cloud provider "{name}"')
-            raise
-        except Exception as error:
-            raise Unavailable(
-                f'cloud provider "{name}" could not connect: {type(error).__name__}: {error}'
-            ) from error
+    failed = f'cloud provider "{name}" could not connect'
+    async with entered(failed, lambda: connect(config)) as cloud:
         verify(name, cloud)
         yield cloud
 
@@ -109,7 +105,9 @@ def _wrong_fields(cloud: Cloud) -> list[str]:
         "name must be a non-empty text": _is_text(given["name"]),
         "owns must be a function or None": _is_function_or_none(given["owns"]),
         "leading must be a function or None": _is_function_or_none(given["leading"]),
-        "controllers must be a tuple of OwnController": _are_controllers(given["controllers"]),
+        "controllers must be a tuple of OwnController, no two alike": _are_controllers(
+            given["controllers"]
+        ),
         "has_cluster_id must be True or False": isinstance(given["has_cluster_id"], bool),
     }
     return [text for text, is_right in checks.items() if not is_right]
@@ -124,9 +122,11 @@ def _is_function_or_none(value: object) -> bool:
 
 
 def _are_controllers(value: object) -> bool:
-    return isinstance(value, tuple) and all(
-        isinstance(item, OwnController) for item in cast("tuple[object, ...]", value)
-    )
+    if not isinstance(value, tuple):
+        return False
+    items = cast("tuple[object, ...]", value)
+    names = [item.name for item in items if isinstance(item, OwnController)]
+    return len(names) == len(items) == len(set(names))
 
 
 def _methods(protocol: type) -> list[str]:

@@ -110,7 +110,8 @@ class ClusterAccess(Protocol):
 class OwnController:
     """A controller that the provider brings along (seed: Alibaba's route and node controllers).
 
-    `run` starts when this process leads, and is cancelled and awaited when that ends.
+    `run` starts when this process leads, and is cancelled and awaited when that ends. If it raises
+    it is called again after a while; if it returns it is not.
     """
 
     name: str

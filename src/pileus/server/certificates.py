@@ -92,7 +92,10 @@ def _kept(options: ServingOptions, clock: Clock) -> tuple[Path, Path]:
         _write(key, pair.key, mode=0o600)
         _write(certificate, pair.certificate, mode=0o644)
     except OSError as error:
-        raise BadCertificate(f"--cert-dir={folder}: cannot keep a certificate: {error}") from error
+        raise BadCertificate(
+            f"--cert-dir={folder}: cannot keep a certificate: {error.strerror}; name a folder that "
+            "can be written, or give --tls-cert-file and --tls-private-key-file"
+        ) from error
     return certificate, key
 
 

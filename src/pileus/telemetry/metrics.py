@@ -30,6 +30,7 @@ class Metrics:
         self._declare_events()
         self._declare_watches()
         self._declare_cloud()
+        self._declare_process()
         self._declare_access()
         self._declare_reviews()
 
@@ -184,6 +185,12 @@ class Metrics:
             "pileus_cloud_odd_answers_total",
             "Parts of a provider's answers that made no sense and were dropped",
             ("provider", "capability", "method"),
+        )
+
+    def _declare_process(self) -> None:
+        self.loop_standstills = self._counter(
+            "pileus_event_loop_standstills_total",
+            "How often the event loop stood still for seconds because some code blocked it",
         )
 
     def _declare_access(self) -> None:

@@ -154,6 +154,50 @@ async def test_background_work_that_does_not_end_is_abandoned():
     assert asyncio.get_running_loop().time() == pytest.approx(11)
 
 
+async def test_background_work_that_fails_begins_again_and_harms_nobody():
+    begun: list[float] = []
+
+    async def crashing() -> None:
+        begun.append(asyncio.get_running_loop().time())
+        raise KeyError("zone")
+
+    async with stopping() as stop:
+        stop.background(crashing)
+        await asyncio.sleep(60)
+
+    assert 4 <= len(begun) <= 7  # ever later, no busy loop
+    assert asyncio.get_running_loop().time() == pytest.approx(60)  # nobody waits for its next try
+
+
+@pytest.mark.real_time
+async def test_a_failing_thread_begins_again_too():
+    begun: list[str] = []
+
+    def crashing() -> None:
+        begun.append("once more")
+        if len(begun) == 1:
+            raise KeyError("zone")
+        stop.wait()
+
+    async with stopping() as stop:
+        stop.background(crashing)
+        async with asyncio.timeout(30):
+            while len(begun) < 2:
+                await asyncio.sleep(0.05)
+
+
+async def test_background_work_that_fails_at_the_end_is_not_begun_again():
+    async def crashing(stop: Stop) -> None:
+        await stop.stopped()
+        raise KeyError("zone")
+
+    async with stopping() as stop:
+        stop.background(partial(crashing, stop))
+        await asyncio.sleep(1)
+
+    assert asyncio.get_running_loop().time() == pytest.approx(1)
+
+
 async def test_an_error_of_the_block_comes_out_as_it_is_after_the_stop():
     heard: list[str] = []
 

@@ -89,7 +89,7 @@ async def test_the_providers_own_errors_pass_unchanged():
         async with connected("acme", connect, ProviderConfig()):
             pytest.fail("entered")
 
-    assert told.value.__notes__ == ['while connecting to cloud provider "acme"']
+    assert told.value.__notes__ == ['cloud provider "acme" could not connect']
 
 
 async def test_an_error_of_the_block_is_not_taken_for_the_providers():

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from pileus.cloud.balancer import Balancers, Change, Owner, Seen, Wish
 from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.foreign import is_its_own
 from pileus.cloud.interface import Cloud, Instances, Routes
 from pileus.cloud.middleware.answers import (
     Checked,
@@ -33,7 +34,10 @@ T = TypeVar("T")
 
 
 def guarded(cloud: Cloud, metrics: Metrics) -> Cloud:
-    """Errors: `CloudError` and nothing else; cancellation and the end of the process pass."""
+    """Errors: `CloudError` and nothing else, also when the provider cancels itself or exits.
+
+    Our own cancellation passes, and so does the user's Ctrl-C.
+    """
     guard = _Guard(cloud.name, metrics)
     checked = wrap(cloud, guard)
     owns = cloud.owns
@@ -57,10 +61,12 @@ class _Guard:
             return await proceed()
         except CloudError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_its_own(error):
+                raise
             raise self.translated(call.name, error) from error
 
-    def translated(self, method: str, error: Exception) -> Unavailable:
+    def translated(self, method: str, error: BaseException) -> Unavailable:
         text = f"{type(error).__name__}: {error}"
         where = (method, type(error).__qualname__)
         if where not in self._told:
@@ -101,7 +107,9 @@ class _Guard:
             return call()
         except CloudError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_its_own(error):
+                raise
             raise self.translated(method, error) from error
 
     def owns(self, function: Callable[[NodeRef], bool | None], node: NodeRef) -> bool | None:

@@ -54,14 +54,39 @@ async def test_the_traceback_is_logged_once_per_kind(metrics, caplog):
     assert [r.levelno for r in caplog.records if r.exc_info] == [logging.ERROR]
 
 
-@pytest.mark.parametrize("error", [NotFound("gone"), asyncio.CancelledError(), SystemExit(3)])
-async def test_the_contracts_errors_and_the_end_of_things_pass(metrics, error):
+@pytest.mark.parametrize("error", [NotFound("gone"), KeyboardInterrupt()])
+async def test_the_contracts_errors_and_the_users_interrupt_pass(metrics, error):
     cloud = guarded(cloud_of(FakeInstances(raising(error))), metrics)
 
     with pytest.raises(type(error)) as told:
         await find(cloud, "a")
 
     assert told.value is error
+
+
+class Abyss(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(3), Abyss("deep")])
+async def test_a_provider_that_cancels_itself_or_exits_has_only_failed(metrics, error):
+    cloud = guarded(cloud_of(FakeInstances(raising(error))), metrics)
+
+    with pytest.raises(Unavailable, match=f"failed in instances.find: {type(error).__name__}"):
+        await find(cloud, "a")
+
+
+async def test_our_own_cancellation_passes(metrics):
+    async def forever() -> object:
+        return await asyncio.Event().wait()
+
+    class Hanging(FakeInstances):
+        async def find(self, nodes: Any, *, fresh: bool) -> Any:
+            return await forever()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(7):
+            await find(guarded(cloud_of(Hanging(lambda _: {})), metrics), "a")
 
 
 async def test_an_answer_for_a_node_that_was_not_asked_is_dropped_and_counted(metrics):
