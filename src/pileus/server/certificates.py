@@ -109,4 +109,7 @@ def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise BadCertificate(f"{path}: {error.strerror or error}") from error
+        raise BadCertificate(
+            f"{path}: {error.strerror or error}; check --tls-cert-file, --tls-private-key-file "
+            "and --tls-sni-cert-key"
+        ) from error

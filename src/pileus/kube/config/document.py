@@ -27,6 +27,8 @@ def parse(text: bytes, where: str) -> object:
         return yaml.load(text, _loader())  # noqa: S506 -- a SafeLoader
     except yaml.MarkedYAMLError as e:
         raise InvalidConfiguration(f"{where} is not YAML: {_place(e)}{_problem(e)}") from None
+    except (yaml.reader.ReaderError, UnicodeDecodeError):
+        raise InvalidConfiguration(f"{where} is not UTF-8 text; save it as UTF-8") from None
     except (yaml.YAMLError, ValueError) as e:
         raise InvalidConfiguration(f"{where} is not YAML: {type(e).__name__}") from None
 
