@@ -14,10 +14,10 @@ from pileus.cloud.errors import CloudError, Unavailable
 from pileus.cloud.model import Absent, AddressType, Instance, InstanceState, NodeName, NodeRef
 from pileus.cloud.registry import Registry
 from pileus.testing.conformance.instances import InstancesLaws
+from tests.examples import PROVIDERS, install_examples
 from tests.unit.classic.fakes import Access, View, kube_node
 
 ROOT = Path(__file__).parents[2]
-PROVIDERS = {"inventory": "provider-modern", "shelf": "provider-classic"}
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(300)]
 
@@ -25,11 +25,7 @@ pytestmark = [pytest.mark.real_time, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """A folder into which both distributions are installed, found by this process too."""
-    target = tmp_path_factory.mktemp("site")
-    sources = [str(ROOT / "examples" / folder) for folder in PROVIDERS.values()]
-    offline = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
-    command = [sys.executable, "-m", "pip", "install", *offline, "--no-index"]
-    subprocess.run([*command, "--target", str(target), *sources], check=True, timeout=240)
+    target = install_examples(tmp_path_factory.mktemp("site"))
     sys.path.insert(0, str(target))
     yield target
     sys.path.remove(str(target))

@@ -54,6 +54,12 @@ class Lab:
         (self.folder / "cloud.new").rename(self.folder / "cloud.json")
 
     @property
+    def own_work(self) -> list[str]:
+        """What the lab's own controller wrote down: `started`, and `stopped` when it ended."""
+        file = self.folder / "own-work"
+        return file.read_text().split() if file.exists() else []
+
+    @property
     def calls(self) -> list[int]:
         """How many nodes each look-up was about."""
         if not self.calls_file.exists():
@@ -64,7 +70,14 @@ class Lab:
 class Manager:
     """One process. Its log is a file, its port one of its own."""
 
-    def __init__(self, cluster: ControlPlane, lab: Lab, kubeconfig: Path, *flags: str) -> None:
+    def __init__(
+        self,
+        cluster: ControlPlane,
+        lab: Lab,
+        kubeconfig: Path,
+        *flags: str,
+        providers: Path = LAB,
+    ) -> None:
         self._cluster = cluster
         self.port = free_ports(1)[0]
         self.log = lab.folder / f"manager-{self.port}.log"
@@ -81,7 +94,7 @@ class Manager:
         ]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=os.environ | {"PYTHONPATH": str(LAB)}
+                command, stdout=log, stderr=log, env=os.environ | {"PYTHONPATH": str(providers)}
             )
 
     def get(self, path: str) -> tuple[int, str]:
@@ -129,9 +142,14 @@ class Manager:
 
 @contextlib.contextmanager
 def running(
-    cluster: ControlPlane, lab: Lab, *flags: str, kubeconfig: Path | None = None
+    cluster: ControlPlane,
+    lab: Lab,
+    *flags: str,
+    kubeconfig: Path | None = None,
+    providers: Path = LAB,
 ) -> Generator[Manager]:
-    manager = Manager(cluster, lab, kubeconfig or cluster.admin, *flags)
+    """The manager with the lab's cloud, or with the providers installed in another folder."""
+    manager = Manager(cluster, lab, kubeconfig or cluster.admin, *flags, providers=providers)
     try:
         yield manager
     finally:

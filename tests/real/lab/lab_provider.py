@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pileus.cloud.errors import Misconfigured, Unauthorized
-from pileus.cloud.interface import Cloud, ProviderConfig
+from pileus.cloud.interface import Cloud, ClusterAccess, OwnController, ProviderConfig
 from pileus.cloud.model import (
     Absent,
     Address,
@@ -56,4 +56,16 @@ class LabInstances:
 async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
     if config.text is None:
         raise Misconfigured("the lab needs --cloud-config: a file that names its folder")
-    yield Cloud(name="lab", instances=LabInstances(Path(config.text.strip())))
+    folder = Path(config.text.strip())
+
+    async def work(_: ClusterAccess) -> None:
+        with (folder / "own-work").open("a", buffering=1) as diary:
+            diary.write("started\n")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.2)  # an end that takes a moment is waited for
+                diary.write("stopped\n")
+
+    own = OwnController("own", work)
+    yield Cloud(name="lab", instances=LabInstances(folder), controllers=(own,))
