@@ -9,6 +9,7 @@ from random import Random
 
 from pileus.cloud.foreign import is_its_own
 from pileus.runtime.backoff import Exponential, RetryPolicy
+from pileus.runtime.failure import is_expected
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -51,7 +52,8 @@ class Supervised:
     async def _pause(self, error: BaseException, now: float) -> None:
         delay = self._policy.delay(self._failures, error, now)
         self._problem = f"{self.name} failed {self._failures} times in a row: {error!r}"
-        log.exception(  # noqa: LOG004 -- called by who caught it
+        write = log.error if is_expected(error) else log.exception
+        write(
             "The cloud provider's own work failed, and begins again after a while",
             error=error,
             name=self.name,
