@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Iterator
+from itertools import starmap
 from random import Random
 from typing import Protocol
 
@@ -68,30 +69,39 @@ class SharedInformers:
                 await self._asked.wait()
 
     def ill(self) -> str | None:
-        """For liveness: a watch without a byte for minutes, though nothing is known to be wrong.
-
-        While the API server is away restarting would mend nothing, and is no reason to.
-        """
-        for name, informer in self._made():
-            if informer.failure is None and informer.age() > DEAD:
-                return f"watch of {name}: no byte for {informer.age():.0f} s"
-        return None
+        """What is wrong enough for a restart, if anything is."""
+        return next(filter(None, starmap(illness, self._made())), None)
 
     def not_ready(self) -> str | None:
-        """For readiness: what was not listed yet, or has not been heard of for long."""
-        for name, informer in self._made():
-            if not informer.has_synced:
-                return f"{name} are not listed yet: {informer.failure or 'under way'}"
-            if informer.age() > SILENT:
-                why = informer.failure or "no byte"
-                return f"watch of {name}: silent for {informer.age():.0f} s: {why}"
-        return None
+        """What keeps this process from being ready, if anything does."""
+        return next(filter(None, starmap(unreadiness, self._made())), None)
 
     def _made(self) -> Iterator[tuple[str, Watched]]:
         if self._nodes is not None:
             yield "nodes", self._nodes
         if self._services is not None:
             yield "services", self._services
+
+
+def illness(name: str, informer: Watched) -> str | None:
+    """For liveness: a watch without a byte for minutes, though nothing is known to be wrong.
+
+    While the API server is away restarting would mend nothing, and is no reason to.
+    """
+    if informer.failure is not None or informer.age() <= DEAD:
+        return None
+    return f"watch of {name}: no byte for {informer.age():.0f} s"
+
+
+def unreadiness(name: str, informer: Watched) -> str | None:
+    """For readiness: what was not listed yet, or has not been heard of for long."""
+    if not informer.has_synced:
+        return f"{name} are not listed yet: {informer.failure or 'under way'}"
+    if informer.age() > SILENT:
+        return (
+            f"watch of {name}: silent for {informer.age():.0f} s: {informer.failure or 'no byte'}"
+        )
+    return None
 
 
 async def _freeze_when_synced(informer: Watched) -> None:

@@ -1,0 +1,127 @@
+"""The whole manager on an API server inside this process, in virtual time."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Self
+
+from prometheus_client import CollectorRegistry
+
+from pileus.apiserver.serving import api_in_memory
+from pileus.app.clients import Clients
+from pileus.app.config import Config, build_config
+from pileus.app.declared.table import TABLE
+from pileus.app.informers import SharedInformers
+from pileus.app.settings import gather
+from pileus.app.work import Post
+from pileus.cloud.interface import Cloud
+from pileus.fence import Open
+from pileus.kube.access import Access
+from pileus.kube.errors import Unreachable
+from pileus.kube.transport import Reply, Request
+from pileus.runtime.leadership import Times
+from pileus.telemetry.metrics import Metrics
+from pileus.testing.in_process import InProcessTransport
+
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Nobody:
+    """Credentials of nobody: inside this process nobody asks for them."""
+
+    async def headers(self) -> Mapping[str, str]:
+        return {}
+
+    def tls(self) -> None:
+        return None
+
+    def rejected(self) -> None:
+        pass
+
+
+ACCESS = Access("http://127.0.0.1:1", Nobody())
+
+
+def configured(*arguments: str) -> Config:
+    line = ("--cloud-provider=fake", "--master=http://127.0.0.1:1", "--secure-port=0", *arguments)
+    return build_config(gather(TABLE, "cloud-controller-manager", line, {}).values)
+
+
+def loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class LoopClock:
+    def now(self) -> datetime:
+        return EPOCH + timedelta(seconds=loop_time())
+
+
+TIMES = Times(LoopClock(), loop_time)
+
+
+class Wire:
+    """One connection to the API server of this process."""
+
+    host = "in-process"
+
+    def __init__(self, kube: "Kube", access: Access) -> None:
+        self.access = access
+        self.is_open = True
+        self._kube = kube
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.is_open = False
+
+    @asynccontextmanager
+    async def send(self, request: Request) -> AsyncGenerator[Reply]:
+        self._kube.requests.append((self, request))
+        if request.path in self._kube.hangs:
+            await asyncio.get_running_loop().create_future()
+        if self._kube.is_down:
+            raise Unreachable(request.path, self.host, "connection refused")
+        async with self._kube.transport.send(request) as reply:
+            yield reply
+
+
+@dataclass
+class Kube:
+    """An API server that keeps everything in memory; notes who asked for what."""
+
+    transport: InProcessTransport = field(
+        default_factory=lambda: InProcessTransport(
+            api_in_memory(clock=LoopClock(), random=Random(0))
+        )
+    )
+    wires: list[Wire] = field(default_factory=list[Wire])
+    requests: list[tuple[Wire, Request]] = field(default_factory=list[tuple[Wire, Request]])
+    hangs: set[str] = field(default_factory=set[str])
+    is_down: bool = False
+
+    def connect(self, access: Access) -> Wire:
+        self.wires.append(Wire(self, access))
+        return self.wires[-1]
+
+
+@asynccontextmanager
+async def posted(
+    cloud: Cloud, *arguments: str, kube: Kube | None = None, seed: int = 0
+) -> AsyncGenerator[Post]:
+    config, metrics, random = configured(*arguments), Metrics(CollectorRegistry()), Random(seed)
+    connect = (kube or Kube()).connect
+    async with Clients(ACCESS, config, metrics, LoopClock(), connect=connect) as clients:
+        yield Post(
+            config=config,
+            cloud=cloud,
+            clients=clients,
+            informers=SharedInformers(clients.main("shared-informers"), random, 0.0),
+            fence=Open(),
+            metrics=metrics,
+            clock=LoopClock(),
+            random=random,
+        )

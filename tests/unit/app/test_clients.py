@@ -1,0 +1,127 @@
+"""Clients: whose credentials, at what rate, and what a dry run keeps from the cluster."""
+
+import asyncio
+
+import pytest
+
+from pileus.app.clients import Rate, user_agent
+from pileus.cloud.interface import Cloud
+from pileus.fence import Fenced, Open
+from pileus.kube.config.service_account import ServiceAccountCredentials
+from pileus.kube.model.core_v1 import NODES
+from tests.unit.app.stage import ACCESS, Kube, configured, posted
+
+BARE = Cloud(name="fake")
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rate"),
+    [
+        ([], None),
+        (["--kube-api-qps=5"], Rate(5, 30)),
+        (["--kube-api-burst=7"], Rate(20, 7)),
+        (["--kube-api-qps=5", "--kube-api-burst=7"], Rate(5, 7)),
+        (["--kube-api-qps=-1", "--kube-api-burst=7"], None),
+    ],
+)
+def test_a_fixed_rate_holds_only_if_asked_for(arguments: list[str], rate: Rate | None):
+    assert Rate.of(configured(*arguments).client) == rate
+
+
+async def test_each_controller_has_the_whole_rate_for_itself():
+    async with posted(BARE, "--kube-api-qps=1", "--kube-api-burst=1") as post:
+        first, second = (post.clients.controller(name, fence=Open()) for name in ("a", "b"))
+        now = asyncio.get_running_loop().time
+        for client in (first, second):
+            await client.raw("GET", "/healthz")
+        assert now() == 0
+        await first.raw("GET", "/healthz")
+
+        assert now() == pytest.approx(1)
+
+
+def test_the_user_agent_says_program_version_system_and_part():
+    program, system, library = user_agent("node-controller").split(" ")
+
+    assert program.startswith("cloud-controller-manager/v1.")
+    assert system.startswith("(linux/")
+    assert library.startswith("kubernetes/pileus-")
+    assert library.endswith("/node-controller")
+
+
+async def test_without_accounts_of_their_own_all_use_the_managers_credentials():
+    kube = Kube()
+    async with posted(BARE, kube=kube) as post:
+        for name in ("node-controller", "service-controller"):
+            assert post.clients.access_of(name) is ACCESS
+            await post.clients.controller(name, fence=Open()).raw("GET", "/healthz")
+
+    assert [wire.access for wire in kube.wires] == [ACCESS]
+    agents = [request.headers["User-Agent"] for _, request in kube.requests]
+    assert agents == [user_agent("node-controller"), user_agent("service-controller")]
+
+
+async def test_with_accounts_of_their_own_each_has_its_connection_and_one_token():
+    kube = Kube()
+    async with posted(BARE, "--use-service-account-credentials", kube=kube) as post:
+        first = post.clients.access_of("node-controller")
+        for name in ("node-controller", "node-controller", "service-controller"):
+            await post.clients.controller(name, fence=Open()).raw("GET", "/healthz")
+
+        assert post.clients.access_of("node-controller") is first
+        assert isinstance(first.credentials, ServiceAccountCredentials)
+        own = [wire.access for wire in kube.wires if wire.access is not ACCESS]
+        assert own == [first, post.clients.access_of("service-controller")]
+        assert all(wire.is_open for wire in kube.wires)
+
+    assert not any(wire.is_open for wire in kube.wires)
+
+
+async def test_a_token_does_not_wait_behind_the_requests_that_wait_for_tokens():
+    kube = Kube(hangs={"/slow"})
+    async with (
+        posted(BARE, "--use-service-account-credentials", kube=kube) as post,
+        asyncio.TaskGroup() as group,
+    ):
+        slow = post.clients.main("slow")
+        waiting = [group.create_task(slow.raw("GET", "/slow")) for _ in range(100)]
+        await asyncio.sleep(1)
+
+        async with asyncio.timeout(1):
+            headers = await post.clients.access_of("node-controller").credentials.headers()
+
+        assert headers["Authorization"].startswith("Bearer ")
+        for task in waiting:
+            task.cancel()
+
+
+async def test_a_dry_run_keeps_writes_from_the_cluster_but_not_leases_and_tokens():
+    kube = Kube()
+    arguments = ("--dry-run", "--use-service-account-credentials")
+    async with posted(BARE, *arguments, kube=kube) as post:
+        await post.clients.main("events").create(NODES, NODE)
+        await post.clients.controller("node-controller", fence=Open()).create(NODES, NODE)
+        assert (await post.clients.main("reader").list(NODES)).items == ()
+
+        await post.clients.access_of("node-controller").credentials.headers()
+        await post.clients.own("leader-election").create(NODES, NODE)
+
+        assert len((await post.clients.main("reader").list(NODES)).items) == 1
+
+    dry = {request.path for _, request in kube.requests if request.query.get("dryRun")}
+    assert dry == {"/api/v1/nodes"}
+
+
+class Closed:
+    def check(self) -> None:
+        raise Fenced("the lease is too old")
+
+
+async def test_a_controller_that_does_not_lead_reads_but_does_not_write():
+    async with posted(BARE) as post:
+        client = post.clients.controller("node-controller", fence=Closed())
+
+        assert (await client.list(NODES)).items == ()
+        with pytest.raises(Fenced):
+            await client.create(NODES, NODE)

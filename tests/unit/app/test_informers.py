@@ -1,0 +1,102 @@
+"""Shared informers: one per kind, made when asked for, and what health checks say of them."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from pileus.app.informers import DEAD, SILENT, illness, unreadiness
+from pileus.cloud.interface import Cloud
+from pileus.kube.errors import KubeError, Unreachable
+from tests.unit.app.stage import Kube, posted
+
+AWAY = Unreachable("GET /api/v1/nodes", "api", "connection refused")
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    """Informers freeze what they listed; no other test should live with that."""
+    yield
+    gc.unfreeze()
+
+
+@dataclass
+class Watch:
+    silent: float
+    failure: KubeError | None = None
+    has_synced: bool = True
+
+    def age(self) -> float:
+        return self.silent
+
+    async def run(self) -> None: ...
+    async def wait_synced(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("watch", "ill", "not_ready"),
+    [
+        pytest.param(Watch(0), None, None, id="heard just now"),
+        pytest.param(
+            Watch(SILENT + 1), None, "watch of nodes: silent for 121 s: no byte", id="silent"
+        ),
+        pytest.param(
+            Watch(DEAD + 1),
+            "watch of nodes: no byte for 301 s",
+            "watch of nodes: silent for 301 s: no byte",
+            id="dead",
+        ),
+        pytest.param(
+            Watch(DEAD + 1, AWAY),
+            None,
+            f"watch of nodes: silent for 301 s: {AWAY}",
+            id="known to be away",
+        ),
+        pytest.param(
+            Watch(0, has_synced=False), None, "nodes are not listed yet: under way", id="new"
+        ),
+        pytest.param(
+            Watch(0, AWAY, has_synced=False),
+            None,
+            f"nodes are not listed yet: {AWAY}",
+            id="never listed",
+        ),
+    ],
+)
+def test_a_watch_is_judged_by_its_silence_and_its_known_trouble(
+    watch: Watch, ill: str | None, not_ready: str | None
+):
+    assert (illness("nodes", watch), unreadiness("nodes", watch)) == (ill, not_ready)
+
+
+async def test_a_kind_is_followed_from_when_it_is_first_asked_for():
+    kube = Kube()
+    async with posted(Cloud(name="fake"), kube=kube) as post, asyncio.TaskGroup() as group:
+        running = group.create_task(post.informers.run())
+        nodes = post.informers.nodes()
+        await nodes.wait_synced()
+        assert {request.path for _, request in kube.requests} == {"/api/v1/nodes"}
+
+        services = post.informers.services()
+        assert post.informers.not_ready() == "services are not listed yet: under way"
+        await services.wait_synced()
+
+        assert post.informers.not_ready() is None
+        assert post.informers.ill() is None
+        assert post.informers.nodes() is nodes
+        assert post.informers.services() is services
+        running.cancel()
+
+
+async def test_an_api_server_that_is_away_makes_nobody_ill_but_not_ready():
+    kube = Kube(is_down=True)
+    async with posted(Cloud(name="fake"), kube=kube) as post, asyncio.TaskGroup() as group:
+        running = group.create_task(post.informers.run())
+        post.informers.nodes()
+        await asyncio.sleep(2 * DEAD)
+
+        assert post.informers.ill() is None
+        assert "connection refused" in (post.informers.not_ready() or "")
+        running.cancel()
