@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
+from types import TracebackType
 from typing import Self
 
 from prometheus_client import CollectorRegistry
@@ -75,7 +76,12 @@ class Wire:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.is_open = False
 
     @asynccontextmanager
@@ -106,6 +112,9 @@ class Kube:
     def connect(self, access: Access) -> Wire:
         self.wires.append(Wire(self, access))
         return self.wires[-1]
+
+    def go_down(self) -> None:
+        self.is_down = True
 
 
 @asynccontextmanager

@@ -1,0 +1,253 @@
+"""While it leads: what starts in which order, under which lock, and how everything ends."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from pileus.app.controllers import NODE, ROUTE, SERVICE
+from pileus.app.leading import Leases, lead
+from pileus.app.migration import ControllerLeader, Migration
+from pileus.app.view import View
+from pileus.app.work import Duty, MakeDuty, Post, Skipped
+from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
+from pileus.kube.model.core_v1 import ObjectReference
+from pileus.runtime.leadership import Election, LeadershipLost
+from pileus.runtime.lease import Candidate, KubeLease
+from pileus.runtime.timing import Durations
+from pileus.server.health import Health, Kind
+from pileus.telemetry.log import VALUES
+from tests.unit.app.stage import TIMES, Kube, loop_time, posted
+
+BARE = Cloud(name="fake")
+THREE = (NODE, SERVICE, ROUTE)
+
+
+@dataclass
+class Diary:
+    """What happened, in order, and when."""
+
+    lines: list[str] = field(default_factory=list[str])
+    times: list[float] = field(default_factory=list[float])
+    posts: dict[str, Post] = field(default_factory=dict[str, Post])
+
+    def note(self, line: str) -> None:
+        self.lines.append(line)
+        self.times.append(loop_time())
+
+    @asynccontextmanager
+    async def lasting(self, name: str) -> AsyncGenerator[None]:
+        self.note(f"+{name}")
+        try:
+            yield
+        finally:
+            self.note(f"-{name}")
+
+    def duty(self, name: str) -> MakeDuty:
+        async def run() -> None:
+            async with self.lasting(name):
+                await asyncio.get_running_loop().create_future()
+
+        def make(post: Post) -> Duty:
+            self.posts[name] = post
+            return Duty(run, health=lambda: None)
+
+        return make
+
+    def duties(self, *names: str) -> Mapping[str, MakeDuty]:
+        return {name: self.duty(name) for name in names or [one.canonical for one in THREE]}
+
+
+async def lead_for(
+    seconds: float, post: Post, duties: Mapping[str, MakeDuty], leases: Leases | None = None
+) -> list[str]:
+    """Lead so long, then stop; returns the names of the health checks just before."""
+    health = Health()
+    async with asyncio.TaskGroup() as group:
+        leading = group.create_task(lead(post, leases or Leases(), health, duties))
+        await asyncio.sleep(seconds)
+        names = [check.name for check in health.checkups(Kind.LIVEZ)]
+        leading.cancel()
+    return names
+
+
+async def test_a_running_controller_is_counted_and_checked_until_it_stops():
+    diary = Diary()
+    async with posted(BARE, "--controllers=cloud-node") as post:
+
+        def counted() -> float | None:
+            labels = {"name": "cloud-node", "manager": "cloud-controller-manager"}
+            read = post.metrics.registry.get_sample_value
+            return read("running_managed_controllers", labels)
+
+        health = Health()
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(lead(post, Leases(), health, diary.duties()))
+            await asyncio.sleep(1)
+            assert counted() == 1
+            names = [check.name for check in health.checkups(Kind.LIVEZ)]
+            assert names == ["informers", "cloud-node-controller"]
+            ready = [check.name for check in health.checkups(Kind.READYZ)]
+            assert ready == ["informers-synced", "cloud-node-controller"]
+            task.cancel()
+
+        assert counted() == 0
+        assert "cloud-node-controller" not in [c.name for c in health.checkups(Kind.LIVEZ)]
+    assert diary.lines == ["+cloud-node-controller", "-cloud-node-controller"]
+
+
+async def test_what_does_not_run_says_why(caplog: pytest.LogCaptureFixture):
+    def unable(_: Post) -> Skipped:
+        return Skipped("the cloud has none")
+
+    async with posted(BARE, "--controllers=cloud-node,route,-service") as post:
+        checks = await lead_for(1, post, {NODE.canonical: unable})
+
+    assert {str(record.message) for record in caplog.records} == {"Skipping controller"}
+    values = [vars(record)[VALUES] for record in caplog.records]
+    assert sorted((one["controller"], one["why"]) for one in values) == [
+        (NODE.canonical, "the cloud has none"),
+        (ROUTE.canonical, "it is not part of this version of Pileus yet"),
+    ]
+    assert checks == ["informers"]
+
+
+async def test_the_order_is_left_to_chance():
+    orders: set[tuple[str, ...]] = set()
+    for seed in range(40):
+        diary = Diary()
+        async with posted(BARE, seed=seed) as post:
+            await lead_for(1, post, diary.duties())
+        orders.add(tuple(line for line in diary.lines if line.startswith("+")))
+
+    assert len(orders) == 6
+
+
+async def test_between_two_starts_are_one_to_two_intervals():
+    diary = Diary()
+    async with posted(BARE, "--controller-start-interval=10s") as post:
+        await lead_for(60, post, diary.duties())
+
+    first, second, third = diary.times[:3]
+    assert 10 <= second - first <= 20
+    assert 10 <= third - second <= 20
+    assert first < third - first
+
+
+def election(post: Post, name: str, identity: str = "me") -> Election:
+    candidate = Candidate("kube-system", name, identity, Durations())
+    store = KubeLease(post.clients.own("leader-election"), "kube-system", name)
+    return Election(
+        candidate,
+        store,
+        random=post.random,
+        metrics=post.metrics,
+        events=Silent(),
+        times=TIMES,
+    )
+
+
+class Silent:
+    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
+        pass
+
+
+PLAN = Migration(
+    "moving",
+    (
+        ControllerLeader(SERVICE.canonical, "*"),
+        ControllerLeader(ROUTE.canonical, "kube-controller-manager"),
+    ),
+)
+
+
+async def test_controllers_that_move_wait_for_the_second_lock_and_heed_it():
+    kube, diary = Kube(), Diary()
+    own = OwnController("own", lambda _: asyncio.sleep(1000))
+    async with posted(replace(BARE, controllers=(own,)), kube=kube) as post:
+        main, moving = election(post, "ccm"), election(post, "moving")
+        other = election(post, "moving", "kube-controller-manager")
+        held = asyncio.Event()
+
+        async def hold() -> None:
+            async with other.leading():
+                await held.wait()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(hold())
+            await asyncio.sleep(1)
+            leases = Leases(main=main, migration=moving, plan=PLAN)
+            task = group.create_task(
+                lead(replace(post, fence=main.fence), leases, Health(), diary.duties())
+            )
+            await asyncio.sleep(60)
+            assert diary.lines == ["+cloud-node-controller"]
+            held.set()
+            await asyncio.sleep(60)
+            task.cancel()
+
+    assert set(diary.posts) == {NODE.canonical, SERVICE.canonical}
+    assert diary.posts[NODE.canonical].fence is main.fence
+    assert diary.posts[SERVICE.canonical].fence is moving.fence
+
+
+async def test_the_providers_own_controllers_run_once_whatever_the_locks():
+    diary = Diary()
+    own = OwnController("own", lambda _: wait_within(diary, "own"))
+    async with posted(replace(BARE, controllers=(own,))) as post:
+        leases = Leases(main=election(post, "a"), migration=election(post, "b"), plan=PLAN)
+        await lead_for(60, post, {}, leases)
+
+    assert diary.lines == ["+own", "-own"]
+
+
+async def wait_within(diary: Diary, name: str) -> None:
+    async with diary.lasting(name):
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_the_providers_start_comes_before_all_controllers_and_its_end_after_them():
+    diary = Diary()
+    cloud = replace(
+        BARE,
+        leading=lambda _: diary.lasting("provider"),
+        controllers=(OwnController("own", lambda _: wait_within(diary, "own")),),
+    )
+    async with posted(cloud, "--controllers=cloud-node") as post:
+        await lead_for(1, post, diary.duties())
+
+    assert (diary.lines[0], diary.lines[-1]) == ("+provider", "-provider")
+    assert sorted(diary.lines[1:3]) == ["+cloud-node-controller", "+own"]
+    assert sorted(diary.lines[3:5]) == ["-cloud-node-controller", "-own"]
+
+
+async def test_a_provider_sees_the_cluster_through_its_door():
+    seen: list[object] = []
+
+    async def look(access: ClusterAccess) -> None:
+        seen.extend([access.view(), access.informers(), access.client("own"), access.config("own")])
+
+    async with posted(replace(BARE, controllers=(OwnController("own", look),))) as post:
+        await lead_for(1, post, {})
+        view, informers, _, config = seen
+
+        assert informers is post.informers
+        assert config is post.clients.access_of("own")
+        assert isinstance(view, View)
+        assert (view.node("n1"), view.nodes(), view.service("u1")) == (None, (), None)
+
+
+async def test_a_lost_lease_ends_all_work_before_the_loss_is_told():
+    kube, diary = Kube(), Diary()
+    cloud = replace(BARE, leading=lambda _: diary.lasting("provider"))
+    async with posted(cloud, "--controllers=cloud-node", kube=kube) as post:
+        main = election(post, "ccm")
+        asyncio.get_running_loop().call_later(30, kube.go_down)
+        led = replace(post, fence=main.fence)
+        with pytest.raises(LeadershipLost):
+            await lead(led, Leases(main=main), Health(), diary.duties())
+
+    assert diary.lines[-2:] == ["-cloud-node-controller", "-provider"]
+    assert max(diary.times) <= 30 + 2 + 10 + 0.1
