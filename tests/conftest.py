@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from pileus.testing.virtual_time import VirtualTimeLoop
 
 REAL = Path(__file__).parent / "real"
 
-# A loaded machine is slow, and that is no reason for a property test to fail.
-settings.register_profile("pileus", deadline=None)
+# A loaded machine is slow, and that is no reason for a property test to fail. `make test` is to
+# be quick as well; `pytest --hypothesis-profile=thorough` looks for what is seldom.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("pileus", PATIENT, max_examples=50)
+settings.register_profile("thorough", PATIENT, max_examples=1000)
 settings.load_profile("pileus")
 
 

@@ -127,7 +127,10 @@ async def secured(
 def _tokens(options: ServerOptions, around: Surroundings) -> CachedTokens | None:
     reviews = around.delegates.tokens
     if reviews is None:
-        log.warning("No credentials for token reviews: bearer tokens do not count")
+        log.warning(
+            "No credentials for token reviews: bearer tokens do not count",
+            flag="--authentication-kubeconfig",
+        )
         return None
     lifetime = options.authentication.token_cache_ttl
     return CachedTokens(reviews, around.metrics, lifetime=lifetime)
@@ -136,5 +139,8 @@ def _tokens(options: ServerOptions, around: Surroundings) -> CachedTokens | None
 def _authorizer(options: ServerOptions, around: Surroundings) -> Authorizer:
     reviews = around.delegates.access
     if reviews is None:
-        log.warning("No credentials for access reviews: only the always allowed paths are served")
+        log.warning(
+            "No credentials for access reviews: only the always allowed paths are served",
+            flag="--authorization-kubeconfig",
+        )
     return Authorizer(options.authorization, reviews, around.metrics)

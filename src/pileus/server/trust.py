@@ -105,8 +105,9 @@ class TrustSource:
         trust = self._assemble()
         if trust != self._used:
             self._use(trust)
-            self._used = trust
-            log.info("Client CAs loaded")
+            before, self._used = self._used, trust
+            if trust.bundle or before:
+                log.info("Client CAs loaded")
         self._complaint = ""
 
     def _needs_settings(self) -> bool:
@@ -186,9 +187,14 @@ def _read_ca(path: str) -> bytes:
 
 
 def _warn_without_settings(options: AuthenticationOptions) -> None:
-    if options.skip_lookup:
-        return
-    if not options.client_ca_file:
-        log.warning("No credentials to look up the CA of clients: client certificates do not count")
-    if not options.request_header.client_ca_file:
-        log.warning("No credentials to look up the CA of proxies: request headers do not count")
+    files = {
+        "client certificates": options.client_ca_file,
+        "request headers": options.request_header.client_ca_file,
+    }
+    useless = [name for name, file in files.items() if not file]
+    if useless and not options.skip_lookup:
+        log.warning(
+            "No credentials to look up CAs: what they would vouch for does not count",
+            flag="--authentication-kubeconfig",
+            useless=useless,
+        )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
@@ -157,7 +157,6 @@ operations = st.tuples(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     history=st.lists(operations, max_size=25),
     faults=st.lists(st.sampled_from(FAULTS), max_size=8),

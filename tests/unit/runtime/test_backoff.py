@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.errors import Throttled, Unavailable
@@ -80,7 +80,6 @@ def test_after_a_burst_all_keys_together_are_tried_ten_times_a_second() -> None:
     assert 9.9 <= delays[-1] <= 11.0
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**9), st.floats(0.001, 10), st.floats(10, 10_000))
 def test_a_delay_is_never_shorter_than_the_first_nor_much_longer_than_the_last(
     failures: int, first: float, last: float

@@ -287,7 +287,7 @@ ERRORS: st.SearchStrategy[BaseException] = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(ERRORS, st.integers(0, 2**16), st.integers(1, 8), st.booleans())
 def test_no_failure_makes_a_busy_loop(
     error: BaseException, seed: int, workers: int, for_services: bool

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.kube.model.core_v1 import ObjectReference
@@ -85,7 +85,6 @@ def replace_name(name: str) -> ObjectReference:
     return ObjectReference(kind="Node", name=name, uid=name, api_version="v1")
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 50), max_size=300))
 def test_memory_is_bounded_whatever_happens(names: list[int]) -> None:
     correlator = Correlator(size=7)

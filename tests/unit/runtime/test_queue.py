@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
@@ -182,7 +182,6 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(STEPS)
 def test_every_key_is_taken_after_its_latest_add_and_never_held_twice(
     steps: list[tuple[str, str, Priority]],

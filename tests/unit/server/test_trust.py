@@ -12,6 +12,7 @@ from pileus.server.options import AuthenticationOptions, RequestHeaderOptions
 from pileus.server.request_header import HeaderNames
 from pileus.server.review import ReviewFailed
 from pileus.server.trust import NOBODY, ProxyTrust, Trust, TrustSource
+from pileus.telemetry.log import VALUES
 from tests.unit.server.people import CLIENT_CA, OTHER_CA, PROXY_CA
 
 SETTINGS = {
@@ -117,7 +118,9 @@ async def test_without_credentials_nobody_is_trusted_and_that_is_said(
     await TrustSource(AuthenticationOptions(), None, used).start()
 
     assert used == [NOBODY]
-    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 2
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    assert vars(warning)[VALUES]["useless"] == ["client certificates", "request headers"]
 
 
 async def test_a_failed_look_up_ends_the_start_and_names_role_and_flag():

@@ -10,9 +10,6 @@ from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.config.from_kubeconfig import Place, bare_access, kubeconfig_access
 from pileus.kube.config.in_cluster import SERVICE_ACCOUNT, NotInCluster, in_cluster
 from pileus.kube.errors import CredentialsError
-from pileus.telemetry.log import Log
-
-_log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +61,7 @@ def load_delegated_access(
     if kubeconfig:
         return _from_file(flag, kubeconfig, "", environ, here)
     found = in_cluster(environ, here.clock, here.service_account)
-    if isinstance(found, NotInCluster):
-        _log.warning("No access for delegated authentication or authorization", flag=flag)
-        return None
-    return found
+    return None if isinstance(found, NotInCluster) else found
 
 
 def _from_file(
