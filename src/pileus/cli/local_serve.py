@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from random import SystemRandom
 
@@ -14,6 +14,8 @@ from pileus.providers.local.host import LocalCloud, Surroundings
 from pileus.providers.local.journal import open_journal
 from pileus.providers.local.options import (
     ENDPOINT,
+    HEALTH_INTERVAL,
+    NETWORK_KIND,
     STATE,
     behaviour_of,
     endpoint_of,
@@ -21,12 +23,15 @@ from pileus.providers.local.options import (
     settings_of,
 )
 from pileus.providers.local.server import serving
+from pileus.providers.local.traffic.checks import Checking
+from pileus.providers.local.traffic.plane import carrying
 
 SERVE = Usage(
     "Run a whole cloud on this machine until Ctrl-C.",
     (
         Argument(name="--config", text="YAML or JSON file; docs/reference/local-cloud.md"),
         Argument(name="--state", text="SQLite file that keeps the state; default: memory alone"),
+        Argument(name="--network", text="whether traffic is real", choices=("loopback", "none")),
         Argument(name="--endpoint", text="socket to serve at; default: the one of this user"),
     ),
 )
@@ -47,16 +52,23 @@ def serve(given: Given, terminal: Terminal) -> int:
             settings=settings_of(values),
             behaviour=behaviour_of(values),
         )
-        asyncio.run(_serve(LocalCloud(surroundings), endpoint, terminal))
+        network = given.text("network") or values[NETWORK_KIND]
+        checking = Checking(interval=values[HEALTH_INTERVAL]) if network == "loopback" else None
+        asyncio.run(_serve(LocalCloud(surroundings), endpoint, checking, terminal))
     return 0
 
 
-async def _serve(cloud: LocalCloud, endpoint: Path, terminal: Terminal) -> None:
+async def _serve(
+    cloud: LocalCloud, endpoint: Path, checking: Checking | None, terminal: Terminal
+) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    async with serving(cloud, endpoint):
+    async with AsyncExitStack() as stack:
+        if checking:
+            await stack.enter_async_context(carrying(cloud, checking))
+        await stack.enter_async_context(serving(cloud, endpoint))
         terminal.out.write(f"The local cloud is served at {endpoint} (Ctrl-C stops it).\n")
         terminal.out.flush()
         await stopped.wait()

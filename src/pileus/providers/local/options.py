@@ -69,6 +69,13 @@ SETTLE = Option("settleSeconds", NUMBER, 0.0, "How long a balancer is busy after
 LAG = Option("lagSeconds", NUMBER, 0.0, "How old an answer may be that need not be fresh.")
 LATENCY = Option("latencySeconds", NUMBER, 0.0, "How long each request takes at least.")
 RATE = Option("requestsPerSecond", NUMBER, 0.0, "Requests above it are throttled; 0: no limit.")
+NETWORK_KIND = Option(
+    "network",
+    one_of("loopback", "none"),
+    "loopback",
+    "Whether balancers and instances carry real traffic, on addresses of this machine.",
+)
+HEALTH_INTERVAL = Option("healthSeconds", NUMBER, 1.0, "How often members are checked.")
 BURST = Option("burst", integer(1, 100_000), PLAIN.burst, "Requests taken at once.")
 
 FILE = Options(
@@ -87,6 +94,8 @@ FILE = Options(
     LATENCY,
     RATE,
     BURST,
+    NETWORK_KIND,
+    HEALTH_INTERVAL,
 )
 
 NAMESPACE = "local.pileus/"

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+from pileus.clock import Clock
 from pileus.providers.local.host import Behaviour, LocalCloud, Surroundings
 from pileus.providers.local.journal import Journal
 from pileus.providers.local.model.state import Moment, Settings
@@ -24,7 +25,7 @@ class Hands:
 
 
 def local_cloud(
-    clock: Hands | None = None,
+    clock: Clock | None = None,
     *,
     settings: Settings | None = None,
     behaviour: Behaviour | None = None,

@@ -1,3 +1,4 @@
+import asyncio
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Wish
 from pileus.cloud.errors import (
     Conflict,
     Misconfigured,
@@ -192,6 +194,52 @@ def test_a_cloud_that_is_asked_to_end_leaves_no_socket(tmp_path: Path):
 
         assert process.wait(timeout=30) == 0
         assert not (tmp_path / "local.sock").exists()
+
+
+async def test_traffic_goes_on_without_the_manager_and_comes_back_after_a_kill(tmp_path: Path):
+    second, third = 100 + os.getpid() % 100, os.getpid() // 100 % 250
+    file = tmp_path / "local.yaml"
+    file.write_text(
+        f"endpoint: {tmp_path}/local.sock\nstate: {tmp_path}/state.db\n"
+        f"internalPool: 127.{second}.{third}.0/25\nbalancerPool: 127.{second}.{third}.128/25\n"
+    )
+    with served(tmp_path, "--config", str(file)):
+        async with reaching(tmp_path / "local.sock") as api:
+            await api.call(CreateMachine(name="a"))
+        address = await manage_once(file)
+
+        assert await body(f"http://{address}:8080/") == "a"
+
+    with served(tmp_path, "--config", str(file)):
+        assert await body(f"http://{address}:8080/") == "a"
+
+
+async def manage_once(file: Path) -> str:
+    """A manager comes, makes a balancer, and goes; its address."""
+    owner = Owner("c", "u")
+    spec = BalancerSpec(
+        listeners=frozenset({Listener(port=8080, node_port=30080)}),
+        members=frozenset({NodeRef(name=NodeName("a"))}),
+    )
+    wish = Wish(owner=owner, spec=spec)
+    async with connect(ProviderConfig(path=str(file), text=file.read_text())) as cloud:
+        assert cloud.balancers
+        seen = (await cloud.balancers.observe([wish]))[owner]
+        (change,) = cloud.balancers.changes(wish, seen)
+        made = await cloud.balancers.apply(change, seen)
+        assert made.balancer is not None
+        return made.balancer.ingress[0].ip
+
+
+async def body(url: str) -> str:
+    """The first line of an answer; asked again until there is one."""
+    async with aiohttp.ClientSession() as session:
+        for _ in range(600):
+            try:
+                return (await (await session.get(url)).text()).splitlines()[0]
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.05)
+    raise TimeoutError(url)
 
 
 async def test_a_cloud_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,5 +1,6 @@
 """Whether the members of balancers can take traffic: as checked, or else as it must be."""
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from pileus.providers.local.model.machines import as_of
@@ -7,10 +8,13 @@ from pileus.providers.local.model.operation import Request
 from pileus.providers.local.model.records import Balancer, Machine, Member, Page, Power, Record
 from pileus.providers.local.model.state import Moment, State
 
+LISTENER = "listener "
+
 
 class MemberHealth(Record, frozen=True):
     balancer: str
     member: str
+    """Its name; or `listener …` for one that cannot listen."""
     problem: str = ""
     """Empty: it is healthy."""
 
@@ -30,7 +34,13 @@ class ListHealth(Request, frozen=True):
             for balancer in state.balancers.values()
             for member in balancer.members
         )
-        return state, Page(items=tuple(told))
+        return state, Page(items=(*told, *_listeners(state, moment)))
+
+
+def _listeners(state: State, moment: Moment) -> Iterator[MemberHealth]:
+    for (balancer, name), problem in (moment.health or {}).items():
+        if balancer in state.balancers and name.startswith(LISTENER):
+            yield MemberHealth(balancer=balancer, member=name, problem=problem)
 
 
 def _problem(state: State, balancer: Balancer, member: Member, moment: Moment) -> str:

@@ -1,0 +1,1 @@
+"""Real traffic on loopback addresses: balancers that forward, instances that answer."""
