@@ -1,0 +1,128 @@
+"""What an agent tells the cluster about its machine, as a kubelet would. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from pileus import version
+from pileus.providers.local.identity import provider_id
+from pileus.providers.local.model.records import Machine
+from pileus.providers.local.model.state import TYPES
+
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 40
+PRESSURES = {
+    "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    "PIDPressure": ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+}
+SILENT = "Kubelet stopped posting node status."
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """How nodes come into the cluster."""
+
+    reports_provider_id: bool = False
+    """Whether the kubelet was started with --provider-id; most are not."""
+    labels: Mapping[str, str] | None = None
+    architecture: str = "amd64"
+
+
+def new_node(machine: Machine, how: Registration) -> Json:
+    """The Node that is created: tainted, until the cloud's controller has seen it."""
+    labels = {
+        "kubernetes.io/hostname": machine.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": how.architecture,
+        **(how.labels or {}),
+    }
+    spec: Json = {
+        "taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}],
+    }
+    if how.reports_provider_id:
+        spec["providerID"] = provider_id(machine.id)
+    return {"metadata": {"name": machine.name, "labels": labels}, "spec": spec}
+
+
+def alive_status(machine: Machine, how: Registration, now: datetime, since: datetime) -> Json:
+    """The status of a node that is ready since then: a patch of it."""
+    size = TYPES[machine.type]
+    amounts = {"cpu": str(size.cpus), "memory": f"{size.memory_gib}Gi", "pods": "110"}
+    pressures = [
+        _condition(kind, "False", reason, message, now, since)
+        for kind, (reason, message) in PRESSURES.items()
+    ]
+    ready = _condition(
+        "Ready", "True", "KubeletReady", "kubelet is posting ready status", now, since
+    )
+    return {
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [*pressures, ready],
+            "nodeInfo": _info(machine, how),
+        }
+    }
+
+
+def silent_status(now: datetime) -> Json:
+    """What is written about a node of which nothing was heard: a patch of its status."""
+    conditions = [
+        {
+            "type": kind,
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": SILENT,
+            "lastTransitionTime": now.replace(microsecond=0),
+        }
+        for kind in (*PRESSURES, "Ready")
+    ]
+    return {"status": {"conditions": conditions}}
+
+
+def new_lease(node: str, uid: str, now: datetime) -> Json:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
+    return {
+        "metadata": {"name": node, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
+        "spec": {
+            "holderIdentity": node,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": now,
+        },
+    }
+
+
+def renewal(now: datetime) -> Json:
+    return {"spec": {"renewTime": now}}
+
+
+def _condition(
+    kind: str, status: str, reason: str, message: str, now: datetime, since: datetime
+) -> Json:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": now.replace(microsecond=0),
+        "lastTransitionTime": since.replace(microsecond=0),
+    }
+
+
+def _info(machine: Machine, how: Registration) -> Json:
+    return {
+        "architecture": how.architecture,
+        "bootID": machine.uuid,
+        "containerRuntimeVersion": "none://0",
+        "kernelVersion": "local",
+        "kubeProxyVersion": "",
+        "kubeletVersion": version.KUBERNETES,
+        "machineID": machine.uuid.replace("-", ""),
+        "operatingSystem": "linux",
+        "osImage": "Pileus local cloud",
+        "systemUUID": machine.uuid,
+    }
