@@ -7,10 +7,12 @@ import msgspec
 
 from pileus.cli.arguments import Help, UsageError, parse
 from pileus.cli.local_commands import COMMANDS, Shown
+from pileus.cli.local_nodes import NODES, nodes
 from pileus.cli.local_serve import SERVE, serve
 from pileus.cli.table import show_table
 from pileus.cli.terminal import Terminal
 from pileus.cloud.errors import CloudError
+from pileus.kube.config.errors import InvalidConfiguration
 from pileus.providers.local.client import reaching
 from pileus.providers.local.options import endpoint_of
 from pileus.suggest import closest
@@ -21,13 +23,15 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     try:
         if noun == "serve":
             return serve(parse(f"{program} serve", SERVE, rest), terminal)
+        if noun == "nodes":
+            return nodes(parse(f"{program} nodes", NODES, rest), terminal)
         return _operate(program, noun, rest, terminal)
     except Help as help_text:
         terminal.out.write(str(help_text))
         return 0
     except UsageError as error:
         return terminal.refuse(str(error), error.hint)
-    except CloudError as error:
+    except (CloudError, InvalidConfiguration) as error:
         return terminal.refuse(str(error))
 
 
@@ -35,7 +39,7 @@ def _operate(program: str, noun: str, rest: Sequence[str], terminal: Terminal) -
     if noun in {"", "-h", "--help", "help"}:
         raise Help(_usage(program))
     if noun not in COMMANDS:
-        raise _unknown(f"{program} {noun}", noun, (*COMMANDS, "serve"))
+        raise _unknown(f"{program} {noun}", noun, (*COMMANDS, "serve", "nodes"))
     verb, rest = (rest[0], rest[1:]) if rest and not rest[0].startswith("-") else ("list", rest)
     verbs = COMMANDS[noun]
     if verb not in verbs:
@@ -73,6 +77,7 @@ def _usage(program: str) -> str:
     return (
         "A whole cloud on this machine: instances, balancers that carry traffic, routes, volumes."
         f"\n\nUsage:\n  {program} serve [flags]           run the cloud until Ctrl-C\n"
+        f"  {program} nodes [flags]           let its instances be nodes of a cluster\n"
         f"  {program} <what> <verb> [flags]   show or change it\n\nWhat, and its verbs:\n{nouns}\n"
         f"`{program} <what> <verb> --help` says more. With -o json, output is for programs.\n"
     )

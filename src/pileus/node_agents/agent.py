@@ -27,8 +27,8 @@ class Pace:
     status: float = 300.0
     retry: float = 2.0
     silence: float | None = 40.0
-    """After which a silent node's conditions become Unknown. None: somebody else writes that,
-    as kube-controller-manager does."""
+    """After which a silent node's conditions become Unknown. None: a kube-controller-manager
+    sees to that, and to the taint of new nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,11 @@ class Agent:
     async def _post_status(self) -> None:
         now = self._cluster.clock.now()
         body = node.alive_status(self._machine, self._cluster.registration, now, self._since)
+        client, name = self._cluster.client, self._machine.name
         try:
-            await self._cluster.client.patch(
-                NODES, self._machine.name, StrategicPatch(body), subresource="status"
-            )
+            alive = await client.patch(NODES, name, StrategicPatch(body), subresource="status")
+            patch = node.without_not_ready(alive)
+            if patch and self._cluster.pace.silence is not None:
+                await client.patch(NODES, name, MergePatch(patch))
         except NotFound:
             log.info("Node is gone, but its machine runs", node=self._machine.name)

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pileus import version
+from pileus.kube.model.core_v1 import Node
 from pileus.providers.local.identity import provider_id
 from pileus.providers.local.model.records import Machine
 from pileus.providers.local.model.state import TYPES
 
+NOT_READY = "node.kubernetes.io/not-ready"
+"""The API server puts it on every new node; kube-controller-manager takes it off a ready one."""
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
@@ -82,6 +85,18 @@ def silent_status(now: datetime) -> Json:
         for kind in (*PRESSURES, "Ready")
     ]
     return {"status": {"conditions": conditions}}
+
+
+def without_not_ready(node: Node) -> Json | None:
+    """A patch that takes the taint of a node that is not ready yet; None if it has none."""
+    taints = (node.spec and node.spec.taints) or ()
+    kept = [taint for taint in taints if taint.key != NOT_READY]
+    if len(kept) == len(taints):
+        return None
+    return {
+        "metadata": {"resourceVersion": node.metadata.resource_version},
+        "spec": {"taints": kept},
+    }
 
 
 def new_lease(node: str, uid: str, now: datetime) -> Json:

@@ -233,6 +233,7 @@ def test_faults_are_added_shown_and_removed(cloud: Cloud):
         pytest.param("keys add root /no/such/file", "/no/such/file", id="key file"),
         pytest.param("fault add eror", "did you mean error?", id="fault"),
         pytest.param("fault add error --where instance.list", "instances.list", id="where"),
+        pytest.param("nodes --kubeconfig /no/such", "/no/such", id="kubeconfig"),
         pytest.param("fault remove f-1", 'no fault "f-1"', id="no fault"),
     ],
 )
@@ -243,7 +244,9 @@ def test_what_makes_no_sense_is_refused_with_a_hint(cloud: Cloud, line: str, exp
     assert expected in err
 
 
-@pytest.mark.parametrize("line", ["", "--help", "instances create --help", "serve --help"])
+@pytest.mark.parametrize(
+    "line", ["", "--help", "instances create --help", "serve --help", "nodes --help"]
+)
 def test_help_is_no_error(cloud: Cloud, line: str):
     code, out, err = cloud(line)
 

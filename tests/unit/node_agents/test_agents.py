@@ -107,11 +107,13 @@ async def test_a_machine_registers_as_a_tainted_node_that_is_ready():
     async with bed() as it:
         node = await it.node()
 
-        assert {
-            "key": "node.cloudprovider.kubernetes.io/uninitialized",
-            "value": "true",
-            "effect": "NoSchedule",
-        } in node["spec"]["taints"]
+        assert node["spec"]["taints"] == [
+            {
+                "key": "node.cloudprovider.kubernetes.io/uninitialized",
+                "value": "true",
+                "effect": "NoSchedule",
+            }
+        ]
         assert "providerID" not in node["spec"]
         labels = node["metadata"]["labels"]
         assert labels["kubernetes.io/hostname"] == "a"
@@ -164,6 +166,8 @@ async def test_where_somebody_else_watches_silence_it_is_not_told():
         await asyncio.sleep(100)
 
         assert await it.ready() == "True"
+        taints = [taint["key"] for taint in (await it.node())["spec"]["taints"]]
+        assert "node.kubernetes.io/not-ready" in taints
 
 
 async def test_a_deleted_machine_leaves_its_node_to_others_and_then_no_lease():

@@ -1,0 +1,71 @@
+"""`pileus local nodes`: be the kubelets of the local cloud's instances, in some cluster."""
+
+import asyncio
+import signal
+
+from prometheus_client import CollectorRegistry
+
+from pileus.cli.arguments import Argument, Given, Usage
+from pileus.cli.terminal import Terminal
+from pileus.clock import SystemClock
+from pileus.kube.access import Access
+from pileus.kube.client import Client
+from pileus.kube.config.choose import load_access
+from pileus.kube.http import HttpTransport
+from pileus.node_agents.agent import Cluster, Pace
+from pileus.node_agents.agents import run_agents
+from pileus.node_agents.node import Registration
+from pileus.providers.local.client import reaching
+from pileus.providers.local.options import endpoint_of
+from pileus.telemetry.metrics import Metrics
+
+NODES = Usage(
+    "Let each running instance have a node in a cluster, until Ctrl-C.",
+    (
+        Argument(name="--kubeconfig", text="the cluster; default: that of the pod"),
+        Argument(name="--master", text="the API server's URL, in place of the kubeconfig's"),
+        Argument(name="--provider-id", text="let nodes come with their provider ID", kind=bool),
+        Argument(
+            name="--no-silence",
+            text="leave it to kube-controller-manager to say that a node is silent",
+            kind=bool,
+        ),
+        Argument(name="--endpoint", text="socket of the cloud; default: the one of this user"),
+    ),
+)
+
+
+def nodes(given: Given, terminal: Terminal) -> int:
+    """Errors: `InvalidConfiguration` if there is no way to a cluster."""
+    access = load_access(given.text("kubeconfig"), given.text("master"), terminal.environment)
+    asyncio.run(_until_stopped(given, access, terminal))
+    return 0
+
+
+async def _until_stopped(given: Given, access: Access, terminal: Terminal) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    endpoint = endpoint_of(given.text("endpoint"), terminal.environment)
+    async with (
+        HttpTransport(access) as transport,
+        reaching(endpoint, operator=True) as api,
+        asyncio.TaskGroup() as tasks,
+    ):
+        metrics = Metrics(CollectorRegistry())
+        client = Client(transport, user_agent="pileus-local-nodes", metrics=metrics)
+        agents = tasks.create_task(run_agents(api, _cluster(given, client)))
+        terminal.out.write(f"Instances of {endpoint} are nodes of {access.server} now.\n")
+        terminal.out.flush()
+        await stopped.wait()
+        agents.cancel()
+
+
+def _cluster(given: Given, client: Client) -> Cluster:
+    return Cluster(
+        client,
+        SystemClock(),
+        Registration(reports_provider_id=given.is_set("provider-id")),
+        Pace(silence=None) if given.is_set("no-silence") else Pace(),
+    )
