@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from pileus.bucket import Bucket
 from pileus.clock import Clock
+from pileus.cloud.errors import Throttled
 from pileus.providers.local.faults import Strike, strike
 from pileus.providers.local.journal import Journal
 from pileus.providers.local.model.operation import A, Operation
 from pileus.providers.local.model.state import Moment, Settings, State
-from pileus.providers.local.rate import full_bucket
 
 REMEMBERED = 1000
 """States kept for those who are shown an old one."""
@@ -48,7 +49,7 @@ class LocalCloud:
         self._state = given.journal.load() if given.journal else State()
         self._past = deque([(float("-inf"), self._state)], maxlen=REMEMBERED)
         behaviour = given.behaviour
-        self._bucket = full_bucket(behaviour.requests_per_second, behaviour.burst, self.now())
+        self._bucket = Bucket.full(behaviour.requests_per_second, behaviour.burst, self.now())
         self._watchers: list[Callable[[], None]] = []
         self.health: Callable[[], Mapping[tuple[str, str], str]] | None = None
         """Where real health checks are told, if a data plane makes any."""
@@ -57,10 +58,6 @@ class LocalCloud:
     def state(self) -> State:
         return self._state
 
-    @property
-    def settings(self) -> Settings:
-        return self._given.settings
-
     def now(self) -> float:
         return self._given.clock.now().timestamp()
 
@@ -68,10 +65,13 @@ class LocalCloud:
         """Call `watcher` after each change, quickly and without arguments."""
         self._watchers.append(watcher)
 
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        self._watchers.remove(watcher)
+
     async def call(self, operation: Operation[A]) -> A:
         """As a user: rate, latency, consistency and faults are as they are set."""
         behaviour = self._given.behaviour
-        self._bucket = self._bucket.take(self.now())
+        self._take_token()
         struck = self._strike(operation.NAME)
         struck.refuse()
         if delay := behaviour.latency_seconds + struck.delay:
@@ -85,9 +85,21 @@ class LocalCloud:
         """As the operator, whom neither rate nor faults concern."""
         return self._perform(operation, staleness=0.0)
 
+    def _take_token(self) -> None:
+        if self._bucket.rate <= 0:
+            return
+        wait, left = self._bucket.reserve(self.now())
+        if wait > 0:
+            raise Throttled(
+                f"more than {self._bucket.rate:g} requests per second; again in {wait:.2f} s",
+                retry_after=wait,
+            )
+        self._bucket = left
+
     def _strike(self, name: str) -> Strike:
         faults, struck = strike(self._state.faults, name, self._given.chance)
-        self._keep(replace(self._state, faults=faults))
+        if faults is not self._state.faults:
+            self._keep(replace(self._state, faults=faults))
         return struck
 
     def _perform(self, operation: Operation[A], staleness: float) -> A:

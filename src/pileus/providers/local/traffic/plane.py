@@ -189,6 +189,7 @@ async def carrying(cloud: LocalCloud, checking: Checking) -> AsyncGenerator[Data
             yield plane
         finally:
             cloud.health = None
+            cloud.unwatch(plane.wake)
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
