@@ -20,6 +20,10 @@ fmt: $(READY) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+.PHONY: demo
+demo: $(READY) ## a cluster, a cloud and the manager on this machine, to look at (ONCE=1: check it, no terminal)
+	@$(BIN)/pileus demo $(if $(filter-out 0,$(ONCE)),--once)
+
 .PHONY: check
 check: $(READY) ## format, lint, layers, shape, types; a minute at most
 	@tools/run-checks

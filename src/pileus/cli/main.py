@@ -18,6 +18,7 @@ Main: TypeAlias = Callable[[str, Sequence[str], Terminal], int]
 COMMANDS = {
     "run": "run the manager, as the command cloud-controller-manager does",
     "apiserver": "serve an embedded Kubernetes API, for trying and testing",
+    "demo": "show the whole thing on this machine: a cluster, a cloud, the manager",
     "providers": "list the cloud providers that are installed",
     "local": "a whole cloud on this machine: serve it, show it, change it",
     "version": "print the versions of Pileus and of the Kubernetes it speaks for",

@@ -1,0 +1,103 @@
+"""The cluster as the audience sees it: through the API, with credentials like a user's."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+from prometheus_client import CollectorRegistry
+
+from pileus.app.beside import beside
+from pileus.demo.board import Board
+from pileus.demo.facts import is_tainted, node_changes
+from pileus.kube.client import Client
+from pileus.kube.config.choose import load_access
+from pileus.kube.errors import NotFound
+from pileus.kube.http import HttpTransport
+from pileus.kube.informer import Informer
+from pileus.kube.model.coordination_v1 import LEASES
+from pileus.kube.model.core_v1 import EVENTS, NODES, Event, Node
+from pileus.kube.store import NamespacedName
+from pileus.telemetry.metrics import Metrics
+
+LEASE = "cloud-controller-manager"
+
+
+class Cluster:
+    """Nodes and events as they are, and which nodes were seen to register tainted."""
+
+    def __init__(self, client: Client, random: Random, board: Board) -> None:
+        self._client = client
+        self._board = board
+        self._nodes = Informer(client, NODES, random=random)
+        self._events = Informer(client, EVENTS, random=random)
+        self.came_tainted: set[str] = set()
+        """Names of nodes that had the taint when they registered."""
+        self._nodes.subscribe(self)
+
+    def nodes(self) -> Mapping[str, Node]:
+        return {node.metadata.name: node for node in self._nodes.store.list()}
+
+    def node(self, name: str) -> Node | None:
+        return self._nodes.store.get(NamespacedName("", name))
+
+    def events(self) -> tuple[Event, ...]:
+        """The oldest first."""
+        return tuple(sorted(self._events.store.list(), key=_when))
+
+    async def leader(self) -> str:
+        """Who holds the manager's lease; nobody: empty."""
+        try:
+            lease = await self._client.get(LEASES, LEASE, namespace="kube-system")
+        except NotFound:
+            return ""
+        return (lease.spec.holder_identity if lease.spec else None) or ""
+
+    async def remove_node(self, name: str) -> None:
+        """As `kubectl delete node` does; what is gone is removed."""
+        with suppress(NotFound):
+            await self._client.delete(NODES, name)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes.run())
+            group.create_task(self._events.run())
+
+    def added(self, new: Node) -> None:
+        if is_tainted(new):
+            self.came_tainted.add(new.metadata.name)
+        self._tell(None, new)
+
+    def updated(self, old: Node, new: Node) -> None:
+        self._tell(old, new)
+
+    def deleted(self, old: Node) -> None:
+        self._tell(old, None)
+
+    def _tell(self, old: Node | None, new: Node | None) -> None:
+        for effect, text in node_changes(old, new):
+            self._board.note("cluster", effect, text)
+
+
+def _when(event: Event) -> tuple[datetime, str]:
+    at = event.last_timestamp or event.metadata.creation_timestamp
+    return (at or datetime.min.replace(tzinfo=UTC), event.metadata.name)
+
+
+@asynccontextmanager
+async def api_client(kubeconfig: Path, user_agent: str) -> AsyncGenerator[Client]:
+    access = load_access(str(kubeconfig), "", {})
+    metrics = Metrics(CollectorRegistry())
+    async with HttpTransport(access) as transport:
+        yield Client(transport, user_agent=user_agent, metrics=metrics)
+
+
+@asynccontextmanager
+async def seen_cluster(kubeconfig: Path, random: Random, board: Board) -> AsyncGenerator[Cluster]:
+    """Follow the cluster for as long as the block lasts."""
+    async with api_client(kubeconfig, "pileus-demo") as client:
+        cluster = Cluster(client, random, board)
+        async with beside(cluster.run()):
+            yield cluster

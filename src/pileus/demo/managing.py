@@ -1,0 +1,57 @@
+"""The manager on the stage: configured by its own flags, started again when it loses its lease."""
+
+from random import Random
+
+from pileus.app import validate
+from pileus.app.config import Config, build_config
+from pileus.app.declared.table import TABLE
+from pileus.app.ending import CommandFailed
+from pileus.app.manager import Manager, World
+from pileus.app.run import ending_of
+from pileus.app.settings import gather
+from pileus.demo.folder import Folder
+from pileus.runtime.leadership import SYSTEM_TIMES, LeadershipLost
+from pileus.telemetry.log import Log
+from pileus.telemetry.logs import Verbosity
+
+CLUSTER = "demo"
+
+log = Log(__name__)
+
+
+def flags(folder: Folder) -> tuple[str, ...]:
+    """What a user would type after `cloud-controller-manager`."""
+    return (
+        f"--kubeconfig={folder.kubeconfig}",
+        "--cloud-provider=local",
+        f"--cloud-config={folder.cloud_config}",
+        f"--cluster-name={CLUSTER}",
+        "--controller-start-interval=0s",
+        "--secure-port=0",
+        "--v=2",
+    )
+
+
+def configuration(folder: Folder) -> Config:
+    config = build_config(gather(TABLE, "pileus demo", flags(folder), {}).values)
+    if wrong := validate.problems(config):
+        raise CommandFailed(validate.together(wrong))
+    return config
+
+
+async def manage(config: Config, random: Random, verbosity: Verbosity) -> None:
+    """Run until cancelled. A process that slept (Ctrl-Z, a closed lid) finds its lease lost.
+
+    Then a cluster would start the pod again, and so do we. Errors: those of the start-up.
+    """
+    world = World({}, SYSTEM_TIMES, random, verbosity.set)
+    while True:
+        try:
+            await Manager(config, world).run()
+        except BaseExceptionGroup as errors:
+            ending = ending_of(errors)
+            if not isinstance(ending, LeadershipLost):
+                raise
+        except LeadershipLost:
+            pass
+        log.info("The manager starts again")

@@ -1,0 +1,40 @@
+"""Two demos on one machine have addresses of their own."""
+
+import ipaddress
+
+import pytest
+
+from pileus.demo.folder import Unusable
+from pileus.demo.loopback import Block, claimed_block
+
+TRIED = range(240, 256)
+"""High ones: a demo that someone runs on this machine takes the low ones."""
+
+
+def test_demos_side_by_side_get_different_blocks_and_a_freed_one_is_given_again():
+    with claimed_block(TRIED) as first:
+        with claimed_block(TRIED) as second:
+            assert first != second
+        with claimed_block(TRIED) as third:
+            assert third == second
+
+
+def test_when_none_is_free_it_is_said():
+    with (
+        claimed_block(TRIED) as taken,
+        pytest.raises(Unusable, match="no block of loopback addresses"),
+        claimed_block([taken.number]),
+    ):
+        pass
+
+
+def test_the_pools_of_all_blocks_are_apart():
+    blocks = [Block(number) for number in (0, 1, 255)]
+    pools = [
+        ipaddress.ip_network(pool)
+        for block in blocks
+        for pool in (block.instances, block.balancers, block.external)
+    ]
+
+    assert not any(a.overlaps(b) for a in pools for b in pools if a is not b)
+    assert all(pool.is_loopback for pool in pools)
