@@ -3,7 +3,8 @@
 A page's blocks of the kind ```console are one session in one shell, in the page's order: lines with
 `$ ` are typed, the lines after them are expected. `…` stands for anything within a line; a line
 that is only `…` stands for any number of lines. A page that says `<!-- needs: a cluster -->` gets
-a real control plane, with `KUBECONFIG` and `kubectl`; without one its test is skipped.
+a real control plane, with `KUBECONFIG` and `kubectl`; one that says `<!-- needs: kubectl -->` that
+alone. Without them its test is skipped.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BINARIES = "PILEUS_CONTROL_PLANE"
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NEEDS_CLUSTER = "<!-- needs: a cluster -->"
+NEEDS_KUBECTL = "<!-- needs: kubectl -->"
 AT_HAND = ("examples", "deploy")
 """Folders of the clone that the commands of a page find beside them."""
 LIMIT = 300
@@ -49,8 +51,11 @@ def pages() -> Iterator[object]:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = page.read_text()
         if BLOCK.search(text):
-            real = (pytest.mark.real_cluster, pytest.mark.xdist_group("real"), absent)
-            marks = real if NEEDS_CLUSTER in text else ()
+            real = (pytest.mark.real_cluster, pytest.mark.xdist_group("real"))
+            marks = [
+                *(real if NEEDS_CLUSTER in text else ()),
+                *((absent,) if NEEDS_CLUSTER in text or NEEDS_KUBECTL in text else ()),
+            ]
             yield pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
 
 
@@ -118,12 +123,13 @@ def surroundings(page: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
         "HOME": str(tmp_path),
         "COLUMNS": "120",
     }
+    text = page.read_text()
     with contextlib.ExitStack() as stack:
-        if NEEDS_CLUSTER in page.read_text():
-            binaries = Path(os.environ[BINARIES])
-            cluster = stack.enter_context(ControlPlane(binaries, tmp_path / ".cluster"))
-            path.insert(0, str(binaries))
-            found["KUBECONFIG"] = str(cluster.admin)
+        if NEEDS_CLUSTER in text:
+            cluster = ControlPlane(Path(os.environ[BINARIES]), tmp_path / ".cluster")
+            found["KUBECONFIG"] = str(stack.enter_context(cluster).admin)
+        if NEEDS_CLUSTER in text or NEEDS_KUBECTL in text:
+            path.insert(0, os.environ[BINARIES])
         yield found | {"PATH": os.pathsep.join(path)}
 
 
