@@ -9,6 +9,7 @@ from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.cluster import ClusterNodes
 from pileus.controllers.node.notices import Notices
+from pileus.controllers.node.plan import is_worth_a_pass
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.controllers.node.writer import NodeWriter
@@ -111,7 +112,10 @@ class _Enqueue:
         self._queue.add(new.metadata.name)
 
     def updated(self, old: Node, new: Node, /) -> None:
-        self._queue.add(new.metadata.name, Priority.REFRESH if old is new else Priority.URGENT)
+        if old is new:
+            self._queue.add(new.metadata.name, Priority.REFRESH)
+        elif is_worth_a_pass(old, new):
+            self._queue.add(new.metadata.name)
 
     def deleted(self, old: Node, /) -> None:
         """Asks for a last pass, which forgets what was remembered of the node."""

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from pileus.cloud.model import no_labels
 from pileus.controllers.node.addresses import (
     addresses_of,
@@ -54,6 +56,14 @@ def is_uninitialized(node: Node) -> bool:
 
 def taints_of(node: Node) -> tuple[Taint, ...]:
     return (node.spec and node.spec.taints) or ()
+
+
+def is_worth_a_pass(old: Node, new: Node) -> bool:
+    """Whether a pass over `new` may do anything that one over `old` would not.
+
+    A heartbeat is not; nor is a condition on a node that is stuck, or telling it would wake it.
+    """
+    return _looked_at(old) != _looked_at(new)
 
 
 def initial_status(node: Node, facts: Facts, now: datetime) -> StatusWrite | None:
@@ -139,6 +149,14 @@ def age(node: Node, now: datetime) -> float | None:
     """Seconds since the node was registered; None if it does not say."""
     born = node.metadata.creation_timestamp
     return None if born is None else max((now - born).total_seconds(), 0.0)
+
+
+def _looked_at(node: Node) -> tuple[Node, NodeCondition | None]:
+    """The node without what no decision is made from."""
+    condition = None if is_uninitialized(node) else condition_of(node)
+    metadata = replace(node.metadata, resource_version="")
+    status = node.status and replace(node.status, conditions=None)
+    return replace(node, metadata=metadata, status=status), condition
 
 
 def _changed_addresses(node: Node, facts: Facts) -> tuple[NodeAddress, ...] | None:

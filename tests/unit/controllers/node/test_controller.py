@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pileus.cloud.errors import Unavailable
+from pileus.cloud.errors import Unauthorized, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.batching import Batches, batched
+from pileus.cloud.model import Failure
 from pileus.controllers.node.cluster import CATCH_UP, ClusterNodes
 from pileus.controllers.node.controller import NodeController, NodeSettings, Surroundings
 from pileus.controllers.node.plan import ObjectWrite, is_uninitialized
@@ -26,7 +27,7 @@ from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport, in_order, refused
 from tests.unit.controllers.node.api_server import ApiServer
 from tests.unit.controllers.node.harness import FakeEvents, FakeInstances, LoopClock
-from tests.unit.controllers.node.objects import Document, document, instance, typed
+from tests.unit.controllers.node.objects import Document, document, instance, merged, typed
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ def site(documents: Sequence[Document], answers: Mapping[str, object]) -> Site:
         FakeEvents(),
         Metrics(CollectorRegistry()),
     )
+
+
+def heartbeat(node: Document, number: int) -> Document:
+    """The node as its kubelet says from time to time that nothing is new."""
+    ready = {"type": "Ready", "lastHeartbeatTime": f"2026-01-01T00:{number:02}:00Z"}
+    return merged(node, {"status": {"conditions": [ready]}}, strategic=True)
 
 
 @asynccontextmanager
@@ -136,6 +143,34 @@ async def test_an_outage_of_the_cloud_delays_nodes_and_forgets_none() -> None:
     assert at.events.reasons.count("CloudUnavailable") == 100
     assert at.events.reasons.count("Synced") == 100
     assert len(at.server.patches) == 300, "the condition once, then the two writes of every node"
+
+
+async def test_a_stuck_node_is_tried_at_the_pace_of_the_back_off_although_it_is_told_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    at = site([document("n1")], {"n1": Failure(Unauthorized("token expired"))})
+
+    async with running(at):
+        for minute in range(10):
+            await asyncio.sleep(60)
+            at.server.put(heartbeat(at.server.documents["n1"], minute))
+
+    assert at.server.patches == ["n1/status"], "the condition, written in the first pass"
+    assert len(at.cloud.calls) == 12, "after 0.25 s, 0.5 s, 1 s and so on to 256 s"
+    lines = [each for each in caplog.records if "Pass failed" in each.getMessage()]
+    assert len(lines) == 12
+
+
+async def test_a_change_of_a_stuck_node_is_tried_at_once() -> None:
+    at = site([document("n1")], {"n1": Failure(Unauthorized("token expired"))})
+
+    async with running(at):
+        await asyncio.sleep(300)
+        at.cloud.answers["n1"] = instance("n1")
+        at.server.put(document("n1", provider_id="fake://i-n1"))
+        await asyncio.sleep(5)
+
+    assert not at.uninitialized()
 
 
 async def test_defect_9_nothing_is_done_before_all_nodes_are_known() -> None:

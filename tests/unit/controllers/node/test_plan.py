@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from pileus.controllers.node.plan import (
     initial_object,
     initial_status,
     is_uninitialized,
+    is_worth_a_pass,
     refreshed_object,
     refreshed_status,
     settled_object,
@@ -63,6 +65,47 @@ def test_any_taint_with_the_key_means_uninitialized(effect: str, value: str | No
     taint = {"key": TAINT["key"], "value": value, "effect": effect}
 
     assert is_uninitialized(node(taints=[OTHER_TAINT, taint]))
+
+
+READY: Document = {"type": "Ready", "status": "True"}
+STUCK: Document = {"type": CONDITION, "status": "True"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"taints": [TAINT, OTHER_TAINT]}, id="taints"),
+        pytest.param({"taints": []}, id="initialized by another"),
+        pytest.param({"labels": {"a": "b"}}, id="labels"),
+        pytest.param({"annotations": {"a": "b"}}, id="annotations"),
+        pytest.param({"addresses": [("Hostname", "other")]}, id="addresses"),
+        pytest.param({"provider_id": "fake://i-n1"}, id="provider ID"),
+    ],
+)
+def test_a_change_of_what_is_looked_at_is_worth_a_pass(change: dict[str, object]) -> None:
+    assert is_worth_a_pass(node(), node("n1", **change))
+
+
+@pytest.mark.parametrize("taints", [[TAINT], []])
+def test_a_heartbeat_is_not_worth_a_pass(taints: list[object]) -> None:
+    beat = document(taints=taints, conditions=[{**READY, "status": "Unknown"}])
+    beat["metadata"] = {**cast("Document", beat["metadata"]), "resourceVersion": "2"}
+
+    assert not is_worth_a_pass(node(taints=taints), typed(beat))
+
+
+def test_our_condition_is_worth_a_pass_only_on_a_node_that_is_not_stuck() -> None:
+    both = [READY, STUCK]
+
+    assert not is_worth_a_pass(node(), node(conditions=both))
+    assert is_worth_a_pass(node(taints=[]), node(taints=[], conditions=both))
+
+
+def test_another_node_of_the_same_name_is_worth_a_pass() -> None:
+    anew = document()
+    anew["metadata"] = {**cast("Document", anew["metadata"]), "uid": "another"}
+
+    assert is_worth_a_pass(node(), typed(anew))
 
 
 def test_all_taints_with_the_key_go_and_all_others_stay() -> None:
