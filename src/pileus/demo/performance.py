@@ -13,7 +13,6 @@ from rich.console import Console
 from pileus.demo.board import Board
 from pileus.demo.folder import Folder
 from pileus.demo.screen import screen
-from pileus.demo.shop import PORT
 from pileus.demo.stage import Props, Stage, staged
 from pileus.demo.story import ENCORE, NOW, STORY
 from pileus.demo.telling import tell
@@ -68,9 +67,8 @@ class Performance:
         if self._options.once:
             return
         await ENCORE(stage)
-        balancer = await stage.shop.find()
-        address = balancer.addresses[0] if balancer else ""
-        board.invite(hints(self._given.folder, address, self._options.program))
+        url = await stage.shop.url()
+        board.invite(hints(self._given.folder, url, self._options.program))
         while True:
             await stage.shop.visit(1)
             await asyncio.sleep(VISIT_EVERY)
@@ -85,14 +83,14 @@ async def _shown(console: Console | None, board: Board) -> AsyncGenerator[None]:
         yield
 
 
-def hints(folder: Folder, address: str, program: str) -> tuple[str, ...]:
+def hints(folder: Folder, url: str, program: str) -> tuple[str, ...]:
     """Commands that work while the demo runs."""
     return (
         f"export KUBECONFIG={shlex.quote(str(folder.kubeconfig))}",
         "kubectl get nodes -o wide",
         f"kubectl describe node {NOW[0]}",
         "kubectl get events",
-        f"curl http://{address}:{PORT}/",
+        f"curl {url}",
         f"export PILEUS_LOCAL={shlex.quote(str(folder.socket))}",
         f"{shlex.quote(program)} local instances delete {NOW[0]}",
     )

@@ -7,6 +7,7 @@ observe, show the plan, apply it.
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import aiohttp
 
@@ -20,16 +21,24 @@ from pileus.kube.model.core_v1 import Node
 from pileus.providers.local.capabilities import LocalBalancers
 from pileus.providers.local.model.records import Balancer
 
-PORT, NODE_PORT = 8080, 30080
 OWNER = Owner(CLUSTER, "the-shop-of-the-demo")
 PATIENCE = aiohttp.ClientTimeout(total=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    front: int
+    """Where the balancer listens."""
+    node: int
+    """Where its members do."""
 
 
 class Shop:
     """A balancer named shop."""
 
-    def __init__(self, balancers: LocalBalancers, board: Board) -> None:
+    def __init__(self, balancers: LocalBalancers, ports: Ports, board: Board) -> None:
         self._balancers = balancers
+        self._ports = ports
         self._board = board
         self.answers: Counter[str] = Counter()
         """Visits so far, by the instance that answered."""
@@ -38,14 +47,15 @@ class Shop:
 
     async def serve_from(self, nodes: Sequence[Node]) -> None:
         """Let the balancer have these members, and be there if it is not."""
+        ports = self._ports
         spec = BalancerSpec(
-            listeners=frozenset({Listener(port=PORT, node_port=NODE_PORT, name="http")}),
+            listeners=frozenset({Listener(port=ports.front, node_port=ports.node, name="http")}),
             members=frozenset(_reference(node) for node in nodes),
         )
-        self.places |= {(address_of(node), NODE_PORT) for node in nodes}
+        self.places |= {(address_of(node), ports.node) for node in nodes}
         await self._meet(Wish(owner=OWNER, spec=spec, name="shop"))
         if (balancer := await self.find()) is not None:
-            self.places |= {(address, PORT) for address in balancer.addresses}
+            self.places |= {(address, ports.front) for address in balancer.addresses}
 
     async def close(self) -> None:
         await self._meet(Wish(owner=OWNER, spec=None, name="shop"))
@@ -58,12 +68,16 @@ class Shop:
             raise Unavailable("the cloud says neither that the shop is there nor that it is not")
         return seen.found
 
+    async def url(self) -> str:
+        """Where the shop is to be visited; nothing, if there is none."""
+        balancer = await self.find()
+        return f"http://{balancer.addresses[0]}:{self._ports.front}/" if balancer else ""
+
     async def visit(self, times: int) -> Counter[str]:
         """Ask for the page that often, each time anew; who answered, or what went wrong."""
-        balancer = await self.find()
-        if balancer is None:
+        url = await self.url()
+        if not url:
             return Counter({"there is no balancer": times})
-        url = f"http://{balancer.addresses[0]}:{PORT}/"
         connector = aiohttp.TCPConnector(force_close=True)
         async with aiohttp.ClientSession(connector=connector, timeout=PATIENCE) as session:
             told = Counter([await _ask(session, url) for _ in range(times)])

@@ -22,10 +22,10 @@ from pileus.demo.board import Board
 from pileus.demo.cluster import Cluster, api_client, seen_cluster
 from pileus.demo.facts import balancer_row, cloud_changes, event_row, node_rows
 from pileus.demo.folder import Folder
-from pileus.demo.loopback import claimed_block
+from pileus.demo.loopback import FRONT_PORTS, NODE_PORTS, Block, claimed_block, free_port
 from pileus.demo.managing import configuration, manage
 from pileus.demo.scene import Sight
-from pileus.demo.shop import Shop
+from pileus.demo.shop import Ports, Shop
 from pileus.node_agents.agent import Cluster as AgentsCluster
 from pileus.node_agents.agent import Pace
 from pileus.node_agents.agents import run_agents
@@ -112,23 +112,21 @@ def props(folder: Folder, board: Board, verbosity: Verbosity) -> Props:
 @asynccontextmanager
 async def staged(given: Props) -> AsyncGenerator[Stage]:
     """Everything runs for as long as the block lasts. Errors: what hinders it, in words."""
-    folder, board = given.folder, given.board
-    async with (
-        _served_api(given) as server,
-        _served_cloud(given) as cloud,
-        _kubelets(given, cloud),
-        seen_cluster(folder.kubeconfig, given.random, board) as cluster,
-        beside(manage(configuration(folder), given.random, given.verbosity)),
-    ):
-        board.note("demo", Effect.CREATE, "the manager")
-        stage = Stage(
-            url=server.url,
-            cloud=cloud,
-            cluster=cluster,
-            shop=Shop(LocalBalancers(Operator(cloud)), board),
-        )
-        board.sight = stage.sight
-        yield stage
+    with claimed_block() as block:
+        ports = Ports(free_port(block, FRONT_PORTS), free_port(block, NODE_PORTS))
+        folder, board = given.folder, given.board
+        async with (
+            _served_api(given) as server,
+            _served_cloud(given, block) as cloud,
+            _kubelets(given, cloud),
+            seen_cluster(folder.kubeconfig, given.random, board) as cluster,
+            beside(manage(configuration(folder), given.random, given.verbosity)),
+        ):
+            board.note("demo", Effect.CREATE, "the manager")
+            shop = Shop(LocalBalancers(Operator(cloud)), ports, board)
+            stage = Stage(url=server.url, cloud=cloud, cluster=cluster, shop=shop)
+            board.sight = stage.sight
+            yield stage
 
 
 @asynccontextmanager
@@ -140,23 +138,22 @@ async def _served_api(given: Props) -> AsyncGenerator[ServerInfo]:
 
 
 @asynccontextmanager
-async def _served_cloud(given: Props) -> AsyncGenerator[LocalCloud]:
+async def _served_cloud(given: Props, block: Block) -> AsyncGenerator[LocalCloud]:
     """A cloud in memory: in this process for us, on a socket for the manager and for users."""
-    with claimed_block() as block:
-        settings = Settings(
-            internal_pool=block.instances,
-            balancer_pool=block.balancers,
-            external_pool=block.external,
-            boot_seconds=BOOT_SECONDS,
-        )
-        cloud = LocalCloud(Surroundings(clock=given.clock, chance=given.random, settings=settings))
-        folder = given.folder
-        config = json.dumps({"endpoint": str(folder.socket)}).encode()
-        await asyncio.to_thread(_write_private, folder.cloud_config, config)
-        _tell_changes(cloud, given.board)
-        async with carrying(cloud, Checking()), serving(cloud, folder.socket):
-            given.board.note("demo", Effect.CREATE, f"local cloud with addresses {block.instances}")
-            yield cloud
+    settings = Settings(
+        internal_pool=block.instances,
+        balancer_pool=block.balancers,
+        external_pool=block.external,
+        boot_seconds=BOOT_SECONDS,
+    )
+    cloud = LocalCloud(Surroundings(clock=given.clock, chance=given.random, settings=settings))
+    folder = given.folder
+    config = json.dumps({"endpoint": str(folder.socket)}).encode()
+    await asyncio.to_thread(_write_private, folder.cloud_config, config)
+    _tell_changes(cloud, given.board)
+    async with carrying(cloud, Checking()), serving(cloud, folder.socket):
+        given.board.note("demo", Effect.CREATE, f"local cloud with addresses {block.instances}")
+        yield cloud
 
 
 @asynccontextmanager

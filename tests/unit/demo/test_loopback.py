@@ -1,11 +1,14 @@
 """Two demos on one machine have addresses of their own."""
 
 import ipaddress
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import pytest
 
 from pileus.demo.folder import Unusable
-from pileus.demo.loopback import Block, claimed_block
+from pileus.demo.loopback import Block, claimed_block, free_port
 
 TRIED = range(240, 256)
 """High ones: a demo that someone runs on this machine takes the low ones."""
@@ -38,3 +41,25 @@ def test_the_pools_of_all_blocks_are_apart():
 
     assert not any(a.overlaps(b) for a in pools for b in pools if a is not b)
     assert all(pool.is_loopback for pool in pools)
+
+
+@contextmanager
+def taken_everywhere() -> Generator[int]:
+    """A port that some other program listens on, on all addresses."""
+    with socket.socket() as other:
+        other.bind(("0.0.0.0", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_a_port_that_is_taken_is_passed_over():
+    with taken_everywhere() as taken:
+        with taken_everywhere() as freed:
+            pass
+
+        assert free_port(Block(255), [taken, freed]) == freed
+
+
+def test_when_every_port_is_taken_it_is_said():
+    with taken_everywhere() as taken, pytest.raises(Unusable, match=f"from {taken} to {taken}"):
+        free_port(Block(255), [taken])
