@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import SystemRandom
 
 from pileus.app.config import Config
@@ -32,14 +32,20 @@ def run(config: Config, verbosity: Verbosity) -> int:
     world = World(os.environ, SYSTEM_TIMES, SystemRandom(), verbosity.set)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_until_signalled(config, world))
+            runner.run(until_signalled(Manager(config, world).run))
     except LeadershipLost:  # said already, by who lost it
         return LOST
     return 0
 
 
-async def _until_signalled(config: Config, world: World) -> None:
-    """A second signal does not wait for the end of what the first one began."""
+async def until_signalled(
+    work: Callable[[], Awaitable[None]], *, patience: float = PATIENCE
+) -> None:
+    """Work until it ends, or a signal cancels it.
+
+    What does not end within `patience` then, or before a second signal, is left unfinished: the
+    process ends at once, with code 1 or with that of the signal.
+    """
     loop = asyncio.get_running_loop()
     managing = asyncio.current_task()
     told: list[signal.Signals] = []
@@ -49,14 +55,14 @@ async def _until_signalled(config: Config, world: World) -> None:
             os._exit(128 + sign)
         told.append(sign)
         log.info("Stopping: the work in hand ends, then the lease is released", signal=sign.name)
-        loop.call_later(PATIENCE, _give_up, loop)
+        loop.call_later(patience, _give_up, loop, patience)
         if managing is not None:
             managing.cancel()
 
     for sign in STOPPING:
         loop.add_signal_handler(sign, stop, sign)
     try:
-        await Manager(config, world).run()
+        await work()
     except asyncio.CancelledError:
         if not told:
             raise
@@ -64,9 +70,9 @@ async def _until_signalled(config: Config, world: World) -> None:
         raise ending_of(errors) from None
 
 
-def _give_up(loop: asyncio.AbstractEventLoop) -> None:
+def _give_up(loop: asyncio.AbstractEventLoop, patience: float) -> None:
     left = sorted(task.get_name() for task in asyncio.all_tasks(loop))
-    log.error("Ended without waiting any longer", seconds=PATIENCE, unfinished=", ".join(left))
+    log.error("Ended without waiting any longer", seconds=patience, unfinished=", ".join(left))
     logging.shutdown()
     os._exit(LOST)
 

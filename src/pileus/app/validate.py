@@ -169,9 +169,8 @@ def _authentication(config: Config) -> Iterator[str]:
 
 
 def _authorization(config: Config) -> Iterator[str]:
-    for path in config.server.authorization.always_allow_paths:
-        if "*" in path[:-1]:
-            yield f"--authorization-always-allow-paths: only trailing * allowed in {quote(path)}"
+    for path in config.server.authorization.misread_paths():
+        yield f"--authorization-always-allow-paths: only trailing * allowed in {quote(path)}"
 
 
 def _webhooks(config: Config, known: Iterable[str]) -> Iterator[str]:

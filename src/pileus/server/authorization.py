@@ -39,21 +39,16 @@ def _fits(path: str, pattern: str) -> bool:
     return path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
 
 
-def _checked(allowed: tuple[str, ...]) -> tuple[str, ...]:
-    for pattern in allowed:
-        if "*" in pattern[:-1]:
-            raise BadOption(
-                f"--authorization-always-allow-paths: {pattern}: a * may stand at the end only"
-            )
-    return allowed
-
-
 class Authorizer:
     def __init__(
         self, options: AuthorizationOptions, reviews: AccessReviews | None, metrics: Metrics
     ) -> None:
         """Errors: `BadOption`."""
-        self._allowed = _checked(options.always_allow_paths)
+        if misread := options.misread_paths():
+            raise BadOption(
+                f"--authorization-always-allow-paths: {misread[0]}: a * may stand at the end only"
+            )
+        self._allowed = options.always_allow_paths
         self._reviews = reviews
         self._metrics = metrics
         self._meter = Meter(metrics.access_reviews, metrics.access_review_duration)

@@ -68,6 +68,10 @@ class AuthorizationOptions:
     authorized_ttl: float = 10.0
     unauthorized_ttl: float = 10.0
 
+    def misread_paths(self) -> tuple[str, ...]:
+        """Those with a `*` that is not at the end, where it means nothing."""
+        return tuple(path for path in self.always_allow_paths if "*" in path[:-1])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
