@@ -1,8 +1,9 @@
 """Every async test runs in virtual time unless it is marked `real_time`, or in `real`."""
 
 import asyncio
+import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("pileus", PATIENT, max_examples=50)
 settings.register_profile("thorough", PATIENT, max_examples=1000)
 settings.load_profile("pileus")
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    """The manager's informers freeze what they listed; no other test should live with that."""
+    yield
+    gc.unfreeze()
 
 
 def pytest_asyncio_loop_factories(

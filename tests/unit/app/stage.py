@@ -22,7 +22,7 @@ from pileus.cloud.interface import Cloud
 from pileus.fence import Open
 from pileus.kube.access import Access
 from pileus.kube.errors import Unreachable
-from pileus.kube.transport import Reply, Request
+from pileus.kube.transport import Reply, Request, Transport
 from pileus.runtime.leadership import Times
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
@@ -97,9 +97,9 @@ class Wire:
 
 @dataclass
 class Kube:
-    """An API server that keeps everything in memory; notes who asked for what."""
+    """An API server that keeps all in memory, or is scripted; notes who asked for what."""
 
-    transport: InProcessTransport = field(
+    transport: Transport = field(
         default_factory=lambda: InProcessTransport(
             api_in_memory(clock=LoopClock(), random=Random(0))
         )

@@ -1,8 +1,6 @@
 """Shared informers: one per kind, made when asked for, and what health checks say of them."""
 
 import asyncio
-import gc
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -13,13 +11,6 @@ from pileus.kube.errors import KubeError, Unreachable
 from tests.unit.app.stage import Kube, posted
 
 AWAY = Unreachable("GET /api/v1/nodes", "api", "connection refused")
-
-
-@pytest.fixture(autouse=True)
-def thawed() -> Iterator[None]:
-    """Informers freeze what they listed; no other test should live with that."""
-    yield
-    gc.unfreeze()
 
 
 @dataclass

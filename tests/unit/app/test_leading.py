@@ -1,82 +1,84 @@
-"""What happens while a process leads, to the API server's and the provider's worst behaviour."""
+"""While it leads: what starts in which order, under which lock, and how everything ends.
+
+All that against the worst behaviour of the API server and of the provider.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from random import Random
-from typing import cast
+from dataclasses import dataclass, field, replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from pileus.app.clients import Clients
-from pileus.app.config import build_config
-from pileus.app.declared.table import TABLE
+from pileus.app.controllers import NODE, ROUTE, SERVICE
 from pileus.app.ending import Fatal
-from pileus.app.informers import SharedInformers
 from pileus.app.leading import Leases, lead
-from pileus.app.settings import gather
-from pileus.app.work import Post
-from pileus.clock import SystemClock
+from pileus.app.migration import ControllerLeader, Migration
+from pileus.app.view import View
+from pileus.app.work import Duty, MakeDuty, Post, Skipped
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
-from pileus.fence import Open
-from pileus.kube.client import Client
-from pileus.kube.transport import Request
+from pileus.kube.model.core_v1 import ObjectReference
+from pileus.runtime.leadership import Election, LeadershipLost
+from pileus.runtime.lease import Candidate, KubeLease
+from pileus.runtime.timing import Durations
 from pileus.server.health import Health, Kind
-from pileus.telemetry.metrics import Metrics
-from pileus.testing.scripted import Answer, Lost, Scripted, ScriptedTransport, refused
+from pileus.telemetry.log import VALUES
+from pileus.testing.scripted import Answer, Lost, ScriptedTransport, refused
+from tests.unit.app.stage import TIMES, Kube, loop_time, posted
 
 Start = Callable[[ClusterAccess], AbstractAsyncContextManager[None]]
 
-
-def well(_: Request) -> Scripted:
-    return Answer(200, b"ok")
-
-
-class Stage:
-    """A process that leads, with a scripted API server and a cloud of the test's making."""
-
-    def __init__(self, cloud: Cloud, respond: Callable[[Request], Scripted] = well) -> None:
-        self.metrics = Metrics(CollectorRegistry())
-        self.health = Health()
-        self.transport = ScriptedTransport(respond)
-        client = Client(self.transport, user_agent="test", metrics=self.metrics)
-        arguments = ["--cloud-provider=fake", "--controllers=-*"]
-        self.post = Post(
-            config=build_config(gather(TABLE, "test", arguments, {}).values),
-            cloud=cloud,
-            clients=cast("Clients", _Clients(client)),
-            informers=SharedInformers(client, Random(1), 0),
-            fence=Open(),
-            metrics=self.metrics,
-            clock=SystemClock(),
-            random=Random(1),
-        )
-
-    async def lead(self) -> None:
-        await lead(self.post, Leases(), self.health)
-
-    async def lead_for(self, seconds: float) -> None:
-        """Lead, and be stopped as a signal would."""
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.lead()
-
-    def checks(self, kind: Kind) -> dict[str, str | None]:
-        """What each check says; asked without its thread, for which virtual time would not wait."""
-        return {one.name: one._ask() for one in self.health.checkups(kind)}
+BARE = Cloud(name="fake")
+THREE = (NODE, SERVICE, ROUTE)
 
 
-class _Clients:
-    def __init__(self, client: Client) -> None:
-        self._client = client
+@dataclass
+class Diary:
+    """What happened, in order, and when."""
 
-    def main(self, suffix: str) -> Client:
-        return self._client
+    lines: list[str] = field(default_factory=list[str])
+    times: list[float] = field(default_factory=list[float])
+    posts: dict[str, Post] = field(default_factory=dict[str, Post])
 
-    def controller(self, identity: str, *, fence: object) -> Client:
-        return self._client
+    def note(self, line: str) -> None:
+        self.lines.append(line)
+        self.times.append(loop_time())
+
+    @asynccontextmanager
+    async def lasting(self, name: str) -> AsyncGenerator[None]:
+        self.note(f"+{name}")
+        try:
+            yield
+        finally:
+            self.note(f"-{name}")
+
+    def duty(self, name: str) -> MakeDuty:
+        async def run() -> None:
+            async with self.lasting(name):
+                await asyncio.get_running_loop().create_future()
+
+        def make(post: Post) -> Duty:
+            self.posts[name] = post
+            return Duty(run, health=lambda: None)
+
+        return make
+
+    def duties(self, *names: str) -> Mapping[str, MakeDuty]:
+        return {name: self.duty(name) for name in names or [one.canonical for one in THREE]}
+
+
+async def lead_for(
+    seconds: float, post: Post, duties: Mapping[str, MakeDuty], leases: Leases | None = None
+) -> list[str]:
+    """Lead so long, then stop; returns the names of the health checks just before."""
+    health = Health()
+    async with asyncio.TaskGroup() as group:
+        leading = group.create_task(lead(post, leases or Leases(), health, duties))
+        await asyncio.sleep(seconds)
+        names = [check.name for check in health.checkups(Kind.LIVEZ)]
+        leading.cancel()
+    return names
 
 
 @pytest.mark.parametrize(
@@ -89,22 +91,25 @@ class _Clients:
     ],
 )
 async def test_an_api_server_that_does_not_get_well_ends_the_start_after_ten_seconds(reply, text):
-    stage = Stage(Cloud(name="fake"), lambda _: reply)
+    kube = Kube(ScriptedTransport(lambda _: reply))
+    failed = f"^failed to wait for apiserver being healthy: (?s:.*){text}"
 
-    with pytest.raises(Fatal, match=f"^failed to wait for apiserver being healthy: (?s:.*){text}"):
-        await stage.lead()
+    async with posted(BARE, kube=kube) as post:
+        with pytest.raises(Fatal, match=failed):
+            await lead(post, Leases(), Health(), {})
 
-    assert asyncio.get_running_loop().time() == pytest.approx(10)
-    assert len(stage.transport.requests) <= 11  # once a second, no busy loop
+    assert loop_time() == pytest.approx(10)
+    assert len(kube.requests) <= 11  # once a second, no busy loop
 
 
 async def test_an_api_server_that_gets_well_in_time_is_used():
     replies = iter([Lost(), refused(503, "ServiceUnavailable"), Answer(200, b"ok")])
-    stage = Stage(Cloud(name="fake"), lambda _: next(replies))
+    kube = Kube(ScriptedTransport(lambda _: next(replies)))
 
-    await stage.lead_for(60)
+    async with posted(BARE, kube=kube) as post:
+        await lead_for(60, post, {})
 
-    assert len(stage.transport.requests) == 3
+    assert len(kube.requests) == 3
 
 
 def starting(enter: object) -> Start:
@@ -130,36 +135,9 @@ def starting(enter: object) -> Start:
     ],
 )
 async def test_a_provider_that_cannot_start_ends_the_process_with_the_reason(enter, text):
-    stage = Stage(Cloud(name="fake", leading=starting(enter)))
-
-    with pytest.raises(Fatal, match=f"^Cloud provider could not be initialized: .*{text}"):
-        await stage.lead()
-
-
-async def test_the_providers_start_is_undone_after_its_controllers_have_stopped():
-    seen: list[str] = []
-
-    @asynccontextmanager
-    async def start(_: ClusterAccess) -> AsyncGenerator[None]:
-        seen.append("start")
-        try:
-            yield
-        finally:
-            seen.append("end")
-
-    async def run(_: ClusterAccess) -> None:
-        seen.append("run")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(1)
-            seen.append("stopped")
-
-    stage = Stage(Cloud(name="fake", leading=start, controllers=(OwnController("own", run),)))
-    await stage.lead_for(10)
-
-    assert seen == ["start", "run", "stopped", "end"]
-    assert "fake-own" not in stage.checks(Kind.READYZ)
+    async with posted(replace(BARE, leading=starting(enter))) as post:
+        with pytest.raises(Fatal, match=f"^Cloud provider could not be initialized: .*{text}"):
+            await lead(post, Leases(), Health(), {})
 
 
 async def test_an_own_controller_that_crashes_is_told_and_begun_again_and_harms_no_other(caplog):
@@ -174,20 +152,199 @@ async def test_an_own_controller_that_crashes_is_told_and_begun_again_and_harms_
         await asyncio.Event().wait()
 
     own = (OwnController("routes", crashing), OwnController("nodes", working))
-    stage = Stage(Cloud(name="fake", controllers=own))
-    ready: dict[str, str | None] = {}
-
-    async def look() -> None:
+    health = Health()
+    async with posted(replace(BARE, controllers=own)) as post, asyncio.TaskGroup() as group:
+        task = group.create_task(lead(post, Leases(), health, {}))
         await asyncio.sleep(50)
-        ready.update(stage.checks(Kind.READYZ))
-        assert "fake-routes" not in stage.checks(Kind.LIVEZ)  # others work: no cause to restart
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(look())
-        await stage.lead_for(60)
+        # Asked without their threads, for which virtual time would not wait.
+        ready = {check.name: check._ask() for check in health.checkups(Kind.READYZ)}
+        living = [check.name for check in health.checkups(Kind.LIVEZ)]
+        task.cancel()
 
     assert begun.count("working") == 1
     assert 4 <= begun.count("crashing") <= 7
     assert ready["fake-nodes"] is None
     assert "KeyError('zone')" in (ready["fake-routes"] or "")
+    assert "fake-routes" not in living, "others work: no cause to restart"
     assert "own work failed" in caplog.text
+    assert "fake-nodes" not in [check.name for check in health.checkups(Kind.READYZ)]
+
+
+async def test_a_running_controller_is_counted_and_checked_until_it_stops():
+    diary = Diary()
+    async with posted(BARE, "--controllers=cloud-node") as post:
+
+        def counted() -> float | None:
+            labels = {"name": "cloud-node", "manager": "cloud-controller-manager"}
+            read = post.metrics.registry.get_sample_value
+            return read("running_managed_controllers", labels)
+
+        health = Health()
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(lead(post, Leases(), health, diary.duties()))
+            await asyncio.sleep(1)
+            assert counted() == 1
+            names = [check.name for check in health.checkups(Kind.LIVEZ)]
+            assert names == ["informers", "cloud-node-controller"]
+            ready = [check.name for check in health.checkups(Kind.READYZ)]
+            assert ready == ["informers-synced", "cloud-node-controller"]
+            task.cancel()
+
+        assert counted() == 0
+        assert "cloud-node-controller" not in [c.name for c in health.checkups(Kind.LIVEZ)]
+    assert diary.lines == ["+cloud-node-controller", "-cloud-node-controller"]
+
+
+async def test_what_does_not_run_says_why(caplog: pytest.LogCaptureFixture):
+    def unable(_: Post) -> Skipped:
+        return Skipped("the cloud has none")
+
+    async with posted(BARE, "--controllers=cloud-node,route,-service") as post:
+        checks = await lead_for(1, post, {NODE.canonical: unable})
+
+    assert {str(record.message) for record in caplog.records} == {"Skipping controller"}
+    values = [vars(record)[VALUES] for record in caplog.records]
+    assert sorted((one["controller"], one["why"]) for one in values) == [
+        (NODE.canonical, "the cloud has none"),
+        (ROUTE.canonical, "it is not part of this version of Pileus yet"),
+    ]
+    assert checks == ["informers"]
+
+
+async def test_the_order_is_left_to_chance():
+    orders: set[tuple[str, ...]] = set()
+    for seed in range(40):
+        diary = Diary()
+        async with posted(BARE, seed=seed) as post:
+            await lead_for(1, post, diary.duties())
+        orders.add(tuple(line for line in diary.lines if line.startswith("+")))
+
+    assert len(orders) == 6
+
+
+async def test_between_two_starts_are_one_to_two_intervals():
+    diary = Diary()
+    async with posted(BARE, "--controller-start-interval=10s") as post:
+        await lead_for(60, post, diary.duties())
+
+    first, second, third = diary.times[:3]
+    assert 10 <= second - first <= 20
+    assert 10 <= third - second <= 20
+    assert first < third - first
+
+
+def election(post: Post, name: str, identity: str = "me") -> Election:
+    candidate = Candidate("kube-system", name, identity, Durations())
+    store = KubeLease(post.clients.own("leader-election"), "kube-system", name)
+    return Election(
+        candidate,
+        store,
+        random=post.random,
+        metrics=post.metrics,
+        events=Silent(),
+        times=TIMES,
+    )
+
+
+class Silent:
+    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
+        pass
+
+
+PLAN = Migration(
+    "moving",
+    (
+        ControllerLeader(SERVICE.canonical, "*"),
+        ControllerLeader(ROUTE.canonical, "kube-controller-manager"),
+    ),
+)
+
+
+async def test_controllers_that_move_wait_for_the_second_lock_and_heed_it():
+    kube, diary = Kube(), Diary()
+    own = OwnController("own", lambda _: asyncio.sleep(1000))
+    async with posted(replace(BARE, controllers=(own,)), kube=kube) as post:
+        main, moving = election(post, "ccm"), election(post, "moving")
+        other = election(post, "moving", "kube-controller-manager")
+        held = asyncio.Event()
+
+        async def hold() -> None:
+            async with other.leading():
+                await held.wait()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(hold())
+            await asyncio.sleep(1)
+            leases = Leases(main=main, migration=moving, plan=PLAN)
+            task = group.create_task(
+                lead(replace(post, fence=main.fence), leases, Health(), diary.duties())
+            )
+            await asyncio.sleep(60)
+            assert diary.lines == ["+cloud-node-controller"]
+            held.set()
+            await asyncio.sleep(60)
+            task.cancel()
+
+    assert set(diary.posts) == {NODE.canonical, SERVICE.canonical}
+    assert diary.posts[NODE.canonical].fence is main.fence
+    assert diary.posts[SERVICE.canonical].fence is moving.fence
+
+
+async def test_the_providers_own_controllers_run_once_whatever_the_locks():
+    diary = Diary()
+    own = OwnController("own", lambda _: wait_within(diary, "own"))
+    async with posted(replace(BARE, controllers=(own,))) as post:
+        leases = Leases(main=election(post, "a"), migration=election(post, "b"), plan=PLAN)
+        await lead_for(60, post, {}, leases)
+
+    assert diary.lines == ["+own", "-own"]
+
+
+async def wait_within(diary: Diary, name: str) -> None:
+    async with diary.lasting(name):
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_the_providers_start_comes_before_all_controllers_and_its_end_after_them():
+    diary = Diary()
+    cloud = replace(
+        BARE,
+        leading=lambda _: diary.lasting("provider"),
+        controllers=(OwnController("own", lambda _: wait_within(diary, "own")),),
+    )
+    async with posted(cloud, "--controllers=cloud-node") as post:
+        await lead_for(1, post, diary.duties())
+
+    assert (diary.lines[0], diary.lines[-1]) == ("+provider", "-provider")
+    assert sorted(diary.lines[1:3]) == ["+cloud-node-controller", "+own"]
+    assert sorted(diary.lines[3:5]) == ["-cloud-node-controller", "-own"]
+
+
+async def test_a_provider_sees_the_cluster_through_its_door():
+    seen: list[object] = []
+
+    async def look(access: ClusterAccess) -> None:
+        seen.extend([access.view(), access.informers(), access.client("own"), access.config("own")])
+
+    async with posted(replace(BARE, controllers=(OwnController("own", look),))) as post:
+        await lead_for(1, post, {})
+        view, informers, _, config = seen
+
+        assert informers is post.informers
+        assert config is post.clients.access_of("own")
+        assert isinstance(view, View)
+        assert (view.node("n1"), view.nodes(), view.service("u1")) == (None, (), None)
+
+
+async def test_a_lost_lease_ends_all_work_before_the_loss_is_told():
+    kube, diary = Kube(), Diary()
+    cloud = replace(BARE, leading=lambda _: diary.lasting("provider"))
+    async with posted(cloud, "--controllers=cloud-node", kube=kube) as post:
+        main = election(post, "ccm")
+        asyncio.get_running_loop().call_later(30, kube.go_down)
+        led = replace(post, fence=main.fence)
+        with pytest.raises(LeadershipLost):
+            await lead(led, Leases(main=main), Health(), diary.duties())
+
+    assert diary.lines[-2:] == ["-cloud-node-controller", "-provider"]
+    assert max(diary.times) <= 30 + 2 + 10 + 0.1
