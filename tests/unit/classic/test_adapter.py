@@ -1,5 +1,7 @@
 import asyncio
 import io
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Barrier, Event, Lock, current_thread, get_ident, main_thread
@@ -27,7 +29,7 @@ from pileus.classic.registry import (
 from pileus.classic.stop import Stop, stopping
 from pileus.cloud.connection import connected
 from pileus.cloud.errors import Conflict, Misconfigured, Unavailable
-from pileus.cloud.interface import ProviderConfig
+from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.model import Address, AddressType, NodeName, Route, Zone
 from pileus.cloud.registry import DuplicateProvider, Registry, UnknownProvider
 from pileus.kube.model.core_v1 import NodeAddress
@@ -343,6 +345,22 @@ def test_registration_works_as_in_go(tmp_path):
     assert get_cloud_provider("other", None, registry=registry) is None
     with pytest.raises(DuplicateProvider):
         register_cloud_provider("fake", lambda _: Provider(), registry=registry)
+
+
+def test_names_that_mean_no_provider_have_no_classic_one_either():
+    assert get_cloud_provider("external", None, registry=Registry(lambda: ())) is None
+
+
+def test_a_provider_of_the_new_shape_is_not_taken_for_a_classic_one():
+    @asynccontextmanager
+    async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
+        yield Cloud(name="new")
+
+    registry = Registry(lambda: ())
+    registry.register("new", connect)
+
+    with pytest.raises(Misconfigured, match='"new" has no classic interface'):
+        get_cloud_provider("new", None, registry=registry)
 
 
 def test_initialization_by_name_and_file(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from pileus import version
 from pileus.cli import providers
-from pileus.cli.main import COMMANDS, dispatch
+from pileus.cli.main import COMMANDS, cloud_controller_manager, dispatch, pileus
 from pileus.cli.terminal import Terminal
 from pileus.cloud.registry import GROUP, Registry
 
@@ -67,6 +67,26 @@ def test_arguments_that_mean_nothing_are_refused(command: str):
     code, _, err = call(command, "extra")
 
     assert (code, err) == (1, f'Error: "pileus {command}" takes no arguments, got "extra"\n')
+
+
+def test_the_drop_in_command_takes_its_own_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["cloud-controller-manager", "--version"])
+
+    assert cloud_controller_manager() == 0
+    assert capsys.readouterr().out == "Kubernetes v1.37.1\n"
+
+
+def test_a_user_who_presses_ctrl_c_is_shown_no_traceback(monkeypatch: pytest.MonkeyPatch):
+    class Interrupted(io.StringIO):
+        def flush(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["pileus", "version"])
+    monkeypatch.setattr(sys, "stdout", Interrupted())
+
+    assert pileus() == 130
 
 
 def listed(*entries: EntryPoint) -> tuple[int, str, str]:

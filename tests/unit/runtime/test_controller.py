@@ -17,7 +17,7 @@ from pileus.fence import Fenced
 from pileus.runtime.backoff import RetryPolicy, default_policy, service_policy
 from pileus.runtime.controller import DEFAULT_LIMITS, Controller, Limits
 from pileus.runtime.queue import WorkQueue
-from pileus.runtime.reconcile import DONE, Result, again_in
+from pileus.runtime.reconcile import DONE, Result, again_in, refresh_in
 from pileus.telemetry.log import VALUES
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import VirtualTimeLoop
@@ -275,6 +275,25 @@ async def test_a_reconciler_that_wants_a_key_at_once_cannot_spin() -> None:
         await asyncio.sleep(60)
 
     assert 500 < len(reconciler.passes) <= 601
+
+
+async def test_a_look_for_drift_waits_for_what_is_more_pressing() -> None:
+    after = {"drift": refresh_in(10), "pressing": again_in(11)}
+
+    async def act(key: str) -> Result:
+        if key == "long":
+            await asyncio.sleep(30)
+        return after.pop(key, DONE)
+
+    reconciler = Scripted(act)
+    queue = new_queue()
+    async with running(reconciler, queue):
+        queue.add("drift")
+        queue.add("pressing")
+        queue.add("long")
+        await asyncio.sleep(60)
+
+    assert reconciler.finished == ["drift", "pressing", "long", "pressing", "drift"]
 
 
 HINTS = (float("nan"), float("inf"), -1.0, 0.0, 0.5, 30.0, 1e6)

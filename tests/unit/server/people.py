@@ -2,6 +2,7 @@
 
 import ssl
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,25 +40,36 @@ MALLORY = OTHER_CA.issue(
 def behind_an_intermediate(subject: Subject) -> KeyPair:
     """A certificate of a CA that CLIENT_CA has signed, with that CA's own behind it."""
     between = Authority("between", now=REAL_NOW)
-    signed = _cross_signed(between.certificate)
+    ca = x509.load_pem_x509_certificate(between.certificate)
+    signed = _signed_anew(ca, ca.subject, [each.value for each in ca.extensions])
     pair = between.issue(subject, now=REAL_NOW)
     return KeyPair(pair.certificate + signed, pair.key)
 
 
-def _cross_signed(pem: bytes) -> bytes:
-    ca, root = (x509.load_pem_x509_certificate(one) for one in (pem, CLIENT_CA.certificate))
+def like_jane(subject: x509.Name, *uses: x509.ObjectIdentifier) -> bytes:
+    """A certificate (DER) of CLIENT_CA for those uses; without any it does not speak of them."""
+    jane = x509.load_pem_x509_certificate(JANE.certificate)
+    usage = [x509.ExtendedKeyUsage(uses)] if uses else []
+    return ssl.PEM_cert_to_DER_cert(_signed_anew(jane, subject, usage).decode())
+
+
+def _signed_anew(
+    old: x509.Certificate, subject: x509.Name, extensions: Sequence[x509.ExtensionType]
+) -> bytes:
+    root = x509.load_pem_x509_certificate(CLIENT_CA.certificate)
     builder = (
         x509
         .CertificateBuilder()
-        .subject_name(ca.subject)
+        .subject_name(subject)
         .issuer_name(root.subject)
-        .public_key(ca.public_key())
+        .public_key(old.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(ca.not_valid_before_utc)
-        .not_valid_after(ca.not_valid_after_utc)
+        .not_valid_before(old.not_valid_before_utc)
+        .not_valid_after(old.not_valid_after_utc)
     )
-    for extension in ca.extensions:
-        builder = builder.add_extension(extension.value, critical=extension.critical)
+    for extension in extensions:
+        critical = isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
+        builder = builder.add_extension(extension, critical=critical)
     issuer = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     identifier = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer)
     builder = builder.add_extension(identifier, critical=False)

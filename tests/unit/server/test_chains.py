@@ -3,12 +3,23 @@
 from datetime import timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pileus.pki import Subject
 from pileus.server.chains import CREDENTIAL_ID, Authorities, user_of
 from pileus.server.errors import BadCertificate
 from pileus.server.identity import Unauthenticated
-from tests.unit.server.people import CLIENT_CA, JANE, MALLORY, OTHER_CA, PROXY_CA, REAL_NOW, der
+from tests.unit.server.people import (
+    CLIENT_CA,
+    JANE,
+    MALLORY,
+    OTHER_CA,
+    PROXY_CA,
+    REAL_NOW,
+    der,
+    like_jane,
+)
 
 BUNDLE = Authorities(PROXY_CA.certificate + CLIENT_CA.certificate)
 
@@ -60,3 +71,32 @@ def test_what_is_no_bundle_is_refused():
 
 def test_the_other_ca_is_another_bundle():
     assert Authorities(OTHER_CA.certificate).verify([der(MALLORY)], REAL_NOW)
+
+
+NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        pytest.param((), id="it does not say"),
+        pytest.param((ExtendedKeyUsageOID.CLIENT_AUTH,), id="clients"),
+        pytest.param((ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,), id="anything"),
+    ],
+)
+def test_a_certificate_that_may_be_a_clients_counts(uses: tuple[x509.ObjectIdentifier, ...]):
+    user = user_of(BUNDLE.verify([like_jane(NAME, *uses)], REAL_NOW))
+
+    assert user is not None
+    assert user.name == "jane"
+
+
+def test_a_certificate_for_servers_alone_does_not_count():
+    with pytest.raises(Unauthenticated, match="not for clients"):
+        BUNDLE.verify([like_jane(NAME, ExtendedKeyUsageOID.SERVER_AUTH)], REAL_NOW)
+
+
+def test_a_certificate_without_a_common_name_names_nobody():
+    masters = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")])
+
+    assert user_of(BUNDLE.verify([like_jane(masters)], REAL_NOW)) is None

@@ -81,6 +81,22 @@ async def test_each_call_is_counted_by_its_result_and_timed(metrics):
     assert read("pileus_cloud_call_duration_seconds_sum", place) == pytest.approx(3)
 
 
+async def test_a_call_that_is_cancelled_or_crashes_is_counted_too(metrics):
+    def crash(nodes):
+        raise KeyError("zone")
+
+    with pytest.raises(KeyError):
+        await find(measured(cloud_of(FakeInstances(crash)), metrics), "a")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await find(measured(cloud_of(FakeInstances(latency=1e6)), metrics), "a")
+
+    place = {"provider": "fake", "capability": "instances", "method": "find"}
+    read = metrics.registry.get_sample_value
+    assert read("pileus_cloud_calls_total", {**place, "result": "crash"}) == 1
+    assert read("pileus_cloud_calls_total", {**place, "result": "cancelled"}) == 1
+
+
 async def test_a_hanging_provider_is_given_up_and_named():
     cloud = with_deadline(cloud_of(FakeInstances(latency=1e6)), Deadlines(read=30, per_item=1))
 
