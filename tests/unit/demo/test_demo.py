@@ -44,12 +44,19 @@ def demo(folder: Path, *arguments: str, **more: str) -> Generator[subprocess.Pop
         text=True,
         env=os.environ | {"TMPDIR": str(folder)} | more,
         start_new_session=True,
+        preexec_fn=hear_signals,  # noqa: PLW1509 -- nothing else runs in the child yet
     ) as child:
         try:
             yield child
         finally:
             if child.poll() is None:
                 child.kill()
+
+
+def hear_signals() -> None:
+    """As under a terminal. Who runs tests in the background may have them ignored."""
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, signal.SIG_DFL)
 
 
 def rest_of(child: subprocess.Popen[str]) -> str:
