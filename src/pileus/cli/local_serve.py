@@ -2,7 +2,9 @@
 
 import asyncio
 import signal
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 
@@ -12,11 +14,14 @@ from pileus.clock import SystemClock
 from pileus.cloud.connection import read_config
 from pileus.providers.local.host import LocalCloud, Surroundings
 from pileus.providers.local.journal import open_journal
+from pileus.providers.local.netns.prepare import check_state, claim_rights, settings_inside
+from pileus.providers.local.netns.wires import namespaces
 from pileus.providers.local.options import (
     ENDPOINT,
     HEALTH_INTERVAL,
     NETWORK_KIND,
     STATE,
+    Network,
     behaviour_of,
     endpoint_of,
     read_file,
@@ -31,7 +36,11 @@ SERVE = Usage(
     (
         Argument(name="--config", text="YAML or JSON file; docs/reference/local-cloud.md"),
         Argument(name="--state", text="SQLite file that keeps the state; default: memory alone"),
-        Argument(name="--network", text="whether traffic is real", choices=("loopback", "none")),
+        Argument(
+            name="--network",
+            text="where traffic is real: on loopback, in network namespaces",
+            choices=tuple(Network),
+        ),
         Argument(name="--endpoint", text="socket to serve at; default: the one of this user"),
     ),
 )
@@ -42,6 +51,8 @@ def serve(given: Given, terminal: Terminal) -> int:
     path = given.text("config")
     values = read_file(read_config(path).text, path)
     endpoint = endpoint_of(given.text("endpoint") or values[ENDPOINT], terminal.environment)
+    network = Network(given.text("network") or values[NETWORK_KIND])
+    settings = settings_of(values)
     with ExitStack() as stack:
         state = given.text("state") or values[STATE]
         journal = stack.enter_context(open_journal(Path(state))) if state else None
@@ -49,26 +60,43 @@ def serve(given: Given, terminal: Terminal) -> int:
             clock=SystemClock(),
             chance=SystemRandom(),
             journal=journal,
-            settings=settings_of(values),
+            settings=settings_inside(settings) if network is Network.NETNS else settings,
             behaviour=behaviour_of(values),
         )
-        network = given.text("network") or values[NETWORK_KIND]
-        checking = Checking(interval=values[HEALTH_INTERVAL]) if network == "loopback" else None
-        asyncio.run(_serve(LocalCloud(surroundings), endpoint, checking, terminal))
+        cloud = LocalCloud(surroundings)
+        if network is Network.NETNS:
+            check_state(cloud.state)
+            claim_rights()
+        checking = Checking(interval=values[HEALTH_INTERVAL])
+        asyncio.run(_serve(cloud, endpoint, Carriage(network, checking), terminal))
     return 0
 
 
-async def _serve(
-    cloud: LocalCloud, endpoint: Path, checking: Checking | None, terminal: Terminal
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Carriage:
+    """How traffic is carried."""
+
+    network: Network
+    checking: Checking
+
+    @asynccontextmanager
+    async def of(self, cloud: LocalCloud) -> AsyncGenerator[None]:
+        """Carry the cloud's traffic for as long as the block lasts."""
+        async with AsyncExitStack() as stack:
+            if self.network is Network.NETNS:
+                wires = stack.enter_context(namespaces())
+                await stack.enter_async_context(carrying(cloud, self.checking, wires))
+            elif self.network is Network.LOOPBACK:
+                await stack.enter_async_context(carrying(cloud, self.checking))
+            yield
+
+
+async def _serve(cloud: LocalCloud, endpoint: Path, carriage: Carriage, terminal: Terminal) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    async with AsyncExitStack() as stack:
-        if checking:
-            await stack.enter_async_context(carrying(cloud, checking))
-        await stack.enter_async_context(serving(cloud, endpoint))
+    async with carriage.of(cloud), serving(cloud, endpoint):
         terminal.out.write(f"The local cloud is served at {endpoint} (Ctrl-C stops it).\n")
         terminal.out.flush()
         await stopped.wait()

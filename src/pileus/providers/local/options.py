@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
 from typing import cast
@@ -15,6 +16,12 @@ from pileus.providers.local.model.records import ProxyHeader
 from pileus.providers.local.model.state import Settings
 
 ENDPOINT_VARIABLE = "PILEUS_LOCAL"
+
+
+class Network(StrEnum):
+    LOOPBACK = "loopback"
+    NETNS = "netns"
+    NONE = "none"
 
 
 def _number(text: str) -> float:
@@ -71,9 +78,10 @@ LATENCY = Option("latencySeconds", NUMBER, 0.0, "How long each request takes at 
 RATE = Option("requestsPerSecond", NUMBER, 0.0, "Requests above it are throttled; 0: no limit.")
 NETWORK_KIND = Option(
     "network",
-    one_of("loopback", "none"),
-    "loopback",
-    "Whether balancers and instances carry real traffic, on addresses of this machine.",
+    one_of(*Network),
+    Network.LOOPBACK.value,
+    "Where balancers and instances carry real traffic: on addresses of this machine, with the "
+    "instances in network namespaces, or nowhere.",
 )
 HEALTH_INTERVAL = Option("healthSeconds", NUMBER, 1.0, "How often members are checked.")
 BURST = Option("burst", integer(1, 100_000), PLAIN.burst, "Requests taken at once.")

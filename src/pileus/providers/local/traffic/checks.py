@@ -9,6 +9,7 @@ from http import HTTPStatus
 from pileus.cloud.balancer import Transport
 from pileus.providers.local.model.records import Port, Probe
 from pileus.providers.local.traffic.wanted import Backend, Front
+from pileus.providers.local.traffic.wires import Wires, dialled
 
 AT_ONCE = 64
 
@@ -53,8 +54,9 @@ def subjects(fronts: Sequence[Front]) -> tuple[Subject, ...]:
 class Checks:
     """What is known of the members' health; `round` asks them all once."""
 
-    def __init__(self, settings: Checking) -> None:
+    def __init__(self, settings: Checking, wires: Wires) -> None:
         self.settings = settings
+        self._wires = wires
         self._found: dict[tuple[str, str], _Finding] = {}
 
     def problems(self) -> Mapping[tuple[str, str], str]:
@@ -81,21 +83,21 @@ class Checks:
 
     async def _check(self, subject: Subject, limit: asyncio.Semaphore) -> None:
         async with limit:
-            problem = await problem_of(subject, self.settings.timeout)
+            problem = await problem_of(subject, self._wires, self.settings.timeout)
         key = (subject.balancer, subject.member)
         before = self._found.get(key)
         failures = (before.failures if before else self.settings.fall - 1) + 1 if problem else 0
         self._found[key] = _Finding(failures, problem)
 
 
-async def problem_of(subject: Subject, timeout: float) -> str:
+async def problem_of(subject: Subject, wires: Wires, timeout: float) -> str:
     """Why the member cannot take traffic; empty if it can."""
     try:
         async with asyncio.timeout(timeout):
             if subject.probe:
-                return await _probe(subject.address, subject.probe)
+                return await _probe(wires, subject.address, subject.probe)
             for port in subject.ports:
-                await _reach(subject.address, port)
+                await _reach(wires, subject.address, port)
     except TimeoutError:
         return "does not answer in time"
     except OSError as error:
@@ -103,22 +105,21 @@ async def problem_of(subject: Subject, timeout: float) -> str:
     return ""
 
 
-async def _reach(address: str, port: Port) -> None:
+async def _reach(wires: Wires, address: str, port: Port) -> None:
     if port.transport is Transport.TCP:
-        _, writer = await asyncio.open_connection(address, port.node_port)
+        _, writer = await dialled(wires, address, port.node_port)
         writer.transport.abort()
         return
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+    with wires.towards_instances(socket.SOCK_DGRAM) as datagrams:
         # A closed port is told of by ICMP, which shows at the next use of the socket.
-        datagrams.setblocking(False)  # noqa: FBT003 -- the library's
         datagrams.connect((address, port.node_port))
         datagrams.send(b"")
         await asyncio.sleep(0.01)
         datagrams.send(b"")
 
 
-async def _probe(address: str, probe: Probe) -> str:
-    reader, writer = await asyncio.open_connection(address, probe.node_port)
+async def _probe(wires: Wires, address: str, probe: Probe) -> str:
+    reader, writer = await dialled(wires, address, probe.node_port)
     try:
         writer.write(
             f"GET {probe.path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode()

@@ -7,8 +7,9 @@ from typing import cast
 
 from pileus.cloud.balancer import Transport
 from pileus.providers.local.traffic import header
-from pileus.providers.local.traffic.listening import bound_server
+from pileus.providers.local.traffic.listening import server_at
 from pileus.providers.local.traffic.wanted import Answering
+from pileus.providers.local.traffic.wires import Wires
 
 LONGEST = 64 * 1024
 
@@ -16,8 +17,9 @@ LONGEST = 64 * 1024
 class Echo:
     """One open node port."""
 
-    def __init__(self, answering: Answering, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, answering: Answering, wires: Wires, tasks: asyncio.TaskGroup) -> None:
         self.answering = answering
+        self._wires = wires
         self._tasks = tasks
         self._server: asyncio.Server | asyncio.DatagramTransport | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -26,13 +28,14 @@ class Echo:
     async def open(self) -> None:
         """Errors: `OSError` if the port cannot be had."""
         place = self.answering.place
+        bound = self._wires.at_instance(place)
         if place.transport is Transport.UDP:
             loop = asyncio.get_running_loop()
             self._server, _ = await loop.create_datagram_endpoint(
-                lambda: _Datagrams(self), local_addr=(place.address, place.port)
+                lambda: _Datagrams(self), sock=bound
             )
         else:
-            self._server = await bound_server(place, self._connected, longest_line=LONGEST)
+            self._server = await server_at(bound, self._connected, longest_line=LONGEST)
             await self._server.start_serving()
 
     @property
@@ -100,7 +103,8 @@ class _Conversation:
         self._echo = echo
         self._reader = reader
         self._writer = writer
-        self._client: tuple[str, int] = writer.get_extra_info("peername")[:2]
+        host, port = writer.get_extra_info("peername")[:2]
+        self._client: tuple[str, int] = (host.removeprefix("::ffff:"), port)
 
     async def hold(self) -> None:
         line = await self._first_line()

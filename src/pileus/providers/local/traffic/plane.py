@@ -22,6 +22,7 @@ from pileus.providers.local.traffic.wanted import (
     next_change,
     wanted,
 )
+from pileus.providers.local.traffic.wires import Loopback, Wires
 from pileus.telemetry.log import Log
 
 RETRY = 2.0
@@ -36,10 +37,13 @@ log = Log(__name__)
 class DataPlane:
     """All sockets of one cloud. `carrying` runs it."""
 
-    def __init__(self, cloud: LocalCloud, checking: Checking, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, cloud: LocalCloud, checking: Checking, wires: Wires, tasks: asyncio.TaskGroup
+    ) -> None:
         self._cloud = cloud
+        self._wires = wires
         self._tasks = tasks
-        self._checks = Checks(checking)
+        self._checks = Checks(checking, wires)
         self._changed = asyncio.Event()
         self._recheck = asyncio.Event()
         self._wanted = Wanted((), ())
@@ -83,13 +87,14 @@ class DataPlane:
         state, now = self._cloud.state, self._cloud.now()
         want = wanted(state, now)
         self._retire_echoes(want)
+        is_wired = await self._wires.adapt(state, now)
         await self._open_echoes({one.place: one for one in want.answering})
         await self._adapt_fronts({(one.balancer, one.place): one for one in want.fronts})
         if subjects(self._wanted.fronts) != subjects(want.fronts):
             self._recheck.set()
         self._wanted = want
         due = next_change(state, now)
-        times = [RETRY] if self._refused else []
+        times = [RETRY] if self._refused or not is_wired else []
         if due is not None:
             times.append(due - now)
         return min(times, default=None)
@@ -116,7 +121,7 @@ class DataPlane:
         for place, answering in want.items():
             if place in self._echoes:
                 self._echoes[place].answering = answering
-            elif await self._opened("", place, echo := Echo(answering, self._tasks)):
+            elif await self._opened("", place, echo := Echo(answering, self._wires, self._tasks)):
                 self._echoes[place] = echo
 
     async def _adapt_fronts(self, want: Mapping[tuple[str, Place], Front]) -> None:
@@ -136,8 +141,8 @@ class DataPlane:
 
     def _listener(self, front: Front) -> TcpFront | UdpFront:
         if front.place.transport is Transport.UDP:
-            return UdpFront(front, self._checks.usable)
-        return TcpFront(front, self._checks.usable, self._tasks)
+            return UdpFront(front, self._checks.usable, self._wires)
+        return TcpFront(front, self._checks.usable, self._wires, self._tasks)
 
     async def _opened(self, whose: str, place: Place, opening: Echo | TcpFront | UdpFront) -> bool:
         try:
@@ -177,10 +182,12 @@ def _explained(place: Place, error: OSError) -> str:
 
 
 @asynccontextmanager
-async def carrying(cloud: LocalCloud, checking: Checking) -> AsyncGenerator[DataPlane]:
+async def carrying(
+    cloud: LocalCloud, checking: Checking, wires: Wires | None = None
+) -> AsyncGenerator[DataPlane]:
     """Carry the cloud's traffic for as long as the block lasts; what there is listens already."""
     async with asyncio.TaskGroup() as tasks:
-        plane = DataPlane(cloud, checking, tasks)
+        plane = DataPlane(cloud, checking, wires or Loopback(), tasks)
         cloud.watch(plane.wake)
         cloud.health = plane.health
         await plane.adapt()

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pileus.providers.local.model.records import ProxyHeader
 from pileus.providers.local.traffic import header
 from pileus.providers.local.traffic.choice import Turns, is_allowed
-from pileus.providers.local.traffic.listening import bound_server
+from pileus.providers.local.traffic.listening import server_at
 from pileus.providers.local.traffic.wanted import Backend, Front
+from pileus.providers.local.traffic.wires import Wires, bound, dialled
 
 CHUNK = 64 * 1024
 DIAL_TIMEOUT = 2.0
@@ -31,9 +32,12 @@ class TcpFront:
     drained.
     """
 
-    def __init__(self, front: Front, usable: Usable, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, front: Front, usable: Usable, wires: Wires, tasks: asyncio.TaskGroup
+    ) -> None:
         self._front = front
         self._usable = usable
+        self._wires = wires
         self._tasks = tasks
         self._turns = Turns()
         self._is_retired = False
@@ -43,7 +47,7 @@ class TcpFront:
     async def open(self) -> None:
         """Errors: `OSError` if the address and port cannot be had."""
         place = self._front.place
-        self._server = await bound_server(place, self._connected, longest_line=CHUNK)
+        self._server = await server_at(bound(place), self._connected, longest_line=CHUNK)
         await self._server.start_serving()
 
     def update(self, front: Front) -> None:
@@ -95,7 +99,7 @@ class TcpFront:
         for backend in self._turns.order(self._usable(self._front), peer, now=now, sticky=sticky):
             try:
                 async with asyncio.timeout(DIAL_TIMEOUT):
-                    member = Streams(*await asyncio.open_connection(backend.address, backend.port))
+                    member = Streams(*await dialled(self._wires, backend.address, backend.port))
             except (OSError, TimeoutError):
                 continue
             self._turns.keep(peer, backend, now=now, sticky=sticky)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pileus.providers.local.traffic.choice import Turns, is_allowed
 from pileus.providers.local.traffic.tcp import Usable
 from pileus.providers.local.traffic.wanted import Backend, Front
+from pileus.providers.local.traffic.wires import Wires
 
 LARGEST = 65535
 IDLE = 60.0
@@ -28,9 +29,10 @@ class _Flow:
 class UdpFront(asyncio.DatagramProtocol):
     """One open listener. Flows to a member that is taken away drain as TCP connections do."""
 
-    def __init__(self, front: Front, usable: Usable) -> None:
+    def __init__(self, front: Front, usable: Usable, wires: Wires) -> None:
         self._front = front
         self._usable = usable
+        self._wires = wires
         self._turns = Turns()
         self._flows: dict[Client, _Flow] = {}
         self._transport: asyncio.DatagramTransport | None = None
@@ -84,9 +86,12 @@ class UdpFront(asyncio.DatagramProtocol):
             return None
         backend = order[0]
         self._turns.keep(client[0], backend, now=now, sticky=sticky)
-        upstream = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        upstream.setblocking(False)  # noqa: FBT003 -- the library's
-        upstream.connect((backend.address, backend.port))
+        upstream = self._wires.towards_instances(socket.SOCK_DGRAM)
+        try:
+            upstream.connect((backend.address, backend.port))
+        except OSError:  # no route leads there
+            upstream.close()
+            return None
         flow = _Flow(backend, upstream, now)
         self._flows[client] = flow
         self._loop.add_reader(upstream.fileno(), self._answer, client, flow)

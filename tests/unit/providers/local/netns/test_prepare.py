@@ -1,0 +1,64 @@
+"""What `--network=netns` refuses before anything starts, and how it says so."""
+
+import pytest
+
+from pileus.cloud.errors import Misconfigured
+from pileus.providers.local.model.machines import CreateMachine
+from pileus.providers.local.model.state import Settings, State
+from pileus.providers.local.netns import prepare
+from pileus.providers.local.netns.prepare import (
+    check_state,
+    claim_rights,
+    has_rights,
+    settings_inside,
+)
+from tests.unit.providers.local.clouds import moment
+
+
+def test_instances_get_addresses_that_are_real_inside_unless_the_user_chose_some():
+    assert settings_inside(Settings()).internal_pool == "10.77.0.0/16"
+    assert settings_inside(Settings()).balancer_pool == Settings().balancer_pool
+    assert settings_inside(Settings(internal_pool="10.5.0.0/24")).internal_pool == "10.5.0.0/24"
+
+
+def test_loopback_addresses_for_instances_are_refused():
+    with pytest.raises(Misconfigured, match=r"127\.5\.0\.0/24 .* --network=loopback"):
+        settings_inside(Settings(internal_pool="127.5.0.0/24"))
+
+
+def test_a_state_that_was_made_for_loopback_is_refused_by_the_instance():
+    loopback = CreateMachine(name="old").step(State(), moment())[0]
+    inside = CreateMachine(name="new").step(State(), moment(settings=settings_inside(Settings())))
+
+    check_state(inside[0])
+    with pytest.raises(Misconfigured, match=r"old has 127\.77\."):
+        check_state(loopback)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [("000001ffffffffff", True), ("0000000000201000", True), ("0000000000200000", False)],
+)
+def test_rights_are_read_from_the_capabilities(capabilities: str, *, expected: bool):
+    status = f"Name:\tpython: x\nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\n"
+
+    assert has_rights(status) is expected
+
+
+def test_a_missing_command_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(prepare, "ip_command", lambda: None)
+
+    with pytest.raises(Misconfigured, match="needs the command `ip`.*--network=loopback"):
+        claim_rights()
+
+
+def test_missing_rights_are_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch):
+    def refuse() -> None:
+        raise PermissionError(1, "unshare: not permitted")
+
+    monkeypatch.setattr(prepare, "ip_command", lambda: "/sbin/ip")
+    monkeypatch.setattr(prepare, "has_rights", lambda _: False)
+    monkeypatch.setattr(prepare, "enter_user_namespace", refuse)
+
+    with pytest.raises(Misconfigured, match="root, or user namespaces.*--network=loopback"):
+        claim_rights()
