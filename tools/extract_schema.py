@@ -3,7 +3,8 @@
     tools/extract_schema.py ~/go/pkg/mod 0.37.1 src/pileus/apiserver/schema
 
 Only facts are taken, of the kinds in ROOTS and whatever they refer to: each field's JSON name,
-type, protobuf number, `omitempty` and patch strategy. `apiserver/schema/table.py` has the format.
+type, protobuf number, `omitempty`, patch strategy, and whether it is required.
+`apiserver/schema/table.py` has the format.
 """
 
 import re
@@ -45,6 +46,7 @@ LEAVES = {
 }
 PLAIN = frozenset({"string", "bool", "int32", "int64", "uint8", "int", *LEAVES.values()})
 FIELD = re.compile(r"^\s+(?:(\w+)\s+)?([\w.*\[\]]+)\s+`(.*)`")
+MARK = re.compile(r"^\s*//\s*\+(?:k8s:)?(required|optional)\b")
 
 
 @dataclass
@@ -106,9 +108,11 @@ class Source:
     def fields(self, name: str) -> list[Field]:
         package = name.split(".", maxsplit=1)[0]
         found: list[Field] = []
+        marked: set[str] = set()
         for line in self.structs[name]:
             match = FIELD.match(line.split("//")[0] if "`" not in line else line)
             if match is None:
+                marked |= set(MARK.findall(line))
                 continue
             tags = dict(re.findall(r'(\w+):"([^"]*)"', match[3]))
             json, *options = tags.get("json", "").split(",")
@@ -119,8 +123,17 @@ class Source:
             elif json:
                 marks = [f"#{number}"] if number else []
                 marks += flags(options, tags)
+                marks += ["required"] if is_required(options, marked) else []
                 found.append(Field(json, self.resolve(package, match[2]), marks))
+            marked = set()
         return found
+
+
+def is_required(options: list[str], marked: set[str]) -> bool:
+    """Whether OpenAPI says so: the comment decides, or else `omitempty`."""
+    if "required" in marked or "optional" in marked:
+        return "required" in marked
+    return "omitempty" not in options
 
 
 def flags(options: list[str], tags: dict[str, str]) -> list[str]:

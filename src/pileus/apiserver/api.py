@@ -173,7 +173,7 @@ class Api:
             told = f"forbidden: {attempt.refusal(user)}"
             raise Problem(403, "Forbidden", told, {})
         parts = [part for part in request.path.split("/") if part]
-        found = _health(parts) or self._document(request, parts)
+        found = _health(parts) or _openapi_v2(request, parts) or self._document(request, parts)
         if found is None:
             return Response(status=404, body=b"404 page not found\n", content_type=TEXT)
         return found
@@ -214,6 +214,14 @@ class Api:
 
 def _partial(entry: Entry) -> bytes:
     return encode(table.partial(entry.decode()))
+
+
+def _openapi_v2(request: Request, parts: list[str]) -> Response | None:
+    if parts != ["openapi", "v2"]:
+        return None
+    if openapi.wants_protobuf_v2(request.headers.get("accept", "")):
+        return Response(body=openapi.document_v2_protobuf(), content_type=openapi.PROTOBUF_V2)
+    return answer(openapi.document_v2())
 
 
 def _maybe(value: Obj | None) -> Response | None:

@@ -31,6 +31,11 @@ BAD_QUALIFIED = (
     "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
     "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
+_NAME_PART = BAD_QUALIFIED.removeprefix("name part ")
+BAD_KEY = (
+    f"a valid label key {_NAME_PART} with an optional DNS subdomain prefix and '/' (e.g. "
+    "'example.com/MyName')"
+)
 BAD_VALUE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
     "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
@@ -71,6 +76,9 @@ def path_segment_faults(name: str) -> Iterator[str]:
 def qualified_faults(name: str) -> Iterator[str]:
     """Faults of a label or annotation key."""
     prefix, slash, rest = name.rpartition("/")
+    if "/" in prefix:
+        yield BAD_KEY
+        return
     if slash and not prefix:
         yield "prefix part must be non-empty"
     elif slash:

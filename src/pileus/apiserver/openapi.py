@@ -1,6 +1,8 @@
 """OpenAPI v3 of each group and version, made from the field tables.
 
 As much as clients use: which fields there are, how lists merge, and that writes can be validated.
+OpenAPI v2 is there, but empty: kubectl asks for it before it sends a `List` or an unknown kind, and
+leaves what it does not find there to the server.
 """
 
 from collections.abc import Iterator
@@ -11,6 +13,10 @@ from pileus.apiserver.schema import table
 from pileus.apiserver.tree import Obj, grow
 from pileus.version import KUBERNETES
 
+TITLE = "Pileus"
+PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_PROTOBUF_V2_ASKED = ("spec.v2@v1.0+protobuf", "spec.v2.v1.0+protobuf")
+"""Clients ask by the older name, which is no valid media type and therefore never answered."""
 _PLAIN: dict[str, Obj] = {
     "string": {"type": "string"},
     "bool": {"type": "boolean"},
@@ -20,13 +26,44 @@ _PLAIN: dict[str, Obj] = {
     "int64": {"type": "integer", "format": "int64"},
     "time": {"type": "string", "format": "date-time"},
     "microtime": {"type": "string", "format": "date-time"},
-    "quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
-    "intorstring": {"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"},
     "bytes": {"type": "string", "format": "byte"},
-    "any": {"type": "object"},
 }
+_NAMED: dict[str, tuple[str, Obj]] = {
+    "quantity": (
+        "io.k8s.apimachinery.pkg.api.resource.Quantity",
+        {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    ),
+    "intorstring": (
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        {"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"},
+    ),
+    "any": ("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", {"type": "object"}),
+}
+"""Plain values that have a name of their own."""
 _METHODS = {"create": "post", "update": "put", "patch": "patch", "delete": "delete", "get": "get"}
 _WRITES = frozenset({"create", "update", "patch"})
+
+
+def document_v2() -> Obj:
+    """Return `/openapi/v2`."""
+    info = {"title": TITLE, "version": KUBERNETES}
+    return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
+
+
+def wants_protobuf_v2(accept: str) -> bool:
+    return any(name in accept for name in _PROTOBUF_V2_ASKED)
+
+
+def document_v2_protobuf() -> bytes:
+    """Return `/openapi/v2` as kubectl asks for it."""
+    info = _bytes_field(1, TITLE.encode()) + _bytes_field(2, KUBERNETES.encode())
+    parts = ((1, b"2.0"), (2, info), (8, b""), (9, b""))
+    return b"".join(_bytes_field(number, value) for number, value in parts)
+
+
+def _bytes_field(number: int, value: bytes) -> bytes:
+    """Return a short field of protobuf's length-delimited kind."""
+    return bytes((number << 3 | 2, len(value))) + value
 
 
 def index(catalog: Catalog) -> Obj:
@@ -58,7 +95,7 @@ def _document(root: str, found: list[Resource]) -> Obj:
         grow(schemas, _name(resource.schema))["x-kubernetes-group-version-kind"] = [kind]
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Pileus", "version": KUBERNETES},
+        "info": {"title": TITLE, "version": KUBERNETES},
         "paths": paths,
         "components": {"schemas": schemas},
     }
@@ -114,8 +151,13 @@ def _add(type_name: str, schemas: Obj) -> None:
         return
     described = table.types()[type_name]
     properties = {field.name: _property(field) for field in described.fields.values()}
-    schemas[_name(type_name)] = {"type": "object", "properties": properties}
+    required = [name for name, field in described.fields.items() if "required" in field.flags]
+    schema: Obj = {"type": "object", "properties": properties}
+    schemas[_name(type_name)] = schema | ({"required": required} if required else {})
     for field in described.fields.values():
+        if field.target in _NAMED:
+            name, value = _NAMED[field.target]
+            schemas[name] = value
         if field.has_fields:
             _add(field.target, schemas)
 
@@ -145,4 +187,5 @@ def _written(written: str) -> Obj:
         return {"type": "object", "additionalProperties": _written(written[4:])}
     if written in _PLAIN:
         return dict(_PLAIN[written])
-    return {"allOf": [{"$ref": f"#/components/schemas/{_name(written)}"}]}
+    name = _NAMED[written][0] if written in _NAMED else _name(written)
+    return {"allOf": [{"$ref": f"#/components/schemas/{name}"}]}

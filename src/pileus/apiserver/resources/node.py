@@ -96,6 +96,12 @@ def _address(value: Obj, kind: str) -> str:
     return next((text(a, "address") for a in addresses if a.get("type") == kind), NONE)
 
 
+def _kernel(value: Obj) -> str:
+    architecture = text(value, "status", "nodeInfo", "architecture")
+    kernel = text(value, "status", "nodeInfo", "kernelVersion") or UNKNOWN
+    return f"{kernel} ({architecture})" if architecture else kernel
+
+
 def _info(name: str, wide_name: str) -> Column:
     return Column(wide_name, lambda o: text(o, "status", "nodeInfo", name) or UNKNOWN, wide=True)
 
@@ -122,7 +128,7 @@ NODES = Resource(
         Column("Internal-IP", lambda o: _address(o, "InternalIP"), wide=True),
         Column("External-IP", lambda o: _address(o, "ExternalIP"), wide=True),
         _info("osImage", "OS-Image"),
-        _info("kernelVersion", "Kernel-Version"),
+        Column("Kernel-Version", _kernel, wide=True),
         _info("containerRuntimeVersion", "Container-Runtime"),
     ),
     selectable={"spec.unschedulable": ("spec", "unschedulable")},

@@ -36,10 +36,20 @@ def _default(value: Obj) -> None:
         schedulerName="default-scheduler",
         enableServiceLinks=True,
     )
+    _follow_address(branch(value, "status"))
     for container in (*rows(spec, "containers"), *rows(spec, "initContainers")):
         _default_container(container)
     for volume in rows(spec, "volumes"):
         _default_volume(volume)
+
+
+def _follow_address(status: Obj) -> None:
+    """The old and the new spelling of the pod's address follow each other; the old one leads."""
+    single, several = text(status, "podIP"), rows(status, "podIPs")
+    if single and (not several or text(several[0], "ip") != single):
+        status["podIPs"] = [{"ip": single}]
+    elif several:
+        status["podIP"] = text(several[0], "ip")
 
 
 def _default_container(container: Obj) -> None:

@@ -101,7 +101,8 @@ def _default(field: table.Field, *, known_only: bool) -> _Default | None:
     """Return the field's zero value; a factory where Go writes even the zero."""
     omitted = bool(field.flags & {"omitempty", "omitzero"})
     if field.type.startswith("*") or field.type in {"time", "microtime", "quantity", "any"}:
-        return _nothing(omitted=omitted and (field.type != "time" or "omitzero" in field.flags))
+        moment = field.type in {"time", "microtime"}  # structs, which Go's omitempty never omits
+        return _nothing(omitted=omitted and (not moment or "omitzero" in field.flags))
     if field.is_list or field.is_map:
         if not omitted:
             return _nothing(omitted=False)

@@ -18,6 +18,7 @@ from pileus.apiserver.verbs import admit, body, remove
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+_JSON_KINDS: dict[type, str] = {str: "string", bool: "bool", list: "array", dict: "object"}
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
@@ -109,18 +110,31 @@ def _decode_patch(media: str, given: bytes) -> object:
         told = "invalid JSON patch" if media == MERGE_PATCH else f"error decoding patch: {error}"
         raise problem.bad_request(told) from error
     if media == JSON_PATCH:
-        return _check_operations(wanted)
+        return _check_operations([] if wanted is None else wanted)
+    if wanted is None and media == STRATEGIC_PATCH:
+        return {}
+    if wanted is None:
+        raise problem.bad_request("Invalid JSON Patch")
     if not isinstance(wanted, dict):
         prefix = "error decoding patch: " if media == MERGE_PATCH else ""
-        told = "json: cannot unmarshal array into Go value of type map[string]interface {}"
-        raise problem.bad_request(prefix + told)
+        raise problem.bad_request(prefix + _not_a("map[string]interface {}", wanted))
     return cast("Obj", wanted)
+
+
+def _not_a(wanted: str, found: object) -> str:
+    """Say as Go does that some JSON is no such thing."""
+    kind = _JSON_KINDS.get(type(found), "number")
+    return f"json: cannot unmarshal {kind} into Go value of type {wanted}"
 
 
 def _check_operations(wanted: object) -> object:
     if not isinstance(wanted, list):
-        told = "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        told = _not_a("[]handlers.jsonPatchOp", wanted)
         raise problem.bad_request(f"error decoding patch: {told}")
+    for operation in cast("list[object]", wanted):
+        if not isinstance(operation, dict):
+            told = _not_a("handlers.jsonPatchOp", operation)
+            raise problem.bad_request(f"error decoding patch: {told}")
     count = len(cast("list[object]", wanted))
     if count > operations.LIMIT:
         told = f"The allowed maximum operations in a JSON patch is {operations.LIMIT}, got {count}"
