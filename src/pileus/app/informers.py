@@ -12,6 +12,8 @@ from pileus.kube.errors import KubeError
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 
+BY_UID = "uid"
+"""The index by which a Service is found whose owner mark is all that is known."""
 DEAD = 300.0
 """Seconds without contact, and without a known reason, after which the process is ill."""
 SILENT = 120.0
@@ -50,7 +52,11 @@ class SharedInformers:
     def services(self) -> Informer[Service]:
         if self._services is None:
             self._services = Informer(
-                self._client, SERVICES, random=self._random, options=self._options
+                self._client,
+                SERVICES,
+                random=self._random,
+                indexes={BY_UID: lambda service: (service.metadata.uid,)},
+                options=self._options,
             )
             self._asked.set()
         return self._services

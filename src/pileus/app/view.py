@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pileus.app.informers import SharedInformers
+from pileus.app.informers import BY_UID, SharedInformers
 from pileus.app.work import Post
 from pileus.kube.access import Access as KubeAccess
 from pileus.kube.client import Client
@@ -23,8 +23,7 @@ class View:
         return tuple(self.shared.nodes().store.list())
 
     def service(self, uid: str) -> Service | None:
-        services = self.shared.services().store.list()
-        return next((each for each in services if each.metadata.uid == uid), None)
+        return next(iter(self.shared.services().store.by_index(BY_UID, uid)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import pytest
 
 from pileus.app.informers import DEAD, SILENT, illness, unreadiness
+from pileus.app.view import Access
 from pileus.cloud.interface import Cloud
 from pileus.kube.errors import KubeError, Unreachable
+from pileus.kube.model.core_v1 import SERVICES
 from tests.unit.app.stage import Kube, posted
 
 AWAY = Unreachable("GET /api/v1/nodes", "api", "connection refused")
@@ -90,4 +92,18 @@ async def test_an_api_server_that_is_away_makes_nobody_ill_but_not_ready():
 
         assert post.informers.ill() is None
         assert "connection refused" in (post.informers.not_ready() or "")
+        running.cancel()
+
+
+async def test_a_provider_finds_a_service_by_its_uid():
+    async with posted(Cloud(name="fake"), kube=Kube()) as post, asyncio.TaskGroup() as group:
+        body = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
+        made = await post.clients.main("test").create(SERVICES, body, namespace="default")
+        running = group.create_task(post.informers.run())
+        await post.informers.services().wait_synced()
+
+        view = Access(post).view()
+
+        assert view.service(made.metadata.uid) == made
+        assert view.service("another") is None
         running.cancel()
