@@ -9,7 +9,7 @@ from pileus.app.controllers import ALL
 from pileus.app.informers import DEAD, SILENT
 from pileus.app.leading import DUTIES
 from pileus.app.node import STUCK
-from pileus.controllers.node import notices, trouble
+from pileus.controllers.node import trouble
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -56,7 +56,7 @@ def test_every_decision_is_in_the_index_under_its_own_title():
 def test_every_reason_of_an_event_is_explained():
     told = {name for _, name in trouble._REASONS}
     skipped = {
-        one for one in strings_in(Path(notices.__file__)) if re.fullmatch(r"Cloud\w+Skipped", one)
+        one for one in strings_in(Path(trouble.__file__)) if re.fullmatch(r"Cloud\w+Skipped", one)
     }
     assert skipped
 

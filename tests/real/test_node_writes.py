@@ -14,16 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from pileus.clock import SystemClock
 from pileus.cloud.errors import Unauthorized
-from pileus.controllers.node.addresses import addresses_of
 from pileus.controllers.node.cluster import ClusterNodes
-from pileus.controllers.node.notices import Notices
-from pileus.controllers.node.plan import (
-    ObjectWrite,
-    StatusWrite,
-    condition_of,
-    is_uninitialized,
-    taints_of,
-)
+from pileus.controllers.node.plan import CONDITION, ObjectWrite, StatusWrite, condition_of
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.writer import NodeReplaced, NodeWriter
 from pileus.kube.client import Client
@@ -33,6 +25,8 @@ from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NODES, Node, NodeAddress, Taint
 from pileus.kube.patch import MergePatch
 from pileus.kube.store import Added, Table
+from pileus.objects.nodes import addresses_of, is_uninitialized, taints_of
+from pileus.objects.notices import Notices
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
 from tests.unit.controllers.node.harness import FakeEvents, FakeInstances
@@ -130,7 +124,7 @@ async def test_a_stuck_node_says_why_and_is_cleared_later(client: Client, node: 
     await it.reconcile(name)
 
     after = await client.get(NODES, name)
-    was, now = condition_of(stuck), condition_of(after)
+    was, now = condition_of(stuck, CONDITION), condition_of(after, CONDITION)
     assert was is not None
     assert (was.status, was.reason, was.message) == ("True", "CloudUnauthorized", "token expired")
     assert now is not None

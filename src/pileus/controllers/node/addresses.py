@@ -6,12 +6,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.model import Address, AddressType
 from pileus.kube.model.core_v1 import Node, NodeAddress
+from pileus.objects.nodes import ADDRESS_TYPES, addresses_of
 
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 """The annotation by which a kubelet started with `--node-ip` asks for its address(es)."""
 
 PAIR = 2
-ADDRESS_TYPES = frozenset(each.value for each in AddressType)
 IP_TYPES = frozenset({AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP})
 
 Ip = IPv4Address | IPv6Address
@@ -58,10 +58,6 @@ def check_node_ip(node: Node, reported: Sequence[NodeAddress]) -> None:
 def same_addresses(one: Sequence[NodeAddress], other: Sequence[NodeAddress]) -> bool:
     """Whether each type has the same addresses in the same order; types may be mixed anyhow."""
     return _by_type(one) == _by_type(other)
-
-
-def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
-    return (node.status and node.status.addresses) or ()
 
 
 def parse_node_ips(text: str) -> tuple[Ip, ...]:

@@ -8,7 +8,6 @@ from typing import Protocol
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.cluster import ClusterNodes
-from pileus.controllers.node.notices import Notices
 from pileus.controllers.node.plan import is_worth_a_pass
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
@@ -17,6 +16,7 @@ from pileus.kube.client import Client
 from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.store import Store
+from pileus.objects.notices import Notices
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder

@@ -6,19 +6,10 @@ from typing import cast
 
 from pileus.cloud.errors import CloudError, NotFound, Unavailable
 from pileus.cloud.interface import Instances
-from pileus.cloud.model import (
-    NO_LABELS,
-    Absent,
-    Address,
-    AddressType,
-    Failure,
-    Instance,
-    NodeName,
-    NodeRef,
-)
-from pileus.controllers.node.addresses import ADDRESS_TYPES, addresses_of
+from pileus.cloud.model import Absent, Failure, Instance, NodeName, NodeRef
 from pileus.controllers.node.facts import Facts, examine
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import reference
 
 DEADLINE = 240.0
 """Seconds for one look-up, waiting for the provider's call budget included.
@@ -39,23 +30,6 @@ async def look_up(
     if isinstance(found, CloudError):
         return {node.metadata.name: found for node in nodes}
     return {node.metadata.name: _answer(found.get(_name(node))) for node in nodes}
-
-
-def reference(node: Node) -> NodeRef:
-    """The node as a provider sees it."""
-    info = node.status.node_info if node.status else None
-    return NodeRef(
-        name=_name(node),
-        provider_id=(node.spec and node.spec.provider_id) or "",
-        system_uuid=(info and info.system_uuid) or "",
-        addresses=tuple(
-            Address(AddressType(each.type), each.address)
-            for each in addresses_of(node)
-            if each.type in ADDRESS_TYPES
-        ),
-        labels=node.metadata.labels or NO_LABELS,
-        annotations=node.metadata.annotations or NO_LABELS,
-    )
 
 
 async def _find(

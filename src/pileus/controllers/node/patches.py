@@ -5,14 +5,13 @@ from typing import assert_never
 import msgspec
 
 from pileus.controllers.node.plan import (
-    UNINITIALIZED,
     ObjectWrite,
     StatusWrite,
     Write,
-    taints_of,
 )
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.kube.patch import MergePatch, Patch, StrategicPatch
+from pileus.objects.nodes import UNINITIALIZED, taints_of
 
 STATUS = "status"
 

@@ -12,17 +12,15 @@ from msgspec.structs import replace
 
 from pileus.cloud.model import no_labels
 from pileus.controllers.node.addresses import (
-    addresses_of,
     check_node_ip,
     desired_addresses,
     same_addresses,
 )
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.labels import completed, differing, missing
-from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, Taint
+from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition
+from pileus.objects.nodes import addresses_of, condition_of, is_uninitialized
 
-UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
-"""The key of the taint with which kubelets register; its value and effect do not matter."""
 CONDITION = "CloudProviderUninitialized"
 """True while initialization fails, for the reason given; like the other conditions, bad if true."""
 SETTLED = "NodeInitialized"
@@ -48,14 +46,6 @@ class ObjectWrite:
 
 
 Write = StatusWrite | ObjectWrite
-
-
-def is_uninitialized(node: Node) -> bool:
-    return any(taint.key == UNINITIALIZED for taint in taints_of(node))
-
-
-def taints_of(node: Node) -> tuple[Taint, ...]:
-    return (node.spec and node.spec.taints) or ()
 
 
 def is_worth_a_pass(old: Node, new: Node) -> bool:
@@ -123,7 +113,7 @@ def refreshed_object(node: Node, facts: Facts) -> ObjectWrite | None:
 
 def stuck_status(node: Node, reason: str, message: str, now: datetime) -> StatusWrite | None:
     """Say on the node why it is not initialized; None if it says so already."""
-    present = condition_of(node)
+    present = condition_of(node, CONDITION)
     stuck = present is not None and present.status == "True"
     if present and stuck and present.reason == reason:
         since = present.last_heartbeat_time
@@ -134,15 +124,10 @@ def stuck_status(node: Node, reason: str, message: str, now: datetime) -> Status
 
 def cleared_condition(node: Node, now: datetime) -> NodeCondition | None:
     """Our condition, turned off; None if it is off or was never on."""
-    present = condition_of(node)
+    present = condition_of(node, CONDITION)
     if present is None or present.status == "False":
         return None
     return _condition(present, "False", (SETTLED, "the cloud's facts are on the node"), now)
-
-
-def condition_of(node: Node) -> NodeCondition | None:
-    conditions = (node.status and node.status.conditions) or ()
-    return next((each for each in conditions if each.type == CONDITION), None)
 
 
 def age(node: Node, now: datetime) -> float | None:
@@ -153,7 +138,7 @@ def age(node: Node, now: datetime) -> float | None:
 
 def _looked_at(node: Node) -> tuple[Node, NodeCondition | None]:
     """The node without what no decision is made from."""
-    condition = None if is_uninitialized(node) else condition_of(node)
+    condition = None if is_uninitialized(node) else condition_of(node, CONDITION)
     metadata = replace(node.metadata, resource_version="")
     status = node.status and replace(node.status, conditions=None)
     return replace(node, metadata=metadata, status=status), condition

@@ -15,20 +15,20 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.lookup import look_up
-from pileus.controllers.node.notices import Notices
 from pileus.controllers.node.plan import (
     age,
     initial_object,
     initial_status,
-    is_uninitialized,
     settled_object,
     settled_status,
     stuck_status,
 )
-from pileus.controllers.node.trouble import is_lasting, message_of, reason_of
+from pileus.controllers.node.trouble import complain, is_lasting, message_of, reason_of
 from pileus.controllers.node.writer import NodeReplaced, Nodes, NodeWriter
 from pileus.kube.errors import ApiError, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import about_node, is_uninitialized
+from pileus.objects.notices import Notices
 from pileus.runtime.reconcile import DONE, Result
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
@@ -107,8 +107,8 @@ class NodeReconciler:
             self._tools.metrics.taint_removal_delay.observe(delay)
             self._tools.metrics.initial_node_sync_delay.observe(delay)
         log.info("Initialized node", node=node.metadata.name, provider_id=facts.provider_id)
-        self._tools.notices.announce(node, "Synced", "Node synced successfully")
-        self._tools.notices.complain(node, facts)
+        self._tools.notices.announce(about_node(node), "Synced", "Node synced successfully")
+        complain(self._tools.notices, node, facts)
 
     async def _tell(self, node: Node, error: CloudError | ApiError) -> None:
         """Say on the node why it is stuck, by event and condition, once it is time to."""
@@ -117,7 +117,7 @@ class NodeReconciler:
         if now - since < PATIENCE and not is_lasting(error):
             return
         reason, message = reason_of(error), message_of(error)
-        self._tools.notices.warn(node, reason, f"Node cannot be initialized: {message}")
+        self._tools.notices.warn(about_node(node), reason, f"Node cannot be initialized: {message}")
         write = stuck_status(node, reason, message, self._tools.clock.now())
         if write is None:
             return

@@ -13,13 +13,14 @@ from pileus.cloud.errors import CloudError
 from pileus.controllers.node.addresses import NodeIpRefused
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.lookup import look_up
-from pileus.controllers.node.plan import is_uninitialized, refreshed_object, refreshed_status
+from pileus.controllers.node.plan import refreshed_object, refreshed_status
 from pileus.controllers.node.reconciler import Tools
-from pileus.controllers.node.trouble import message_of, reason_of
+from pileus.controllers.node.trouble import complain, message_of, reason_of
 from pileus.controllers.node.writer import NodeReplaced
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import about_node, is_uninitialized
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -62,7 +63,7 @@ class NodeRefresher:
     async def round(self) -> None:
         """Look at every initialized node once. What fails is logged, and seen to next time."""
         everyone = self._tools.nodes.nodes()
-        self._tools.notices.keep(everyone)
+        self._tools.notices.keep(about_node(each) for each in everyone)
         nodes = [each for each in everyone if _is_settled(each)]
         chunks = list(_chunks(nodes))
         for number, chunk in enumerate(chunks):
@@ -92,11 +93,11 @@ class NodeRefresher:
                 log.info("Node not refreshed", v=2, node=node.metadata.name, why=error)
             except (NodeIpRefused, KubeError) as error:
                 log.warning("Node not refreshed", node=node.metadata.name, err=error)
-                self._tools.notices.warn(node, reason_of(error), message_of(error))
+                self._tools.notices.warn(about_node(node), reason_of(error), message_of(error))
 
     async def _write(self, node: Node, facts: Facts) -> None:
         bring = self._tools.writer.bring
-        self._tools.notices.complain(node, facts)
+        complain(self._tools.notices, node, facts)
         if self._settings.sync_labels:
             node = (await bring(node, lambda seen: refreshed_object(seen, facts))).node
         await bring(node, lambda seen: refreshed_status(seen, facts))

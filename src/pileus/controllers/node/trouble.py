@@ -1,11 +1,12 @@
-"""What an error is called on a node, and whether waiting could mend it. Pure."""
+"""What an error is called on a node, whether waiting could mend it, and what users are told."""
 
 from pileus.cloud import errors as cloud
 from pileus.controllers.node.addresses import NodeIpRefused
+from pileus.controllers.node.facts import Facts
 from pileus.kube import errors as kube
-
-LONGEST = 1000
-"""Characters of an error's text that go into an event or a condition."""
+from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import about_node
+from pileus.objects.notices import Notices, shortened
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (NodeIpRefused, "ProvidedNodeIPRefused"),
@@ -34,11 +35,18 @@ def message_of(error: Exception) -> str:
     return shortened(str(error) or type(error).__name__)
 
 
-def shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
 def is_lasting(error: Exception) -> bool:
     """Whether it takes someone to mend it, so that there is no use in waiting before telling."""
     lasting = cloud.Rejected | kube.Invalid | kube.Forbidden | kube.TooLarge
     return isinstance(error, lasting)
+
+
+def complain(notices: Notices, node: Node, facts: Facts) -> None:
+    """Warn about what the cloud says and Kubernetes does not accept, if there is anything."""
+    for reason, complaints in (
+        ("CloudAddressSkipped", facts.bad_addresses),
+        ("CloudLabelSkipped", facts.bad_labels),
+    ):
+        if complaints:
+            text = shortened(f"Left out: {'; '.join(complaints)}")
+            notices.warn(about_node(node), reason, text)

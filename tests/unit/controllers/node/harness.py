@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from prometheus_client import CollectorRegistry
 
 from pileus.cloud.model import Found, NodeName, NodeRef
-from pileus.controllers.node.notices import Notices
 from pileus.controllers.node.patches import patch_of
 from pileus.controllers.node.plan import Write
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
@@ -17,6 +16,7 @@ from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.controllers.node.writer import NodeReplaced, NodeWriter
 from pileus.kube.errors import ApiError, Conflict, NotFound, Status
 from pileus.kube.model.core_v1 import Node, ObjectReference
+from pileus.objects.notices import Notices
 from pileus.telemetry.metrics import Metrics
 from tests.unit.controllers.node.objects import START, Document, merged, patched, typed
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import msgspec
 
 from pileus.cloud.model import Address, AddressType, Instance, InstanceId
-from pileus.controllers.node.plan import UNINITIALIZED
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.patch import MergePatch, Patch, StrategicPatch
+from pileus.objects.nodes import UNINITIALIZED
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TAINT = {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}

@@ -6,7 +6,6 @@ from pileus.cloud.model import Address, AddressType
 from pileus.controllers.node.addresses import (
     PROVIDED_NODE_IP,
     NodeIpRefused,
-    addresses_of,
     check_node_ip,
     desired_addresses,
     parse_node_ips,
@@ -14,6 +13,7 @@ from pileus.controllers.node.addresses import (
     usable,
 )
 from pileus.kube.model.core_v1 import NodeAddress
+from pileus.objects.nodes import addresses_of
 from tests.unit.controllers.node.objects import external, internal, node
 
 

@@ -14,15 +14,17 @@ from pileus.cloud.errors import Unauthorized, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.batching import Batches, batched
 from pileus.cloud.model import Failure
-from pileus.controllers.node.cluster import CATCH_UP, ClusterNodes
+from pileus.controllers.node.cluster import ClusterNodes
 from pileus.controllers.node.controller import NodeController, NodeSettings, Surroundings
-from pileus.controllers.node.plan import ObjectWrite, is_uninitialized
+from pileus.controllers.node.plan import ObjectWrite
 from pileus.controllers.node.writer import NodeReplaced
 from pileus.kube.client import Client
 from pileus.kube.errors import Invalid
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.store import Added, Deleted, Table
+from pileus.objects.nodes import is_uninitialized
+from pileus.objects.written import CATCH_UP
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport, in_order, refused
 from tests.unit.controllers.node.api_server import ApiServer

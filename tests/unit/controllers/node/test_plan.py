@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.model import Address, AddressType, Instance
-from pileus.controllers.node.addresses import PROVIDED_NODE_IP, NodeIpRefused, addresses_of
+from pileus.controllers.node.addresses import PROVIDED_NODE_IP, NodeIpRefused
 from pileus.controllers.node.facts import examine
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
 from pileus.controllers.node.patches import patch_of
@@ -22,16 +22,15 @@ from pileus.controllers.node.plan import (
     condition_of,
     initial_object,
     initial_status,
-    is_uninitialized,
     is_worth_a_pass,
     refreshed_object,
     refreshed_status,
     settled_object,
     settled_status,
     stuck_status,
-    taints_of,
 )
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import addresses_of, is_uninitialized, taints_of
 from tests.unit.controllers.node.objects import (
     OTHER_TAINT,
     START,
@@ -197,7 +196,7 @@ def test_defect_4_a_stuck_node_says_why_in_a_condition_once() -> None:
 
     stuck = after(before, lambda seen: stuck_status(seen, "InstanceNotFound", "no i-n1", START))
 
-    condition = condition_of(typed(stuck))
+    condition = condition_of(typed(stuck), CONDITION)
     assert condition is not None
     assert (condition.status, condition.reason, condition.message) == (
         "True",
@@ -228,7 +227,7 @@ def test_a_stuck_node_that_gets_initialized_is_cleared_in_the_same_write() -> No
     result = typed(initialized(stuck, instance()))
 
     assert [each.address for each in addresses_of(result)] == ["10.0.0.1", "n1"]
-    condition = condition_of(result)
+    condition = condition_of(result, CONDITION)
     assert condition is not None
     assert condition.status == "False"
     assert settled_status(result, START) is None

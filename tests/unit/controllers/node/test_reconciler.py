@@ -2,17 +2,11 @@ import asyncio
 
 import pytest
 
-from pileus.controllers.node.addresses import addresses_of
-from pileus.controllers.node.plan import (
-    ObjectWrite,
-    StatusWrite,
-    Write,
-    is_uninitialized,
-    taints_of,
-)
+from pileus.controllers.node.plan import ObjectWrite, StatusWrite, Write
 from pileus.fence import Fenced
 from pileus.kube.errors import Conflict
 from pileus.kube.errors import NotFound as NodeNotFound
+from pileus.objects.nodes import addresses_of, is_uninitialized, taints_of
 from pileus.runtime.reconcile import DONE
 from tests.unit.controllers.node.harness import World, api_error
 from tests.unit.controllers.node.objects import OTHER_TAINT, TAINT, document, instance, typed

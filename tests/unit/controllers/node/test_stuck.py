@@ -7,12 +7,9 @@ import pytest
 from pileus.cloud.errors import CloudError, NotFound, Throttled, Unauthorized, Unavailable
 from pileus.cloud.model import Absent, Failure
 from pileus.controllers.node.addresses import PROVIDED_NODE_IP, NodeIpRefused
-from pileus.controllers.node.plan import (
-    Write,
-    condition_of,
-    is_uninitialized,
-)
+from pileus.controllers.node.plan import CONDITION, Write
 from pileus.kube.errors import Invalid, TooLarge
+from pileus.objects.nodes import condition_of, is_uninitialized
 from tests.unit.controllers.node.harness import World, api_error
 from tests.unit.controllers.node.objects import document, instance
 
@@ -67,7 +64,7 @@ async def test_defect_4_a_node_that_stays_stuck_says_why_by_event_and_condition(
     assert world.events.reasons == ["InstanceNotFound"]
     assert world.events.told[0].kind == "Warning"
     assert "GET /servers?name=n1: empty" in world.events.told[0].message
-    condition = condition_of(world.node())
+    condition = condition_of(world.node(), CONDITION)
     assert condition is not None
     assert (condition.status, condition.reason) == ("True", "InstanceNotFound")
     assert len(world.nodes.writes) == 1
@@ -89,7 +86,7 @@ async def test_what_only_a_human_can_mend_is_told_at_once() -> None:
     await fail(world)
 
     assert world.events.reasons == ["CloudUnauthorized"]
-    assert condition_of(world.node()) is not None
+    assert condition_of(world.node(), CONDITION) is not None
 
 
 async def test_a_stuck_node_that_recovers_is_cleared_without_an_extra_write() -> None:
@@ -100,7 +97,7 @@ async def test_a_stuck_node_that_recovers_is_cleared_without_an_extra_write() ->
     world.cloud.answers["n1"] = instance()
     await world.reconciler.reconcile("n1")
 
-    condition = condition_of(world.node())
+    condition = condition_of(world.node(), CONDITION)
     assert condition is not None
     assert condition.status == "False"
     assert len(world.nodes.writes) == told + 2
@@ -114,7 +111,7 @@ async def test_a_stuck_node_without_addresses_is_cleared_too() -> None:
     world.cloud.answers["n1"] = instance()
     await world.reconciler.reconcile("n1")
 
-    condition = condition_of(world.node())
+    condition = condition_of(world.node(), CONDITION)
     assert condition is not None
     assert condition.status == "False"
 

@@ -1,0 +1,1 @@
+"""What all controllers say, read and remember of the cluster's objects."""

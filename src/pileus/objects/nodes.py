@@ -1,0 +1,53 @@
+"""Nodes as every controller reads them. Pure."""
+
+from pileus.cloud.model import NO_LABELS, Address, AddressType, NodeName, NodeRef
+from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, ObjectReference, Taint
+
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+"""The key of the taint with which kubelets register; its value and effect do not matter."""
+ADDRESS_TYPES = frozenset(each.value for each in AddressType)
+
+
+def is_uninitialized(node: Node) -> bool:
+    return any(taint.key == UNINITIALIZED for taint in taints_of(node))
+
+
+def taints_of(node: Node) -> tuple[Taint, ...]:
+    return (node.spec and node.spec.taints) or ()
+
+
+def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
+    return (node.status and node.status.addresses) or ()
+
+
+def condition_of(node: Node, kind: str) -> NodeCondition | None:
+    conditions = (node.status and node.status.conditions) or ()
+    return next((each for each in conditions if each.type == kind), None)
+
+
+def provider_id_of(node: Node) -> str:
+    return (node.spec and node.spec.provider_id) or ""
+
+
+def reference(node: Node) -> NodeRef:
+    """The node as a provider sees it."""
+    info = node.status.node_info if node.status else None
+    return NodeRef(
+        name=NodeName(node.metadata.name),
+        provider_id=provider_id_of(node),
+        system_uuid=(info and info.system_uuid) or "",
+        addresses=tuple(
+            Address(AddressType(each.type), each.address)
+            for each in addresses_of(node)
+            if each.type in ADDRESS_TYPES
+        ),
+        labels=node.metadata.labels or NO_LABELS,
+        annotations=node.metadata.annotations or NO_LABELS,
+    )
+
+
+def about_node(node: Node) -> ObjectReference:
+    """The node as events name it: without a namespace."""
+    return ObjectReference(
+        api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid
+    )

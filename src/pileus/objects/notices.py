@@ -1,0 +1,49 @@
+"""Tell users about their objects by events, without telling the same thing again and again."""
+
+import asyncio
+from collections.abc import Iterable
+
+from pileus.kube.model.core_v1 import ObjectReference
+from pileus.runtime.events import Recorder
+
+REPEAT_AFTER = 3600.0
+"""Seconds after which a warning that still holds is repeated (events live for an hour)."""
+LONGEST = 1000
+"""Characters of an error's text that go into an event or a condition."""
+
+
+class Notices:
+    """The events of one controller. Warnings are remembered per object and reason."""
+
+    def __init__(self, events: Recorder) -> None:
+        self._events = events
+        self._warned: dict[str, dict[str, float]] = {}
+
+    def announce(self, about: ObjectReference, reason: str, message: str) -> None:
+        self._events.record(about, "Normal", reason, message)
+
+    def warn(self, about: ObjectReference, reason: str, message: str) -> None:
+        """Record a warning, unless the object was given one for this reason not long ago."""
+        warned = self._warned.setdefault(_key(about), {})
+        now = asyncio.get_running_loop().time()
+        if now - warned.get(reason, -REPEAT_AFTER) < REPEAT_AFTER:
+            return
+        warned[reason] = now
+        self._events.record(about, "Warning", reason, message)
+
+    def forget(self, about: ObjectReference, reason: str) -> None:
+        """It is well again: the next warning for this reason is news."""
+        self._warned.get(_key(about), {}).pop(reason, None)
+
+    def keep(self, objects: Iterable[ObjectReference]) -> None:
+        """Forget what was said of all objects but these."""
+        kept = {_key(about) for about in objects}
+        self._warned = {key: told for key, told in self._warned.items() if key in kept}
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _key(about: ObjectReference) -> str:
+    return about.uid or f"{about.kind}/{about.namespace}/{about.name}"

@@ -1,0 +1,60 @@
+"""What a controller would do, told before it is done: the lines of a plan."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pileus.cloud.balancer import Effect
+from pileus.kube.model.core_v1 import ObjectReference
+
+
+class Place(StrEnum):
+    CLOUD = "cloud"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One change that would be made now, or (with `waits_for`) later. Printable, no secrets."""
+
+    about: ObjectReference
+    """The object of the cluster on whose behalf it would be made."""
+    place: Place
+    effect: Effect
+    summary: str
+    """One line, such as `balancer shop: listener 80/TCP`."""
+    details: tuple[str, ...] = ()
+    """Fields before and after, one a line: `spec.providerID: "" → "local://web-1"`."""
+    waits_for: str = ""
+    """What has to happen first; empty: it would be made at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why nothing can be said, or done, for an object."""
+
+    about: ObjectReference
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which objects a plan is about; the empty one means all."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def has(self, about: ObjectReference) -> bool:
+        return not self.kind or (self.kind, self.namespace, self.name) == (
+            about.kind,
+            about.namespace,
+            about.name,
+        )
+
+
+EVERYTHING = Scope()
+
+Preview = Callable[[Scope], Awaitable[Sequence[Planned | Trouble]]]
+"""A controller's own plan: made from the same decisions as its passes, reading only."""
