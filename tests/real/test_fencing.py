@@ -27,7 +27,7 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path / "lab")
 
 
-def test_a_leader_that_wakes_up_after_its_lease_writes_nothing_and_ends(
+def test_trap_10_a_leader_that_wakes_up_after_its_lease_writes_nothing_and_ends(
     clean: ControlPlane, lab: Lab
 ) -> None:
     with running(clean, lab, *QUICK_LEASE) as sleeper:

@@ -30,7 +30,7 @@ def holder(cluster: ControlPlane) -> str:
     return spec.get("holderIdentity", "")
 
 
-def test_sigterm_ends_the_work_and_frees_the_lease(clean: ControlPlane, lab: Lab) -> None:
+def test_defect_20_sigterm_ends_the_work_and_frees_the_lease(clean: ControlPlane, lab: Lab) -> None:
     with running(clean, lab) as manager:
         manager.wait_leading()
         assert holder(clean)

@@ -290,7 +290,7 @@ async def test_controllers_that_move_wait_for_the_second_lock_and_heed_it():
     assert diary.posts[SERVICE.canonical].fence is moving.fence
 
 
-async def test_the_providers_own_controllers_run_once_whatever_the_locks():
+async def test_defect_21_the_providers_own_controllers_run_once_whatever_the_locks():
     diary = Diary()
     own = OwnController("own", lambda _: wait_within(diary, "own"))
     async with posted(replace(BARE, controllers=(own,))) as post:

@@ -174,7 +174,7 @@ def test_each_contradiction_is_refused_with_its_reason(arguments: list[str], mes
     assert problems(configured(*arguments)) == (message,)
 
 
-def test_webhooks_need_their_gate():
+def test_defect_22_webhooks_need_their_gate_and_no_dead_port_is_opened():
     arguments = ["--webhooks=pv"]
 
     assert problems(configured(*arguments), webhooks=["pv"]) == (

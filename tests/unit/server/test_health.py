@@ -64,7 +64,7 @@ def test_ping_stands_in_where_there_is_no_check():
     assert names(health, Kind.LIVEZ) == ["ping"]
 
 
-def test_what_is_only_not_ready_yet_is_no_reason_to_restart_the_process():
+def test_defect_23_what_is_only_not_ready_yet_is_no_reason_to_restart_the_process():
     health = Health()
     health.add("synced", lambda: "not yet", live=False)
 

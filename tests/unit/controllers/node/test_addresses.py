@@ -150,7 +150,7 @@ def test_desired_addresses(
         ),
     ],
 )
-def test_what_the_kubelet_asks_for_goes_first(
+def test_trap_15_what_the_kubelet_asks_for_goes_first(
     asked: str, expected: Sequence[tuple[str, str]]
 ) -> None:
     before = node(annotations={PROVIDED_NODE_IP: asked})
