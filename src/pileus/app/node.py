@@ -46,7 +46,7 @@ def node_duty(post: Post) -> Duty | Skipped:
         async with beside(events.run()):
             await controller.run()
 
-    return Duty(run, health=lambda: controller.stuck(STUCK))
+    return Duty(run, health=lambda: controller.stuck(STUCK), preview=controller.preview)
 
 
 def _settings(post: Post) -> NodeSettings:

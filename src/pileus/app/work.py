@@ -10,6 +10,7 @@ from pileus.app.informers import SharedInformers
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud
 from pileus.fence import Fence
+from pileus.objects.planned import Preview
 from pileus.telemetry.metrics import Metrics
 
 
@@ -33,6 +34,8 @@ class Duty:
 
     run: Callable[[], Awaitable[None]]
     health: Callable[[], str | None]
+    preview: Preview
+    """Its plan; needs the informers to run, but not the controller itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ All that against the worst behaviour of the API server and of the provider.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +19,7 @@ from pileus.app.work import Duty, MakeDuty, Post, Skipped
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
 from pileus.kube.model.core_v1 import ObjectReference
+from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.runtime.leadership import Election, LeadershipLost
 from pileus.runtime.lease import Candidate, KubeLease
 from pileus.runtime.timing import Durations
@@ -60,12 +61,16 @@ class Diary:
 
         def make(post: Post) -> Duty:
             self.posts[name] = post
-            return Duty(run, health=lambda: None)
+            return Duty(run, health=lambda: None, preview=nothing)
 
         return make
 
     def duties(self, *names: str) -> Mapping[str, MakeDuty]:
         return {name: self.duty(name) for name in names or [one.canonical for one in THREE]}
+
+
+async def nothing(_: Scope) -> Sequence[Planned | Trouble]:
+    return ()
 
 
 async def lead_for(

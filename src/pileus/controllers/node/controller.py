@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -9,6 +10,7 @@ from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.cluster import ClusterNodes
 from pileus.controllers.node.plan import is_worth_a_pass
+from pileus.controllers.node.preview import NodePreview
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.controllers.node.writer import NodeWriter
@@ -17,6 +19,7 @@ from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.store import Store
 from pileus.objects.notices import Notices
+from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
@@ -81,6 +84,8 @@ class NodeController:
             metrics=around.metrics,
         )
         self._informer = around.informer
+        self._nodes = nodes
+        self._preview = NodePreview(around.instances, around.clock, settings.refresh.sync_labels)
         self._queue = WorkQueue[str](QUEUE, around.metrics)
         self._controller = Controller(
             "cloud-node-controller",
@@ -98,6 +103,11 @@ class NodeController:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run())
             group.create_task(self._refresher.run())
+
+    async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
+        """What this controller would write now; the informer has to run, and nothing else."""
+        await self._informer.wait_synced()
+        return await self._preview.of(self._nodes.nodes(), scope)
 
     def stuck(self, limit: float) -> str | None:
         """What to tell a health check if a pass has been in hand for longer than `limit`."""

@@ -4,7 +4,7 @@ A new node costs two writes at most. The status goes first, the taint last: whoe
 between leaves a node that is still tainted, and the next pass finishes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -18,8 +18,14 @@ from pileus.controllers.node.addresses import (
 )
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.labels import completed, differing, missing
-from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition
-from pileus.objects.nodes import addresses_of, condition_of, is_uninitialized
+from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
+from pileus.objects.nodes import (
+    UNINITIALIZED,
+    addresses_of,
+    condition_of,
+    is_uninitialized,
+    taints_of,
+)
 
 CONDITION = "CloudProviderUninitialized"
 """True while initialization fails, for the reason given; like the other conditions, bad if true."""
@@ -46,6 +52,56 @@ class ObjectWrite:
 
 
 Write = StatusWrite | ObjectWrite
+Decide = Callable[[Node], Write | None]
+"""What to write to a node as it is now; None: nothing."""
+
+
+def initialization(facts: Facts, now: datetime) -> tuple[Decide, Decide, Decide]:
+    """The decisions of a pass over a new node, in order; the second takes the taint off."""
+    return (
+        lambda node: initial_status(node, facts, now),
+        lambda node: initial_object(node, facts),
+        lambda node: settled_status(node, now),
+    )
+
+
+def settlement(now: datetime) -> tuple[Decide, ...]:
+    """The decisions of a pass over an initialized node; they need nothing from the cloud."""
+    return (lambda node: settled_status(node, now), settled_object)
+
+
+def refreshment(facts: Facts, *, sync_labels: bool) -> tuple[Decide, ...]:
+    """The decisions of a round over an initialized node."""
+    labels: tuple[Decide, ...] = (
+        (lambda node: refreshed_object(node, facts),) if sync_labels else ()
+    )
+    return (*labels, lambda node: refreshed_status(node, facts))
+
+
+def is_settled(node: Node) -> bool:
+    """Whether rounds are for it; one without a status could not be read, or is odd."""
+    odd = not node.metadata.name or node.status is None
+    return not odd and not node.metadata.deletion_timestamp and not is_uninitialized(node)
+
+
+def expected(node: Node, write: Write) -> Node:
+    """The node as a write would leave it, if nobody else writes meanwhile."""
+    if isinstance(write, StatusWrite):
+        status = node.status or NodeStatus()
+        if write.addresses is not None:
+            status = replace(status, addresses=write.addresses)
+        if (new := write.condition) is not None:
+            others = tuple(each for each in status.conditions or () if each.type != new.type)
+            status = replace(status, conditions=(*others, new))
+        return replace(node, status=status)
+    labels = {**(node.metadata.labels or {}), **write.labels}
+    spec = node.spec or NodeSpec()
+    if write.provider_id:
+        spec = replace(spec, provider_id=write.provider_id)
+    if write.untaint:
+        left = tuple(taint for taint in taints_of(node) if taint.key != UNINITIALIZED)
+        spec = replace(spec, taints=left)
+    return replace(node, spec=spec, metadata=replace(node.metadata, labels=labels))
 
 
 def is_worth_a_pass(old: Node, new: Node) -> bool:

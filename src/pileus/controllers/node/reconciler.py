@@ -15,14 +15,7 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.lookup import look_up
-from pileus.controllers.node.plan import (
-    age,
-    initial_object,
-    initial_status,
-    settled_object,
-    settled_status,
-    stuck_status,
-)
+from pileus.controllers.node.plan import age, initialization, settlement, stuck_status
 from pileus.controllers.node.trouble import complain, is_lasting, message_of, reason_of
 from pileus.controllers.node.writer import NodeReplaced, Nodes, NodeWriter
 from pileus.kube.errors import ApiError, KubeError, NotFound
@@ -82,9 +75,8 @@ class NodeReconciler:
             self._finish(node, facts)
 
     async def _settle(self, node: Node) -> None:
-        now = self._tools.clock.now()
-        node = (await self._tools.writer.bring(node, lambda seen: settled_status(seen, now))).node
-        await self._tools.writer.bring(node, settled_object)
+        for decide in settlement(self._tools.clock.now()):
+            node = (await self._tools.writer.bring(node, decide)).node
 
     async def _look_up(self, node: Node) -> Facts:
         answer = (await look_up(self._tools.instances, [node]))[node.metadata.name]
@@ -94,11 +86,11 @@ class NodeReconciler:
 
     async def _write(self, node: Node, facts: Facts) -> bool:
         """Whether it was us who took the taint off."""
-        now = self._tools.clock.now()
         bring = self._tools.writer.bring
-        node = (await bring(node, lambda seen: initial_status(seen, facts, now))).node
-        node, written = await bring(node, lambda seen: initial_object(seen, facts))
-        await bring(node, lambda seen: settled_status(seen, now))
+        first, second, last = initialization(facts, self._tools.clock.now())
+        node = (await bring(node, first)).node
+        node, written = await bring(node, second)
+        await bring(node, last)
         return written
 
     def _finish(self, node: Node, facts: Facts) -> None:

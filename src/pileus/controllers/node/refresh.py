@@ -13,14 +13,14 @@ from pileus.cloud.errors import CloudError
 from pileus.controllers.node.addresses import NodeIpRefused
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.lookup import look_up
-from pileus.controllers.node.plan import refreshed_object, refreshed_status
+from pileus.controllers.node.plan import is_settled, refreshment
 from pileus.controllers.node.reconciler import Tools
 from pileus.controllers.node.trouble import complain, message_of, reason_of
 from pileus.controllers.node.writer import NodeReplaced
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.nodes import about_node, is_uninitialized
+from pileus.objects.nodes import about_node
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -64,11 +64,11 @@ class NodeRefresher:
         """Look at every initialized node once. What fails is logged, and seen to next time."""
         everyone = self._tools.nodes.nodes()
         self._tools.notices.keep(about_node(each) for each in everyone)
-        nodes = [each for each in everyone if _is_settled(each)]
-        chunks = list(_chunks(nodes))
-        for number, chunk in enumerate(chunks):
+        nodes = [each for each in everyone if is_settled(each)]
+        parts = list(chunks(nodes))
+        for number, chunk in enumerate(parts):
             if number:
-                pause = 2 * SPREAD * self._settings.period / len(chunks)
+                pause = 2 * SPREAD * self._settings.period / len(parts)
                 await asyncio.sleep(pause * self._random.random())
             await self._refresh(chunk)
 
@@ -96,19 +96,12 @@ class NodeRefresher:
                 self._tools.notices.warn(about_node(node), reason_of(error), message_of(error))
 
     async def _write(self, node: Node, facts: Facts) -> None:
-        bring = self._tools.writer.bring
         complain(self._tools.notices, node, facts)
-        if self._settings.sync_labels:
-            node = (await bring(node, lambda seen: refreshed_object(seen, facts))).node
-        await bring(node, lambda seen: refreshed_status(seen, facts))
+        for decide in refreshment(facts, sync_labels=self._settings.sync_labels):
+            node = (await self._tools.writer.bring(node, decide)).node
 
 
-def _is_settled(node: Node) -> bool:
-    """Whether the node is ours to refresh; one without a status could not be read, or is odd."""
-    odd = not node.metadata.name or node.status is None
-    return not odd and not node.metadata.deletion_timestamp and not is_uninitialized(node)
-
-
-def _chunks(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
+def chunks(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
+    """The nodes in as many parts as there are calls to make."""
     for start in range(0, len(nodes), CHUNK):
         yield nodes[start : start + CHUNK]

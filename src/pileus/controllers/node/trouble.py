@@ -1,5 +1,7 @@
 """What an error is called on a node, whether waiting could mend it, and what users are told."""
 
+from collections.abc import Iterator
+
 from pileus.cloud import errors as cloud
 from pileus.controllers.node.addresses import NodeIpRefused
 from pileus.controllers.node.facts import Facts
@@ -43,10 +45,15 @@ def is_lasting(error: Exception) -> bool:
 
 def complain(notices: Notices, node: Node, facts: Facts) -> None:
     """Warn about what the cloud says and Kubernetes does not accept, if there is anything."""
+    for reason, text in skipped(facts):
+        notices.warn(about_node(node), reason, text)
+
+
+def skipped(facts: Facts) -> Iterator[tuple[str, str]]:
+    """What of the cloud's answer is left out: the reason of a warning, and its text."""
     for reason, complaints in (
         ("CloudAddressSkipped", facts.bad_addresses),
         ("CloudLabelSkipped", facts.bad_labels),
     ):
         if complaints:
-            text = shortened(f"Left out: {'; '.join(complaints)}")
-            notices.warn(about_node(node), reason, text)
+            yield reason, shortened(f"Left out: {'; '.join(complaints)}")

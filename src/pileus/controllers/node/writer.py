@@ -2,18 +2,15 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from pileus.controllers.node.plan import Write
+from pileus.controllers.node.plan import Decide, Write
 from pileus.kube.errors import Conflict, KubeError
 from pileus.kube.model.core_v1 import Node
 
 TRIES = 8
 FIRST_PAUSE = 0.05
 """Seconds before the first new try after a conflict; doubled each time, plus up to as much."""
-
-Decide = Callable[[Node], Write | None]
 
 
 class Nodes(Protocol):
