@@ -13,6 +13,7 @@ from pileus.cloud.balancer import (
     Effect,
     Ingress,
     Owner,
+    Part,
     Wish,
 )
 from pileus.cloud.errors import Conflict
@@ -72,6 +73,7 @@ class Create:
     members: frozenset[str]
     effect: Effect = Effect.CREATE
     summary: str = "balancer"
+    part: Part = Part.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class AddListener:
     members: frozenset[str]
     effect: Effect = Effect.CREATE
     summary: str = "listener"
+    part: Part = Part.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class RemoveListener:
     id: str
     effect: Effect = Effect.DELETE
     summary: str = "listener"
+    part: Part = Part.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class SetMembers:
     members: frozenset[str]
     effect: Effect = Effect.UPDATE
     summary: str = "members"
+    part: Part = Part.MEMBERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,7 @@ class Publish:
     owner: Owner
     effect: Effect = Effect.CREATE
     summary: str = "public address"
+    part: Part = Part.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +115,14 @@ class Withdraw:
     address: str
     effect: Effect = Effect.DELETE
     summary: str = "public address"
+    part: Part = Part.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
     effect: Effect = Effect.DELETE
     summary: str = "balancer with all its parts"
+    part: Part = Part.WHOLE
 
 
 Change = Create | AddListener | RemoveListener | SetMembers | Publish | Withdraw | Delete
@@ -129,7 +137,7 @@ class PartsBalancers:
         marks = [*self.api.balancers.values(), *self.api.addresses.values()]
         return frozenset(Owner(*mark) for mark in marks if mark and mark[0] == cluster)
 
-    async def observe(self, wishes: Sequence[Wish]) -> Mapping[Owner, Seen]:
+    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
         self.api.step()
         seen = {wish.owner: self.view(wish.owner) for wish in wishes}
         self.api.busy -= {view.id for view in seen.values()}
@@ -148,7 +156,7 @@ class PartsBalancers:
         members = frozenset(m for m in api.members if m[0] in dict(listeners))
         state = BalancerState.PENDING if id_ in api.busy else BalancerState.READY
         ingress = (Ingress(ip=address),) if address else ()
-        neutral = Balancer(id=id_, state=state, ingress=ingress)
+        neutral = Balancer(id=id_, state=state, ingress=ingress, members=len(members))
         return Seen(owner, id_, listeners, members, address, neutral)
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:

@@ -21,7 +21,7 @@ from pileus.classic.errors import ImplementedElsewhere, translated
 from pileus.classic.interface import Interface, LoadBalancer
 from pileus.classic.memory import Members, Memory, Remembered
 from pileus.classic.view import ClusterView
-from pileus.cloud.balancer import Balancer, BalancerState, Effect, Ingress, Owner, Wish
+from pileus.cloud.balancer import Balancer, BalancerState, Effect, Ingress, Owner, Part, Wish
 from pileus.cloud.errors import CloudError, Conflict, Misconfigured, Unavailable
 from pileus.kube.model.core_v1 import LoadBalancerStatus, Node, Service
 
@@ -40,6 +40,7 @@ class Ensure:
     members: Members
     effect: Effect
     summary: str
+    part: Part = Part.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Update:
     members: Members
     summary: str
     effect: Effect = Effect.UPDATE
+    part: Part = Part.MEMBERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Delete:
     owner: Owner
     summary: str
     effect: Effect = Effect.DELETE
+    part: Part = Part.WHOLE
 
 
 ClassicChange = Ensure | Update | Delete
@@ -72,7 +75,7 @@ class ClassicBalancers:
         """Those we ensured since the start: a ported provider cannot say who else there is."""
         return self.memory.owners(cluster)
 
-    async def observe(self, wishes: Sequence[Wish]) -> Mapping[Owner, ClassicSeen]:
+    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, ClassicSeen]:  # noqa: ARG002 -- a ported provider looks in one way
         async with asyncio.TaskGroup() as group:
             tasks = {wish.owner: group.create_task(self._observe_one(wish)) for wish in wishes}
         seen = {owner: task.result() for owner, task in tasks.items()}

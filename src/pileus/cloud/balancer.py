@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-from pileus.cloud.model import NodeRef, no_labels
+from pileus.cloud.fingerprint import digest, usual_address, usual_network
+from pileus.cloud.model import AddressType, NodeRef, no_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,45 @@ class Wish:
     name: str = ""
     """For humans, in the cloud's console; never identity."""
     options: Mapping[str, str] = field(default_factory=no_labels, hash=False)
-    """The Service's annotations, for the provider's declared options."""
+    """The Service's annotations that are for the provider (`options.meant_for`)."""
+    adopts: str = ""
+    """The id of a balancer in the cloud that the user says is this Service's; "": none."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of name, spec and options: equal wishes, equal hash, on any machine.
+
+        The order of sets, the spelling of addresses, and what is told of members beyond name,
+        provider ID and IP addresses make no difference; owner and adoption are no part of it.
+        """
+        return digest(self.name, self.spec and _facts(self.spec), sorted(self.options.items()))
+
+
+REACHABLE = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
+"""Addresses of members that a balancer may send to; some clouds know members by nothing else."""
+
+
+def _facts(spec: BalancerSpec) -> list[object]:
+    """All that is wanted, in an order and a spelling of its own."""
+    health = spec.health and [spec.health.node_port, spec.health.path]
+    return [
+        sorted(
+            (one.port, one.transport, one.node_port, one.name, one.application_protocol)
+            for one in spec.listeners
+        ),
+        sorted(map(_member_facts, spec.members)),
+        sorted({usual_network(one) for one in spec.source_ranges}),
+        spec.sticky_seconds,
+        spec.families,
+        usual_address(spec.requested_address),
+        health,
+    ]
+
+
+def _member_facts(node: NodeRef) -> tuple[str, ...]:
+    """The order of the addresses counts: clouds send to the first that fits."""
+    ips = (usual_address(one.address) for one in node.addresses if one.type in REACHABLE)
+    return node.name, node.provider_id, *ips
 
 
 class BalancerState(StrEnum):
@@ -103,6 +142,10 @@ class Balancer:
     ingress: tuple[Ingress, ...] = ()
     look_again_in: float | None = None
     """Seconds, while pending; None leaves it to the core."""
+    problem: str = ""
+    """Why it failed, or is pending for longer than usual, in the cloud's own words."""
+    members: int | None = None
+    """How many members it has now; None: not known."""
 
 
 class Effect(StrEnum):
@@ -113,6 +156,14 @@ class Effect(StrEnum):
     DELETE = "-"
 
 
+class Part(StrEnum):
+    """What a change touches. Of a balancer that others own, the core changes members alone."""
+
+    WHOLE = "whole"
+    """Anything but, or more than, members."""
+    MEMBERS = "members"
+
+
 class Change(Protocol):
     """One line of a plan, and one unit of `apply`. Frozen, comparable, printable, no secrets."""
 
@@ -120,6 +171,8 @@ class Change(Protocol):
     def effect(self) -> Effect: ...
     @property
     def summary(self) -> str: ...
+    @property
+    def part(self) -> Part: ...
 
 
 class Seen(Protocol):
@@ -136,8 +189,13 @@ class Balancers(Protocol[SeenT, ChangeT]):
         """Everyone of this cluster who has anything here, leftovers of a crash included."""
         ...
 
-    async def observe(self, wishes: Sequence[Wish]) -> Mapping[Owner, SeenT]:
-        """One answer per wish, read after the call began. An owner left out is unknown."""
+    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, SeenT]:
+        """One answer per wish, read after the call began. An owner left out is unknown.
+
+        With `deep=False`, parts of a balancer whose mark carries the wish's fingerprint need not
+        be read, and `changes` then finds nothing to do. With `deep=True` all is read, because
+        hands from outside change parts and leave the mark.
+        """
         ...
 
     def changes(self, wish: Wish, seen: SeenT) -> tuple[ChangeT, ...]:

@@ -25,6 +25,7 @@ from pileus.cloud.model import (
     Zone,
     no_labels,
 )
+from pileus.cloud.options import Options
 
 
 class Instances(Protocol):
@@ -126,6 +127,8 @@ class Cloud:
     """The provider's name, and the scheme of its provider IDs."""
     instances: Instances | None = None
     balancers: Balancers[Any, Any] | None = None
+    annotations: Options | None = None
+    """What users may set on a Service; None: not declared, and every annotation is passed on."""
     routes: Routes | None = None
     volumes: Volumes | None = None
     clusters: Clusters | None = None

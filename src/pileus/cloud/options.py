@@ -115,6 +115,14 @@ class Options:
             raise Misconfigured("; ".join(parsed.problems))
         return parsed.values
 
+    def problems(self, given: Mapping[str, object]) -> tuple[str, ...]:
+        """Every mistake in what is ours, each with what was probably meant; empty: all is well."""
+        return self.parse(given).problems
+
+    def declared(self, given: Mapping[str, V]) -> dict[str, V]:
+        """Those with a name that is declared, their values as they were given."""
+        return {name: value for name, value in given.items() if name in self._options}
+
     def changed(self, before: Values, after: Values) -> tuple[Option[object], ...]:
         """The options whose value differs, in order of declaration; each says what that does."""
         return tuple(o for o in self._options.values() if before[o] != after[o])
@@ -134,6 +142,21 @@ class Options:
         except ValueError as error:
             shown = "***" if option.secret else f'"{text}"'
             raise ValueError(f"{name} must be {error}, not {shown}") from error
+
+
+KEPT_BACK = ("pileus.dev/", "kubectl.kubernetes.io/")
+"""Annotations of the manager's own and of kubectl's: never meant for a provider."""
+
+
+def meant_for(declared: Options | None, annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """A Service's annotations as a wish carries them: those that the provider declared.
+
+    A misspelt name is left out, so that it harms nothing (`problems` tells of it); a declared one
+    with a bad value is not, so that the provider refuses it. Nothing declared: all but ours.
+    """
+    if declared is not None:
+        return declared.declared(annotations)
+    return {name: v for name, v in annotations.items() if not name.startswith(KEPT_BACK)}
 
 
 def _as_text(value: object) -> str:

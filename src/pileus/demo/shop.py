@@ -63,7 +63,7 @@ class Shop:
     async def find(self) -> Balancer | None:
         """The balancer as it is. Errors: `Unavailable` if the cloud does not know."""
         wish = Wish(owner=OWNER, spec=None)
-        seen = (await self._balancers.observe([wish])).get(OWNER)
+        seen = (await self._balancers.observe([wish], deep=True)).get(OWNER)
         if seen is None:
             raise Unavailable("the cloud says neither that the shop is there nor that it is not")
         return seen.found
@@ -85,7 +85,7 @@ class Shop:
         return told
 
     async def _meet(self, wish: Wish) -> None:
-        seen = (await self._balancers.observe([wish]))[wish.owner]
+        seen = (await self._balancers.observe([wish], deep=True))[wish.owner]
         plan = self._balancers.changes(wish, seen)
         for change in plan:
             self._board.note("plan", change.effect, change.summary)

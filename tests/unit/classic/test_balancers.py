@@ -45,7 +45,7 @@ async def leading(**answers: Any):
 
 
 async def settle(balancers: Any, wanted: Wish) -> Any:
-    seen = (await balancers.observe([wanted]))[wanted.owner]
+    seen = (await balancers.observe([wanted], deep=True))[wanted.owner]
     for change in balancers.changes(wanted, seen):
         seen = await balancers.apply(change, seen)
     return seen
@@ -139,7 +139,7 @@ async def test_a_service_nobody_remembers_is_unknown():
     async with leading() as (balancers, _, view):
         view.services.clear()
 
-        assert await balancers.observe([GONE]) == {}
+        assert await balancers.observe([GONE], deep=True) == {}
 
 
 async def test_what_someone_else_makes_is_left_alone_until_the_service_changes():
@@ -218,8 +218,8 @@ async def test_an_error_while_looking_is_told_alone_and_unknown_among_others():
         view.services["s2"] = kube_service("s2")
 
         with pytest.raises(Unavailable, match="down"):
-            await balancers.observe([GONE])
-        assert await balancers.observe([GONE, other]) == {}
+            await balancers.observe([GONE], deep=True)
+        assert await balancers.observe([GONE, other], deep=True) == {}
 
 
 async def test_members_out_of_view_are_not_passed_on():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from pileus.cloud.balancer import Effect, Owner, Wish
+from pileus.cloud.balancer import Effect, Owner, Part, Wish
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Found, Instance, InstanceId, NodeName, NodeRef, Route
@@ -32,6 +32,7 @@ class Seen:
 class Change:
     effect: Effect = Effect.CREATE
     summary: str = "balancer"
+    part: Part = Part.WHOLE
 
 
 def everything(nodes: Sequence[NodeRef]) -> object:
@@ -58,7 +59,7 @@ class FakeBalancers:
     async def owners(self, cluster: str) -> frozenset[Owner]:
         return cast("frozenset[Owner]", self.answer())
 
-    async def observe(self, wishes: Sequence[Wish]) -> Mapping[Owner, Seen]:
+    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
         return cast("Mapping[Owner, Seen]", self.answer())
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:

@@ -12,6 +12,7 @@ from pileus.cloud.options import (
     Option,
     Options,
     integer,
+    meant_for,
     one_of,
 )
 
@@ -105,3 +106,26 @@ def test_no_input_does_worse_than_be_refused(given_values):
     assert len(parsed.problems) == len(given_values) - sum(
         option in parsed.values for option in (INTERNAL, SIZE, WEIGHT, ZONES)
     )
+
+
+def test_a_wish_carries_what_was_declared_and_mistakes_are_told():
+    given = {
+        "acme.example/size": "lage",
+        "acme.example/sise": "small",
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "other.io/x": "y",
+    }
+
+    assert meant_for(ANNOTATIONS, given) == {"acme.example/size": "lage"}
+    assert len(ANNOTATIONS.problems(given)) == 2
+    assert ANNOTATIONS.problems({"other.io/x": "y"}) == ()
+
+
+def test_who_declares_nothing_gets_all_but_what_is_surely_not_meant_for_it():
+    given = {
+        "pileus.dev/manage": "full",
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "other.io/x": "y",
+    }
+
+    assert meant_for(None, given) == {"other.io/x": "y"}

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
-from pileus.cloud.balancer import Balancer, Owner, Wish
+from pileus.cloud.balancer import Balancer, Change, Effect, Owner, Part, Wish
 from pileus.cloud.errors import CloudError, Unavailable
 from pileus.cloud.model import (
     Absent,
@@ -108,6 +108,23 @@ def check_observed(wishes: Sequence[Wish], answer: object) -> Checked[Mapping[Ow
 def is_seen(thing: object) -> bool:
     balancer = getattr(thing, "balancer", MISSING)
     return balancer is None or isinstance(balancer, Balancer)
+
+
+def check_changes(answer: object) -> Checked[tuple[Change, ...]]:
+    """Nothing odd is dropped here: a plan without one of its lines is another plan."""
+    if not isinstance(answer, tuple):
+        raise Unavailable(f"{kind(answer)} instead of a tuple of changes")
+    for item in cast("tuple[object, ...]", answer):
+        for name, wanted in CHANGE.items():
+            value = getattr(item, name, None)
+            if not isinstance(value, wanted):
+                raise Unavailable(
+                    f"a {kind(item)} whose {name} is {kind(value)} instead of {wanted.__name__}"
+                )
+    return Checked(cast("tuple[Change, ...]", answer))
+
+
+CHANGE: Mapping[str, type] = {"effect": Effect, "summary": str, "part": Part}
 
 
 def check_routes(answer: object) -> Checked[Sequence[Route]]:

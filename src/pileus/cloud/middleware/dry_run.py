@@ -36,8 +36,8 @@ class _Balancers:
     async def owners(self, cluster: str) -> frozenset[Owner]:
         return await self.inner.owners(cluster)
 
-    async def observe(self, wishes: Sequence[Wish]) -> Mapping[Owner, Seen]:
-        return await self.inner.observe(wishes)
+    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
+        return await self.inner.observe(wishes, deep=deep)
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
         return self.inner.changes(wish, seen)

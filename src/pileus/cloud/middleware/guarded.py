@@ -16,6 +16,7 @@ from pileus.cloud.foreign import is_its_own
 from pileus.cloud.interface import Cloud, Instances, Routes
 from pileus.cloud.middleware.answers import (
     Checked,
+    check_changes,
     check_found,
     check_observed,
     check_owners,
@@ -140,15 +141,15 @@ class _Balancers:
         answer = await self.inner.owners(cluster)
         return self.guard.checked("balancers.owners", lambda: check_owners(cluster, answer))
 
-    async def observe(self, wishes: Sequence[Wish]) -> Mapping[Owner, Seen]:
-        answer = await self.inner.observe(wishes)
+    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
+        answer = await self.inner.observe(wishes, deep=deep)
         good = self.guard.checked("balancers.observe", lambda: check_observed(wishes, answer))
         return cast("Mapping[Owner, Seen]", good)
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
         name = "balancers.changes"
         answer = cast("object", self.guard.pure(name, lambda: self.inner.changes(wish, seen)))
-        return self.guard.checked(name, lambda: _checked_changes(answer))
+        return self.guard.checked(name, lambda: check_changes(answer))
 
     async def apply(self, change: Change, seen: Seen) -> Seen:
         after = cast("object", await self.inner.apply(change, seen))
@@ -174,12 +175,6 @@ class _Routes:
     async def delete(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
         answer = await self.inner.delete(cluster, routes)
         return self.guard.checked("routes.delete", lambda: check_route_errors(routes, answer))
-
-
-def _checked_changes(answer: object) -> Checked[tuple[Change, ...]]:
-    if not isinstance(answer, tuple):
-        raise Unavailable(f"{kind(answer)} instead of a tuple of changes")
-    return Checked(cast("tuple[Change, ...]", answer))
 
 
 def _checked_seen(after: object) -> Checked[Seen]:

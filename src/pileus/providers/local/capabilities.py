@@ -123,7 +123,7 @@ class LocalBalancers:
             if one.mark.cluster == cluster and one.mark != Mark()
         )
 
-    async def observe(self, wishes: Sequence[Wish]) -> Mapping[Owner, Seen]:
+    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:  # noqa: ARG002 -- one list tells all
         page = await self.api.call(ListBalancers())
         found = {one.mark: one for one in page.items}
         seen = {wish.owner: Seen(wish.owner, found.get(_mark(wish.owner))) for wish in wishes}

@@ -18,7 +18,7 @@ from pileus.providers.local.capabilities import (
 from pileus.providers.local.client import reaching
 from pileus.providers.local.identity import SCHEME, owns
 from pileus.providers.local.model.account import Describe
-from pileus.providers.local.options import ENDPOINT, ZONE, endpoint_of, read_file
+from pileus.providers.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
 from pileus.suggest import did_you_mean
 
 
@@ -45,6 +45,7 @@ async def cloud_of(api: Api, *, zone: str = "") -> Cloud:
         name=SCHEME,
         instances=LocalInstances(api, described.region),
         balancers=LocalBalancers(api),
+        annotations=ANNOTATIONS,
         routes=LocalRoutes(api),
         volumes=LocalVolumes(api, described.region),
         clusters=LocalClusters(api),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pileus.cloud import balancer as contract
-from pileus.cloud.balancer import BalancerState, Effect, Ingress, Owner, Wish
+from pileus.cloud.balancer import BalancerState, Effect, Ingress, Owner, Part, Wish
 from pileus.cloud.model import NodeRef
 from pileus.providers.local.identity import instance_id
 from pileus.providers.local.model.addresses import family_of
@@ -51,6 +51,7 @@ class Change:
     effect: Effect
     summary: str
     step: Step
+    part: Part = Part.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Seen:
             id=self.found.id,
             state=BalancerState.PENDING if self.found.is_busy else BalancerState.READY,
             ingress=tuple(Ingress(ip=address, proxied=True) for address in self.found.addresses),
+            members=len(self.found.members),
         )
 
 
@@ -177,11 +179,11 @@ def _member_changes(found: Balancer, wanted: CreateBalancer) -> Iterator[Change]
     removed = tuple(member for member in found.members if member.name not in names)
     if added:
         step = AddMembers(balancer=found.id, members=added)
-        yield Change(Effect.CREATE, _names(added), step)
+        yield Change(Effect.CREATE, _names(added), step, Part.MEMBERS)
     if removed:
         gone = tuple(member.name for member in removed)
         step = RemoveMembers(balancer=found.id, names=gone)
-        yield Change(Effect.DELETE, _names(removed), step)
+        yield Change(Effect.DELETE, _names(removed), step, Part.MEMBERS)
 
 
 def _names(members: tuple[Member, ...]) -> str:

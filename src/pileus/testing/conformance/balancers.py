@@ -16,6 +16,7 @@ from pileus.cloud.balancer import (
     Effect,
     Listener,
     Owner,
+    Part,
     Wish,
 )
 from pileus.cloud.errors import Conflict
@@ -84,7 +85,7 @@ class BalancersLaws:
 async def settle(balancers: Balancers[Any, Any], wish: Wish) -> object:
     """The service reconciler in a nutshell; fails if the wish is not met in a few rounds."""
     for _ in range(ROUNDS):
-        seen = (await balancers.observe([wish])).get(wish.owner)
+        seen = (await balancers.observe([wish], deep=True)).get(wish.owner)
         if seen is None:
             continue
         is_busy = seen.balancer is not None and seen.balancer.state is BalancerState.PENDING
@@ -195,11 +196,12 @@ async def _changes(harness: BalancersHarness, first: BalancerSpec, later: Balanc
         assert balancers.changes(wish, await settle(balancers, wish)) == ()
 
         wish = harness.wish(owner, later)
-        seen = (await balancers.observe([wish]))[owner]
+        seen = (await balancers.observe([wish], deep=True))[owner]
         changes = balancers.changes(wish, seen)
         assert changes == balancers.changes(wish, seen), "changes is not pure"
         for change in changes:
             assert isinstance(change.effect, Effect)
+            assert isinstance(change.part, Part)
             assert change.summary, "a line of the plan is empty"
             await _apply_twice(balancers, change, seen)
         await settle(balancers, wish)
@@ -223,7 +225,7 @@ async def gone_is_deleted(harness: BalancersHarness) -> None:
     async with harness.connect() as balancers:
         await settle(balancers, harness.wish(owner, FOREIGN))
         wish = harness.wish(owner, None)
-        seen = (await balancers.observe([wish]))[owner]
+        seen = (await balancers.observe([wish], deep=True))[owner]
         changes = balancers.changes(wish, seen)
         for _ in range(2):
             for change in changes:

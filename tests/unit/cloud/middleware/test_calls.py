@@ -53,7 +53,7 @@ async def test_calls_say_whether_they_write_and_how_much_they_carry():
     assert cloud.balancers
     assert cloud.routes
     await find(cloud, "a", "b")
-    await cloud.balancers.observe([WISH])
+    await cloud.balancers.observe([WISH], deep=True)
     await cloud.balancers.apply(Change(), Seen())
     await cloud.routes.create("blue", [ROUTE])
 

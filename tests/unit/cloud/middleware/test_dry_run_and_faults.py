@@ -30,7 +30,7 @@ async def test_a_dry_run_says_what_it_would_write_and_reads_for_real(caplog):
     assert cloud.routes
     assert cloud.instances
 
-    assert await cloud.balancers.observe([WISH]) == {OWNER: Seen()}
+    assert await cloud.balancers.observe([WISH], deep=True) == {OWNER: Seen()}
     assert await cloud.balancers.apply(Change(), Seen()) == Seen()
     assert await cloud.routes.create("blue", [ROUTE]) == {}
     assert await cloud.routes.delete("blue", [ROUTE]) == {}

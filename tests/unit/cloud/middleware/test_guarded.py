@@ -144,11 +144,11 @@ async def test_owners_of_other_clusters_are_never_passed_on(metrics):
 
 async def test_observations_nobody_asked_for_or_without_balancer_are_dropped(metrics):
     other = Owner("blue", "u2")
-    assert await balancers(metrics, lambda: {OWNER: Seen(), other: Seen()}).observe([WISH]) == {
-        OWNER: Seen()
-    }
-    assert await balancers(metrics, lambda: {OWNER: None}).observe([WISH]) == {}
-    assert await balancers(metrics, lambda: {OWNER: "text"}).observe([WISH]) == {}
+    assert await balancers(metrics, lambda: {OWNER: Seen(), other: Seen()}).observe(
+        [WISH], deep=True
+    ) == {OWNER: Seen()}
+    assert await balancers(metrics, lambda: {OWNER: None}).observe([WISH], deep=True) == {}
+    assert await balancers(metrics, lambda: {OWNER: "text"}).observe([WISH], deep=True) == {}
 
 
 async def test_applying_must_say_what_is_there(metrics):
@@ -204,3 +204,20 @@ async def test_what_is_right_passes_untouched(metrics):
     cloud = guarded(cloud_of(FakeInstances(lambda _: answer)), metrics)
 
     assert await find(cloud, "a", "b", "c") == answer
+
+
+@pytest.mark.parametrize(
+    ("odd", "text"),
+    [
+        pytest.param("text", "str whose effect is None instead of Effect", id="no change"),
+        pytest.param(Change(summary=cast("Any", 7)), "summary is int instead of str", id="summary"),
+        pytest.param(Change(part=cast("Any", "all")), "part is str instead of Part", id="part"),
+    ],
+)
+async def test_a_plan_with_an_odd_line_is_no_plan(metrics, odd, text):
+    with pytest.raises(Unavailable, match=text):
+        balancers(metrics, lambda: (Change(), odd)).changes(WISH, Seen())
+
+
+async def test_a_plan_that_is_right_passes_untouched(metrics):
+    assert balancers(metrics, lambda: (Change(),)).changes(WISH, Seen()) == (Change(),)

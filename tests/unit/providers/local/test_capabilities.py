@@ -129,11 +129,11 @@ async def test_nothing_is_concluded_from_a_part_of_balancers_routes_or_volumes()
     assert cloud.balancers
     assert cloud.routes
     assert cloud.volumes
-    seen = await cloud.balancers.observe([wish(spec())])
+    seen = await cloud.balancers.observe([wish(spec())], deep=True)
     await cloud.balancers.apply(cloud.balancers.changes(wish(spec()), seen[OWNER])[0], seen[OWNER])
     await local.call(AddFault(kind=FaultKind.PARTIAL, share=1.0))
 
-    assert await cloud.balancers.observe([wish(spec())]) == {}
+    assert await cloud.balancers.observe([wish(spec())], deep=True) == {}
     with pytest.raises(Unavailable):
         await cloud.balancers.owners("c")
     with pytest.raises(Unavailable):

@@ -139,9 +139,9 @@ class Impatient(LocalBalancers):
         super().__init__(api)
         object.__setattr__(self, "_clock", clock)
 
-    async def observe(self, wishes):
+    async def observe(self, wishes, *, deep):
         self._clock.forward(1.5)  # type: ignore[attr-defined]
-        return await super().observe(wishes)
+        return await super().observe(wishes, deep=deep)
 
 
 class TestBalancers(BalancersLaws):

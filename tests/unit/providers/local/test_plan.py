@@ -55,7 +55,7 @@ class Story:
         self.balancers = LocalBalancers(self.local)
 
     async def seen(self) -> Seen:
-        return (await self.balancers.observe([wish(None)]))[OWNER]
+        return (await self.balancers.observe([wish(None)], deep=True))[OWNER]
 
     async def plan(self, wished: Wish) -> tuple[Change, ...]:
         return self.balancers.changes(wished, await self.seen())

@@ -224,7 +224,7 @@ async def manage_once(file: Path) -> str:
     wish = Wish(owner=owner, spec=spec)
     async with connect(ProviderConfig(path=str(file), text=file.read_text())) as cloud:
         assert cloud.balancers
-        seen = (await cloud.balancers.observe([wish]))[owner]
+        seen = (await cloud.balancers.observe([wish], deep=True))[owner]
         (change,) = cloud.balancers.changes(wish, seen)
         made = await cloud.balancers.apply(change, seen)
         assert made.balancer is not None
