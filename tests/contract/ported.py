@@ -23,9 +23,13 @@ from tests.unit.classic.fakes import Access, Provider, View, adapted, kube_node
 class Quiet(Provider):
     """A provider whose capabilities a harness sets."""
 
-    def __init__(self, v2=None, balancer=None, routes=None) -> None:
+    def __init__(self, v1=None, v2=None, balancer=None, routes=None) -> None:
         super().__init__()
         self.parts = (v2, balancer, routes)
+        self.v1 = v1
+
+    def instances(self):
+        return self.v1
 
     def instances_v2(self):
         return self.parts[0]

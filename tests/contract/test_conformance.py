@@ -3,7 +3,9 @@
 from pileus.testing.conformance.balancers import BalancersLaws
 from pileus.testing.conformance.instances import InstancesLaws
 from pileus.testing.conformance.routes import RoutesLaws
+from pileus.testing.conformance.ssh_keys import SshKeysLaws
 from pileus.testing.virtual_time import VirtualTimeLoop
+from tests.contract.keyring import ClassicKeyringHarness, KeyringHarness
 from tests.contract.machines import MachinesHarness, RouteTableHarness
 from tests.contract.parts import PartsHarness
 from tests.contract.ported import (
@@ -50,3 +52,13 @@ class TestModernRoutes(RoutesLaws):
 class TestClassicRoutes(RoutesLaws):
     def make(self):
         return ClassicRoutesHarness()
+
+
+class TestModernSshKeys(SshKeysLaws):
+    def make(self):
+        return KeyringHarness()
+
+
+class TestClassicSshKeys(SshKeysLaws):
+    def make(self):
+        return ClassicKeyringHarness()

@@ -10,9 +10,10 @@ import pytest
 from pileus.cloud.balancer import Owner, Wish
 from pileus.cloud.errors import CloudError, NotFound
 from pileus.cloud.model import Absent, InstanceState, NodeRef, Route
-from pileus.testing.conformance import balancers, instances, routes
+from pileus.testing.conformance import balancers, instances, routes, ssh_keys
 from pileus.testing.conformance.harness import run
 from pileus.testing.virtual_time import VirtualTimeLoop
+from tests.contract.keyring import Keyring, KeyringHarness
 from tests.contract.machines import (
     MachineInstances,
     MachinesHarness,
@@ -235,3 +236,49 @@ class HidesFailures(RouteTable):
 def test_a_defect_of_routes_is_caught(defect, law):
     with pytest.raises(AssertionError):
         run(law(RouteTableHarness(defect)), VirtualTimeLoop)
+
+
+class TakesOver(Keyring):
+    def put(self, cluster: str, keys: Any, ring: Any) -> None:
+        ring |= dict.fromkeys(keys, cluster)
+
+
+class MarksNothing(Keyring):
+    def put(self, cluster: str, keys: Any, ring: Any) -> None:
+        ring |= dict.fromkeys(keys, "")
+
+
+class RemovesOthers(Keyring):
+    def may_remove(self, owner: Any, cluster: str) -> bool:
+        return True
+
+
+class ForgetsToRemove(Keyring):
+    def may_remove(self, owner: Any, cluster: str) -> bool:
+        return False
+
+
+class HidesAbsence(Keyring):
+    def absent(self, nodes: Any) -> Any:
+        return {}
+
+
+class GivesToTheFirstOnly(Keyring):
+    async def add(self, cluster: str, keys: Any, nodes: Any) -> Any:
+        return await super().add(cluster, keys, nodes[:1])
+
+
+@pytest.mark.parametrize(
+    ("defect", "law"),
+    [
+        (TakesOver, ssh_keys.others_stay),
+        (MarksNothing, ssh_keys.is_ours),
+        (RemovesOthers, ssh_keys.others_stay),
+        (ForgetsToRemove, ssh_keys.removed_twice),
+        (HidesAbsence, ssh_keys.absent_fails_alone),
+        (GivesToTheFirstOnly, ssh_keys.added_twice),
+    ],
+)
+def test_a_defect_of_ssh_keys_is_caught(defect, law):
+    with pytest.raises(AssertionError):
+        run(law(KeyringHarness(defect)), VirtualTimeLoop)

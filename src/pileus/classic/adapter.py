@@ -18,13 +18,13 @@ from pileus.classic.interface import (
     Clusters,
     Factory,
     InformerUser,
-    Instances,
     Interface,
     Maybe,
     Zones,
 )
 from pileus.classic.memory import Memory, ProcessMemory
 from pileus.classic.routes import ClassicRoutes
+from pileus.classic.ssh_keys import ClassicSshKeys
 from pileus.classic.stop import stopping
 from pileus.classic.view import ClusterView, LateView
 from pileus.cloud.errors import Misconfigured
@@ -75,7 +75,7 @@ def as_cloud(
         balancers=balancers if provider.load_balancer() is not None else None,
         routes=ClassicRoutes(provider, view, calls, cluster_name) if provider.routes() else None,
         clusters=None if clusters is None else _Clusters(clusters, calls),
-        ssh_keys=None if v1 is None else _SshKeys(v1, calls),
+        ssh_keys=None if v1 is None else ClassicSshKeys(v1, calls),
         zones=None if zones is None else _Zones(zones, calls),
         leading=lambda access: _leading(provider, calls, view, access),
         has_cluster_id=provider.has_cluster_id(),
@@ -134,16 +134,6 @@ class _Clusters:
 
     async def master(self, cluster: str) -> str:
         return await _made(self.calls, lambda: self.inner.master(cluster))
-
-
-@dataclass(frozen=True, slots=True)
-class _SshKeys:
-    inner: Instances
-    calls: Calls
-
-    async def add_to_all_instances(self, user: str, public_key: str) -> None:
-        key = public_key.encode()
-        await _made(self.calls, lambda: self.inner.add_ssh_key_to_all_instances(user, key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,14 @@ from typing import Any, Protocol
 from pileus.cloud.balancer import Balancers
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import (
+    Failure,
     Found,
     InstanceId,
+    NodeKeys,
     NodeName,
     NodeRef,
     Route,
+    SshKey,
     Volume,
     VolumeId,
     VolumeSpec,
@@ -75,7 +78,35 @@ class Clusters(Protocol):
 
 
 class SshKeys(Protocol):
-    async def add_to_all_instances(self, user: str, public_key: str) -> None: ...
+    """Where a cloud keeps keys for all its instances at once, all of them get what one gets."""
+
+    async def list(
+        self, cluster: str, nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, NodeKeys | Failure]:
+        """Which keys the nodes accept. A node missing from the answer is unknown.
+
+        Errors: `Unsupported`, if this cloud cannot tell; then keys are added without looking, and
+        never withdrawn.
+        """
+        ...
+
+    async def add(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        """Add them, marked as the cluster's; the answer names the nodes that failed.
+
+        A key that is there already succeeds, and stays whose it is.
+        """
+        ...
+
+    async def remove(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        """Remove those of them that are marked as the cluster's; the answer as with `add`.
+
+        What is gone, or someone else's, succeeds and is left as it is.
+        """
+        ...
 
 
 class Zones(Protocol):

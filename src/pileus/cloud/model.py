@@ -1,8 +1,10 @@
 """Values that cross the contract: instances, routes, volumes. All frozen, all compared by `==`."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
 from types import MappingProxyType
 from typing import NewType
 
@@ -97,6 +99,31 @@ class Route:
     addresses: tuple[Address, ...] | None = None
     """The target's, where this cloud's routes carry them and must be kept current; else None."""
     blackhole: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SshKey:
+    """A public key with which a user may log in."""
+
+    user: str
+    public_key: str = field(repr=False)
+    """Algorithm and body in one line, `ssh-ed25519 AAAA…`, without a comment."""
+
+    @property
+    def fingerprint(self) -> str:
+        """As `ssh-keygen -l` shows it: what logs and events may say of a key."""
+        body = self.public_key.split()[1]
+        digest = sha256(b64decode(body + "=" * (-len(body) % 4))).digest()
+        return f"SHA256:{b64encode(digest).decode().rstrip('=')}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKeys:
+    """The keys that the machine of one node accepts."""
+
+    ours: frozenset[SshKey] = frozenset()
+    """Added for the cluster that asks, and marked so."""
+    others: frozenset[SshKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

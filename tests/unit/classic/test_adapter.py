@@ -30,7 +30,7 @@ from pileus.classic.stop import Stop, stopping
 from pileus.cloud.connection import connected
 from pileus.cloud.errors import Conflict, Misconfigured, Unavailable
 from pileus.cloud.interface import Cloud, ProviderConfig
-from pileus.cloud.model import Address, AddressType, NodeName, Route, Zone
+from pileus.cloud.model import Address, AddressType, NodeName, Route, SshKey, Zone
 from pileus.cloud.registry import DuplicateProvider, Registry, UnknownProvider
 from pileus.kube.model.core_v1 import NodeAddress
 from tests.unit.classic.fakes import (
@@ -83,7 +83,7 @@ async def test_small_capabilities_come_along():
     assert cloud.zones
     assert cloud.ssh_keys
 
-    await cloud.ssh_keys.add_to_all_instances("ops", "ssh-ed25519 AAAA")
+    await cloud.ssh_keys.add("any", [SshKey("ops", "ssh-ed25519 AAAA")], [])
 
     assert await cloud.zones.current() == Zone("r-a", "r")
     assert provider.record.calls[0] == ("add_ssh_key_to_all_instances", "ops", b"ssh-ed25519 AAAA")

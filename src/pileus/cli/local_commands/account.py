@@ -1,11 +1,10 @@
 """`pileus local keys|clusters|quota|fault …`."""
 
-import hashlib
-from base64 import b64decode, b64encode
 from pathlib import Path
 
 from pileus.cli.arguments import Argument, Given, UsageError
 from pileus.cli.local_commands.command import Command, Shown, command, pairs
+from pileus.cloud.model import SshKey
 from pileus.providers.local.api import Api
 from pileus.providers.local.model.account import (
     ERRORS,
@@ -37,9 +36,7 @@ async def _list_keys(_: Given, api: Api) -> Shown:
 
 def fingerprint(key: Key) -> str:
     """As ssh-keygen shows it."""
-    body = key.public_key.split()[1]
-    digest = hashlib.sha256(b64decode(body + "=" * (-len(body) % 4))).digest()
-    return f"SHA256:{b64encode(digest).decode().rstrip('=')}"
+    return SshKey(key.user, key.public_key).fingerprint
 
 
 async def _add_key(given: Given, api: Api) -> Shown:

@@ -13,9 +13,11 @@ from pileus.cloud.model import (
     Found,
     Instance,
     InstanceState,
+    NodeKeys,
     NodeName,
     NodeRef,
     Route,
+    SshKey,
 )
 
 T = TypeVar("T")
@@ -141,17 +143,56 @@ def check_routes(answer: object) -> Checked[Sequence[Route]]:
 def check_route_errors(
     routes: Sequence[Route], answer: object
 ) -> Checked[Mapping[Route, CloudError]]:
-    good: dict[Route, CloudError] = {}
+    return _check_errors(frozenset(routes), answer)
+
+
+def check_node_errors(
+    nodes: Sequence[NodeRef], answer: object
+) -> Checked[Mapping[NodeName, CloudError]]:
+    return _check_errors(frozenset(node.name for node in nodes), answer)
+
+
+def _check_errors(asked: frozenset[T], answer: object) -> Checked[Mapping[T, CloudError]]:
+    good: dict[T, CloudError] = {}
     odd: list[str] = []
-    for route, error in _mapping(answer).items():
-        if route not in routes:
-            odd.append(f"a result for {route!r}, which was not asked for")
+    for item, error in _mapping(answer).items():
+        if item not in asked:
+            odd.append(f"a result for {item!r}, which was not asked for")
         elif not isinstance(error, CloudError):
-            odd.append(f"{kind(error)} instead of an error for {route!r}")
-            good[cast("Route", route)] = Unavailable(f"the provider gave {kind(error)}")
+            odd.append(f"{kind(error)} instead of an error for {item!r}")
+            good[cast("T", item)] = Unavailable(f"the provider gave {kind(error)}")
         else:
-            good[cast("Route", route)] = error
+            good[cast("T", item)] = error
     return Checked(good, tuple(odd))
+
+
+def check_keys(
+    nodes: Sequence[NodeRef], answer: object
+) -> Checked[Mapping[NodeName, NodeKeys | Failure]]:
+    """Keep what is said of the nodes asked for; nonsense about one becomes its `Failure`."""
+    asked = {node.name for node in nodes}
+    good: dict[NodeName, NodeKeys | Failure] = {}
+    odd: list[str] = []
+    for name, keys in _mapping(answer).items():
+        if name not in asked:
+            odd.append(f"an answer for {name!r}, which was not asked for")
+        elif not _are_keys(keys):
+            problem = f"{kind(keys)} instead of NodeKeys or a Failure"
+            odd.append(f"{problem} for node {name}")
+            good[cast("NodeName", name)] = Failure(Unavailable(f"the provider gave {problem}"))
+        else:
+            good[cast("NodeName", name)] = cast("NodeKeys | Failure", keys)
+    return Checked(good, tuple(odd))
+
+
+def _are_keys(keys: object) -> bool:
+    match keys:
+        case Failure(error=CloudError()):
+            return True
+        case NodeKeys():
+            return _are(keys.ours, frozenset, SshKey) and _are(keys.others, frozenset, SshKey)
+        case _:
+            return False
 
 
 def _mapping(answer: object) -> Mapping[object, object]:

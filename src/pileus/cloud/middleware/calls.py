@@ -20,11 +20,14 @@ from pileus.cloud.interface import (
     Zones,
 )
 from pileus.cloud.model import (
+    Failure,
     Found,
     InstanceId,
+    NodeKeys,
     NodeName,
     NodeRef,
     Route,
+    SshKey,
     Volume,
     VolumeId,
     VolumeSpec,
@@ -189,10 +192,25 @@ class _SshKeys:
     inner: SshKeys
     made: _Caller
 
-    async def add_to_all_instances(self, user: str, public_key: str) -> None:
-        await self.made.write(
-            "ssh_keys.add_to_all_instances",
-            lambda: self.inner.add_to_all_instances(user, public_key),
+    async def list(
+        self, cluster: str, nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, NodeKeys | Failure]:
+        return await self.made.read(
+            "ssh_keys.list", lambda: self.inner.list(cluster, nodes), items=len(nodes)
+        )
+
+    async def add(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        return await self.made.write(
+            "ssh_keys.add", lambda: self.inner.add(cluster, keys, nodes), items=len(nodes)
+        )
+
+    async def remove(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        return await self.made.write(
+            "ssh_keys.remove", lambda: self.inner.remove(cluster, keys, nodes), items=len(nodes)
         )
 
 

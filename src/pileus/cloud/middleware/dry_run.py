@@ -6,8 +6,19 @@ from typing import Any
 
 from pileus.cloud.balancer import Balancers, Change, Owner, Seen, Wish
 from pileus.cloud.errors import CloudError, Unsupported
-from pileus.cloud.interface import Cloud, Routes, Volumes
-from pileus.cloud.model import InstanceId, Route, Volume, VolumeId, VolumeSpec
+from pileus.cloud.interface import Cloud, Routes, SshKeys, Volumes
+from pileus.cloud.model import (
+    Failure,
+    InstanceId,
+    NodeKeys,
+    NodeName,
+    NodeRef,
+    Route,
+    SshKey,
+    Volume,
+    VolumeId,
+    VolumeSpec,
+)
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -20,7 +31,7 @@ def dry_run(cloud: Cloud) -> Cloud:
         balancers=_Balancers(cloud.balancers, cloud.name) if cloud.balancers else None,
         routes=_Routes(cloud.routes, cloud.name) if cloud.routes else None,
         volumes=_Volumes(cloud.volumes, cloud.name) if cloud.volumes else None,
-        ssh_keys=_SshKeys(cloud.name) if cloud.ssh_keys else None,
+        ssh_keys=_SshKeys(cloud.ssh_keys, cloud.name) if cloud.ssh_keys else None,
     )
 
 
@@ -104,7 +115,28 @@ class _Volumes:
 
 @dataclass(frozen=True, slots=True)
 class _SshKeys:
+    inner: SshKeys
     provider: str
 
-    async def add_to_all_instances(self, user: str, public_key: str) -> None:  # noqa: ARG002 -- the key is not shown
-        _plan(self.provider, f"+ a key of {user} on all instances")
+    async def list(
+        self, cluster: str, nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, NodeKeys | Failure]:
+        return await self.inner.list(cluster, nodes)
+
+    async def add(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        return self._planned("+", cluster, keys, nodes)
+
+    async def remove(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        return self._planned("-", cluster, keys, nodes)
+
+    def _planned(
+        self, sign: str, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        for key in keys:
+            name = f"SSH key {key.fingerprint} of {key.user}"
+            _plan(self.provider, f"{sign} {name} on {len(nodes)} nodes ({cluster})")
+        return {}

@@ -13,11 +13,13 @@ from typing import Any, TypeVar, cast
 from pileus.cloud.balancer import Balancers, Change, Owner, Seen, Wish
 from pileus.cloud.errors import CloudError, Unavailable
 from pileus.cloud.foreign import is_its_own
-from pileus.cloud.interface import Cloud, Instances, Routes
+from pileus.cloud.interface import Cloud, Instances, Routes, SshKeys
 from pileus.cloud.middleware.answers import (
     Checked,
     check_changes,
     check_found,
+    check_keys,
+    check_node_errors,
     check_observed,
     check_owners,
     check_route_errors,
@@ -26,7 +28,7 @@ from pileus.cloud.middleware.answers import (
     kind,
 )
 from pileus.cloud.middleware.calls import Call, wrap
-from pileus.cloud.model import Found, NodeName, NodeRef, Route
+from pileus.cloud.model import Failure, Found, NodeKeys, NodeName, NodeRef, Route, SshKey
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
@@ -47,6 +49,7 @@ def guarded(cloud: Cloud, metrics: Metrics) -> Cloud:
         instances=_Instances(checked.instances, guard) if checked.instances else None,
         balancers=_Balancers(checked.balancers, guard) if checked.balancers else None,
         routes=_Routes(checked.routes, guard) if checked.routes else None,
+        ssh_keys=_SshKeys(checked.ssh_keys, guard) if checked.ssh_keys else None,
         owns=None if owns is None else partial(guard.owns, owns),
     )
 
@@ -175,6 +178,30 @@ class _Routes:
     async def delete(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
         answer = await self.inner.delete(cluster, routes)
         return self.guard.checked("routes.delete", lambda: check_route_errors(routes, answer))
+
+
+@dataclass(frozen=True, slots=True)
+class _SshKeys:
+    inner: SshKeys
+    guard: _Guard
+
+    async def list(
+        self, cluster: str, nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, NodeKeys | Failure]:
+        answer = await self.inner.list(cluster, nodes)
+        return self.guard.checked("ssh_keys.list", lambda: check_keys(nodes, answer))
+
+    async def add(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        answer = await self.inner.add(cluster, keys, nodes)
+        return self.guard.checked("ssh_keys.add", lambda: check_node_errors(nodes, answer))
+
+    async def remove(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        answer = await self.inner.remove(cluster, keys, nodes)
+        return self.guard.checked("ssh_keys.remove", lambda: check_node_errors(nodes, answer))
 
 
 def _checked_seen(after: object) -> Checked[Seen]:

@@ -23,7 +23,7 @@ from pileus.cloud.model import (
 from pileus.providers.local import plan
 from pileus.providers.local.api import Api
 from pileus.providers.local.identity import instance_id, provider_id
-from pileus.providers.local.model.account import AddKey, Description, ListClusters
+from pileus.providers.local.model.account import Description, ListClusters
 from pileus.providers.local.model.balancers import DeleteBalancer, ListBalancers
 from pileus.providers.local.model.machines import ListMachines
 from pileus.providers.local.model.records import Machine, Mark, Page, Power, R, Volume
@@ -54,11 +54,11 @@ class LocalInstances:
         if not nodes:
             return {}
         page = await self.api.call(ListMachines(fresh=fresh))
-        found = {node.name: _machine_of(node, page.items) for node in nodes}
+        found = {node.name: machine_of(node, page.items) for node in nodes}
         if not fresh and None in found.values():
             page = await self.api.call(ListMachines(fresh=True))
             found |= {
-                node.name: _machine_of(node, page.items)
+                node.name: machine_of(node, page.items)
                 for node in nodes
                 if found[node.name] is None
             }
@@ -98,7 +98,7 @@ def addresses_of(machine: Machine) -> tuple[Address, ...]:
     )
 
 
-def _machine_of(node: NodeRef, machines: tuple[Machine, ...]) -> Machine | None:
+def machine_of(node: NodeRef, machines: tuple[Machine, ...]) -> Machine | None:
     """By provider ID alone if the node has one: a name may have been given anew."""
     if node.provider_id:
         wanted = instance_id(node.provider_id)
@@ -116,7 +116,7 @@ class LocalBalancers:
 
     async def owners(self, cluster: str) -> frozenset[Owner]:
         page = await self.api.call(ListBalancers())
-        marks = _whole(page, "balancers")
+        marks = whole(page, "balancers")
         return frozenset(
             Owner(one.mark.cluster, one.mark.owner)
             for one in marks
@@ -165,7 +165,7 @@ class LocalRoutes:
                 name=f"{route.cluster}-{route.destination}" if route.cluster else "",
                 blackhole=route.is_blackhole,
             )
-            for route in _whole(page, "routes")
+            for route in whole(page, "routes")
         ]
 
     async def create(
@@ -215,7 +215,7 @@ class LocalVolumes:
         self, ids: Sequence[VolumeId] | None = None
     ) -> Mapping[VolumeId, contract.Volume]:
         page = await self.api.call(ListVolumes())
-        volumes = (self._volume(one) for one in _whole(page, "volumes"))
+        volumes = (self._volume(one) for one in whole(page, "volumes"))
         return {one.id: one for one in volumes if ids is None or one.id in ids}
 
     async def create(self, spec: VolumeSpec) -> contract.Volume:
@@ -265,22 +265,14 @@ class LocalClusters:
 
     async def list(self) -> Sequence[str]:
         page = await self.api.call(ListClusters())
-        return [cluster.name for cluster in _whole(page, "clusters")]
+        return [cluster.name for cluster in whole(page, "clusters")]
 
     async def master(self, cluster: str) -> str:
         page = await self.api.call(ListClusters())
-        for one in _whole(page, "clusters"):
+        for one in whole(page, "clusters"):
             if one.name == cluster:
                 return one.master
         raise NotFound(f'the local cloud knows no cluster "{cluster}"')
-
-
-@dataclass(frozen=True, slots=True)
-class LocalSshKeys:
-    api: Api
-
-    async def add_to_all_instances(self, user: str, public_key: str) -> None:
-        await self.api.call(AddKey(user=user, public_key=public_key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +285,7 @@ class LocalZones:
         return Zone(self.zone or self.cloud.zones[0], self.cloud.region)
 
 
-def _whole(page: Page[R], what: str) -> tuple[R, ...]:
+def whole(page: Page[R], what: str) -> tuple[R, ...]:
     if not page.is_complete:
         raise Unavailable(f"the local cloud gave only a part of its {what}")
     return page.items

@@ -11,7 +11,6 @@ from pileus.providers.local.capabilities import (
     LocalClusters,
     LocalInstances,
     LocalRoutes,
-    LocalSshKeys,
     LocalVolumes,
     LocalZones,
 )
@@ -19,6 +18,7 @@ from pileus.providers.local.client import reaching
 from pileus.providers.local.identity import SCHEME, owns
 from pileus.providers.local.model.account import Describe
 from pileus.providers.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
+from pileus.providers.local.ssh_keys import LocalSshKeys
 from pileus.suggest import did_you_mean
 
 

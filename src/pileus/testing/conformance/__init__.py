@@ -11,5 +11,5 @@ Needs pytest and hypothesis.
 import pytest
 
 pytest.register_assert_rewrite(
-    f"{__name__}.instances", f"{__name__}.balancers", f"{__name__}.routes"
+    f"{__name__}.instances", f"{__name__}.balancers", f"{__name__}.routes", f"{__name__}.ssh_keys"
 )

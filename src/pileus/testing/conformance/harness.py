@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from pileus.cloud.balancer import Balancers, BalancerSpec, Owner, Wish
-from pileus.cloud.interface import Instances, Routes
-from pileus.cloud.model import NodeRef
+from pileus.cloud.interface import Instances, Routes, SshKeys
+from pileus.cloud.model import NodeRef, SshKey
 
 T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -82,6 +82,23 @@ class RoutesHarness(Protocol):
 
     def reject(self, destination: str) -> None:
         """From now on the cloud refuses to create or delete this one."""
+        ...
+
+
+class SshKeysHarness(Protocol):
+    """One cloud with machines that accept SSH keys."""
+
+    can_tell: bool
+    """Whether it can list and remove keys. Ported providers can only add them."""
+
+    def connect(self) -> AbstractAsyncContextManager[SshKeys]: ...
+    def add_machine(self, name: str) -> NodeRef: ...
+    def add_by_hand(self, key: SshKey) -> None:
+        """Someone else lets a user log in on all machines."""
+        ...
+
+    def accepted(self, name: str) -> frozenset[SshKey]:
+        """The keys that a machine accepts, told by the cloud itself and not by the provider."""
         ...
 
 

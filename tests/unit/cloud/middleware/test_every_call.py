@@ -12,7 +12,7 @@ from pileus.cloud.interface import Cloud, Clusters, Instances, Routes, SshKeys, 
 from pileus.cloud.middleware.calls import Call, wrap
 from pileus.cloud.middleware.dry_run import dry_run
 from pileus.cloud.middleware.fenced import fenced
-from pileus.cloud.model import InstanceId, VolumeId, VolumeSpec
+from pileus.cloud.model import InstanceId, SshKey, VolumeId, VolumeSpec
 from pileus.fence import Fenced
 from tests.unit.cloud.fakes import ROUTE, WISH, Change, Seen, node
 
@@ -28,15 +28,18 @@ PROTOCOLS: dict[str, type] = {
     "zones": Zones,
 }
 V1, I1 = VolumeId("v1"), InstanceId("i1")
+NODE = node("n1")
+KEY = SshKey("jane", "ssh-ed25519 AAAA")
 
 READS: dict[str, tuple[object, ...]] = {
-    "instances.find": ([node("n1")],),
+    "instances.find": ([NODE],),
     "balancers.owners": ("blue",),
     "balancers.observe": ([WISH],),
     "routes.list": ("blue",),
     "volumes.list": ([V1],),
     "clusters.list": (),
     "clusters.master": ("blue",),
+    "ssh_keys.list": ("blue", [NODE]),
     "zones.current": (),
 }
 WRITES: dict[str, tuple[object, ...]] = {
@@ -48,13 +51,14 @@ WRITES: dict[str, tuple[object, ...]] = {
     "volumes.attach": (V1, I1),
     "volumes.detach": (V1, I1),
     "volumes.resize": (V1, 20),
-    "ssh_keys.add_to_all_instances": ("jane", "ssh-ed25519 AAAA"),
+    "ssh_keys.add": ("blue", [KEY], [NODE]),
+    "ssh_keys.remove": ("blue", [KEY], [NODE]),
 }
 NAMED: dict[str, dict[str, object]] = {
     "instances.find": {"fresh": True},
     "balancers.observe": {"deep": True},
 }
-WITHOUT_ANSWER = {"volumes.delete", "volumes.detach", "ssh_keys.add_to_all_instances"}
+WITHOUT_ANSWER = {"volumes.delete", "volumes.detach"}
 
 
 class Recorder:

@@ -9,7 +9,7 @@ from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import CloudError, NotFound, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.guarded import guarded
-from pileus.cloud.model import Absent, Failure, Instance, InstanceId
+from pileus.cloud.model import Absent, Failure, Instance, InstanceId, NodeKeys, SshKey
 from tests.unit.cloud.fakes import (
     OWNER,
     ROUTE,
@@ -23,6 +23,8 @@ from tests.unit.cloud.fakes import (
     instance,
     node,
 )
+
+KEY = SshKey("jane", "ssh-ed25519 AAAA")
 
 
 def raising(error: BaseException):
@@ -186,6 +188,42 @@ async def test_results_of_routes_are_kept_to_those_asked_for(metrics):
 
     assert set(errors) == {ROUTE}
     assert isinstance(errors[ROUTE], CloudError)
+
+
+class FakeKeys:
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    async def list(self, cluster: str, nodes: object) -> Any:
+        return self.answer
+
+    async def add(self, cluster: str, keys: object, nodes: object) -> Any:
+        return self.answer
+
+    remove = add
+
+
+async def test_nonsense_about_the_keys_of_one_node_is_its_failure_alone(metrics):
+    right = NodeKeys(frozenset({KEY}))
+    answer = {"a": right, "b": [KEY], "c": NodeKeys(frozenset({"x"})), "d": right}  # type: ignore[arg-type]
+    keys: Any = guarded(replace(cloud_of(), ssh_keys=FakeKeys(answer)), metrics).ssh_keys
+
+    seen = await keys.list("blue", [node("a"), node("b"), node("c")])
+
+    assert seen["a"] == right
+    assert seen.keys() == {"a", "b", "c"}
+    assert all(isinstance(seen[name], Failure) for name in "bc")
+
+
+@pytest.mark.parametrize("method", ["add", "remove"])
+async def test_results_of_keys_are_kept_to_the_nodes_asked_for(metrics, method: str):
+    answer = {"a": "why", "z": NotFound("x")}
+    keys = guarded(replace(cloud_of(), ssh_keys=FakeKeys(answer)), metrics).ssh_keys
+
+    errors = await getattr(keys, method)("blue", [KEY], [node("a"), node("b")])
+
+    assert set(errors) == {"a"}
+    assert isinstance(errors["a"], CloudError)
 
 
 async def test_a_verdict_on_ownership_that_fails_is_unknown(metrics):

@@ -196,22 +196,18 @@ async def test_volumes_are_made_once_per_mark_and_say_where_they_are():
     assert await cloud.volumes.list() == {}
 
 
-async def test_clusters_zones_and_keys():
+async def test_clusters_and_zones():
     local = local_cloud()
     await local.call(PutCluster(name="blue", master="127.0.0.1:6443"))
     cloud = await cloud_of(local, zone="local-1c")
     assert cloud.clusters
     assert cloud.zones
-    assert cloud.ssh_keys
-
-    await cloud.ssh_keys.add_to_all_instances("root", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 me@here")
 
     assert await cloud.clusters.list() == ["blue"]
     assert await cloud.clusters.master("blue") == "127.0.0.1:6443"
     with pytest.raises(NotFound):
         await cloud.clusters.master("red")
     assert await cloud.zones.current() == Zone("local-1c", "local-1")
-    assert [key.user for key in local.state.keys.values()] == ["root"]
 
 
 async def test_a_zone_that_does_not_exist_is_refused():

@@ -6,21 +6,23 @@ from contextlib import asynccontextmanager, contextmanager
 
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.interface import Cloud
-from pileus.cloud.model import NodeName, NodeRef
+from pileus.cloud.model import NodeName, NodeRef, SshKey
 from pileus.providers.local.capabilities import LocalBalancers, LocalInstances, LocalRoutes
 from pileus.providers.local.connect import cloud_of
 from pileus.providers.local.host import Behaviour, LocalCloud
-from pileus.providers.local.model.account import AddFault, RemoveFault
+from pileus.providers.local.model.account import AddFault, AddKey, ListKeys, RemoveFault
 from pileus.providers.local.model.balancers import DeleteBalancer
 from pileus.providers.local.model.machines import CreateMachine, DeleteMachine, StopMachine
 from pileus.providers.local.model.operation import A, Operation
 from pileus.providers.local.model.records import FaultKind
 from pileus.providers.local.model.routes import CreateRoute
 from pileus.providers.local.model.state import Settings
+from pileus.providers.local.ssh_keys import LocalSshKeys
 from pileus.testing.conformance.balancers import BalancersLaws
 from pileus.testing.conformance.harness import Built, Crash
 from pileus.testing.conformance.instances import InstancesLaws
 from pileus.testing.conformance.routes import RoutesLaws
+from pileus.testing.conformance.ssh_keys import SshKeysLaws
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
@@ -184,3 +186,30 @@ class TestRoutes(RoutesLaws):
 
     def make(self) -> Table:
         return Table()
+
+
+class Keys(Doors):
+    can_tell = True
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator[LocalSshKeys]:
+        yield LocalSshKeys(self.cloud)
+
+    def add_machine(self, name: str) -> NodeRef:
+        self.do(CreateMachine(name=name))
+        return NodeRef(name=NodeName(name))
+
+    def add_by_hand(self, key: SshKey) -> None:
+        self.do(AddKey(user=key.user, public_key=f"{key.public_key} someone@somewhere"))
+
+    def accepted(self, name: str) -> frozenset[SshKey]:
+        keys = self.do(ListKeys()).items
+        return frozenset(SshKey(key.user, " ".join(key.public_key.split()[:2])) for key in keys)
+
+
+class TestSshKeys(SshKeysLaws):
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return VirtualTimeLoop()
+
+    def make(self) -> Keys:
+        return Keys(local_cloud())

@@ -34,7 +34,10 @@ ERRORS = ("Unavailable", "Conflict", "NotFound", "Unauthorized", "QuotaExceeded"
 
 
 class AddKey(Request, frozen=True):
-    """Let a user of every instance log in with a key. Adding it twice is adding it once."""
+    """Let a user of every instance log in with a key.
+
+    One that is there already stays as it is, with its comment.
+    """
 
     NAME: ClassVar[str] = "keys.add"
     WRITES: ClassVar[bool] = True
@@ -49,7 +52,9 @@ class AddKey(Request, frozen=True):
             raise Rejected("a key needs a user, and the text of an OpenSSH public key")
         key = Key(user=self.user, public_key=text)
         name = _key_name(key)
-        hold_quota("keys", len({*state.keys, name}), state.quota.keys)
+        if name in state.keys:
+            return state, state.keys[name]
+        hold_quota("keys", len(state.keys) + 1, state.quota.keys)
         return replace(state, keys=with_item(state.keys, name, key)), key
 
 
@@ -60,10 +65,15 @@ class RemoveKey(Request, frozen=True):
 
     user: str
     public_key: str
+    only_comment: str = ""
+    """If given: a key with another comment is someone else's, and stays."""
 
     def step(self, state: State, moment: Moment) -> tuple[State, None]:
-        text = " ".join(self.public_key.split())
-        name = _key_name(Key(user=self.user, public_key=text))
+        name = _key_name(Key(user=self.user, public_key=self.public_key))
+        found = state.keys.get(name)
+        comment = "" if found is None else " ".join(found.public_key.split()[2:])
+        if self.only_comment and comment != self.only_comment:
+            return state, None
         return replace(state, keys=without(state.keys, name)), None
 
 

@@ -1,0 +1,110 @@
+"""The laws for `SshKeys`. A cloud that cannot tell which keys there are keeps the first two."""
+
+import asyncio
+
+import pytest
+
+from pileus.cloud.errors import CloudError, Unsupported
+from pileus.cloud.model import NodeKeys, NodeName, NodeRef, SshKey
+from pileus.testing.conformance.harness import SshKeysHarness, run
+
+CLUSTER, OTHER = "our-cluster", "their-cluster"
+BODY = "AAAAC3NzaC1lZDI1NTE5AAAAI"
+JANE = SshKey("jane", f"ssh-ed25519 {BODY}HkpD2FVDhm5yEMSYXpQJvAVGcCbWcR0S2Lw3ZbwFvzE")
+JOHN = SshKey("john", f"ssh-ed25519 {BODY}BVaMlqAqVJpqUC2xrtN4Kx6RC0hG2dhaZFVLKYbAkFb")
+ABSENT = NodeRef(name=NodeName("absent"))
+
+
+class SshKeysLaws:
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.new_event_loop()
+
+    def make(self) -> SshKeysHarness:
+        """A new cloud without machines and keys."""
+        raise NotImplementedError
+
+    def test_what_was_added_is_accepted_however_often_it_was_added(self) -> None:
+        run(added_twice(self.make()), self.new_loop)
+
+    def test_it_is_ours_alone_or_the_cloud_says_that_it_cannot_tell(self) -> None:
+        run(is_ours(self.make()), self.new_loop)
+
+    def test_what_was_removed_is_gone_and_may_be_removed_again(self) -> None:
+        run(removed_twice(self._telling()), self.new_loop)
+
+    def test_a_key_of_someone_else_stays_theirs_and_stays(self) -> None:
+        run(others_stay(self._telling()), self.new_loop)
+
+    def test_a_node_without_a_machine_fails_alone(self) -> None:
+        run(absent_fails_alone(self._telling()), self.new_loop)
+
+    def _telling(self) -> SshKeysHarness:
+        harness = self.make()
+        if not harness.can_tell:
+            pytest.skip("this cloud can only add keys")
+        return harness
+
+
+async def added_twice(harness: SshKeysHarness) -> None:
+    nodes = [harness.add_machine("n1"), harness.add_machine("n2")]
+
+    async with harness.connect() as keys:
+        for _ in range(2):
+            assert await keys.add(CLUSTER, [JANE, JOHN], nodes) == {}
+
+    for node in nodes:
+        assert harness.accepted(node.name) == {JANE, JOHN}
+
+
+async def is_ours(harness: SshKeysHarness) -> None:
+    node = harness.add_machine("n1")
+
+    async with harness.connect() as keys:
+        await keys.add(CLUSTER, [JANE], [node])
+        if harness.can_tell:
+            assert await keys.list(CLUSTER, [node]) == {node.name: NodeKeys(frozenset({JANE}))}
+            theirs = NodeKeys(others=frozenset({JANE}))
+            assert await keys.list(OTHER, [node]) == {node.name: theirs}
+        else:
+            with pytest.raises(Unsupported):
+                await keys.list(CLUSTER, [node])
+            with pytest.raises(Unsupported):
+                await keys.remove(CLUSTER, [JANE], [node])
+
+
+async def removed_twice(harness: SshKeysHarness) -> None:
+    node = harness.add_machine("n1")
+
+    async with harness.connect() as keys:
+        await keys.add(CLUSTER, [JANE, JOHN], [node])
+        for _ in range(2):
+            assert await keys.remove(CLUSTER, [JANE], [node]) == {}
+
+    assert harness.accepted(node.name) == {JOHN}
+
+
+async def others_stay(harness: SshKeysHarness) -> None:
+    node = harness.add_machine("n1")
+    harness.add_by_hand(JANE)
+
+    async with harness.connect() as keys:
+        await keys.add(OTHER, [JOHN], [node])
+        assert await keys.add(CLUSTER, [JANE, JOHN], [node]) == {}
+        seen = (await keys.list(CLUSTER, [node]))[node.name]
+        assert await keys.remove(CLUSTER, [JANE, JOHN], [node]) == {}
+
+    assert seen == NodeKeys(others=frozenset({JANE, JOHN}))
+    assert harness.accepted(node.name) == {JANE, JOHN}
+
+
+async def absent_fails_alone(harness: SshKeysHarness) -> None:
+    node = harness.add_machine("n1")
+
+    async with harness.connect() as keys:
+        errors = await keys.add(CLUSTER, [JANE], [ABSENT, node])
+        listed = await keys.list(CLUSTER, [ABSENT, node])
+
+    assert set(errors) == {ABSENT.name}
+    assert isinstance(errors[ABSENT.name], CloudError)
+    assert not isinstance(listed.get(ABSENT.name), NodeKeys), "what it accepts cannot be known"
+    assert listed[node.name] == NodeKeys(frozenset({JANE}))
