@@ -23,6 +23,7 @@ from pileus.classic.memory import Members, Memory, Remembered
 from pileus.classic.view import ClusterView
 from pileus.cloud.balancer import Balancer, BalancerState, Effect, Ingress, Owner, Part, Wish
 from pileus.cloud.errors import CloudError, Conflict, Misconfigured, Unavailable
+from pileus.cloud.model import Failure
 from pileus.kube.model.core_v1 import LoadBalancerStatus, Node, Service
 
 
@@ -75,16 +76,18 @@ class ClassicBalancers:
         """Those we ensured since the start: a ported provider cannot say who else there is."""
         return self.memory.owners(cluster)
 
-    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, ClassicSeen]:  # noqa: ARG002 -- a ported provider looks in one way
+    async def observe(
+        self,
+        wishes: Sequence[Wish],
+        *,
+        deep: bool,  # noqa: ARG002 -- there is one way to look
+    ) -> Mapping[Owner, ClassicSeen | Failure]:
         async with asyncio.TaskGroup() as group:
             tasks = {wish.owner: group.create_task(self._observe_one(wish)) for wish in wishes}
         seen = {owner: task.result() for owner, task in tasks.items()}
-        if len(seen) == 1 and isinstance(only := next(iter(seen.values())), CloudError):
-            raise only
-        return {owner: it for owner, it in seen.items() if isinstance(it, ClassicSeen)}
+        return {owner: it for owner, it in seen.items() if it is not None}
 
-    async def _observe_one(self, wish: Wish) -> ClassicSeen | CloudError | None:
-        """An error is told if it was the only question; among others its owner is unknown."""
+    async def _observe_one(self, wish: Wish) -> ClassicSeen | Failure | None:
         remembered = self.memory.recall(wish.owner)
         service = self.view.service(wish.owner.uid) or (remembered and remembered.service)
         if service is None:
@@ -96,7 +99,7 @@ class ClassicBalancers:
         try:
             status = await self._get(wish.owner, service)
         except CloudError as error:
-            return error
+            return Failure(error)
         return _seen(wish.owner, service, remembered, status)
 
     def changes(self, wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:

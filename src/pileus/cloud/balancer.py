@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from pileus.cloud.fingerprint import digest, usual_address, usual_network
-from pileus.cloud.model import AddressType, NodeRef, no_labels
+from pileus.cloud.model import AddressType, Failure, NodeRef, no_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,12 @@ class Balancers(Protocol[SeenT, ChangeT]):
         """Everyone of this cluster who has anything here, leftovers of a crash included."""
         ...
 
-    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, SeenT]:
+    async def observe(
+        self, wishes: Sequence[Wish], *, deep: bool
+    ) -> Mapping[Owner, SeenT | Failure]:
         """One answer per wish, read after the call began. An owner left out is unknown.
+
+        `Failure` says why one is unknown and harms no other; raise when all failed.
 
         With `deep=False`, parts of a balancer whose mark carries the wish's fingerprint need not
         be read, and `changes` then finds nothing to do. With `deep=True` all is read, because

@@ -1,6 +1,7 @@
 """When a ported provider is asked to get, ensure, update and delete, and with what."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pileus.classic.comparison import needs_ensure
 from pileus.classic.errors import ImplementedElsewhere, RetryError
 from pileus.cloud.balancer import BalancerState, Effect, Ingress, Wish
 from pileus.cloud.errors import Throttled, Unavailable
+from pileus.cloud.model import Failure
 from pileus.kube.model.core_v1 import (
     ClientIpConfig,
     LoadBalancerIngress,
@@ -212,14 +214,16 @@ async def test_a_failed_update_of_what_is_gone_is_no_error():
         assert record.names == ["ensure", "update", "get"]
 
 
-async def test_an_error_while_looking_is_told_alone_and_unknown_among_others():
-    other = Wish(owner=type(OWNER)("blue-uid", "s2"), spec=None)
+async def test_an_error_while_looking_at_one_is_told_for_that_one_alone():
     async with leading(get=OSError("down")) as (balancers, _, view):
         view.services["s2"] = kube_service("s2")
+        new = replace(wish("n1"), owner=type(OWNER)("blue-uid", "s2"))
 
-        with pytest.raises(Unavailable, match="down"):
-            await balancers.observe([GONE], deep=True)
-        assert await balancers.observe([GONE, other], deep=True) == {}
+        seen = await balancers.observe([GONE, new], deep=True)
+
+        assert isinstance(seen[OWNER], Failure)
+        assert str(seen[OWNER].error) == "OSError: down"
+        assert not isinstance(seen[new.owner], Failure)
 
 
 async def test_members_out_of_view_are_not_passed_on():

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
-from pileus.cloud.balancer import Balancer, Change, Effect, Owner, Part, Wish
+from pileus.cloud.balancer import Balancer, Change, Effect, Owner, Part, Seen, Wish
 from pileus.cloud.errors import CloudError, Unavailable
 from pileus.cloud.model import (
     Absent,
@@ -93,18 +93,32 @@ def check_owners(cluster: str, answer: object) -> Checked[frozenset[Owner]]:
     return Checked(frozenset(good), tuple(odd))
 
 
-def check_observed(wishes: Sequence[Wish], answer: object) -> Checked[Mapping[Owner, object]]:
+def check_observed(
+    wishes: Sequence[Wish], answer: object
+) -> Checked[Mapping[Owner, Seen | Failure]]:
+    """Keep what is said of the owners asked for; nonsense about one becomes its `Failure`."""
     asked = {wish.owner for wish in wishes}
-    good: dict[Owner, object] = {}
+    good: dict[Owner, Seen | Failure] = {}
     odd: list[str] = []
     for owner, seen in _mapping(answer).items():
         if owner not in asked:
             odd.append(f"an answer for {owner!r}, which was not asked for")
-        elif not is_seen(seen):
-            odd.append(f"{kind(seen)} for {owner!r}, which has no `balancer`")
+        elif problem := _wrong_with_seen(seen):
+            odd.append(f"{problem} for {owner!r}")
+            good[cast("Owner", owner)] = Failure(Unavailable(f"the provider gave {problem}"))
         else:
-            good[cast("Owner", owner)] = seen
+            good[cast("Owner", owner)] = cast("Seen | Failure", seen)
     return Checked(good, tuple(odd))
+
+
+def _wrong_with_seen(seen: object) -> str:
+    match seen:
+        case Failure(error=CloudError()):
+            return ""
+        case _ if is_seen(seen):
+            return ""
+        case _:
+            return f"{kind(seen)}, which has no `balancer`"
 
 
 def is_seen(thing: object) -> bool:

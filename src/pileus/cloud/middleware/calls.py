@@ -117,7 +117,9 @@ class _Balancers:
     async def owners(self, cluster: str) -> frozenset[Owner]:
         return await self.made.read("balancers.owners", lambda: self.inner.owners(cluster))
 
-    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
+    async def observe(
+        self, wishes: Sequence[Wish], *, deep: bool
+    ) -> Mapping[Owner, Seen | Failure]:
         return await self.made.read(
             "balancers.observe", lambda: self.inner.observe(wishes, deep=deep), items=len(wishes)
         )

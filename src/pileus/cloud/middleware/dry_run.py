@@ -47,7 +47,9 @@ class _Balancers:
     async def owners(self, cluster: str) -> frozenset[Owner]:
         return await self.inner.owners(cluster)
 
-    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
+    async def observe(
+        self, wishes: Sequence[Wish], *, deep: bool
+    ) -> Mapping[Owner, Seen | Failure]:
         return await self.inner.observe(wishes, deep=deep)
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:

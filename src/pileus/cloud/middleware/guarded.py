@@ -144,10 +144,11 @@ class _Balancers:
         answer = await self.inner.owners(cluster)
         return self.guard.checked("balancers.owners", lambda: check_owners(cluster, answer))
 
-    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
+    async def observe(
+        self, wishes: Sequence[Wish], *, deep: bool
+    ) -> Mapping[Owner, Seen | Failure]:
         answer = await self.inner.observe(wishes, deep=deep)
-        good = self.guard.checked("balancers.observe", lambda: check_observed(wishes, answer))
-        return cast("Mapping[Owner, Seen]", good)
+        return self.guard.checked("balancers.observe", lambda: check_observed(wishes, answer))
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
         name = "balancers.changes"

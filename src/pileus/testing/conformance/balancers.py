@@ -20,7 +20,7 @@ from pileus.cloud.balancer import (
     Wish,
 )
 from pileus.cloud.errors import Conflict
-from pileus.cloud.model import NodeName, NodeRef
+from pileus.cloud.model import Failure, NodeName, NodeRef
 from pileus.testing.conformance.harness import (
     BalancersHarness,
     Built,
@@ -86,7 +86,7 @@ async def settle(balancers: Balancers[Any, Any], wish: Wish) -> object:
     """The service reconciler in a nutshell; fails if the wish is not met in a few rounds."""
     for _ in range(ROUNDS):
         seen = (await balancers.observe([wish], deep=True)).get(wish.owner)
-        if seen is None:
+        if seen is None or isinstance(seen, Failure):
             continue
         is_busy = seen.balancer is not None and seen.balancer.state is BalancerState.PENDING
         changes = balancers.changes(wish, seen)

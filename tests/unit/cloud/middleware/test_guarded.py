@@ -144,13 +144,30 @@ async def test_owners_of_other_clusters_are_never_passed_on(metrics):
     assert await guard.owners("blue") == {OWNER}
 
 
-async def test_observations_nobody_asked_for_or_without_balancer_are_dropped(metrics):
+async def test_observations_that_nobody_asked_for_are_dropped(metrics):
+    answer = {OWNER: Seen(), Owner("blue", "u2"): Seen()}
+
+    assert await balancers(metrics, lambda: answer).observe([WISH], deep=True) == {OWNER: Seen()}
+
+
+@pytest.mark.parametrize("odd", [None, "text", Failure(cast("Any", KeyError("x")))])
+async def test_an_observation_without_a_balancer_fails_for_its_owner_alone(metrics, odd):
     other = Owner("blue", "u2")
-    assert await balancers(metrics, lambda: {OWNER: Seen(), other: Seen()}).observe(
-        [WISH], deep=True
-    ) == {OWNER: Seen()}
-    assert await balancers(metrics, lambda: {OWNER: None}).observe([WISH], deep=True) == {}
-    assert await balancers(metrics, lambda: {OWNER: "text"}).observe([WISH], deep=True) == {}
+    wishes = [WISH, replace(WISH, owner=other)]
+
+    seen = await balancers(metrics, lambda: {OWNER: odd, other: Seen()}).observe(wishes, deep=True)
+
+    assert isinstance(seen[OWNER], Failure)
+    assert "which has no `balancer`" in str(seen[OWNER].error)
+    assert seen[other] == Seen()
+
+
+async def test_why_an_owner_is_unknown_is_passed_on(metrics):
+    failure = Failure(Unavailable("busy"))
+
+    assert await balancers(metrics, lambda: {OWNER: failure}).observe([WISH], deep=True) == {
+        OWNER: failure
+    }
 
 
 async def test_applying_must_say_what_is_there(metrics):
