@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pileus.cloud.interface import Cloud
-from pileus.cloud.middleware.batching import Batches, batched
+from pileus.cloud.middleware.batching import batched
 from pileus.cloud.middleware.budget import Budget, Limits, budgeted
 from pileus.cloud.middleware.deadline import Deadlines, with_deadline
 from pileus.cloud.middleware.dry_run import dry_run
 from pileus.cloud.middleware.faults import Rule, faulty
 from pileus.cloud.middleware.fenced import fenced
+from pileus.cloud.middleware.gathering import Batches
 from pileus.cloud.middleware.guarded import guarded
 from pileus.cloud.middleware.measured import measured
 from pileus.fence import Fence

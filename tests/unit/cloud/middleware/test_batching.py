@@ -1,13 +1,17 @@
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pileus.cloud.balancer import Owner, Wish
 from pileus.cloud.errors import Unavailable
-from pileus.cloud.middleware.batching import Batches, batched, pack
-from tests.unit.cloud.fakes import FakeInstances, cloud_of, instance, node
+from pileus.cloud.middleware.batching import batched
+from pileus.cloud.middleware.gathering import Batches, pack
+from tests.unit.cloud.fakes import Change, FakeBalancers, FakeInstances, cloud_of, instance, node
 
 
 async def ask(cloud: Any, *names: str, fresh: bool = False):
@@ -157,13 +161,145 @@ async def test_asking_for_nothing_costs_nothing():
 
 NODES = st.lists(
     st.builds(node, st.sampled_from("abcdef"), provider_id=st.sampled_from(["", "x", "y"])),
-    unique=True,
+    max_size=12,
 )
 
 
 @given(NODES, st.integers(1, 5))
-def test_packing_loses_no_node_and_parts_two_versions_of_one(nodes, size):
-    batches = list(pack(nodes, size))
+def test_packing_loses_no_node_asks_none_twice_and_parts_two_versions_of_one(nodes, size):
+    batches = list(pack([(n.name, n) for n in nodes], size))
 
-    assert sorted(repr(n) for b in batches for n in b.values()) == sorted(map(repr, nodes))
+    packed = [repr(n) for batch in batches for n in batch.values()]
+    assert sorted(packed) == sorted(set(map(repr, nodes)))
     assert all(0 < len(batch) <= size for batch in batches)
+    assert all(name == n.name for batch in batches for name, n in batch.items())
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was seen for a wish, so that a mix-up shows."""
+
+    wish: Wish
+    balancer: None = None
+
+
+def telling(wishes: Sequence[Wish]) -> Mapping[Owner, object]:
+    return {wish.owner: Told(wish) for wish in wishes}
+
+
+@dataclass
+class Watched(FakeBalancers):
+    tell: Callable[[Sequence[Wish]], Mapping[Owner, Any]] = telling
+    latency: float = 0.0
+    looks: list[tuple[int, bool]] = field(default_factory=list)
+
+    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Any]:
+        self.looks.append((len(wishes), deep))
+        await asyncio.sleep(self.latency)
+        return self.tell(wishes)
+
+
+def wish(uid: str, name: str = "") -> Wish:
+    return Wish(owner=Owner("blue", uid), spec=None, name=name)
+
+
+async def look(cloud: Any, *wishes: Wish, deep: bool = False):
+    return await cloud.balancers.observe(wishes, deep=deep)
+
+
+async def test_a_thousand_looks_become_two_calls_and_each_gets_its_own_answer():
+    balancers = Watched(latency=1)
+    wishes = [wish(f"u{i}") for i in range(1000)]
+
+    async with batched(cloud_of(balancers=balancers), Batches(size=500)) as cloud:
+        answers = await all_of(*(look(cloud, one) for one in wishes))
+
+    assert balancers.looks == [(500, False), (500, False)]
+    assert answers == [{one.owner: Told(one)} for one in wishes]
+
+
+async def test_shallow_and_deep_looks_never_share_a_call():
+    balancers = Watched()
+
+    async with batched(cloud_of(balancers=balancers), Batches()) as cloud:
+        await all_of(look(cloud, wish("a"), deep=True), look(cloud, wish("a"), wish("b")))
+
+    assert balancers.looks == [(2, False), (1, True)]
+
+
+async def test_different_wishes_of_one_owner_never_share_a_call():
+    balancers = Watched()
+    old, new = wish("a", "old"), wish("a", "new")
+
+    async with batched(cloud_of(balancers=balancers), Batches()) as cloud:
+        answers = await all_of(look(cloud, old), look(cloud, new), look(cloud, replace(old)))
+
+    assert balancers.looks == [(1, False), (1, False)]
+    assert [told[old.owner].wish.name for told in answers] == ["old", "new", "old"]
+
+
+async def test_an_owner_left_out_of_an_answer_is_left_out_for_its_caller_only():
+    known, unknown = wish("a"), wish("b")
+    balancers = Watched(lambda: (), tell=lambda _: {known.owner: Told(known)})
+
+    async with batched(cloud_of(balancers=balancers), Batches()) as cloud:
+        answers = await all_of(look(cloud, known), look(cloud, unknown))
+
+    assert answers == [{known.owner: Told(known)}, {}]
+
+
+async def test_an_error_of_a_look_reaches_those_who_took_part_and_no_other():
+    def tell(wishes: Sequence[Wish]) -> Mapping[Owner, object]:
+        if any(one.owner.uid == "bad" for one in wishes):
+            raise Unavailable("down")
+        return telling(wishes)
+
+    async with batched(cloud_of(balancers=Watched(tell=tell)), Batches(size=1)) as cloud:
+        good, bad = await all_of(
+            _error_of(look(cloud, wish("a"))), _error_of(look(cloud, wish("bad")))
+        )
+
+    assert (good, str(bad)) == (None, "down")
+
+
+async def test_cancelling_one_look_cancels_no_other():
+    balancers = Watched(latency=5)
+
+    async with (
+        batched(cloud_of(balancers=balancers), Batches()) as cloud,
+        asyncio.TaskGroup() as group,
+    ):
+        hasty = group.create_task(look(cloud, wish("a")))
+        patient = group.create_task(look(cloud, wish("b")))
+        await asyncio.sleep(1)
+        hasty.cancel()
+
+    assert hasty.cancelled()
+    assert patient.result() == {wish("b").owner: Told(wish("b"))}
+
+
+async def test_look_ups_of_nodes_and_of_balancers_do_not_wait_for_one_another():
+    instances, balancers = FakeInstances(latency=1000), Watched()
+
+    async with (
+        batched(cloud_of(instances, balancers), Batches(at_once=1)) as cloud,
+        asyncio.TaskGroup() as group,
+    ):
+        slow = group.create_task(ask(cloud, "a"))
+        await asyncio.sleep(1)
+        await look(cloud, wish("a"))
+        assert not slow.done()
+
+    assert balancers.looks == [(1, False)]
+
+
+async def test_what_is_no_look_up_passes():
+    balancers = FakeBalancers(lambda: (Change(),))
+
+    async with batched(cloud_of(balancers=balancers), Batches()) as cloud:
+        assert cloud.balancers
+        assert cloud.balancers.changes(wish("a"), Told(wish("a"))) == (Change(),)
+        assert cloud.balancers.lock_key(wish("a")) == (Change(),)
+        assert await cloud.balancers.owners("blue") == (Change(),)
+        assert await cloud.balancers.apply(Change(), Told(wish("a"))) == (Change(),)
+    assert balancers.applied == [Change()]
