@@ -14,10 +14,9 @@ from prometheus_client import CollectorRegistry
 
 from pileus.clock import SystemClock
 from pileus.cloud.errors import Unauthorized
-from pileus.controllers.node.cluster import ClusterNodes
+from pileus.controllers.node.patches import patch_of
 from pileus.controllers.node.plan import CONDITION, ObjectWrite, StatusWrite, condition_of
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
-from pileus.controllers.node.writer import NodeReplaced, NodeWriter
 from pileus.kube.client import Client
 from pileus.kube.config.choose import load_access
 from pileus.kube.errors import Conflict
@@ -25,8 +24,10 @@ from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NODES, Node, NodeAddress, Taint
 from pileus.kube.patch import MergePatch
 from pileus.kube.store import Added, Table
+from pileus.objects.cluster import ClusterNodes
 from pileus.objects.nodes import addresses_of, is_uninitialized, taints_of
 from pileus.objects.notices import Notices
+from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
 from tests.unit.controllers.node.harness import FakeEvents, FakeInstances
@@ -82,7 +83,7 @@ async def node(control_plane: ControlPlane, request: pytest.FixtureRequest) -> N
 def reconciler(client: Client, node: Node, cloud: FakeInstances) -> NodeReconciler:
     table = Table()
     table.apply(Added(node))
-    nodes = ClusterNodes(client, table)
+    nodes = ClusterNodes(client, table, patch_of)
     tools = Tools(
         nodes=nodes,
         instances=cloud,
@@ -142,7 +143,7 @@ async def test_a_taint_that_came_meanwhile_is_not_lost(client: Client, node: Nod
     await client.patch(NODES, name, MergePatch({"spec": {"taints": taints}}))
 
     with pytest.raises(Conflict):
-        await ClusterNodes(client, Table()).write(node, ObjectWrite(untaint=True))
+        await ClusterNodes(client, Table(), patch_of).write(node, ObjectWrite(untaint=True))
     cloud = FakeInstances({name: instance(name)})
     await reconciler(client, node, cloud).reconcile(name)
 
@@ -168,7 +169,7 @@ async def test_a_node_registered_anew_is_not_taken_for_the_old_one(
     old = msgspec.structs.replace(node, metadata=metadata)
 
     with pytest.raises(NodeReplaced):
-        await ClusterNodes(client, Table()).write(old, write)
+        await ClusterNodes(client, Table(), patch_of).write(old, write)
 
     after = await client.get(NODES, node.metadata.name)
     assert after.metadata.resource_version == node.metadata.resource_version

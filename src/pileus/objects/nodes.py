@@ -5,6 +5,7 @@ from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, ObjectRe
 
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 """The key of the taint with which kubelets register; its value and effect do not matter."""
+READY = "Ready"
 ADDRESS_TYPES = frozenset(each.value for each in AddressType)
 
 
@@ -23,6 +24,12 @@ def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
 def condition_of(node: Node, kind: str) -> NodeCondition | None:
     conditions = (node.status and node.status.conditions) or ()
     return next((each for each in conditions if each.type == kind), None)
+
+
+def is_ready(node: Node) -> bool:
+    """Whether its kubelet says, and is believed, that pods can run; not saying so means no."""
+    ready = condition_of(node, READY)
+    return ready is not None and ready.status == "True"
 
 
 def provider_id_of(node: Node) -> str:

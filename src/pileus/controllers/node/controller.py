@@ -8,18 +8,19 @@ from typing import Protocol
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
-from pileus.controllers.node.cluster import ClusterNodes
-from pileus.controllers.node.plan import is_worth_a_pass
+from pileus.controllers.node.patches import patch_of
+from pileus.controllers.node.plan import Write, is_worth_a_pass
 from pileus.controllers.node.preview import NodePreview
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
-from pileus.controllers.node.writer import NodeWriter
 from pileus.kube.client import Client
 from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.store import Store
+from pileus.objects.cluster import ClusterNodes
 from pileus.objects.notices import Notices
 from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.objects.writer import NodeWriter
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
@@ -74,7 +75,7 @@ class NodeController:
     """Initializes new nodes and keeps addresses (and labels, if told to) current."""
 
     def __init__(self, around: Surroundings, settings: NodeSettings) -> None:
-        nodes = ClusterNodes(around.client, around.informer.store)
+        nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of)
         tools = Tools(
             nodes=nodes,
             instances=around.instances,

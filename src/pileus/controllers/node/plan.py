@@ -6,7 +6,7 @@ between leaves a node that is still tainted, and the next pass finishes it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from pileus.controllers.node.addresses import (
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.labels import completed, differing, missing
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
+from pileus.objects.conditions import Said, lowered, raised
 from pileus.objects.nodes import (
     UNINITIALIZED,
     addresses_of,
@@ -29,9 +30,7 @@ from pileus.objects.nodes import (
 
 CONDITION = "CloudProviderUninitialized"
 """True while initialization fails, for the reason given; like the other conditions, bad if true."""
-SETTLED = "NodeInitialized"
-REWORD_AFTER = timedelta(minutes=5)
-"""How long a condition's message stands although the wording of the error has changed."""
+SETTLED = Said("NodeInitialized", "the cloud's facts are on the node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +168,12 @@ def refreshed_object(node: Node, facts: Facts) -> ObjectWrite | None:
 
 def stuck_status(node: Node, reason: str, message: str, now: datetime) -> StatusWrite | None:
     """Say on the node why it is not initialized; None if it says so already."""
-    present = condition_of(node, CONDITION)
-    stuck = present is not None and present.status == "True"
-    if present and stuck and present.reason == reason:
-        since = present.last_heartbeat_time
-        if present.message == message or (since and now - since < REWORD_AFTER):
-            return None
-    return _status(None, _condition(present, "True", (reason, message), now))
+    return _status(None, raised(node, CONDITION, Said(reason, message), now))
 
 
 def cleared_condition(node: Node, now: datetime) -> NodeCondition | None:
     """Our condition, turned off; None if it is off or was never on."""
-    present = condition_of(node, CONDITION)
-    if present is None or present.status == "False":
-        return None
-    return _condition(present, "False", (SETTLED, "the cloud's facts are on the node"), now)
+    return lowered(node, CONDITION, SETTLED, now)
 
 
 def age(node: Node, now: datetime) -> float | None:
@@ -203,21 +193,6 @@ def _looked_at(node: Node) -> tuple[Node, NodeCondition | None]:
 def _changed_addresses(node: Node, facts: Facts) -> tuple[NodeAddress, ...] | None:
     wanted = desired_addresses(node, facts.addresses)
     return None if same_addresses(addresses_of(node), wanted) else wanted
-
-
-def _condition(
-    present: NodeCondition | None, status: str, why: tuple[str, str], now: datetime
-) -> NodeCondition:
-    now = now.replace(microsecond=0)
-    turned = present is None or present.status != status
-    return NodeCondition(
-        type=CONDITION,
-        status=status,
-        reason=why[0],
-        message=why[1],
-        last_heartbeat_time=now,
-        last_transition_time=now if turned or present is None else present.last_transition_time,
-    )
 
 
 def _status(

@@ -15,13 +15,13 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.lookup import look_up
-from pileus.controllers.node.plan import age, initialization, settlement, stuck_status
+from pileus.controllers.node.plan import Write, age, initialization, settlement, stuck_status
 from pileus.controllers.node.trouble import complain, is_lasting, message_of, reason_of
-from pileus.controllers.node.writer import NodeReplaced, Nodes, NodeWriter
 from pileus.kube.errors import ApiError, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node, is_uninitialized
 from pileus.objects.notices import Notices
+from pileus.objects.writer import NodeReplaced, Nodes, NodeWriter
 from pileus.runtime.reconcile import DONE, Result
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
@@ -36,9 +36,9 @@ PATIENCE = 10.0
 class Tools:
     """What the controller works with, its initialization and its rounds alike."""
 
-    nodes: Nodes
+    nodes: Nodes[Write]
     instances: Instances
-    writer: NodeWriter
+    writer: NodeWriter[Write]
     notices: Notices
     clock: Clock
     metrics: Metrics

@@ -16,11 +16,11 @@ from pileus.controllers.node.lookup import look_up
 from pileus.controllers.node.plan import is_settled, refreshment
 from pileus.controllers.node.reconciler import Tools
 from pileus.controllers.node.trouble import complain, message_of, reason_of
-from pileus.controllers.node.writer import NodeReplaced
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node
+from pileus.objects.writer import NodeReplaced
 from pileus.telemetry.log import Log
 
 log = Log(__name__)

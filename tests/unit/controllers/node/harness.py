@@ -13,10 +13,10 @@ from pileus.controllers.node.patches import patch_of
 from pileus.controllers.node.plan import Write
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
-from pileus.controllers.node.writer import NodeReplaced, NodeWriter
 from pileus.kube.errors import ApiError, Conflict, NotFound, Status
 from pileus.kube.model.core_v1 import Node, ObjectReference
 from pileus.objects.notices import Notices
+from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.telemetry.metrics import Metrics
 from tests.unit.controllers.node.objects import START, Document, merged, patched, typed
 

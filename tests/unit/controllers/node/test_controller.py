@@ -15,16 +15,17 @@ from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.batching import batched
 from pileus.cloud.middleware.gathering import Batches
 from pileus.cloud.model import Failure
-from pileus.controllers.node.cluster import ClusterNodes
 from pileus.controllers.node.controller import NodeController, NodeSettings, Surroundings
-from pileus.controllers.node.plan import ObjectWrite
-from pileus.controllers.node.writer import NodeReplaced
+from pileus.controllers.node.patches import patch_of
+from pileus.controllers.node.plan import ObjectWrite, Write
 from pileus.kube.client import Client
 from pileus.kube.errors import Invalid
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.store import Added, Deleted, Table
+from pileus.objects.cluster import ClusterNodes
 from pileus.objects.nodes import is_uninitialized
+from pileus.objects.writer import NodeReplaced
 from pileus.objects.written import CATCH_UP
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport, in_order, refused
@@ -196,10 +197,10 @@ def test_defect_5_a_controller_without_workers_is_refused(workers: int) -> None:
         NodeSettings(workers=workers)
 
 
-def nodes_of(server: ApiServer, table: Table[Node]) -> ClusterNodes:
+def nodes_of(server: ApiServer, table: Table[Node]) -> ClusterNodes[Write]:
     metrics = Metrics(CollectorRegistry())
     client = Client(ScriptedTransport(server.respond), user_agent="test", metrics=metrics)
-    return ClusterNodes(client, table)
+    return ClusterNodes(client, table, patch_of)
 
 
 async def test_what_was_written_is_seen_before_the_watch_brings_it() -> None:
@@ -253,7 +254,7 @@ async def test_a_node_read_afresh_is_what_the_next_pass_sees() -> None:
 async def test_any_other_invalid_write_is_told_as_it_is() -> None:
     transport = ScriptedTransport(in_order(refused(422, "Invalid", "metadata.labels: bad")))
     client = Client(transport, user_agent="test", metrics=Metrics(CollectorRegistry()))
-    nodes = ClusterNodes(client, Table())
+    nodes = ClusterNodes(client, Table(), patch_of)
 
     with pytest.raises(Invalid, match=r"metadata\.labels"):
         await nodes.write(typed(document("n1")), ObjectWrite(labels={"a": "b"}))

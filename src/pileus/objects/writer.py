@@ -2,9 +2,9 @@
 
 import asyncio
 import random
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from pileus.controllers.node.plan import Decide, Write
 from pileus.kube.errors import Conflict, KubeError
 from pileus.kube.model.core_v1 import Node
 
@@ -12,9 +12,15 @@ TRIES = 8
 FIRST_PAUSE = 0.05
 """Seconds before the first new try after a conflict; doubled each time, plus up to as much."""
 
+Write = TypeVar("Write")
+Write_contra = TypeVar("Write_contra", contravariant=True)
 
-class Nodes(Protocol):
-    """The nodes of a cluster: a local view, and the API server behind it."""
+
+class Nodes(Protocol[Write_contra]):
+    """The nodes of a cluster: a local view, and the API server behind it.
+
+    `Write_contra` is what a controller may want to write; each has its own.
+    """
 
     def node(self, name: str) -> Node | None:
         """The node as last seen; None if there is none."""
@@ -25,7 +31,7 @@ class Nodes(Protocol):
         """The node as it is now."""
         ...
 
-    async def write(self, node: Node, write: Write) -> Node:
+    async def write(self, node: Node, write: Write_contra) -> Node:
         """Change the node; the answer is the node as it is then.
 
         Errors: `Conflict`, if it must be made from the newest version and `node` is not that;
@@ -45,12 +51,12 @@ class Brought(NamedTuple):
     written: bool
 
 
-class NodeWriter:
-    def __init__(self, nodes: Nodes, rng: random.Random) -> None:
+class NodeWriter(Generic[Write]):
+    def __init__(self, nodes: Nodes[Write], rng: random.Random) -> None:
         self._nodes = nodes
         self._random = rng
 
-    async def bring(self, node: Node, decide: Decide) -> Brought:
+    async def bring(self, node: Node, decide: Callable[[Node], Write | None]) -> Brought:
         """Decide from the node's state and write it, from a fresh state after each conflict.
 
         Makes no request if nothing is to do. At most one write takes effect.
@@ -66,7 +72,7 @@ class NodeWriter:
                 pause *= 2
         return await self._write(node, decide)
 
-    async def _write(self, node: Node, decide: Decide) -> Brought:
+    async def _write(self, node: Node, decide: Callable[[Node], Write | None]) -> Brought:
         write = decide(node)
         if write is None:
             return Brought(node, written=False)

@@ -1,21 +1,34 @@
-"""The nodes of a real cluster, for this controller: an informer's view, and a client to write."""
+"""The nodes of a real cluster, for one controller: an informer's view, and a client to write."""
 
-from pileus.controllers.node.patches import patch_of
-from pileus.controllers.node.plan import Write
-from pileus.controllers.node.writer import NodeReplaced
-from pileus.kube.client import Client
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from pileus.kube.client import Client, Preconditions
 from pileus.kube.errors import Invalid
 from pileus.kube.model.core_v1 import NODES, Node
+from pileus.kube.patch import Patch
 from pileus.kube.store import NamespacedName, Store
+from pileus.objects.writer import NodeReplaced
 from pileus.objects.written import Written
 
+Write = TypeVar("Write")
 
-class ClusterNodes:
-    """Shows what was written here even before the watch brings it."""
 
-    def __init__(self, client: Client, store: Store[Node]) -> None:
+class ClusterNodes(Generic[Write]):
+    """Shows what was written here even before the watch brings it.
+
+    `render` makes of a write the patch that brings it about, and the subresource it goes to.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store[Node],
+        render: Callable[[Node, Write], tuple[Patch, str]],
+    ) -> None:
         self._client = client
         self._store = store
+        self._render = render
         self._written = Written[str, Node]()
 
     def node(self, name: str) -> Node | None:
@@ -29,7 +42,7 @@ class ClusterNodes:
         return self._written.note(name, await self._client.get(NODES, name))
 
     async def write(self, node: Node, write: Write) -> Node:
-        patch, subresource = patch_of(node, write)
+        patch, subresource = self._render(node, write)
         name = node.metadata.name
         try:
             written = await self._client.patch(NODES, name, patch, subresource=subresource)
@@ -38,6 +51,11 @@ class ClusterNodes:
                 raise NodeReplaced(f"node {name} was registered anew meanwhile") from error
             raise
         return self._written.note(name, written)
+
+    async def delete(self, node: Node) -> None:
+        """Delete this very version of the node. Errors: `Conflict`, if it has changed since."""
+        version = Preconditions(node.metadata.uid, node.metadata.resource_version)
+        await self._client.delete(NODES, node.metadata.name, preconditions=version)
 
 
 def _is_about_uid(error: Invalid) -> bool:

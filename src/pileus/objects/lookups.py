@@ -1,0 +1,76 @@
+"""Ask the cloud about nodes, and take nothing that a provider returns on trust."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.interface import Instances
+from pileus.cloud.model import Absent, Failure, Instance, NodeName, NodeRef
+from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import reference
+
+DEADLINE = 240.0
+"""Seconds for one look-up, waiting for the provider's call budget included.
+
+Longer than the deadline of the call itself, which tells more."""
+
+Answer = Instance | Absent | CloudError
+"""What the cloud says of one node's machine, or why nothing is known of it."""
+
+
+async def look_up(
+    instances: Instances, nodes: Sequence[Node], *, fresh: bool, deadline: float = DEADLINE
+) -> Mapping[str, Answer]:
+    """Ask once about all `nodes`, and answer for each by its name.
+
+    Guarantees: every node has an answer; whatever the provider raises or returns becomes one.
+    """
+    found = await _find(instances, [reference(node) for node in nodes], fresh, deadline)
+    if isinstance(found, CloudError):
+        return {node.metadata.name: found for node in nodes}
+    return {node.metadata.name: _answer(found.get(NodeName(node.metadata.name))) for node in nodes}
+
+
+def bug(what: str) -> CloudError:
+    """What to say of a provider that breaks its contract."""
+    return CloudError(f"the provider {what}; this is a bug in it, report it to its authors")
+
+
+async def _find(
+    instances: Instances,
+    refs: Sequence[NodeRef],
+    fresh: bool,  # noqa: FBT001 -- private
+    deadline: float,
+) -> Mapping[NodeName, object] | CloudError:
+    try:
+        async with asyncio.timeout(deadline):
+            return _mapping(await instances.find(refs, fresh=fresh))
+    except CloudError as error:
+        return error
+    except TimeoutError:
+        return Unavailable(f"the cloud did not answer within {deadline:g} s")
+    except Exception as error:  # noqa: BLE001 -- foreign code: its bug must harm only these nodes
+        return bug(f"raised {type(error).__name__}: {error}")
+
+
+def _mapping(found: object) -> Mapping[NodeName, object] | CloudError:
+    if not isinstance(found, Mapping):
+        return bug(f"returned {_kind(found)} for a mapping")
+    return cast("Mapping[NodeName, object]", found)
+
+
+def _answer(found: object) -> Answer:
+    match found:
+        case Instance() | Absent():
+            return found
+        case Failure(CloudError() as error):
+            return error
+        case None:
+            return Unavailable("the cloud did not say whether it has a machine for this node")
+        case _:
+            return bug(f"returned {_kind(found)} for an instance")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
