@@ -104,6 +104,19 @@ class LifecycleController:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceController:
     concurrent_syncs: int
+    concurrency_given: bool
+    """Whether the user asked for that number of workers; else the controller chooses its own."""
+    cluster_id: str
+    """Empty: the UID of the namespace kube-system."""
+    classes: tuple[str, ...]
+    drift_period: float
+    drain_cordoned: bool
+    orphans: str
+
+    @property
+    def workers(self) -> int | None:
+        """How many Services to work on at once; None leaves it to the controller."""
+        return self.concurrent_syncs if self.concurrency_given else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +188,7 @@ def build_config(values: Values) -> Config:
             monitor_period=values[controllers.NODE_MONITOR_PERIOD],
             concurrent_syncs=values[controllers.CONCURRENT_NODE_LIFECYCLE_SYNCS],
         ),
-        service=ServiceController(concurrent_syncs=values[controllers.CONCURRENT_SERVICE_SYNCS]),
+        service=_service(values),
         ipam=_ipam(values),
         server=ServerOptions(
             serving=_secure_serving(values),
@@ -255,6 +268,18 @@ def _node(values: Values) -> NodeController:
         concurrent_status_updates=values[controllers.CONCURRENT_NODE_STATUS_UPDATES],
         status_update_frequency=values[process.NODE_STATUS_UPDATE_FREQUENCY],
         label_sync=values[pileus.NODE_LABEL_SYNC],
+    )
+
+
+def _service(values: Values) -> ServiceController:
+    return ServiceController(
+        concurrent_syncs=values[controllers.CONCURRENT_SERVICE_SYNCS],
+        concurrency_given=values.given(controllers.CONCURRENT_SERVICE_SYNCS),
+        cluster_id=values[pileus.CLUSTER_ID],
+        classes=values[pileus.SERVICE_CLASSES],
+        drift_period=values[pileus.SERVICE_DRIFT_PERIOD],
+        drain_cordoned=values[pileus.SERVICE_DRAIN_CORDONED],
+        orphans=values[pileus.SERVICE_ORPHANS],
     )
 
 

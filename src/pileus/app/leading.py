@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-from pileus.app.controllers import ALL, NODE, ControllerNames, is_running
+from pileus.app.controllers import ALL, NODE, SERVICE, ControllerNames, is_running
 from pileus.app.ending import Fatal
 from pileus.app.migration import Lock, Migration
 from pileus.app.node import node_duty
 from pileus.app.provided import run_own
+from pileus.app.service import service_duty
 from pileus.app.view import Access
 from pileus.app.work import Duty, MakeDuty, Post, Skipped
 from pileus.cloud.errors import CloudError
@@ -33,7 +34,10 @@ log = Log(__name__)
 API_PATIENCE = 10
 """Seconds that the API server has for getting well, once we lead."""
 
-DUTIES: Mapping[str, MakeDuty] = {NODE.canonical: node_duty}
+DUTIES: Mapping[str, MakeDuty] = {
+    NODE.canonical: node_duty,
+    SERVICE.canonical: service_duty,
+}
 """The controllers of this version, by canonical name."""
 
 

@@ -1,10 +1,12 @@
 """Whether a configuration makes sense; all that is wrong is said at once."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from pileus.app import gates
 from pileus.app.config import Config
 from pileus.app.controllers import ALL, IPAM, is_running, unknown
+from pileus.app.declared.pileus import NO_DEFAULT_CLASS, ORPHAN_POLICIES
 from pileus.app.durations import render_duration
 from pileus.runtime import timing
 from pileus.server.ciphers import tls_problems
@@ -58,6 +60,7 @@ def problems(
         _client,
         _periods,
         _workers,
+        _services,
         _main_port,
         _authentication,
         _authorization,
@@ -105,6 +108,7 @@ def _periods(config: Config) -> Iterator[str]:
         "route-reconciliation-period": shared.route_reconciliation_period,
         "node-monitor-period": config.lifecycle.monitor_period,
         "node-status-update-frequency": config.node.status_update_frequency,
+        "service-drift-period": config.service.drift_period,
     }
     for name, seconds in pauses.items():
         if seconds <= 0:
@@ -130,6 +134,16 @@ def _workers(config: Config) -> Iterator[str]:
     for name, count in counts.items():
         if count < 1:
             yield f"{name} must be at least 1, but got {count}"
+
+
+def _services(config: Config) -> Iterator[str]:
+    asked = config.service
+    if asked.orphans not in ORPHAN_POLICIES:
+        known, hint = ", ".join(ORPHAN_POLICIES), did_you_mean(asked.orphans, ORPHAN_POLICIES)
+        yield f"service-orphans must be one of {known}, but got {quote(asked.orphans)}{hint}"
+    for name in asked.classes:
+        if name != NO_DEFAULT_CLASS and not re.fullmatch(r"[^\s/]+/[^\s/]+", name):
+            yield f"service-classes: {quote(name)} must be a name such as example.com/fast, or '-'"
 
 
 def _main_port(config: Config) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 NODE_DELAYS = (1, 4, 16, 64, 256, 1024)
+SERVICE_DURATIONS = tuple(2.0**n for n in range(15))
 QUEUE_DURATIONS = tuple(10.0**n for n in range(-8, 2))
 REQUEST_DURATIONS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 REQUEST_SIZES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
@@ -24,6 +25,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self._declare_nodes()
+        self._declare_services()
         self._declare_manager()
         self._declare_queues()
         self._declare_requests()
@@ -60,6 +62,46 @@ class Metrics:
         self.nodes_failing = self._gauge(
             "pileus_nodes_failing_initialization",
             "Nodes that wait for their initialization because it failed, for whatever reason",
+        )
+
+    def _declare_services(self) -> None:
+        self.host_updates = self._counter(
+            "service_controller_loadbalancer_sync_total",
+            "[ALPHA] Updates of a load balancer's members alone",
+        )
+        self.host_update_errors = self._counter(
+            "service_controller_nodesync_error_total",
+            "[ALPHA] Updates of a load balancer's members alone that failed",
+        )
+        self.node_round_duration = self._histogram(
+            "service_controller_nodesync_latency_seconds",
+            "[ALPHA] From a change of nodes until all load balancers have their new members",
+            SERVICE_DURATIONS,
+        )
+        self.host_update_duration = self._histogram(
+            "service_controller_update_loadbalancer_host_latency_seconds",
+            "[ALPHA] Duration of one update of a load balancer's members alone",
+            SERVICE_DURATIONS,
+        )
+        self.services_failing = self._gauge(
+            "pileus_services_failing",
+            "Services whose load balancer could not be brought to what they want, and is retried",
+        )
+        self.services_pending = self._gauge(
+            "pileus_services_pending",
+            "Services on whose load balancer the cloud is at work",
+        )
+        self.services_held = self._gauge(
+            "pileus_services_held",
+            "Services whose load balancer keeps its members until the nodes are looked at again",
+        )
+        self.service_drift_repaired = self._counter(
+            "pileus_service_drift_repaired_total",
+            "Load balancers that were changed by others, and were brought back",
+        )
+        self.orphaned_balancers = self._gauge(
+            "pileus_orphaned_load_balancers",
+            "Owners of load balancers marked as this cluster's that have no Service",
         )
 
     def _declare_manager(self) -> None:

@@ -36,7 +36,8 @@ CONCURRENT_SERVICE_SYNCS = Flag(
     "concurrent-service-syncs",
     INT32,
     1,
-    "Services whose load balancers are worked on at the same time.",
+    "Services whose load balancers are worked on at the same time. Only a value that is given sets "
+    "a limit; otherwise there is none but what the cloud bears.",
 )
 SERVICE_LB = Group(SERVICE.canonical.capitalize(), (CONCURRENT_SERVICE_SYNCS,))
 

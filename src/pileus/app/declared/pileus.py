@@ -1,7 +1,7 @@
 """Flags that the Go program does not have."""
 
 from pileus.app.flags import Flag, Group, switch
-from pileus.app.kinds import STRING
+from pileus.app.kinds import DURATION, STRING, STRINGS
 
 CONFIG = Flag(
     "config",
@@ -19,3 +19,50 @@ NODE_LABEL_SYNC = switch(
     "they are set once.",
 )
 PILEUS = Group("Pileus", (CONFIG, DRY_RUN, NODE_LABEL_SYNC), ours=True)
+
+CLUSTER_ID = Flag(
+    "cluster-id",
+    STRING,
+    "",
+    "Id of this cluster in the marks of what belongs to it in the cloud; empty: the UID of the "
+    "namespace kube-system. Never change it: what carries another id is not touched.",
+)
+NO_DEFAULT_CLASS = "-"
+ORPHAN_POLICIES = ("report", "delete")
+
+SERVICE_CLASSES = Flag(
+    "service-classes",
+    STRINGS,
+    (),
+    "Load balancer classes that are served beside pileus.dev/<provider>. Services that name no "
+    "class are served as well, unless '-' is one of the entries: then they are left to others.",
+)
+SERVICE_DRIFT_PERIOD = Flag(
+    "service-drift-period",
+    DURATION,
+    600.0,
+    "How often, about, every load balancer is compared with its Service in all its parts, and "
+    "orphans are looked for.",
+)
+SERVICE_DRAIN_CORDONED = switch(
+    "service-drain-cordoned",
+    "Take cordoned nodes out of load balancers too, not only those about to be deleted.",
+)
+SERVICE_ORPHANS = Flag(
+    "service-orphans",
+    STRING,
+    "report",
+    "What is done with load balancers that are marked as this cluster's and have no Service: "
+    "'report' them, or 'delete' them after two looks, a few at a time.",
+)
+SERVICES = Group(
+    "Pileus: services",
+    (
+        CLUSTER_ID,
+        SERVICE_CLASSES,
+        SERVICE_DRIFT_PERIOD,
+        SERVICE_DRAIN_CORDONED,
+        SERVICE_ORPHANS,
+    ),
+    ours=True,
+)

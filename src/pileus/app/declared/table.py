@@ -18,5 +18,6 @@ TABLE = Table((
     access.AUTHORIZATION,
     process.MISC,
     pileus.PILEUS,
+    pileus.SERVICES,
     process.GLOBAL,
 ))

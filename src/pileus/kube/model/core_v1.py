@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from pileus.kube.model.meta import KubeObject, Labels, Resource, Wire
+from pileus.kube.model.meta import Condition, KubeObject, Labels, Resource, Wire
 
 
 class Taint(Wire, frozen=True):
@@ -105,6 +105,8 @@ class ServiceSpec(Wire, frozen=True):
     external_traffic_policy: str = ""
     health_check_node_port: int = 0
     ip_families: tuple[str, ...] | None = None
+    ip_family_policy: str | None = None
+    allocate_load_balancer_node_ports: bool | None = None
     load_balancer_class: str | None = None
     load_balancer_ip: str = msgspec.field(name="loadBalancerIP", default="")
     load_balancer_source_ranges: tuple[str, ...] | None = None
@@ -131,6 +133,7 @@ class LoadBalancerStatus(Wire, frozen=True):
 
 class ServiceStatus(Wire, frozen=True):
     load_balancer: LoadBalancerStatus | None = None
+    conditions: tuple[Condition, ...] | None = None
 
 
 class Service(KubeObject, frozen=True):

@@ -23,6 +23,15 @@ class OwnerReference(Wire, frozen=True):
     uid: str = ""
 
 
+class Condition(Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
 class ObjectMeta(Wire, frozen=True):
     name: str = ""
     generate_name: str = ""

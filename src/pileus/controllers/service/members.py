@@ -1,0 +1,50 @@
+"""Which nodes are members of balancers: the Go framework's stable set, and none that leaves. Pure.
+
+A node's readiness makes no difference: balancers check the health of members themselves, and a
+control plane that is ill must not take traffic away from nodes that are well.
+"""
+
+from collections.abc import Iterable
+
+from pileus.cloud.model import NodeRef
+from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import reference, taints_of
+
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
+LEAVING = "ToBeDeletedByClusterAutoscaler"
+"""The key of the taint by which the autoscaler says that the node is about to go."""
+FALSE_WORDS = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+def is_member(node: Node, *, drain_cordoned: bool) -> bool:
+    if node.metadata.deletion_timestamp or is_excluded(node):
+        return False
+    if any(taint.key == LEAVING for taint in taints_of(node)):
+        return False
+    return not (drain_cordoned and node.spec is not None and node.spec.unschedulable)
+
+
+def is_excluded(node: Node) -> bool:
+    """By its label, whose value may be anything but a word for false."""
+    value = (node.metadata.labels or {}).get(EXCLUDED)
+    return value is not None and value not in FALSE_WORDS
+
+
+def members_of(nodes: Iterable[Node], *, drain_cordoned: bool) -> frozenset[NodeRef]:
+    return frozenset(
+        reference(node) for node in nodes if is_member(node, drain_cordoned=drain_cordoned)
+    )
+
+
+def means_the_same(one: NodeRef | None, other: NodeRef | None) -> bool:
+    """Whether no balancer could tell the difference; labels, for one, make none."""
+    return _facts(one) == _facts(other)
+
+
+def facts_of(members: Iterable[NodeRef]) -> frozenset[object]:
+    """All that balancers may know of the members."""
+    return frozenset(map(_facts, members))
+
+
+def _facts(ref: NodeRef | None) -> tuple[object, ...] | None:
+    return ref and (ref.name, ref.provider_id, ref.addresses)

@@ -1,0 +1,74 @@
+"""The members of balancers as the cluster has them: kept between changes, looked at twice."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from pileus.cloud.model import NodeRef
+from pileus.controllers.service.members import is_member, means_the_same, members_of
+from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import reference
+
+FRESH = 2.0
+"""Seconds for which one fresh list of nodes serves all who take a second look."""
+
+
+class Membership:
+    """One set for all balancers: the same object until a member comes, goes or changes.
+
+    Is told of nodes by an informer, and tells `changed` when that matters to balancers.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Sequence[Node]]],
+        changed: Callable[[], None],
+        *,
+        drain_cordoned: bool,
+    ) -> None:
+        self._read = read
+        self._changed = changed
+        self._drain_cordoned = drain_cordoned
+        self._refs: dict[str, NodeRef] = {}
+        self._set: frozenset[NodeRef] | None = frozenset()
+        self._fresh: tuple[float, frozenset[NodeRef]] | None = None
+        self._reading = asyncio.Lock()
+
+    def now(self) -> frozenset[NodeRef]:
+        if self._set is None:
+            self._set = frozenset(self._refs.values())
+        return self._set
+
+    async def second_look(self) -> frozenset[NodeRef]:
+        """The members by a list of all nodes that the API server gives now.
+
+        Errors: what the API server says.
+        """
+        async with self._reading:
+            now = asyncio.get_running_loop().time()
+            if self._fresh is None or now - self._fresh[0] > FRESH:
+                nodes = await self._read()
+                self._fresh = now, members_of(nodes, drain_cordoned=self._drain_cordoned)
+            return self._fresh[1]
+
+    def added(self, new: Node, /) -> None:
+        member = is_member(new, drain_cordoned=self._drain_cordoned)
+        self._note(new.metadata.name, reference(new) if member else None)
+
+    def updated(self, old: Node, new: Node, /) -> None:
+        if old is not new:
+            self.added(new)
+
+    def deleted(self, old: Node, /) -> None:
+        self._note(old.metadata.name, None)
+
+    def _note(self, name: str, ref: NodeRef | None) -> None:
+        before = self._refs.get(name)
+        if ref == before:
+            return
+        self._set = None
+        if ref is None:
+            del self._refs[name]
+        else:
+            self._refs[name] = ref
+        if not means_the_same(ref, before):
+            self._changed()

@@ -1,0 +1,158 @@
+"""Balancers in the cloud that carry this cluster's mark, and no Service wants them.
+
+They are looked for at the start and from time to time, and reported. If the operator says so they
+are deleted: after two looks some time apart and a fresh list of all Services, a few at a time, and
+none at all when there are so many that it looks like a mistake.
+"""
+
+import asyncio
+import random
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+
+from pileus.cloud.balancer import Owner
+from pileus.cloud.errors import CloudError
+from pileus.controllers.service.classes import Classes, is_load_balancer
+from pileus.controllers.service.departed import Departed
+from pileus.controllers.service.tools import Tools
+from pileus.fence import Fenced
+from pileus.kube.errors import KubeError
+from pileus.kube.model.core_v1 import ObjectReference, Service
+from pileus.objects.notices import Notices
+from pileus.runtime.queue import Priority, WorkQueue
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
+
+GRACE = 60.0
+"""Seconds between the first and the last look before one is deleted."""
+FRACTION = 0.2
+"""The part of all owners that may be deleted in one round; at least one."""
+FEW, MOST = 3, 0.5
+"""More orphans than a few, and than this part of all owners, look like a mistake."""
+SHOWN = 5
+REASON = "OrphanedLoadBalancers"
+
+
+class Policy(StrEnum):
+    REPORT = "report"
+    DELETE = "delete"
+
+
+def unwanted(
+    owners: Iterable[Owner], services: Iterable[Service], classes: Classes
+) -> frozenset[str]:
+    """UIDs that are marked in the cloud and have no Service, or one that others serve.
+
+    A Service that is no longer of the type at all is not among them: its user has said so, and
+    it is cleaned up at once.
+    """
+    wanted = {each.metadata.uid for each in services if is_evidence(each, classes)}
+    return frozenset(owner.uid for owner in owners) - wanted
+
+
+def is_evidence(service: Service, classes: Classes) -> bool:
+    """Whether a mark in the cloud proves that what is there is this Service's to keep or clear.
+
+    Of one that others serve it does not: perhaps only a flag was changed.
+    """
+    return classes.serve(service) or not is_load_balancer(service)
+
+
+def deletable(orphans: Mapping[str, float], owners: int, now: float) -> tuple[str, ...]:
+    """Which of the orphans (with the time when each was first seen) may be deleted now."""
+    if len(orphans) > max(FEW, MOST * owners):
+        return ()
+    old = sorted(uid for uid, since in orphans.items() if now - since >= GRACE)
+    return tuple(old[: max(1, int(FRACTION * owners))])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSettings:
+    policy: Policy = Policy.REPORT
+    period: float = 600.0
+
+
+class Sweeper:
+    def __init__(
+        self,
+        tools: Tools,
+        departed: Departed,
+        queue: WorkQueue[str],
+        notices: Notices,
+    ) -> None:
+        self._tools = tools
+        self._departed = departed
+        self._queue = queue
+        self._notices = notices
+        self._since: dict[str, float] = {}
+
+    async def run(self, settings: SweepSettings, chance: random.Random) -> None:
+        """Sweep until cancelled: once at the start, then once per period."""
+        while True:
+            try:
+                await self.sweep(settings.policy)
+            except (CloudError, KubeError, Fenced) as error:
+                log.warning("Orphans could not be looked for", err=error)
+            soon = self._since and settings.policy is Policy.DELETE
+            period = min(settings.period, GRACE if soon else inf)
+            await asyncio.sleep(period * chance.uniform(1.0, 1.2))
+
+    async def sweep(self, policy: Policy) -> None:
+        """Look once. Errors: `CloudError`, `KubeError`."""
+        owners = await self._tools.workshop.owners(self._tools.wishing.cluster)
+        services = self._tools.cluster.services()
+        self._recognize(owners, services)
+        found = self._not_in_hand(unwanted(owners, services, self._tools.classes))
+        now = asyncio.get_running_loop().time()
+        self._since = {uid: self._since.get(uid, now) for uid in found}
+        self._report(found)
+        if policy is Policy.DELETE and found:
+            await self._delete(deletable(self._since, len(owners), now))
+
+    def _recognize(self, owners: Iterable[Owner], services: Iterable[Service]) -> None:
+        """Remember for whom there is something, and see to those who no longer want it."""
+        marked = {owner.uid for owner in owners}
+        for service in services:
+            uid = service.metadata.uid
+            if uid not in marked or not is_evidence(service, self._tools.classes):
+                continue
+            note = self._tools.notes.of(uid)
+            if not note.known and not is_load_balancer(service):
+                self._queue.add(uid, Priority.REFRESH)
+            note.known = True
+
+    def _not_in_hand(self, uids: Iterable[str]) -> frozenset[str]:
+        """Those that are not being cleaned up at this moment."""
+        notes = self._tools.notes
+        return frozenset(
+            uid
+            for uid in uids
+            if uid not in self._departed and ((note := notes.find(uid)) is None or not note.known)
+        )
+
+    def _report(self, found: Collection[str]) -> None:
+        self._tools.metrics.orphaned_balancers.set(len(found))
+        about = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
+        if not found:
+            self._notices.forget(about, REASON)
+            return
+        names = ", ".join(sorted(found)[:SHOWN])
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        text = f"Load balancers without a Service, marked as this cluster's: {names}{more}"
+        log.warning("Orphaned load balancers", count=len(found), owners=names + more)
+        self._notices.warn(about, REASON, f"{text} (see pileus orphans, --service-orphans)")
+
+    async def _delete(self, uids: Collection[str]) -> None:
+        """Errors: `KubeError`, if the Services cannot be listed."""
+        if not uids:
+            log.warning("No orphan is deleted now: too young, or too many at once")
+            return
+        listed = {each.metadata.uid: each for each in await self._tools.cluster.list_services()}
+        for uid in uids:
+            if uid not in listed:
+                log.info("Deleting an orphaned load balancer", owner=uid)
+                self._departed.add_orphan(uid)
+                self._queue.add(uid, Priority.REFRESH)

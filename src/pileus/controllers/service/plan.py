@@ -1,0 +1,210 @@
+"""What is to be done for a Service: the decisions, without I/O, clock or chance.
+
+    Service ──course──▶ Leave · Serve · Withdraw · Puzzled
+    Serve:    look ──▶ claim (the finalizer) ──▶ changes, as far as the mode allows ──▶ publish
+    Withdraw: look ──▶ changes until nothing is left ──▶ release (the finalizer)
+
+The finalizer is there before the first change in the cloud, and goes after the last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import TypeVar
+
+from pileus.cloud.balancer import Balancer, BalancerState, Change, Part
+from pileus.controllers.service.annotations import Mode, UnknownMode, mode_of
+from pileus.controllers.service.classes import Classes
+from pileus.controllers.service.status import (
+    Verdict,
+    condition,
+    condition_of,
+    ingress_of,
+    is_same_ingress,
+    published_ingress,
+)
+from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
+from pileus.kube.model.meta import Condition
+
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+
+ChangeT = TypeVar("ChangeT", bound=Change)
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """It is not ours, and nothing in the cloud is there for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """It wants nothing from us any more; what is there for it goes, as far as the mode allows."""
+
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Puzzled:
+    """It is ours, but what it says cannot be understood: all stays as it is."""
+
+    message: str
+
+
+Course = Leave | Serve | Withdraw | Puzzled
+
+
+def course(service: Service, classes: Classes, *, known: bool) -> Course:
+    """What to do for it. `known`: we have evidence of something in the cloud under its UID.
+
+    A finalizer alone is no evidence: others use the same one.
+    """
+    deleting = service.metadata.deletion_timestamp is not None
+    is_served = classes.serve(service) and not deleting
+    is_left = known or (is_claimed(service) and classes.may_have_served(service))
+    if not is_served and not is_left:
+        return Leave()
+    try:
+        mode = mode_of(service)
+    except UnknownMode as error:
+        return Puzzled(str(error))
+    if is_served and mode is not Mode.NONE:
+        return Serve(mode)
+    return Withdraw(mode) if is_left else Leave()
+
+
+def is_claimed(service: Service) -> bool:
+    return FINALIZER in (service.metadata.finalizers or ())
+
+
+def doable(changes: Sequence[ChangeT], mode: Mode) -> tuple[ChangeT, ...]:
+    """Those of the changes that the mode allows."""
+    match mode:
+        case Mode.FULL:
+            return tuple(changes)
+        case Mode.MEMBERS:
+            return tuple(change for change in changes if change.part is Part.MEMBERS)
+        case Mode.OBSERVE | Mode.NONE:
+            return ()
+
+
+def needs_claim(service: Service, mode: Mode, *, at_stake: bool) -> bool:
+    """Whether the finalizer must be set first; `at_stake`: something is there, or soon will be."""
+    return mode.writes and at_stake and not is_claimed(service)
+
+
+def only_members(changes: Sequence[Change]) -> bool:
+    return bool(changes) and all(change.part is Part.MEMBERS for change in changes)
+
+
+def loses_too_many(balancer: Balancer | None, wanted: int) -> bool:
+    """Whether a balancer would be left with none, or with less than half, of its members.
+
+    One that does not say how many it has may have many.
+    """
+    if balancer is None or balancer.members == 0:
+        return False
+    if balancer.members is None:
+        return wanted == 0
+    return wanted * 2 < balancer.members
+
+
+def is_busy(balancer: Balancer | None) -> bool:
+    return balancer is not None and balancer.state is BalancerState.PENDING
+
+
+class Finalizer(Enum):
+    ADD = "add"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One request that changes a Service; what is None or left out stays as it is."""
+
+    finalizer: Finalizer | None = None
+    ingress: tuple[LoadBalancerIngress, ...] | None = None
+    condition: Condition | None = None
+    drop_condition: bool = False
+
+    def __bool__(self) -> bool:
+        return self != NOTHING
+
+
+NOTHING = Write()
+CLAIM = Write(finalizer=Finalizer.ADD)
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What a condition is written with."""
+
+    now: datetime
+    reword: bool = True
+
+
+def published(
+    service: Service, balancer: Balancer | None, verdict: Verdict, telling: Telling
+) -> Write:
+    """Tell on the Service what it has got. Addresses of a balancer that is not ready stay."""
+    is_ready = balancer is not None and balancer.state is BalancerState.READY
+    wanted = ingress_of(balancer) if balancer is not None and is_ready else None
+    if wanted is not None and is_same_ingress(published_ingress(service), wanted):
+        wanted = None
+    return replace_condition(Write(ingress=wanted), service, verdict, telling)
+
+
+def told(service: Service, verdict: Verdict, telling: Telling) -> Write:
+    """Tell why there is nothing better to tell."""
+    return replace_condition(NOTHING, service, verdict, telling)
+
+
+def replace_condition(write: Write, service: Service, verdict: Verdict, telling: Telling) -> Write:
+    new = condition(condition_of(service), verdict, telling.now, reword=telling.reword)
+    return Write(finalizer=write.finalizer, ingress=write.ingress, condition=new)
+
+
+def unclaimed(write: Write, service: Service, mode: Mode) -> Write:
+    """The same write, taking the finalizer off where nothing in the cloud is changed by us."""
+    if mode.writes or not is_claimed(service):
+        return write
+    return Write(finalizer=Finalizer.REMOVE, ingress=write.ingress, condition=write.condition)
+
+
+def released(service: Service, mode: Mode) -> Write:
+    """The end: nothing in the cloud is there for it any more, or what is stays on purpose."""
+    is_gone = mode is Mode.FULL and bool(published_ingress(service))
+    return Write(
+        finalizer=Finalizer.REMOVE if is_claimed(service) else None,
+        ingress=() if is_gone else None,
+        drop_condition=condition_of(service) is not None,
+    )
+
+
+def is_worth_a_pass(old: Service, new: Service) -> bool:
+    """Whether a pass over `new` may do anything that one over `old` would not."""
+    return _looked_at(old) != _looked_at(new)
+
+
+def is_changed_by_others(old: Service, new: Service) -> bool:
+    """Whether they differ in more than what we ourselves write."""
+    return _asked(old) != _asked(new)
+
+
+def _looked_at(service: Service) -> tuple[object, ...]:
+    return *_asked(service), service.metadata.finalizers or (), published_ingress(service)
+
+
+def _asked(service: Service) -> tuple[object, ...]:
+    metadata = service.metadata
+    return (
+        metadata.uid,
+        metadata.annotations or {},
+        metadata.deletion_timestamp,
+        service.spec,
+    )

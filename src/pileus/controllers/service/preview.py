@@ -1,0 +1,180 @@
+"""What the passes over Services would change, told instead of done. Reads only.
+
+Service ──course──▶ wish ──look──▶ the passes' own decisions ──▶ lines of a plan
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pileus.clock import Clock
+from pileus.cloud.balancer import Effect
+from pileus.cloud.errors import CloudError, Misconfigured
+from pileus.controllers.service.annotations import Mode
+from pileus.controllers.service.orphans import is_evidence
+from pileus.controllers.service.plan import (
+    CLAIM,
+    FINALIZER,
+    Finalizer,
+    Leave,
+    Puzzled,
+    Serve,
+    Telling,
+    Withdraw,
+    Write,
+    course,
+    is_busy,
+    loses_too_many,
+    needs_claim,
+    published,
+    released,
+    unclaimed,
+)
+from pileus.controllers.service.status import (
+    CONDITION,
+    condition_of,
+    published_ingress,
+    verdict_of,
+)
+from pileus.controllers.service.teller import about_service
+from pileus.controllers.service.tools import Tools
+from pileus.controllers.service.trouble import message_of, reason_of
+from pileus.controllers.service.wish import Refusal, farewell_of
+from pileus.controllers.service.workshop import Look, check_health
+from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
+from pileus.objects.planned import Place, Planned, Scope, Trouble
+from pileus.telemetry.quoting import quote
+
+AFTER = "the changes in the cloud"
+SECOND_LOOK = "a second look at the nodes: many members would go at once"
+BUSY = "the cloud, which is at work on the balancer"
+
+Line = Planned | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePreview:
+    """The plan of this controller for Services as they are seen now."""
+
+    tools: Tools
+    clock: Clock
+
+    async def of(self, scope: Scope) -> Sequence[Line]:
+        """One line per change in the cloud and write to the cluster; and why some cannot be.
+
+        Errors: `CloudError`, if the cloud cannot be asked at all.
+        """
+        found = [each for each in self.tools.cluster.services() if scope.has(about_service(each))]
+        marked = await self.tools.workshop.owners(self.tools.wishing.cluster)
+        uids = frozenset(owner.uid for owner in marked)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._lines(each, is_marked=each.metadata.uid in uids))
+                for each in sorted(found, key=lambda each: str(about_service(each)))
+            ]
+        return [line for task in tasks for line in task.result()]
+
+    async def _lines(self, service: Service, *, is_marked: bool) -> Sequence[Line]:
+        known = is_marked and is_evidence(service, self.tools.classes)
+        try:
+            match course(service, self.tools.classes, known=known):
+                case Leave():
+                    return ()
+                case Puzzled(message):
+                    raise Misconfigured(message)
+                case Serve(mode):
+                    return list(await self._serve(service, mode))
+                case Withdraw(mode):
+                    return list(await self._withdraw(service, mode))
+        except CloudError as error:
+            return (Trouble(about_service(service), reason_of(error), message_of(error)),)
+
+    async def _serve(self, service: Service, mode: Mode) -> Iterator[Planned]:
+        wish = self.tools.wishing.wish(service, self.tools.membership.now())
+        if isinstance(wish, Refusal):
+            raise Misconfigured(str(wish))
+        look = await self.tools.workshop.look(wish, deep=True)
+        check_health(look)
+        return self._served(service, look, mode)
+
+    def _served(self, service: Service, look: Look, mode: Mode) -> Iterator[Planned]:
+        wanted = len(look.wish.spec.members) if look.wish.spec else 0
+        at_stake = bool(look.left(mode)) or look.balancer is not None
+        if needs_claim(service, mode, at_stake=at_stake):
+            yield _write(service, CLAIM)
+        is_held = loses_too_many(look.balancer, wanted)
+        yield from _cloud(service, look, mode, SECOND_LOOK if is_held else "")
+        if look.left(mode) or is_busy(look.balancer):
+            if not published_ingress(service):
+                waits_for = AFTER if look.left(mode) else BUSY
+                yield _planned(service, "addresses of the load balancer", waits_for=waits_for)
+            return
+        verdict = verdict_of(look.balancer, mode, wanted)
+        write = published(service, look.balancer, verdict, Telling(self.clock.now()))
+        write = unclaimed(write, service, mode)
+        if write:
+            yield _write(service, write)
+
+    async def _withdraw(self, service: Service, mode: Mode) -> Iterator[Planned]:
+        wish = farewell_of(self.tools.wishing, service, mode)
+        look = await self.tools.workshop.look(wish, deep=True) if wish else None
+        return _withdrawn(service, look, mode)
+
+
+def _withdrawn(service: Service, look: Look | None, mode: Mode) -> Iterator[Planned]:
+    if look is not None:
+        yield from _cloud(service, look, mode, "")
+    write = released(service, mode)
+    if write:
+        is_first = look is not None and bool(look.left(mode))
+        yield _write(service, write, waits_for=AFTER if is_first else "")
+
+
+def _cloud(service: Service, look: Look, mode: Mode, waits_for: str) -> Iterator[Planned]:
+    for change in look.left(mode):
+        yield Planned(
+            about=about_service(service),
+            place=Place.CLOUD,
+            effect=change.effect,
+            summary=change.summary,
+            waits_for=waits_for,
+        )
+
+
+def _write(service: Service, write: Write, *, waits_for: str = "") -> Planned:
+    parts = dict(_parts(service, write))
+    return _planned(service, ", ".join(parts), details=tuple(parts.values()), waits_for=waits_for)
+
+
+def _planned(
+    service: Service, summary: str, *, details: tuple[str, ...] = (), waits_for: str = ""
+) -> Planned:
+    return Planned(
+        about=about_service(service),
+        place=Place.CLUSTER,
+        effect=Effect.UPDATE,
+        summary=summary,
+        details=details,
+        waits_for=waits_for,
+    )
+
+
+def _parts(service: Service, write: Write) -> Iterator[tuple[str, str]]:
+    """What the write is about, and the field of it before and after."""
+    if write.finalizer is not None:
+        word = "with" if write.finalizer is Finalizer.ADD else "without"
+        yield "finalizer", f"metadata.finalizers: {word} {FINALIZER}"
+    if write.ingress is not None:
+        change = f"{_addresses(published_ingress(service))} → {_addresses(write.ingress)}"
+        yield "addresses", f"status.loadBalancer.ingress: {change}"
+    before = condition_of(service)
+    state = quote(before.status if before else "")
+    if write.condition is not None:
+        after = f"{quote(write.condition.status)} ({write.condition.reason})"
+        yield f"condition {CONDITION}", f"status.conditions[{CONDITION}]: {state} → {after}"
+    elif write.drop_condition:
+        yield f"condition {CONDITION}", f"status.conditions[{CONDITION}]: {state} → none"
+
+
+def _addresses(ingress: Sequence[LoadBalancerIngress]) -> str:
+    return ", ".join(each.ip or each.hostname or "" for each in ingress) or "none"

@@ -1,0 +1,146 @@
+"""One pass over one Service: decide what it wants of us, and do one of three things.
+
+UID ──▶ Service, or what is remembered of it ──▶ serve · withdraw · leave
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from pileus.cloud import errors as cloud
+from pileus.controllers.service.annotations import Mode, UnknownMode, mode_of
+from pileus.controllers.service.cluster import ServiceReplaced
+from pileus.controllers.service.departed import Departed, is_orphan
+from pileus.controllers.service.plan import Leave, Puzzled, Serve, Withdraw, course
+from pileus.controllers.service.serving import Serving
+from pileus.controllers.service.status import State, Verdict
+from pileus.controllers.service.teller import PATIENCE, UPDATE, name_of
+from pileus.controllers.service.tools import Tools
+from pileus.controllers.service.trouble import verdict_on
+from pileus.controllers.service.withdrawing import Withdrawing
+from pileus.kube.errors import ApiError, NotFound
+from pileus.kube.model.core_v1 import Service
+from pileus.runtime.reconcile import DONE, Result, again_in
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
+
+FORMER = 2.0
+"""Seconds between two looks whether a former Service of the same name is cleaned up."""
+MANY_GONE = 60.0
+"""Seconds until it is looked again whether too many are gone."""
+
+
+class ServiceReconciler:
+    """Key: the Service's UID, which is also the owner's mark on what is in the cloud."""
+
+    def __init__(self, tools: Tools, departed: Departed, finished: Callable[[str], None]) -> None:
+        """`finished` is told the key of each pass that has ended, be it well or not."""
+        self._tools = tools
+        self._finished = finished
+        self._departed = departed
+        self._serving = Serving(tools)
+        self._withdrawing = Withdrawing(tools)
+
+    async def reconcile(self, key: str) -> Result:
+        try:
+            return await self._reconcile(key)
+        finally:
+            self._finished(key)
+
+    async def _reconcile(self, key: str) -> Result:
+        service = self._tools.cluster.service(key)
+        if service is None:
+            return await self._bury(key)
+        try:
+            return await self._pass(service)
+        except (NotFound, ServiceReplaced) as error:
+            log.info("Service went away meanwhile", v=2, service=name_of(service), why=error)
+            return DONE
+        except (cloud.Conflict, cloud.NotFound) as error:
+            return await self._look_again(service, error)
+        except (cloud.CloudError, ApiError) as error:
+            self._count(key)
+            await self._tools.teller.failure(service, self._tools.notes.of(key), error)
+            raise
+
+    async def _pass(self, service: Service) -> Result:
+        uid = service.metadata.uid
+        note = self._tools.notes.find(uid)
+        match course(service, self._tools.classes, known=note is not None and note.known):
+            case Leave():
+                self._leave(uid)
+                return DONE
+            case Puzzled(message):
+                raise cloud.Misconfigured(message)
+            case Withdraw(mode):
+                return await self._withdrawing.withdraw(service, mode)
+            case Serve(mode):
+                former = self._departed.former(service)
+                if former is not None and mode is Mode.FULL:
+                    return await self._wait_for_former(service, former)
+                return await self._serving.serve(service, mode)
+
+    def _leave(self, uid: str) -> None:
+        if not self._tools.notes.is_released(uid):
+            self._tools.notes.forget(uid)
+
+    async def _wait_for_former(self, service: Service, former: Service) -> Result:
+        """Some clouds find balancers by the Service's name: the former one's must go first."""
+        message = f"A former Service of this name (UID {former.metadata.uid}) is still cleaned up"
+        verdict = Verdict(State.FALSE, "WaitsForFormer", message)
+        note = self._tools.notes.of(service.metadata.uid)
+        await self._tools.teller.condition(service, note, verdict)
+        return again_in(FORMER)
+
+    async def _bury(self, uid: str) -> Result:
+        """Clean up after a Service that went without being released."""
+        service = self._departed.find(uid)
+        if service is None:
+            self._tools.notes.forget(uid)
+            return DONE
+        if not is_orphan(service):
+            if self._departed.is_too_many(self._tools.notes.count(lambda note: note.known)):
+                log.error("Too many Services are gone at once to conclude anything from it")
+                return again_in(MANY_GONE)
+            if await self._is_there(service):
+                return again_in(FORMER)
+        try:
+            result = await self._withdrawing.bury(service, _mode(service))
+        except (cloud.Conflict, cloud.NotFound):
+            return again_in(FORMER)
+        except cloud.CloudError as error:
+            self._tools.teller.complain(service, self._tools.notes.of(uid), error)
+            raise
+        if result is DONE:
+            self._departed.forget(uid)
+            self._tools.notes.forget(uid)
+        return result
+
+    async def _is_there(self, service: Service) -> bool:
+        """Asked of the API server itself: what one view does not show may not be gone."""
+        try:
+            await self._tools.cluster.read(service)
+        except (NotFound, ServiceReplaced):
+            return False
+        return True
+
+    async def _look_again(self, service: Service, error: cloud.CloudError) -> Result:
+        """The cloud was busy, or someone was quicker: no failure, but told if it lasts."""
+        note = self._tools.notes.of(service.metadata.uid)
+        now = asyncio.get_running_loop().time()
+        delay = note.wait(now, None)
+        if note.waited(now) >= PATIENCE:
+            await self._tools.teller.condition(service, note, verdict_on(error))
+        return again_in(delay)
+
+    def _count(self, uid: str) -> None:
+        if self._tools.notes.of(uid).stage.startswith(UPDATE):
+            self._tools.metrics.host_update_errors.inc()
+
+
+def _mode(service: Service) -> Mode:
+    """Of a Service that is gone and cannot be mended: what is not understood is left alone."""
+    try:
+        return mode_of(service)
+    except UnknownMode:
+        return Mode.NONE

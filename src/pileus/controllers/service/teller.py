@@ -1,0 +1,133 @@
+"""Tells users of a Service how it stands: events, and the condition in its status."""
+
+import asyncio
+
+from pileus.clock import Clock
+from pileus.controllers.service.cluster import ClusterServices
+from pileus.controllers.service.departed import is_orphan
+from pileus.controllers.service.notes import Note
+from pileus.controllers.service.plan import Telling, Write, told
+from pileus.controllers.service.status import Verdict
+from pileus.controllers.service.trouble import is_lasting, message_of, reason_of, verdict_on
+from pileus.kube.errors import KubeError
+from pileus.kube.model.core_v1 import ObjectReference, Service
+from pileus.objects.notices import Notices, shortened
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
+
+PATIENCE = 10.0
+"""Seconds of failing or waiting before it is told, unless waiting cannot mend it."""
+REWORD_AFTER = 300.0
+"""Seconds for which a condition's message stands although the wording has changed."""
+
+ENSURING = "EnsuringLoadBalancer"
+ENSURED = "EnsuredLoadBalancer"
+UPDATED = "UpdatedLoadBalancer"
+DELETING = "DeletingLoadBalancer"
+DELETED = "DeletedLoadBalancer"
+KEPT = "LoadBalancerKept"
+UNAVAILABLE = "UnAvailableLoadBalancer"
+SYNC_FAILED = "SyncLoadBalancerFailed"
+UPDATE_FAILED = "UpdateLoadBalancerFailed"
+DELETE_FAILED = "DeleteLoadBalancerFailed"
+HELD = "LoadBalancerMembersHeld"
+MISSPELT = "UnknownAnnotation"
+
+
+class Teller:
+    def __init__(self, cluster: ClusterServices, notices: Notices, clock: Clock) -> None:
+        self._cluster = cluster
+        self._notices = notices
+        self._clock = clock
+
+    def announce(self, service: Service, reason: str, message: str) -> None:
+        if not is_orphan(service):
+            self._notices.announce(about_service(service), reason, message)
+
+    def warn(self, service: Service, reason: str, message: str) -> None:
+        """Once an hour at most, until it is `well` again."""
+        if not is_orphan(service):
+            self._notices.warn(about_service(service), reason, shortened(message))
+
+    def well(self, service: Service, *reasons: str) -> None:
+        for reason in reasons:
+            self._notices.forget(about_service(service), reason)
+
+    def telling(self, note: Note) -> Telling:
+        now = asyncio.get_running_loop().time()
+        return Telling(self._clock.now(), reword=now - note.reworded >= REWORD_AFTER)
+
+    async def write(self, service: Service, note: Note, write: Write) -> Service:
+        """Make the write, if there is anything to it. Errors: what the API server says."""
+        if not write:
+            return service
+        if write.condition is not None:
+            note.reworded = asyncio.get_running_loop().time()
+        return await self._cluster.write(service, write)
+
+    async def condition(self, service: Service, note: Note, verdict: Verdict) -> None:
+        """Write the condition; failing to is no reason to fail."""
+        try:
+            await self.write(service, note, told(service, verdict, self.telling(note)))
+        except KubeError as refused:
+            log.warning(
+                "Cannot tell on the Service how it stands", service=name_of(service), err=refused
+            )
+
+    async def failure(self, service: Service, note: Note, error: Exception) -> None:
+        """Say on the Service why it is not served, by event and condition, once it is time to."""
+        now = asyncio.get_running_loop().time()
+        if note.failing_since is None:
+            note.failing_since = now
+        if now - note.failing_since < PATIENCE and not is_lasting(error):
+            return
+        self.complain(service, note, error)
+        await self.condition(service, note, verdict_on(error))
+
+    def complain(self, service: Service, note: Note, error: Exception) -> None:
+        if note.told != reason_of(error):
+            self.well(service, SYNC_FAILED, UPDATE_FAILED, DELETE_FAILED)
+            note.told = reason_of(error)
+        reason, message = _failed_event(note.stage, message_of(error))
+        self.warn(service, reason, message)
+
+
+ENSURE, CHECK, DELETE = (
+    "failed to ensure load balancer",
+    "failed to check if load balancer exists before cleanup",
+    "failed to delete load balancer",
+)
+CLAIM, RELEASE, PUBLISH = (
+    "failed to add load balancer cleanup finalizer",
+    "failed to remove load balancer cleanup finalizer",
+    "failed to update load balancer status",
+)
+UPDATE = "Error updating load balancer with new hosts"
+BURY = "Error deleting load balancer"
+"""What a failure is called, in the Go framework's words."""
+
+
+def _failed_event(stage: str, message: str) -> tuple[str, str]:
+    if stage.startswith(UPDATE):
+        return UPDATE_FAILED, f"{stage}, error: {message}"
+    if stage.startswith(BURY):
+        return DELETE_FAILED, f"{stage}: {message}"
+    return SYNC_FAILED, f"Error syncing load balancer: {stage}: {message}"
+
+
+def about_service(service: Service) -> ObjectReference:
+    metadata = service.metadata
+    return ObjectReference(
+        api_version="v1",
+        kind="Service",
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+    )
+
+
+def name_of(service: Service) -> str:
+    """For the log."""
+    metadata = service.metadata
+    return f"{metadata.namespace}/{metadata.name}" if metadata.name else f"UID {metadata.uid}"

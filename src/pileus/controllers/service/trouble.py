@@ -1,0 +1,51 @@
+"""What an error is called on a Service, whether waiting could mend it, and what users are told."""
+
+from pileus.cloud import errors as cloud
+from pileus.controllers.service.status import State, Verdict
+from pileus.kube import errors as kube
+from pileus.objects.notices import shortened
+
+_REASONS: tuple[tuple[type[Exception], str, str], ...] = (
+    (cloud.QuotaExceeded, "QuotaExceeded", "free something in the cloud, or ask it for more"),
+    (cloud.Unauthorized, "Unauthorized", "mend the provider's credentials or their rights"),
+    (cloud.Misconfigured, "Misconfigured", "mend what is named"),
+    (cloud.Unsupported, "Unsupported", "do without what this cloud cannot do"),
+    (cloud.Rejected, "Rejected", "the cloud refuses it as it is; change the Service"),
+    (cloud.Throttled, "Throttled", "nothing needs to be done: it is tried again"),
+    (cloud.Unavailable, "CloudUnavailable", "it is tried again until the cloud answers"),
+    (cloud.Conflict, "Contested", "it is tried again"),
+    (cloud.CloudError, "CloudError", "it is tried again"),
+    (kube.Forbidden, "ServiceWriteForbidden", "give the manager the right to services/status"),
+    (kube.ApiError, "ServiceWriteFailed", "it is tried again"),
+)
+_LASTING = cloud.Rejected | cloud.Unsupported | kube.Forbidden | kube.Invalid
+_ASKING = cloud.Throttled | cloud.Unavailable
+
+
+def reason_of(error: Exception) -> str:
+    """The reason of the condition: one CamelCase word, from a fixed set."""
+    return _entry(error)[0]
+
+
+def message_of(error: Exception) -> str:
+    """What went wrong, in the words of who said it, and what to do about it."""
+    said = str(error).rstrip(". ") or type(error).__name__
+    advice = _entry(error)[1]
+    return shortened(f"{said} ({advice})" if advice else said)
+
+
+def verdict_on(error: Exception) -> Verdict:
+    state = State.UNKNOWN if isinstance(error, _ASKING) else State.FALSE
+    return Verdict(state, reason_of(error), message_of(error))
+
+
+def is_lasting(error: Exception) -> bool:
+    """Whether it takes someone to mend it, so that there is no use in waiting before telling."""
+    return isinstance(error, _LASTING)
+
+
+def _entry(error: Exception) -> tuple[str, str]:
+    return next(
+        ((name, advice) for kind, name, advice in _REASONS if isinstance(error, kind)),
+        ("SyncFailed", ""),
+    )

@@ -1,0 +1,191 @@
+"""From a Service to the balancer that it wants, or to what is wrong with it. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Transport, Wish
+from pileus.cloud.model import NodeRef
+from pileus.cloud.options import Options, meant_for
+from pileus.controllers.service.annotations import Mode, adopted_by, annotation
+from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
+
+SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+AFFINITY_SECONDS = 10800
+"""How long an affinity lasts that does not say so; the API server's default."""
+HIGHEST_PORT = 65535
+FAMILIES = {4: "IPv4", 6: "IPv6"}
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no balancer can be wished for, all reasons at once; waiting does not mend it."""
+
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishing:
+    """What all wishes of a cluster have in common."""
+
+    cluster: str
+    """Its id."""
+    annotations: Options | None = None
+    """What the provider declares; None: it declares nothing and is given all."""
+
+    def wish(self, service: Service, members: frozenset[NodeRef]) -> Wish | Refusal:
+        """What the Service wants."""
+        spec = desired(service, members)
+        return spec if isinstance(spec, Refusal) else self._wish(service, spec)
+
+    def farewell(self, service: Service) -> Wish:
+        """What a Service wants that wants nothing any more."""
+        return self._wish(service, None)
+
+    def owner(self, uid: str) -> Owner:
+        return Owner(self.cluster, uid)
+
+    def _wish(self, service: Service, spec: BalancerSpec | None) -> Wish:
+        metadata = service.metadata
+        return Wish(
+            owner=self.owner(metadata.uid),
+            spec=spec,
+            name=f"{metadata.namespace}-{metadata.name}",
+            options=meant_for(self.annotations, metadata.annotations or {}),
+            adopts=adopted_by(service),
+        )
+
+
+def farewell_of(wishing: Wishing, service: Service, mode: Mode) -> Wish | None:
+    """What a Service that goes wants of its balancer, in that mode; None: nothing is to change."""
+    match mode:
+        case Mode.FULL:
+            return wishing.farewell(service)
+        case Mode.MEMBERS:
+            wish = wishing.wish(service, frozenset())
+            return None if isinstance(wish, Refusal) else wish
+        case Mode.OBSERVE | Mode.NONE:
+            return None
+
+
+def desired(service: Service, members: frozenset[NodeRef]) -> BalancerSpec | Refusal:
+    spec = service.spec or ServiceSpec()
+    problems: list[str] = []
+    listeners = frozenset(_listeners(spec, problems))
+    families = _families(spec)
+    result = BalancerSpec(
+        listeners=listeners,
+        members=members,
+        source_ranges=_source_ranges(service, families, problems),
+        sticky_seconds=_sticky_seconds(spec),
+        families=families,
+        requested_address=_requested(spec, families, problems),
+        health=_health(spec),
+    )
+    return Refusal(tuple(problems)) if problems else result
+
+
+def _listeners(spec: ServiceSpec, problems: list[str]) -> Iterator[Listener]:
+    if not spec.ports:
+        problems.append("spec.ports is empty: a balancer needs at least one port")
+    for port in spec.ports or ():
+        if problem := _wrong_with(port, spec):
+            problems.append(problem)
+        else:
+            yield Listener(
+                port=port.port,
+                node_port=port.node_port,
+                transport=Transport(port.protocol),
+                name=port.name,
+                application_protocol=port.app_protocol or "",
+            )
+
+
+def _wrong_with(port: ServicePort, spec: ServiceSpec) -> str:
+    named = f"port {port.port}/{port.protocol}"
+    if port.protocol not in set(Transport):
+        return f"{named}: the protocol must be one of {', '.join(Transport)}"
+    if not 1 <= port.port <= HIGHEST_PORT:
+        return f"{named}: a port is a number from 1 to {HIGHEST_PORT}"
+    if not port.node_port and spec.allocate_load_balancer_node_ports is not False:
+        return f"{named} has no node port yet"
+    return ""
+
+
+def _families(spec: ServiceSpec) -> tuple[str, ...]:
+    """In the Service's own order; of one that was never given any, those of its addresses."""
+    if spec.ip_families:
+        return tuple(dict.fromkeys(spec.ip_families))
+    versions = (_version(text) for text in spec.cluster_ips or ())
+    found = tuple(dict.fromkeys(FAMILIES[version] for version in versions if version))
+    return found or ("IPv4",)
+
+
+def _version(text: str) -> int | None:
+    try:
+        return ip_address(text).version
+    except ValueError:
+        return None
+
+
+def _source_ranges(
+    service: Service, families: tuple[str, ...], problems: list[str]
+) -> frozenset[str]:
+    """Empty if everyone may come."""
+    where, texts = "spec.loadBalancerSourceRanges", _given_ranges(service)
+    if not texts:
+        where, texts = f"annotation {SOURCE_RANGES}", _annotated_ranges(service)
+    networks: set[Network] = set()
+    for text in texts:
+        try:
+            networks.add(ip_network(text, strict=False))
+        except ValueError:
+            problems.append(f'{where}: "{text}" is not a CIDR such as 192.0.2.0/24')
+    open_to = {FAMILIES[each.version] for each in networks if not each.prefixlen}
+    if open_to >= set(families):
+        return frozenset()
+    return frozenset(map(str, networks))
+
+
+def _given_ranges(service: Service) -> list[str]:
+    given = service.spec.load_balancer_source_ranges if service.spec else None
+    return [text.strip() for text in given or ()]
+
+
+def _annotated_ranges(service: Service) -> list[str]:
+    text = (annotation(service, SOURCE_RANGES) or "").strip()
+    return [part.strip() for part in text.split(",")] if text else []
+
+
+def _sticky_seconds(spec: ServiceSpec) -> int | None:
+    if spec.session_affinity != "ClientIP":
+        return None
+    config = spec.session_affinity_config and spec.session_affinity_config.client_ip
+    return (config and config.timeout_seconds) or AFFINITY_SECONDS
+
+
+def _requested(spec: ServiceSpec, families: tuple[str, ...], problems: list[str]) -> str:
+    text = spec.load_balancer_ip.strip()
+    if not text:
+        return ""
+    version = _version(text)
+    if version is None:
+        problems.append(f'spec.loadBalancerIP: "{text}" is not an IP address')
+        return ""
+    if FAMILIES[version] not in families:
+        problems.append(
+            f"spec.loadBalancerIP: {text} is {FAMILIES[version]}, "
+            f"but spec.ipFamilies is {', '.join(families)}"
+        )
+    return str(ip_address(text))
+
+
+def _health(spec: ServiceSpec) -> HealthCheck | None:
+    if spec.external_traffic_policy != "Local" or not spec.health_check_node_port:
+        return None
+    return HealthCheck(node_port=spec.health_check_node_port)

@@ -1,0 +1,106 @@
+"""Take away what is in the cloud for a Service that wants it no more; then let the Service go."""
+
+from pileus.cloud.errors import Unavailable
+from pileus.controllers.service.annotations import MANAGE, Mode
+from pileus.controllers.service.notes import Note
+from pileus.controllers.service.plan import is_busy, is_claimed, released
+from pileus.controllers.service.teller import (
+    BURY,
+    CHECK,
+    DELETE,
+    DELETED,
+    DELETING,
+    KEPT,
+    RELEASE,
+    name_of,
+)
+from pileus.controllers.service.tools import Tools
+from pileus.controllers.service.waiting import wait_for
+from pileus.controllers.service.wish import farewell_of
+from pileus.controllers.service.workshop import Look
+from pileus.kube.errors import NotFound
+from pileus.kube.model.core_v1 import Service
+from pileus.runtime.reconcile import DONE, Result
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
+
+
+class Withdrawing:
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    async def withdraw(self, service: Service, mode: Mode) -> Result:
+        """One pass for a Service that is still there. Errors: `CloudError`, `KubeError`, `Fenced`.
+
+        The finalizer goes only after the cloud, looked at, had nothing left.
+        """
+        note = self._tools.notes.of(service.metadata.uid)
+        note.stage = CHECK
+        look = await self._clear(service, mode, note)
+        if look is not None and _is_unfinished(look, mode):
+            return await wait_for(self._tools.teller, service, look, note)
+        note.stage = RELEASE
+        self._tools.notes.release(service.metadata.uid)
+        try:
+            await self._tools.teller.write(service, note, released(service, mode))
+        except NotFound:
+            log.info("Service is gone already", v=2, service=name_of(service))
+        self._farewell(service, mode, look, note)
+        return DONE
+
+    async def bury(self, service: Service, mode: Mode) -> Result:
+        """One pass for a Service that is there no more. Errors: `CloudError`, `Fenced`."""
+        note = self._tools.notes.of(service.metadata.uid)
+        note.stage = BURY
+        look = await self._clear(service, mode, note)
+        if look is not None and _is_unfinished(look, mode):
+            return await wait_for(None, service, look, note)
+        self._farewell(service, mode, look, note)
+        return DONE
+
+    async def _clear(self, service: Service, mode: Mode, note: Note) -> Look | None:
+        """What is seen after all was taken away that the mode allows; None: nothing was to be."""
+        wish = farewell_of(self._tools.wishing, service, mode)
+        if wish is None:
+            return None
+        tools = self._tools
+        with tools.turns.queueing(tools.workshop.lock_key(wish)) as turn:
+            look = await tools.workshop.look(wish, deep=True)
+            if not look.left(mode):
+                return look
+            async with turn.taken() as moved_on:
+                if moved_on:
+                    look = await tools.workshop.look(wish, deep=True)
+                return await self._delete(service, look, mode, note)
+
+    async def _delete(self, service: Service, look: Look, mode: Mode, note: Note) -> Look:
+        if note.stage == CHECK:
+            note.stage = DELETE
+        if mode is Mode.FULL and not note.deleting:
+            note.deleting = True
+            self._tools.teller.announce(service, DELETING, "Deleting load balancer")
+        for change in look.left(mode):
+            log.info(
+                "Removing", service=name_of(service), effect=change.effect, what=change.summary
+            )
+        return await self._tools.workshop.perform(look, mode)
+
+    def _farewell(self, service: Service, mode: Mode, look: Look | None, note: Note) -> None:
+        teller = self._tools.teller
+        if mode is Mode.FULL:
+            if is_claimed(service) or note.deleting:
+                teller.announce(service, DELETED, "Deleted load balancer")
+        elif is_claimed(service) or (look is not None and look.done):
+            teller.announce(
+                service, KEPT, f"The load balancer stays in the cloud: {MANAGE} is {mode}"
+            )
+
+
+def _is_unfinished(look: Look, mode: Mode) -> bool:
+    """Errors: `Unavailable`, if a balancer stays and nothing can be done about it."""
+    if is_busy(look.balancer) or look.left(mode):
+        return True
+    if mode is Mode.FULL and look.balancer is not None:
+        raise Unavailable(f"load balancer {look.balancer.id} is still there, and cannot be deleted")
+    return False

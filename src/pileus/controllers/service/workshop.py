@@ -1,0 +1,87 @@
+"""The cloud's side of a pass: look at one balancer, and carry out what is to be changed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pileus.cloud.balancer import Balancer, Balancers, BalancerState, Change, Owner, Seen, Wish
+from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.model import Failure
+from pileus.controllers.service.annotations import Mode
+from pileus.controllers.service.plan import doable, is_busy
+
+ROUNDS = 5
+"""How often, in one pass, changes may lead to further ones."""
+
+
+class BalancerFailed(CloudError):
+    """The cloud says that the balancer has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A balancer as it was seen, and what that leaves to be changed."""
+
+    wish: Wish
+    seen: Seen
+    changes: tuple[Change, ...]
+    done: tuple[Change, ...] = ()
+    """What was changed in this pass."""
+
+    @property
+    def balancer(self) -> Balancer | None:
+        return self.seen.balancer
+
+    def left(self, mode: Mode) -> tuple[Change, ...]:
+        """What is to be changed and may be."""
+        return doable(self.changes, mode)
+
+
+class Workshop:
+    """Errors: `CloudError`, and `Fenced` for a change."""
+
+    def __init__(self, balancers: Balancers[Any, Any]) -> None:
+        self._balancers = balancers
+
+    async def owners(self, cluster: str) -> frozenset[Owner]:
+        return await self._balancers.owners(cluster)
+
+    async def look(self, wish: Wish, *, deep: bool) -> Look:
+        """Not being told of a balancer is never taken for there being none."""
+        seen = (await self._balancers.observe([wish], deep=deep)).get(wish.owner)
+        if seen is None:
+            raise Unavailable("the cloud did not say whether there is a load balancer")
+        if isinstance(seen, Failure):
+            raise seen.error.with_traceback(None)  # the answer may be shared with others
+        return self.judge(wish, seen)
+
+    def judge(self, wish: Wish, seen: Seen) -> Look:
+        return Look(wish, seen, self._balancers.changes(wish, seen))
+
+    async def perform(self, look: Look, mode: Mode) -> Look:
+        """Make the changes that the mode allows, and those that follow from them.
+
+        Ends as soon as the cloud is at work, or nothing more comes of it.
+        """
+        done: tuple[Change, ...] = ()
+        for _ in range(ROUNDS):
+            changes = look.left(mode)
+            if not changes or (done and is_busy(look.balancer)):
+                break
+            seen = look.seen
+            for change in changes:
+                seen = await self._balancers.apply(change, seen)
+                done = (*done, change)
+            look = self.judge(look.wish, seen)
+            if look.left(mode) == changes:
+                break
+        return Look(look.wish, look.seen, look.changes, done)
+
+    def lock_key(self, wish: Wish) -> str:
+        return self._balancers.lock_key(wish)
+
+
+def check_health(look: Look) -> None:
+    """Errors: `BalancerFailed`."""
+    balancer = look.balancer
+    if balancer is not None and balancer.state is BalancerState.FAILED:
+        raise BalancerFailed(balancer.problem or f"load balancer {balancer.id} has failed")

@@ -1,0 +1,47 @@
+"""The local cloud as a process of its own, beside a real control plane."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from tests.real.manager import eventually
+
+
+class LocalCloud:
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "cloud.sock"
+        self.config = folder / "local-cloud.yaml"
+        self.config.write_text(json.dumps({"endpoint": str(self.socket), "network": "none"}))
+
+    def pileus(self, *arguments: str) -> str:
+        """What `pileus local …` prints."""
+        command = [sys.executable, "-m", "pileus", "local", *arguments]
+        return subprocess.run(
+            [*command, f"--endpoint={self.socket}"], capture_output=True, text=True, check=True
+        ).stdout
+
+    def balancers(self) -> dict[str, dict[str, Any]]:
+        """By name."""
+        listed = json.loads(self.pileus("balancers", "list", "-o", "json"))
+        return {one["name"]: one for one in listed}
+
+    def members(self, name: str) -> list[str]:
+        found = self.balancers().get(name, {"members": []})
+        return sorted(member["name"] for member in found["members"])
+
+
+@contextlib.contextmanager
+def local_cloud(folder: Path) -> Generator[LocalCloud]:
+    cloud = LocalCloud(folder)
+    command = [sys.executable, "-m", "pileus", "local", "serve", f"--config={cloud.config}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        eventually("the cloud is served", cloud.socket.exists)
+        yield cloud
+    finally:
+        process.terminate()
+        process.wait(30)

@@ -1,0 +1,254 @@
+"""The whole controller on the embedded API server and the local cloud, in virtual time."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from pileus.apiserver.api import Api
+from pileus.apiserver.serving import api_in_memory
+from pileus.app.informers import BY_UID, SharedInformers
+from pileus.cloud.interface import Cloud
+from pileus.cloud.middleware.stack import Equipment, stacked
+from pileus.controllers.service.classes import Classes
+from pileus.controllers.service.controller import (
+    ServiceController,
+    ServiceSettings,
+    Surroundings,
+)
+from pileus.fence import Fence, Open
+from pileus.kube.client import Client
+from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
+from pileus.kube.patch import MergePatch
+from pileus.kube.transport import Request
+from pileus.providers.local.connect import cloud_of
+from pileus.providers.local.host import Behaviour, LocalCloud
+from pileus.providers.local.host import Surroundings as CloudSurroundings
+from pileus.providers.local.model.operation import Operation
+from pileus.providers.local.model.records import Balancer
+from pileus.providers.local.model.state import Settings as CloudSettings
+from pileus.telemetry.metrics import Metrics
+from pileus.testing.in_process import InProcessTransport
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+CLUSTER = "the-cluster"
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+READY = "pileus.dev/Ready"
+
+
+class LoopClock:
+    def now(self) -> datetime:
+        return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+class Wire:
+    """A transport that notes what is written, and can be told to interfere."""
+
+    def __init__(self, api: Api) -> None:
+        self._inner = InProcessTransport(api)
+        self.writes: list[tuple[str, str, Any]] = []
+        self.reads: list[str] = []
+        self.before: Callable[[Request], None] = lambda request: None
+
+    def send(self, request: Request):
+        self.before(request)
+        if request.method == "GET":
+            self.reads.append(request.path)
+        else:
+            body = json.loads(request.body or b"null")
+            self.writes.append((request.method, request.path, body))
+        return self._inner.send(request)
+
+    def written(self) -> list[str]:
+        """Writes that are no events."""
+        return [f"{m} {path}" for m, path, _ in self.writes if "/events" not in path]
+
+
+class Front:
+    """The cloud's API as the provider reaches it: notes the calls, and can be told to interfere."""
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self._cloud = cloud
+        self.calls: list[str] = []
+        self.before: Callable[[Operation[Any]], None] = lambda operation: None
+        self.after: Callable[[Operation[Any]], None] = lambda operation: None
+
+    async def call(self, operation: Operation[Any]) -> Any:
+        self.calls.append(operation.NAME)
+        self.before(operation)
+        answer = await self._cloud.call(operation)
+        self.after(operation)
+        return answer
+
+    @property
+    def changes(self) -> list[str]:
+        return [name for name in self.calls if not name.startswith(("list", "describe"))]
+
+
+@dataclass
+class Told:
+    about: ObjectReference
+    kind: str
+    reason: str
+    message: str
+
+
+@dataclass
+class FakeEvents:
+    told: list[Told] = field(default_factory=list[Told])
+
+    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
+        self.told.append(Told(about, kind, reason, message))
+
+    def reasons(self, name: str = "") -> list[str]:
+        return [one.reason for one in self.told if name in {"", one.about.name}]
+
+    def messages(self, reason: str) -> list[str]:
+        return [one.message for one in self.told if one.reason == reason]
+
+
+class World:
+    """A cluster and a cloud; managers come and go."""
+
+    def __init__(
+        self, *, settings: CloudSettings | None = None, behaviour: Behaviour | None = None
+    ) -> None:
+        self.clock = LoopClock()
+        self.api = api_in_memory(clock=self.clock, random=Random(0))
+        self.wire = Wire(self.api)
+        self.user = Client(
+            InProcessTransport(self.api), user_agent="user", metrics=Metrics(CollectorRegistry())
+        )
+        self.cloud = LocalCloud(
+            CloudSurroundings(
+                clock=self.clock,
+                chance=Random(1),
+                settings=settings or CloudSettings(),
+                behaviour=behaviour or Behaviour(),
+            )
+        )
+        self.front = Front(self.cloud)
+        self.events = FakeEvents()
+        self.metrics = Metrics(CollectorRegistry())
+        self.fence: Fence = Open()
+        self.wrap: Callable[[Cloud], Cloud] = lambda cloud: cloud
+        self.controller: ServiceController | None = None
+
+    @asynccontextmanager
+    async def managed(self, **settings: Any) -> AsyncGenerator[ServiceController]:
+        """A manager with the service controller, while the block lasts."""
+        self.metrics = Metrics(CollectorRegistry())
+        settings.setdefault("classes", Classes.of("local"))
+        client = Client(self.wire, user_agent="manager", metrics=self.metrics, fence=self.fence)
+        informers = SharedInformers(client, Random(2), 0.0)
+        cloud = self.wrap(await cloud_of(self.front))
+        async with stacked(
+            cloud, metrics=self.metrics, fence=self.fence, equipment=Equipment()
+        ) as equipped:
+            controller = self._controller(client, informers, equipped, settings)
+            async with running(informers.run(), controller.run()):
+                yield controller
+
+    def _controller(
+        self, client: Client, informers: SharedInformers, cloud: Cloud, settings: dict[str, Any]
+    ) -> ServiceController:
+        assert cloud.balancers is not None
+        around = Surroundings(
+            client=client,
+            services=informers.services(),
+            by_uid=BY_UID,
+            nodes=informers.nodes(),
+            balancers=cloud.balancers,
+            annotations=cloud.annotations,
+            identify=_identified,
+            events=self.events,
+            clock=self.clock,
+            metrics=self.metrics,
+            random=Random(3),
+        )
+        return ServiceController(around, ServiceSettings(**settings))
+
+    async def add_node(self, name: str, **parts: Any) -> None:
+        node = {
+            "metadata": {"name": name, **parts.get("metadata", {})},
+            "spec": {"providerID": f"local://{name}", **parts.get("spec", {})},
+        }
+        await self.user.create(NODES, node)
+
+    async def remove_node(self, name: str) -> None:
+        await self.user.delete(NODES, name)
+
+    async def change_node(self, name: str, **change: Any) -> None:
+        await self.user.patch(NODES, name, MergePatch(change))
+
+    async def add(self, name: str = "web", **spec: Any) -> dict[str, Any]:
+        """A Service of the type, with one port unless told otherwise, and metadata as given."""
+        metadata = {"name": name}
+        for key in ("annotations", "finalizers", "labels"):
+            if key in spec:
+                metadata[key] = spec.pop(key)
+        body = {"type": "LoadBalancer", "ports": [{"port": 80}], **spec}
+        await self.user.create(SERVICES, {"metadata": metadata, "spec": body}, namespace="default")
+        return await self.service(name)
+
+    async def change(self, name: str = "web", **change: Any) -> None:
+        await self.user.patch(SERVICES, name, MergePatch(change), namespace="default")
+
+    async def change_status(self, name: str = "web", **status: Any) -> None:
+        patch = MergePatch({"status": status})
+        await self.user.patch(SERVICES, name, patch, namespace="default", subresource="status")
+
+    async def delete(self, name: str = "web") -> None:
+        await self.user.delete(SERVICES, name, namespace="default")
+
+    async def service(self, name: str = "web") -> dict[str, Any]:
+        path = f"/api/v1/namespaces/default/services/{name}"
+        return json.loads(await self.user.raw("GET", path))
+
+    async def services(self) -> dict[str, dict[str, Any]]:
+        listed = json.loads(await self.user.raw("GET", "/api/v1/services"))
+        found = [each for each in listed["items"] if each["metadata"]["name"] != "kubernetes"]
+        return {each["metadata"]["name"]: each for each in found}
+
+    async def condition(self, name: str = "web") -> tuple[str, str, str]:
+        conditions = (await self.service(name))["status"].get("conditions", [])
+        return next(
+            ((c["status"], c["reason"], c["message"]) for c in conditions if c["type"] == READY),
+            ("", "", ""),
+        )
+
+    async def ingress(self, name: str = "web") -> list[dict[str, Any]]:
+        return (await self.service(name))["status"]["loadBalancer"].get("ingress", [])
+
+    @property
+    def balancers(self) -> Mapping[str, Balancer]:
+        """By name."""
+        return {one.name: one for one in self.cloud.state.balancers.values()}
+
+    def members(self, name: str = "default-web") -> list[str]:
+        return sorted(member.name for member in self.balancers[name].members)
+
+    def sample(self, metric: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(metric, labels) or 0.0
+
+
+@asynccontextmanager
+async def running(*work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Have it done beside the block, and stop it at its end."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in work]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _identified() -> str:
+    return CLUSTER
