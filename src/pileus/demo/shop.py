@@ -18,8 +18,8 @@ from pileus.demo.board import Board
 from pileus.demo.facts import address_of, provider_id_of
 from pileus.demo.managing import CLUSTER
 from pileus.kube.model.core_v1 import Node
-from pileus.providers.local.capabilities import LocalBalancers
-from pileus.providers.local.model.records import Balancer
+from pileus.providers.local.balancers import LocalBalancers
+from pileus.providers.local.model.records import Balancer, Outline
 
 OWNER = Owner(CLUSTER, "the-shop-of-the-demo")
 PATIENCE = aiohttp.ClientTimeout(total=2)
@@ -60,7 +60,7 @@ class Shop:
     async def close(self) -> None:
         await self._meet(Wish(owner=OWNER, spec=None, name="shop"))
 
-    async def find(self) -> Balancer | None:
+    async def find(self) -> Balancer | Outline | None:
         """The balancer as it is. Errors: `Unavailable` if the cloud does not know."""
         wish = Wish(owner=OWNER, spec=None)
         seen = (await self._balancers.observe([wish], deep=True)).get(OWNER)

@@ -29,7 +29,7 @@ from pileus.demo.shop import Ports, Shop
 from pileus.node_agents.agent import Cluster as AgentsCluster
 from pileus.node_agents.agent import Pace
 from pileus.node_agents.agents import run_agents
-from pileus.providers.local.capabilities import LocalBalancers
+from pileus.providers.local.balancers import LocalBalancers
 from pileus.providers.local.host import LocalCloud, Surroundings
 from pileus.providers.local.model.machines import CreateMachine, DeleteMachine
 from pileus.providers.local.model.operation import A, Operation

@@ -26,7 +26,7 @@ from pileus.providers.local.model.records import (
 )
 from pileus.suggest import did_you_mean
 
-COLUMNS = ("name", "addresses", "ports", "healthy", "owner", "id")
+COLUMNS = ("name", "addresses", "ports", "healthy", "owner", "fingerprint", "id")
 PORT = re.compile(r"(\d+):(\d+)(?:/(tcp|udp))?", re.IGNORECASE)
 
 
@@ -46,6 +46,7 @@ def _row(balancer: Balancer, healthy: str) -> tuple[str, ...]:
         " ".join(f"{port.port}:{port.node_port}/{port.transport}" for port in balancer.ports),
         healthy,
         f"{mark.cluster}/{mark.owner}" if mark.owner else "by hand",
+        balancer.fingerprint or "-",
         balancer.id,
     )
 

@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pileus.cloud import model as contract
-from pileus.cloud.balancer import Owner, Wish
-from pileus.cloud.errors import CloudError, Conflict, NotFound, Unavailable
+from pileus.cloud.errors import CloudError, NotFound, Unavailable
 from pileus.cloud.model import (
     Absent,
     Address,
@@ -20,13 +19,11 @@ from pileus.cloud.model import (
     VolumeSpec,
     Zone,
 )
-from pileus.providers.local import plan
 from pileus.providers.local.api import Api
 from pileus.providers.local.identity import instance_id, provider_id
 from pileus.providers.local.model.account import Description, ListClusters
-from pileus.providers.local.model.balancers import DeleteBalancer, ListBalancers
 from pileus.providers.local.model.machines import ListMachines
-from pileus.providers.local.model.records import Machine, Mark, Page, Power, R, Volume
+from pileus.providers.local.model.records import Machine, Page, Power, R, Volume
 from pileus.providers.local.model.routes import CreateRoute, DeleteRoute, ListRoutes, normal
 from pileus.providers.local.model.volumes import (
     AttachVolume,
@@ -36,7 +33,6 @@ from pileus.providers.local.model.volumes import (
     ListVolumes,
     ResizeVolume,
 )
-from pileus.providers.local.plan import Change, Seen
 
 STATES: Mapping[Power, InstanceState] = {
     Power.PENDING: InstanceState.PENDING,
@@ -108,48 +104,6 @@ def machine_of(node: NodeRef, machines: tuple[Machine, ...]) -> Machine | None:
             if machine.uuid == node.system_uuid.lower():
                 return machine
     return next((one for one in machines if one.name == node.name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalBalancers:
-    api: Api
-
-    async def owners(self, cluster: str) -> frozenset[Owner]:
-        page = await self.api.call(ListBalancers())
-        marks = whole(page, "balancers")
-        return frozenset(
-            Owner(one.mark.cluster, one.mark.owner)
-            for one in marks
-            if one.mark.cluster == cluster and one.mark != Mark()
-        )
-
-    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:  # noqa: ARG002 -- one list tells all
-        page = await self.api.call(ListBalancers())
-        found = {one.mark: one for one in page.items}
-        seen = {wish.owner: Seen(wish.owner, found.get(_mark(wish.owner))) for wish in wishes}
-        if page.is_complete:
-            return seen
-        return {owner: one for owner, one in seen.items() if one.found is not None}
-
-    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
-        return plan.changes(wish, seen)
-
-    async def apply(self, change: Change, seen: Seen) -> Seen:
-        step = change.step
-        if isinstance(step, DeleteBalancer):
-            await self.api.call(step)
-            return Seen(seen.owner)
-        try:
-            return Seen(seen.owner, await self.api.call(step))
-        except NotFound as error:
-            raise Conflict(f"{error}: it was deleted meanwhile; observe again") from error
-
-    def lock_key(self, wish: Wish) -> str:
-        return wish.owner.uid
-
-
-def _mark(owner: Owner) -> Mark:
-    return Mark(cluster=owner.cluster, owner=owner.uid)
 
 
 @dataclass(frozen=True, slots=True)

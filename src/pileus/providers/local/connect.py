@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.providers.local.api import Api
+from pileus.providers.local.balancers import LocalBalancers
 from pileus.providers.local.capabilities import (
-    LocalBalancers,
     LocalClusters,
     LocalInstances,
     LocalRoutes,

@@ -1,15 +1,20 @@
 """From a wish and what is seen to the changes between them. Pure; each change is one operation."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from msgspec.structs import replace as changed
 
 from pileus.cloud import balancer as contract
 from pileus.cloud.balancer import BalancerState, Effect, Ingress, Owner, Part, Wish
+from pileus.cloud.errors import Conflict, Misconfigured
+from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import NodeRef
 from pileus.providers.local.identity import instance_id
 from pileus.providers.local.model.addresses import family_of
 from pileus.providers.local.model.balancers import (
     AddMembers,
+    ClaimBalancer,
     CreateBalancer,
     DeleteBalancer,
     PutPort,
@@ -17,6 +22,7 @@ from pileus.providers.local.model.balancers import (
     RemoveMembers,
     RemovePort,
     SetTraffic,
+    StampBalancer,
     checked_ports,
     checked_traffic,
 )
@@ -24,6 +30,7 @@ from pileus.providers.local.model.records import (
     Balancer,
     Mark,
     Member,
+    Outline,
     Port,
     Probe,
     ProxyHeader,
@@ -34,16 +41,8 @@ from pileus.providers.local.options import ANNOTATIONS, DRAIN, PROXY_PROTOCOL
 SHOWN = 3
 """Members named in a line of the plan; of more, only the number."""
 
-Step = (
-    CreateBalancer
-    | DeleteBalancer
-    | PutPort
-    | RemovePort
-    | AddMembers
-    | RemoveMembers
-    | SetTraffic
-    | Readdress
-)
+Alteration = PutPort | RemovePort | AddMembers | RemoveMembers | SetTraffic | Readdress
+Step = CreateBalancer | DeleteBalancer | ClaimBalancer | StampBalancer | Alteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +51,55 @@ class Change:
     summary: str
     step: Step
     part: Part = Part.WHOLE
+    completes: CreateBalancer | None = None
+    """What must stand before this last step may say that all is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     owner: Owner
-    found: Balancer | None = None
+    found: Balancer | Outline | None = None
+    """The owner's; an outline, where nothing more had to be read."""
+    named: Balancer | Outline | None = None
+    """The one that the user says is the owner's, while the owner has none."""
+
+    @property
+    def subject(self) -> Balancer | Outline | None:
+        return self.found or self.named
+
+    def with_parts(self, read: Mapping[str, Balancer]) -> "Seen":
+        return Seen(self.owner, _whole(self.found, read), _whole(self.named, read))
 
     @property
     def balancer(self) -> contract.Balancer | None:
-        if self.found is None:
+        found = self.found
+        if found is None:
             return None
+        ready = BalancerState.FAILED if found.problem else BalancerState.READY
         return contract.Balancer(
-            id=self.found.id,
-            state=BalancerState.PENDING if self.found.is_busy else BalancerState.READY,
-            ingress=tuple(Ingress(ip=address, proxied=True) for address in self.found.addresses),
-            members=len(self.found.members),
+            id=found.id,
+            state=BalancerState.PENDING if found.is_busy else ready,
+            ingress=tuple(Ingress(ip=address, proxied=True) for address in found.addresses),
+            problem=found.problem,
+            members=found.members if isinstance(found, Outline) else len(found.members),
         )
+
+
+def _whole(
+    one: Balancer | Outline | None, read: Mapping[str, Balancer]
+) -> Balancer | Outline | None:
+    return None if one is None else read.get(one.id, one)
+
+
+def mark_of(owner: Owner) -> Mark:
+    return Mark(cluster=owner.cluster, owner=owner.uid)
+
+
+def needs_parts(wish: Wish, seen: Seen) -> bool:
+    """Whether an outline is too little to decide by."""
+    if wish.spec is None:
+        return False
+    return seen.found is None or seen.found.fingerprint != wish.fingerprint
 
 
 def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
@@ -77,14 +108,86 @@ def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
     Errors: `Misconfigured`, `Rejected` or `Unsupported` for a wish that cannot be met.
     """
     found = seen.found
-    if found is not None and found.is_busy:
+    if seen.subject is not None and seen.subject.is_busy:
         return ()
     if wish.spec is None:
         return () if found is None else (_delete(found),)
-    wanted = desired(wish, wish.spec)
     if found is None:
-        return (_create(wanted),)
-    return tuple(_differences(found, wanted))
+        wanted = desired(wish, wish.spec)
+        return _adoption(wish, seen.named, wanted) if wish.adopts else (_create(wanted),)
+    if wish.adopts not in {"", found.id}:
+        raise Misconfigured(
+            f"balancer {wish.adopts} cannot be adopted: this Service has {found.id} already; "
+            f"name that one, or none"
+        )
+    if isinstance(found, Outline) and not needs_parts(wish, seen):
+        return ()
+    return _mended(_with_parts(found), desired(wish, wish.spec))
+
+
+def _with_parts(found: Balancer | Outline) -> Balancer:
+    if isinstance(found, Outline):
+        raise Conflict(f"the parts of balancer {found.id} were not read; observe again")
+    return found
+
+
+def _adoption(
+    wish: Wish, named: Balancer | Outline | None, wanted: CreateBalancer
+) -> tuple[Change, ...]:
+    """Our mark first, so that whatever comes of the rest, it has an owner."""
+    if named is None:
+        raise Misconfigured(
+            f"balancer {wish.adopts} cannot be adopted: there is none of that id; "
+            f"`pileus local balancers list` shows all"
+        )
+    if named.mark.cluster not in {"", wish.owner.cluster}:
+        raise Misconfigured(
+            f"balancer {named.id} ({named.name}) cannot be adopted: it belongs to cluster "
+            f"{named.mark.cluster}, owner {named.mark.owner}"
+        )
+    step = ClaimBalancer(balancer=named.id, mark=wanted.mark, was=named.mark)
+    whose = f"of {named.mark.owner}" if named.mark != Mark() else "made by hand"
+    claim = Change(Effect.UPDATE, f"balancer {named.name} ({named.id}), {whose}: adopt it", step)
+    mending = _cleared(_differences(_with_parts(named), wanted))
+    return claim, *mending, _stamp(named.id, wanted)
+
+
+def _mended(found: Balancer, wanted: CreateBalancer) -> tuple[Change, ...]:
+    """The differences; the one that ends them says so on the balancer, and no other does."""
+    match tuple(_differences(found, wanted)):
+        case ():
+            done = found.fingerprint == wanted.fingerprint
+            return () if done else (_stamp(found.id, wanted),)
+        case (only,):
+            return tuple(_fingerprinted([only], wanted.fingerprint))
+        case several:
+            return *_cleared(several), _stamp(found.id, wanted)
+
+
+def _cleared(steps: Iterable[Change]) -> Iterator[Change]:
+    """Half-way, a balancer is as nobody wished it: whoever comes next has to look at all of it."""
+    return _fingerprinted(steps, "")
+
+
+def _fingerprinted(steps: Iterable[Change], fingerprint: str) -> Iterator[Change]:
+    for one in steps:
+        if isinstance(one.step, Alteration):
+            yield replace(one, step=changed(one.step, fingerprint=fingerprint))
+
+
+def _stamp(balancer: str, wanted: CreateBalancer) -> Change:
+    step = StampBalancer(balancer=balancer, fingerprint=wanted.fingerprint)
+    summary = f"balancer {wanted.name}: note that it is as wished ({wanted.fingerprint})"
+    return Change(Effect.UPDATE, summary, step, completes=wanted)
+
+
+def is_complete(change: Change, seen: Seen) -> bool:
+    """Whether all that the change's plan held before it was done: some of it may be held back."""
+    return (
+        change.completes is not None
+        and isinstance(seen.found, Balancer)
+        and not any(_differences(seen.found, change.completes))
+    )
 
 
 def desired(wish: Wish, spec: contract.BalancerSpec) -> CreateBalancer:
@@ -100,12 +203,13 @@ def desired(wish: Wish, spec: contract.BalancerSpec) -> CreateBalancer:
     )
     return CreateBalancer(
         name=wish.name or wish.owner.uid,
-        mark=Mark(cluster=wish.owner.cluster, owner=wish.owner.uid),
+        mark=mark_of(wish.owner),
         ports=checked_ports(tuple(_port(listener) for listener in spec.listeners)),
         members=tuple(sorted(map(_member, spec.members), key=lambda member: member.name)),
         traffic=checked_traffic(traffic),
         families=spec.families,
-        requested=spec.requested_address,
+        requested=usual_address(spec.requested_address),
+        fingerprint=wish.fingerprint,
     )
 
 
@@ -128,7 +232,7 @@ def _create(wanted: CreateBalancer) -> Change:
     return Change(Effect.CREATE, summary, wanted)
 
 
-def _delete(found: Balancer) -> Change:
+def _delete(found: Balancer | Outline) -> Change:
     summary = f"balancer {found.name} ({', '.join(found.addresses)}) with all its parts"
     return Change(Effect.DELETE, summary, DeleteBalancer(balancer=found.id))
 

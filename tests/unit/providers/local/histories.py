@@ -9,6 +9,7 @@ from pileus.cloud.balancer import Transport
 from pileus.cloud.errors import CloudError
 from pileus.providers.local.model.balancers import (
     AddMembers,
+    ClaimBalancer,
     CreateBalancer,
     DeleteBalancer,
     PutPort,
@@ -16,6 +17,7 @@ from pileus.providers.local.model.balancers import (
     RemoveMembers,
     RemovePort,
     SetTraffic,
+    StampBalancer,
 )
 from pileus.providers.local.model.machines import (
     CreateMachine,
@@ -69,6 +71,8 @@ OPERATION = st.one_of(
     st.builds(RemovePort, balancer=KNOWN, port=st.integers(1, 4)),
     st.builds(AddMembers, balancer=KNOWN, members=MEMBERS),
     st.builds(RemoveMembers, balancer=KNOWN, names=st.lists(NAMES).map(tuple)),
+    st.builds(StampBalancer, balancer=KNOWN, fingerprint=st.just("f")),
+    st.builds(ClaimBalancer, balancer=KNOWN, mark=MARKS, was=MARKS),
     st.builds(SetTraffic, balancer=KNOWN, traffic=st.builds(Traffic)),
     st.builds(Readdress, balancer=KNOWN, families=st.sampled_from([("IPv4",), ("IPv6",)])),
     st.builds(

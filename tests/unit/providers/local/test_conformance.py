@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import NodeName, NodeRef, SshKey
-from pileus.providers.local.capabilities import LocalBalancers, LocalInstances, LocalRoutes
+from pileus.providers.local.balancers import LocalBalancers
+from pileus.providers.local.capabilities import LocalInstances, LocalRoutes
 from pileus.providers.local.connect import cloud_of
 from pileus.providers.local.host import Behaviour, LocalCloud
 from pileus.providers.local.model.account import AddFault, AddKey, ListKeys, RemoveFault

@@ -21,13 +21,14 @@ from pileus.cloud.model import (
     NodeName,
     NodeRef,
 )
-from pileus.providers.local.capabilities import LocalBalancers
+from pileus.providers.local.balancers import LocalBalancers
 from pileus.providers.local.model.balancers import CreateBalancer, DeleteBalancer
-from pileus.providers.local.model.records import Port
+from pileus.providers.local.model.records import Balancer, Port
 from pileus.providers.local.plan import Change, Seen
 from tests.unit.providers.local.clouds import local_cloud
 
 OWNER = Owner("c", "u")
+DONE = "~ balancer web: note that it is as wished (F)"
 
 
 def node(name: str, provider_id: str = "", uuid: str = "") -> NodeRef:
@@ -57,8 +58,9 @@ class Story:
     async def seen(self) -> Seen:
         return (await self.balancers.observe([wish(None)], deep=True))[OWNER]
 
-    async def plan(self, wished: Wish) -> tuple[Change, ...]:
-        return self.balancers.changes(wished, await self.seen())
+    async def plan(self, wished: Wish, *, deep: bool = True) -> tuple[Change, ...]:
+        seen = await self.balancers.observe([wished], deep=deep)
+        return self.balancers.changes(wished, seen[OWNER])
 
     async def settle(self, wished: Wish) -> Seen:
         for change in await self.plan(wished):
@@ -68,7 +70,9 @@ class Story:
 
 
 async def lines(story: Story, wished: Wish) -> list[str]:
-    return [f"{change.effect} {change.summary}" for change in await story.plan(wished)]
+    """The plan as it is shown; the wish's fingerprint as F."""
+    shown = [f"{change.effect} {change.summary}" for change in await story.plan(wished)]
+    return [line.replace(wished.fingerprint, "F") for line in shown]
 
 
 async def test_a_new_balancer_is_one_change():
@@ -89,7 +93,7 @@ async def test_a_new_balancer_is_one_change():
         pytest.param(wish(spec()), [], id="same"),
         pytest.param(
             wish(spec(members=frozenset({node("b"), node("c")}))),
-            ["+ member c", "- member a"],
+            ["+ member c", "- member a", DONE],
             id="members",
         ),
         pytest.param(
@@ -110,7 +114,7 @@ async def test_a_new_balancer_is_one_change():
                     })
                 )
             ),
-            ["- listener 80/TCP", "+ listener 53/UDP to node port 30053"],
+            ["- listener 80/TCP", "+ listener 53/UDP to node port 30053", DONE],
             id="listeners",
         ),
         pytest.param(
@@ -219,7 +223,7 @@ async def test_changing_a_balancer_that_was_deleted_meanwhile_is_a_conflict():
     story = Story()
     seen = await story.settle(wish(spec()))
     (change,) = await story.plan(wish(spec(sticky_seconds=5)))
-    assert seen.found
+    assert isinstance(seen.found, Balancer)
     await story.local.call(DeleteBalancer(balancer=seen.found.id))
 
     with pytest.raises(Conflict, match="observe again"):

@@ -10,8 +10,17 @@ from msgspec.structs import replace as changed
 from pileus.cloud.balancer import Transport
 from pileus.cloud.errors import Conflict, NotFound, Rejected, Unsupported
 from pileus.providers.local.model.addresses import check_requested, family_of, give
+from pileus.providers.local.model.health import listener_problems
 from pileus.providers.local.model.operation import Request
-from pileus.providers.local.model.records import Balancer, Mark, Member, Page, Port, Traffic
+from pileus.providers.local.model.records import (
+    Balancer,
+    Mark,
+    Member,
+    Outline,
+    Page,
+    Port,
+    Traffic,
+)
 from pileus.providers.local.model.state import (
     Moment,
     State,
@@ -24,8 +33,8 @@ from pileus.providers.local.model.state import (
 HIGHEST_PORT = 65535
 
 
-def as_of(balancer: Balancer, now: float) -> Balancer:
-    return changed(balancer, is_busy=now < balancer.busy_until)
+def as_of(balancer: Balancer, now: float, problem: str = "") -> Balancer:
+    return changed(balancer, is_busy=now < balancer.busy_until, problem=problem)
 
 
 class CreateBalancer(Request, frozen=True):
@@ -42,6 +51,7 @@ class CreateBalancer(Request, frozen=True):
     traffic: Traffic = Traffic()
     families: tuple[str, ...] = ("IPv4",)
     requested: str = ""
+    fingerprint: str = ""
 
     def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
         made = [one for one in state.balancers.values() if one.mark == self.mark]
@@ -57,6 +67,7 @@ class CreateBalancer(Request, frozen=True):
             ports=checked_ports(self.ports),
             members=_sorted_members(self.members),
             traffic=checked_traffic(self.traffic),
+            fingerprint=self.fingerprint,
         )
         balancer = _addressed(state, balancer, self.families, self.requested, moment)
         return _put(state, balancer, moment)
@@ -86,6 +97,7 @@ class PutPort(Request, frozen=True):
 
     balancer: str
     port: Port
+    fingerprint: str | None = None
 
     def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
         balancer = _idle(state, self.balancer, moment)
@@ -93,7 +105,7 @@ class PutPort(Request, frozen=True):
         balancer = changed(balancer, ports=checked_ports((*others, self.port)))
         for address in balancer.addresses:
             _check_free(state, balancer, address)
-        return _put(state, balancer, moment)
+        return _put(state, balancer, moment, self.fingerprint)
 
 
 class RemovePort(Request, frozen=True):
@@ -104,12 +116,13 @@ class RemovePort(Request, frozen=True):
     balancer: str
     port: int
     transport: Transport = Transport.TCP
+    fingerprint: str | None = None
 
     def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
         balancer = _idle(state, self.balancer, moment)
         gone = (self.port, self.transport)
         ports = tuple(one for one in balancer.ports if one.key != gone)
-        return _put(state, changed(balancer, ports=ports), moment)
+        return _put(state, changed(balancer, ports=ports), moment, self.fingerprint)
 
 
 class AddMembers(Request, frozen=True):
@@ -121,11 +134,12 @@ class AddMembers(Request, frozen=True):
 
     balancer: str
     members: tuple[Member, ...]
+    fingerprint: str | None = None
 
     def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
         balancer = _idle(state, self.balancer, moment)
         members = _sorted_members((*balancer.members, *self.members))
-        return _put(state, changed(balancer, members=members), moment)
+        return _put(state, changed(balancer, members=members), moment, self.fingerprint)
 
 
 class RemoveMembers(Request, frozen=True):
@@ -135,11 +149,12 @@ class RemoveMembers(Request, frozen=True):
 
     balancer: str
     names: tuple[str, ...]
+    fingerprint: str | None = None
 
     def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
         balancer = _idle(state, self.balancer, moment)
         members = tuple(one for one in balancer.members if one.name not in self.names)
-        return _put(state, changed(balancer, members=members), moment)
+        return _put(state, changed(balancer, members=members), moment, self.fingerprint)
 
 
 class SetTraffic(Request, frozen=True):
@@ -149,10 +164,12 @@ class SetTraffic(Request, frozen=True):
 
     balancer: str
     traffic: Traffic
+    fingerprint: str | None = None
 
     def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
         balancer = _idle(state, self.balancer, moment)
-        return _put(state, changed(balancer, traffic=checked_traffic(self.traffic)), moment)
+        balancer = changed(balancer, traffic=checked_traffic(self.traffic))
+        return _put(state, balancer, moment, self.fingerprint)
 
 
 class Readdress(Request, frozen=True):
@@ -165,11 +182,47 @@ class Readdress(Request, frozen=True):
     balancer: str
     families: tuple[str, ...] = ("IPv4",)
     requested: str = ""
+    fingerprint: str | None = None
 
     def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
         balancer = _idle(state, self.balancer, moment)
         balancer = _addressed(state, balancer, self.families, self.requested, moment)
-        return _put(state, balancer, moment)
+        return _put(state, balancer, moment, self.fingerprint)
+
+
+class StampBalancer(Request, frozen=True):
+    """Note the fingerprint of the wish that it meets. Nothing else changes."""
+
+    NAME: ClassVar[str] = "balancers.stamp"
+    WRITES: ClassVar[bool] = True
+    ANSWER: ClassVar[type] = Balancer
+
+    balancer: str
+    fingerprint: str
+
+    def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
+        balancer = _idle(state, self.balancer, moment)
+        return _put(state, balancer, moment, self.fingerprint)
+
+
+class ClaimBalancer(Request, frozen=True):
+    """Let a balancer have another mark, if it still has the one that was seen."""
+
+    NAME: ClassVar[str] = "balancers.claim"
+    WRITES: ClassVar[bool] = True
+    ANSWER: ClassVar[type] = Balancer
+
+    balancer: str
+    mark: Mark
+    was: Mark = Mark()
+
+    def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
+        balancer = _idle(state, self.balancer, moment)
+        if balancer.mark not in {self.mark, self.was}:
+            raise Conflict(f"balancer {balancer.id} was claimed by someone else; observe again")
+        if any(one.mark == self.mark and one is not balancer for one in state.balancers.values()):
+            raise Conflict(f"there is a balancer of {self.mark.owner} already; observe again")
+        return _put(state, changed(balancer, mark=self.mark), moment, "")
 
 
 class ListBalancers(Request, frozen=True):
@@ -178,9 +231,43 @@ class ListBalancers(Request, frozen=True):
     ANSWER: ClassVar[object] = Page[Balancer]
 
     fresh: bool = True
+    ids: tuple[str, ...] | None = None
+    """Only these; None: all."""
 
     def step(self, state: State, moment: Moment) -> tuple[State, Page[Balancer]]:
-        return state, Page(items=tuple(as_of(one, moment.now) for one in state.balancers.values()))
+        asked = state.balancers if self.ids is None else self.ids
+        known = (state.balancers[identity] for identity in asked if identity in state.balancers)
+        problems = listener_problems(moment)
+        return state, Page(
+            items=tuple(as_of(one, moment.now, problems.get(one.id, "")) for one in known)
+        )
+
+
+class OutlineBalancers(Request, frozen=True):
+    """All of them without their parts: a list that stays short, however many members there are."""
+
+    NAME: ClassVar[str] = "balancers.list_outlines"
+    WRITES: ClassVar[bool] = False
+    ANSWER: ClassVar[object] = Page[Outline]
+
+    fresh: bool = True
+
+    def step(self, state: State, moment: Moment) -> tuple[State, Page[Outline]]:
+        problems = listener_problems(moment)
+        outlines = (
+            Outline(
+                id=one.id,
+                name=one.name,
+                mark=one.mark,
+                addresses=one.addresses,
+                members=len(one.members),
+                fingerprint=one.fingerprint,
+                is_busy=moment.now < one.busy_until,
+                problem=problems.get(one.id, ""),
+            )
+            for one in state.balancers.values()
+        )
+        return state, Page(items=tuple(outlines))
 
 
 def _idle(state: State, identity: str, moment: Moment) -> Balancer:
@@ -193,14 +280,20 @@ def _idle(state: State, identity: str, moment: Moment) -> Balancer:
     return balancer
 
 
-def _put(state: State, balancer: Balancer, moment: Moment) -> tuple[State, Balancer]:
+def _put(
+    state: State, balancer: Balancer, moment: Moment, fingerprint: str | None = None
+) -> tuple[State, Balancer]:
+    """Keep it, with that fingerprint; None leaves the one it has, as hands do."""
     others = (one for one in state.balancers.values() if one.id != balancer.id)
     listeners = sum(len(one.ports) for one in others) + len(balancer.ports)
     hold_quota("listeners", listeners, state.quota.listeners)
-    if balancer == state.balancers.get(balancer.id):
-        return state, as_of(balancer, moment.now)
-    balancer = changed(balancer, busy_until=moment.now + moment.settings.settle_seconds)
-    state = replace(state, balancers=with_item(state.balancers, balancer.id, balancer))
+    before = state.balancers.get(balancer.id)
+    if balancer != before:
+        balancer = changed(balancer, busy_until=moment.now + moment.settings.settle_seconds)
+    if fingerprint is not None:
+        balancer = changed(balancer, fingerprint=fingerprint)
+    if balancer != before:
+        state = replace(state, balancers=with_item(state.balancers, balancer.id, balancer))
     return state, as_of(balancer, moment.now)
 
 

@@ -1,6 +1,6 @@
 """Whether the members of balancers can take traffic: as checked, or else as it must be."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from pileus.providers.local.model.machines import as_of
@@ -41,6 +41,15 @@ def _listeners(state: State, moment: Moment) -> Iterator[MemberHealth]:
     for (balancer, name), problem in (moment.health or {}).items():
         if balancer in state.balancers and name.startswith(LISTENER):
             yield MemberHealth(balancer=balancer, member=name, problem=problem)
+
+
+def listener_problems(moment: Moment) -> Mapping[str, str]:
+    """What keeps balancers from listening, by id; those that can are not in it."""
+    told: dict[str, list[str]] = {}
+    for (balancer, name), problem in (moment.health or {}).items():
+        if name.startswith(LISTENER) and problem:
+            told.setdefault(balancer, []).append(f"{name}: {problem}")
+    return {balancer: "; ".join(sorted(problems)) for balancer, problems in told.items()}
 
 
 def _problem(state: State, balancer: Balancer, member: Member, moment: Moment) -> str:

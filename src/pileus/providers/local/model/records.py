@@ -101,9 +101,26 @@ class Balancer(Record, frozen=True):
     traffic: Traffic = Traffic()
     requested: str = ""
     """The address that was asked for; empty: any."""
+    fingerprint: str = ""
+    """Of the wish that was last applied completely; empty: of none. Hands do not change it."""
     busy_until: float = 0.0
     is_busy: bool = False
     """Whether it was busy when it was read."""
+    problem: str = ""
+    """What kept it from its work when it was read."""
+
+
+class Outline(Record, frozen=True):
+    """A balancer without its parts: enough to say whose it is, and whether it is as wished."""
+
+    id: str
+    name: str
+    mark: Mark
+    addresses: tuple[str, ...]
+    members: int
+    fingerprint: str = ""
+    is_busy: bool = False
+    problem: str = ""
 
 
 class Route(Record, frozen=True):
