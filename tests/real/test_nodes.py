@@ -93,16 +93,3 @@ def test_labels_follow_the_cloud_when_asked_to(clean: ControlPlane, lab: Lab) ->
         eventually("initialized", lambda: is_initialized(clean, "grows"))
         lab.set(type="large")
         eventually("resized", lambda: node(clean, "grows")["metadata"]["labels"][label] == "large")
-
-
-def test_a_dry_run_changes_nothing(clean: ControlPlane, lab: Lab) -> None:
-    register(clean, "one")
-    before = node(clean, "one")
-
-    with running(clean, lab, "--dry-run") as manager:
-        eventually(
-            "a dry write",
-            lambda: manager.metric("rest_client_requests_total", method="PATCH", code="200") > 0,
-        )
-
-    assert node(clean, "one") == before

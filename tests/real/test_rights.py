@@ -73,20 +73,6 @@ def test_without_the_rights_on_nodes_a_node_stays_tainted_and_says_why(
     assert not is_initialized(clean, "one")
 
 
-@pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)
-@pytest.mark.usefixtures("rights")
-def test_a_dry_run_has_tokens_for_its_accounts_and_writes_to_no_node(
-    clean: ControlPlane, lab: Lab, account: Path
-) -> None:
-    register(clean, "one")
-    flags = ("--dry-run", "--use-service-account-credentials")
-
-    with running(clean, lab, *flags, kubeconfig=account) as manager:
-        eventually("planned", lambda: '"Initialized node"' in manager.log.read_text())
-
-    assert not is_initialized(clean, "one")
-
-
 def test_the_api_server_accepts_the_deployment(clean: ControlPlane) -> None:
     made = clean.kubectl("apply", "--dry-run=server", f"--filename={DEPLOY / 'manager.yaml'}")
 

@@ -13,8 +13,8 @@ from pileus.fence import Fence, Open
 from pileus.kube.access import Access
 from pileus.kube.client import Client
 from pileus.kube.config.service_account import service_account_access
-from pileus.kube.dry import DryTransport
 from pileus.kube.http import HttpTransport
+from pileus.kube.restricted import Permits, Restricted, all_requests
 from pileus.kube.throttle import Adaptive, Throttle, TokenBucket
 from pileus.kube.transport import Transport
 from pileus.telemetry.metrics import Metrics
@@ -65,14 +65,17 @@ class Clients:
         clock: Clock,
         *,
         connect: Connect = HttpTransport,
+        permits: Permits = all_requests,
     ) -> None:
+        """`permits` holds for every request of every client, tokens and leases included."""
         self._access = access
         self._connect = connect
-        self._metrics = metrics
+        self._permits = permits
+        self.metrics = metrics
         self._clock = clock
         self._rate = Rate.of(config.client)
-        self._own_accounts = config.shared.use_service_account_credentials
-        self._dry_run = config.dry_run
+        # Tokens are made by a write, which a dry run must not send: it keeps its own identity.
+        self._own_accounts = config.shared.use_service_account_credentials and not config.dry_run
         self._shared_throttle = Adaptive()
         self._stack = AsyncExitStack()
         self._connections: dict[str, Connection] = {}
@@ -94,15 +97,15 @@ class Clients:
         return self._client(suffix, self._access, Open())
 
     def own(self, suffix: str) -> Client:
-        """A client for leases and tokens: never dry, never behind other requests.
+        """A client for leases and tokens: never behind other requests.
 
         Other requests wait for tokens: did tokens wait for their turn among them, none would end.
         """
         connection = self._connection(suffix, self._access)
         return Client(
-            connection,
+            Restricted(connection, self._permits),
             user_agent=user_agent(suffix),
-            metrics=self._metrics,
+            metrics=self.metrics,
             host=connection.host,
         )
 
@@ -123,9 +126,9 @@ class Clients:
     def _client(self, suffix: str, access: Access, fence: Fence) -> Client:
         connection = self._connection("" if access is self._access else suffix, access)
         return Client(
-            DryTransport(connection) if self._dry_run else connection,
+            Restricted(connection, self._permits),
             user_agent=user_agent(suffix),
-            metrics=self._metrics,
+            metrics=self.metrics,
             fence=fence,
             throttle=self._throttle(),
             host=connection.host,

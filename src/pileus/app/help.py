@@ -17,7 +17,7 @@ _HANGING = 10
 
 def usage(program: str, table: Table, columns: int) -> str:
     """Return the list of all flags. `columns` 0: lines are as long as they are."""
-    sections = (_section(group, columns) for group in table.groups)
+    sections = (section(group, columns) for group in table.groups)
     return f"Usage:\n  {program} [flags]\n" + "".join(sections)
 
 
@@ -25,7 +25,8 @@ def full(program: str, table: Table, columns: int) -> str:
     return f"{ABOUT}\n{usage(program, table, columns)}"
 
 
-def _section(group: Group, columns: int) -> str:
+def section(group: Group, columns: int) -> str:
+    """The flags of one group, under its title."""
     shown = sorted((flag for flag in group.flags if not flag.deprecated), key=lambda f: f.name)
     heads = [_head(flag) for flag in shown]
     indent = max(map(len, heads)) + _GAP

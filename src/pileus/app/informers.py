@@ -3,12 +3,13 @@
 import asyncio
 import gc
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import starmap
 from random import Random
 from typing import Protocol
 
 from pileus.kube.client import Client
-from pileus.kube.errors import KubeError
+from pileus.kube.errors import CredentialsError, Forbidden, KubeError, Unauthorized
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 
@@ -30,6 +31,14 @@ class Watched(Protocol):
     def age(self) -> float: ...
     async def run(self) -> None: ...
     async def wait_synced(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Blindness:
+    """What cannot be seen, and whether it takes someone to mend that."""
+
+    text: str
+    is_lasting: bool
 
 
 class SharedInformers:
@@ -81,6 +90,14 @@ class SharedInformers:
     def not_ready(self) -> str | None:
         """What keeps this process from being ready, if anything does."""
         return next(filter(None, starmap(unreadiness, self._made())), None)
+
+    def blindness(self) -> Blindness | None:
+        """Why something is not listed yet, if the API server has said why."""
+        for name, informer in self._made():
+            if informer.failure is not None and not informer.has_synced:
+                lasting = isinstance(informer.failure, Forbidden | Unauthorized | CredentialsError)
+                return Blindness(f"{name} cannot be read: {informer.failure}", is_lasting=lasting)
+        return None
 
     def _made(self) -> Iterator[tuple[str, Watched]]:
         if self._nodes is not None:

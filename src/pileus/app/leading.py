@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
+from pileus.app.config import Config
 from pileus.app.controllers import ALL, NODE, SERVICE, ControllerNames, is_running
 from pileus.app.ending import Fatal
 from pileus.app.migration import Lock, Migration
@@ -102,7 +103,7 @@ class Leader:
         chosen = self._chosen(lock)
         pause = post.config.generic.controller_start_interval
         for names in post.random.sample(chosen, len(chosen)):
-            duty = self._duty(names, post)
+            duty = make_duty(names, post, self.duties)
             if isinstance(duty, Skipped):
                 log.warning("Skipping controller", controller=names.canonical, why=duty.why)
                 continue
@@ -110,13 +111,8 @@ class Leader:
             await asyncio.sleep(pause * post.random.uniform(1, 2))
 
     def _chosen(self, lock: Lock) -> Sequence[ControllerNames]:
-        entries = self.post.config.generic.controllers
-        chosen = [names for names in ALL if is_running(names, entries)]
+        chosen = running_controllers(self.post.config)
         return [names for names in chosen if self.leases.lock_of(names) is lock]
-
-    def _duty(self, names: ControllerNames, post: Post) -> Duty | Skipped:
-        make = self.duties.get(names.canonical)
-        return make(post) if make else Skipped("it is not part of this version of Pileus yet")
 
     async def _perform(self, names: ControllerNames, duty: Duty) -> None:
         log.info("Started controller", controller=names.canonical)
@@ -134,6 +130,16 @@ class Leader:
             self.post.metrics.running_controllers.labels(names.metric, PROGRAM).set(running)
 
 
+def running_controllers(config: Config) -> Sequence[ControllerNames]:
+    """Those of our own that `--controllers` switches on."""
+    return [names for names in ALL if is_running(names, config.generic.controllers)]
+
+
+def make_duty(names: ControllerNames, post: Post, duties: Mapping[str, MakeDuty]) -> Duty | Skipped:
+    make = duties.get(names.canonical)
+    return make(post) if make else Skipped("it is not part of this version of Pileus yet")
+
+
 async def lead(
     post: Post, leases: Leases, health: Health, duties: Mapping[str, MakeDuty] = DUTIES
 ) -> None:
@@ -141,17 +147,20 @@ async def lead(
 
     Errors: `Fatal` if the API server does not get well, or the provider cannot start.
     """
-    equipment = Equipment(dry_run=post.config.dry_run, budget=Budget(Limits(), post.metrics))
+    equipment = Equipment(budget=Budget(Limits(), post.metrics))
     leader = Leader(post, leases, health, duties, equipment)
     async with leases.main.leading() if leases.main else nullcontext():
         await wait_for_api_server(post)
-        async with _provider_leading(post):
+        async with provider_leading(post):
             await leader.govern()
 
 
 @asynccontextmanager
-async def _provider_leading(post: Post) -> AsyncGenerator[None]:
-    """The provider's own start, before all controllers, and its end, after them."""
+async def provider_leading(post: Post) -> AsyncGenerator[None]:
+    """The provider's own start, before all controllers, and its end, after them.
+
+    Errors: `Fatal`.
+    """
     start = post.cloud.leading
     async with AsyncExitStack() as stack:
         if start is not None:

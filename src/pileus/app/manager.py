@@ -6,34 +6,29 @@ Every step that fails says what and why, and what was opened before it is closed
 """
 
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 from prometheus_client import CollectorRegistry
 
 from pileus.app.beside import beside
-from pileus.app.clients import Clients, Connect
+from pileus.app.clients import Clients
 from pileus.app.config import Config
 from pileus.app.configz import GROUP, configz
 from pileus.app.delegates import delegates
-from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.informers import SharedInformers
+from pileus.app.ending import CommandFailed
 from pileus.app.leading import Leases, lead
 from pileus.app.migration import DEFAULT, Migration, MigrationError, read_migration
-from pileus.app.work import Post
-from pileus.cloud.connection import connected, read_config
-from pileus.cloud.errors import CloudError
+from pileus.app.opening import World, connections, make_post, provider
+from pileus.app.rehearsal import rehearse
 from pileus.cloud.interface import Cloud
-from pileus.cloud.registry import PROVIDERS, Registry
+from pileus.cloud.middleware.read_only import read_only
 from pileus.fence import Open
-from pileus.kube.config.choose import load_access
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.http import HttpTransport
+from pileus.kube.restricted import all_requests, reads_and_events
 from pileus.runtime.events import EventRecorder
-from pileus.runtime.leadership import Election, Times
+from pileus.runtime.leadership import Election
 from pileus.runtime.lease import Candidate, KubeLease, new_identity
 from pileus.runtime.watchdog import watched_loop
 from pileus.server.configz import Configz
@@ -47,23 +42,6 @@ from pileus.telemetry.metrics import Metrics
 from pileus.version import KUBERNETES, PILEUS, PROGRAM
 
 log = Log(__name__)
-
-NO_CLUSTER_ID = (
-    "no ClusterID found.  A ClusterID is required for the cloud provider to function properly.  "
-    "This check can be bypassed by setting the allow-untagged-cloud option"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What the process finds around itself; tests give others."""
-
-    environ: Mapping[str, str]
-    times: Times
-    random: Random
-    set_verbosity: Callable[[int], None]
-    providers: Registry = PROVIDERS
-    connect: Connect = HttpTransport
 
 
 class Manager:
@@ -86,29 +64,29 @@ class Manager:
             await self._run()
 
     async def _run(self) -> None:
+        permits = reads_and_events if self._config.dry_run else all_requests
         async with (
-            self._connections() as clients,
+            connections(self._config, self._world, self._metrics, permits=permits) as clients,
             self._opened_port() as port,
-            self._provider() as cloud,
+            provider(self._config, self._world) as cloud,
         ):
             log.info("Version", kubernetes=KUBERNETES, pileus=PILEUS)
             events = self._events(clients)
             async with beside(events.run()), AsyncExitStack() as stack:
                 if port is not None:
                     await stack.enter_async_context(port.serving(self._routes()))
-                leases = self._leases(clients, events)
-                await lead(self._post(clients, cloud, leases), leases, self._health)
+                await self._work(clients, cloud, events)
 
-    @asynccontextmanager
-    async def _connections(self) -> AsyncGenerator[Clients]:
-        given = self._config.client
-        try:
-            access = load_access(given.kubeconfig, given.master, self._world.environ)
-        except InvalidConfiguration as error:
-            raise CommandFailed(str(error)) from error
-        clock, connect = self._world.times.wall, self._world.connect
-        async with Clients(access, self._config, self._metrics, clock, connect=connect) as clients:
-            yield clients
+    async def _work(self, clients: Clients, cloud: Cloud, events: EventRecorder) -> None:
+        """Lead, or if it is a dry run only say what a leader would do; that takes no lease."""
+        if self._config.dry_run:
+            post = make_post(self._config, self._world, clients, read_only(cloud), Open())
+            await rehearse(post, self._health, events)
+            return
+        leases = self._leases(clients, events)
+        fence = leases.main.fence if leases.main else Open()
+        post = make_post(self._config, self._world, clients, cloud, fence)
+        await lead(post, leases, self._health)
 
     @asynccontextmanager
     async def _opened_port(self) -> AsyncGenerator[Port | None]:
@@ -122,37 +100,6 @@ class Manager:
             except (InvalidConfiguration, ServerError) as error:
                 raise CommandFailed(str(error)) from error
             yield port
-
-    @asynccontextmanager
-    async def _provider(self) -> AsyncGenerator[Cloud]:
-        shared = self._config.shared
-        async with AsyncExitStack() as stack:
-            try:
-                connect = self._world.providers.get(shared.cloud_provider)
-                if connect is None:
-                    raise Fatal("Cloud provider is nil: --cloud-provider=external names none")
-                given = read_config(
-                    shared.cloud_config_file,
-                    environ=self._world.environ,
-                    cluster_name=shared.cluster_name,
-                )
-                cloud = await stack.enter_async_context(
-                    connected(shared.cloud_provider, connect, given)
-                )
-            except CloudError as error:
-                raise Fatal(f"Cloud provider could not be initialized: {error}") from error
-            self._check_cluster_id(cloud)
-            yield cloud
-
-    def _check_cluster_id(self, cloud: Cloud) -> None:
-        if cloud.has_cluster_id:
-            return
-        if not self._config.shared.allow_untagged_cloud:
-            raise Fatal(NO_CLUSTER_ID)
-        log.warning(
-            "detected a cluster without a ClusterID.  A ClusterID will be required in the future.  "
-            "Please tag your cluster to avoid any future issues"
-        )
 
     def _events(self, clients: Clients) -> EventRecorder:
         return EventRecorder(
@@ -195,22 +142,6 @@ class Manager:
             metrics=self._metrics,
             events=events,
             times=self._world.times,
-        )
-
-    def _post(self, clients: Clients, cloud: Cloud, leases: Leases) -> Post:
-        random, generic = self._world.random, self._config.generic
-        informers = SharedInformers(
-            clients.main("shared-informers"), random, generic.min_resync_period
-        )
-        return Post(
-            config=self._config,
-            cloud=cloud,
-            clients=clients,
-            informers=informers,
-            fence=leases.main.fence if leases.main else Open(),
-            metrics=self._metrics,
-            clock=self._world.times.wall,
-            random=random,
         )
 
 

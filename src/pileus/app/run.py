@@ -9,7 +9,8 @@ from random import SystemRandom
 
 from pileus.app.config import Config
 from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.manager import Manager, World
+from pileus.app.manager import Manager
+from pileus.app.opening import World
 from pileus.runtime.failure import leaves
 from pileus.runtime.leadership import SYSTEM_TIMES, LeadershipLost
 from pileus.telemetry.log import Log
@@ -31,7 +32,7 @@ def run(config: Config, verbosity: Verbosity) -> int:
     """
     world = World(os.environ, SYSTEM_TIMES, SystemRandom(), verbosity.set)
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(until_signalled(Manager(config, world).run))
     except LeadershipLost:  # said already, by who lost it
         return LOST
@@ -87,7 +88,7 @@ def ending_of(error: BaseException) -> BaseException:
     return error
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Prefer uvloop: its TLS connections cost a fifth of the memory."""
     try:
         import uvloop  # noqa: PLC0415 -- not on every system

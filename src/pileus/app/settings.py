@@ -20,17 +20,24 @@ class Settings:
 
     values: Values
     notes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """What was given beside flags."""
 
 
 def gather(
-    table: Table, program: str, arguments: Sequence[str], environment: Mapping[str, str]
+    table: Table,
+    program: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    takes_words: bool = False,
 ) -> Settings:
     """Read all sources; the command line wins over the environment, which wins over the file.
 
     Raises FlagError at the first thing that cannot be understood.
     """
     line = parse_arguments(table, arguments)
-    if any(line.positional):
+    if any(line.positional) and not takes_words:
         stray = quote_all(line.positional)
         message = f"{quote(program)} does not take any arguments, got {stray}"
         raise FlagError(message, hint=_switch_hint(line.positional), usage=False)
@@ -38,7 +45,8 @@ def gather(
     if path := Values(layers)[CONFIG]:
         layers[Source.FILE] = read_settings(table, Path(path))
     values = Values(layers)
-    return Settings(values, (*_deprecations(table, values), *_strangers(table, environment)))
+    notes = (*_deprecations(table, values), *_strangers(table, environment))
+    return Settings(values, notes, line.positional)
 
 
 def _switch_hint(positional: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pileus.app.informers import BY_UID, SharedInformers
 from pileus.app.work import Post
+from pileus.cloud.errors import Unsupported
 from pileus.kube.access import Access as KubeAccess
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import Node, Service
@@ -36,6 +37,12 @@ class Access:
         return self.post.clients.controller(identity, fence=self.post.fence)
 
     def config(self, identity: str) -> KubeAccess:
+        """Errors: `Unsupported` where nothing may be written, for with it anything could be."""
+        if self.post.config.dry_run:
+            raise Unsupported(
+                "a plan or dry run does not hand out credentials to the cluster, since whoever has "
+                "them could write; the provider has to use the client that it is given"
+            )
         return self.post.clients.access_of(identity)
 
     def view(self) -> View:

@@ -17,6 +17,7 @@ Main: TypeAlias = Callable[[str, Sequence[str], Terminal], int]
 
 COMMANDS = {
     "run": "run the manager, as the command cloud-controller-manager does",
+    "plan": "print what the manager would change now; changes nothing",
     "apiserver": "serve an embedded Kubernetes API, for trying and testing",
     "demo": "show the whole thing on this machine: a cluster, a cloud, the manager",
     "providers": "list the cloud providers that are installed",

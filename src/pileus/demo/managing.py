@@ -6,7 +6,8 @@ from pileus.app import validate
 from pileus.app.config import Config, build_config
 from pileus.app.declared.table import TABLE
 from pileus.app.ending import CommandFailed
-from pileus.app.manager import Manager, World
+from pileus.app.manager import Manager
+from pileus.app.opening import World
 from pileus.app.run import ending_of
 from pileus.app.settings import gather
 from pileus.demo.folder import Folder

@@ -21,7 +21,8 @@ KubeError
 │   └── Timeout              504  it may have taken effect; read before trying again
 ├── Unreachable            no whole answer: network fault or deadline
 ├── Unreadable             an answer came, but not one that we understand
-└── CredentialsError       who we are could not be proved: file, command or account at fault
+├── CredentialsError       who we are could not be proved: file, command or account at fault
+└── ReadOnly               this process may only look; the request was not sent
 """
 
 from collections.abc import Mapping
@@ -172,6 +173,10 @@ class Unreadable(KubeError):
 
 class CredentialsError(KubeError):
     """Who we are could not be proved; the text names the file, command or account at fault."""
+
+
+class ReadOnly(KubeError):
+    """Whoever may only look (a plan, a dry run) tried to write; the request was not sent."""
 
 
 _BY_REASON: dict[str, type[ApiError]] = {

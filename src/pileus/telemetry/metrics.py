@@ -32,6 +32,7 @@ class Metrics:
         self._declare_events()
         self._declare_watches()
         self._declare_cloud()
+        self._declare_plans()
         self._declare_process()
         self._declare_access()
         self._declare_reviews()
@@ -227,6 +228,19 @@ class Metrics:
             "pileus_cloud_odd_answers_total",
             "Parts of a provider's answers that made no sense and were dropped",
             ("provider", "capability", "method"),
+        )
+
+    def _declare_plans(self) -> None:
+        by_change = ("controller", "place", "effect")
+        self.planned_changes_open = self._gauge(
+            "pileus_planned_changes_open",
+            "Changes that a manager with --dry-run would make now",
+            by_change,
+        )
+        self.planned_changes_total = self._counter(
+            "pileus_planned_changes_total",
+            "Changes that a manager with --dry-run found to make, each once while it stands",
+            by_change,
         )
 
     def _declare_process(self) -> None:

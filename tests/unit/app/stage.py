@@ -22,12 +22,26 @@ from pileus.cloud.interface import Cloud
 from pileus.fence import Open
 from pileus.kube.access import Access
 from pileus.kube.errors import Unreachable
+from pileus.kube.restricted import Permits, all_requests
 from pileus.kube.transport import Reply, Request, Transport
+from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.leadership import Times
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def new_node(name: str) -> dict[str, object]:
+    """A node as a kubelet with `--cloud-provider=external` registers it."""
+    taint = {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": {"taints": [taint]},
+        "status": {"addresses": [{"type": "InternalIP", "address": "10.1.1.1"}]},
+    }
 
 
 class Nobody:
@@ -119,11 +133,17 @@ class Kube:
 
 @asynccontextmanager
 async def posted(
-    cloud: Cloud, *arguments: str, kube: Kube | None = None, seed: int = 0
+    cloud: Cloud,
+    *arguments: str,
+    kube: Kube | None = None,
+    seed: int = 0,
+    permits: Permits = all_requests,
 ) -> AsyncGenerator[Post]:
     config, metrics, random = configured(*arguments), Metrics(CollectorRegistry()), Random(seed)
     connect = (kube or Kube()).connect
-    async with Clients(ACCESS, config, metrics, LoopClock(), connect=connect) as clients:
+    async with Clients(
+        ACCESS, config, metrics, LoopClock(), connect=connect, permits=permits
+    ) as clients:
         yield Post(
             config=config,
             cloud=cloud,

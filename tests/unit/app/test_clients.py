@@ -1,4 +1,4 @@
-"""Clients: whose credentials, at what rate, and what a dry run keeps from the cluster."""
+"""Clients: whose credentials, at what rate, and what may leave by them."""
 
 import asyncio
 
@@ -8,7 +8,9 @@ from pileus.app.clients import Rate, user_agent
 from pileus.cloud.interface import Cloud
 from pileus.fence import Fenced, Open
 from pileus.kube.config.service_account import ServiceAccountCredentials
+from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES
+from pileus.kube.restricted import reads
 from tests.unit.app.stage import ACCESS, Kube, configured, posted
 
 BARE = Cloud(name="fake")
@@ -96,21 +98,27 @@ async def test_a_token_does_not_wait_behind_the_requests_that_wait_for_tokens():
             task.cancel()
 
 
-async def test_a_dry_run_keeps_writes_from_the_cluster_but_not_leases_and_tokens():
+@pytest.mark.parametrize("made", ["main", "own", "controller"])
+async def test_what_is_not_permitted_leaves_by_no_client(made: str):
     kube = Kube()
-    arguments = ("--dry-run", "--use-service-account-credentials")
-    async with posted(BARE, *arguments, kube=kube) as post:
-        await post.clients.main("events").create(NODES, NODE)
-        await post.clients.controller("node-controller", fence=Open()).create(NODES, NODE)
-        assert (await post.clients.main("reader").list(NODES)).items == ()
+    async with posted(BARE, kube=kube, permits=reads) as post:
+        clients = {
+            "main": post.clients.main("a"),
+            "own": post.clients.own("leader-election"),
+            "controller": post.clients.controller("node-controller", fence=Open()),
+        }
 
-        await post.clients.access_of("node-controller").credentials.headers()
-        await post.clients.own("leader-election").create(NODES, NODE)
+        assert (await clients[made].list(NODES)).items == ()
+        with pytest.raises(ReadOnly, match="not sent"):
+            await clients[made].create(NODES, NODE)
 
-        assert len((await post.clients.main("reader").list(NODES)).items) == 1
+    assert {request.method for _, request in kube.requests} == {"GET"}
 
-    dry = {request.path for _, request in kube.requests if request.query.get("dryRun")}
-    assert dry == {"/api/v1/nodes"}
+
+async def test_a_dry_run_makes_no_tokens_and_so_keeps_its_own_identity():
+    kube = Kube()
+    async with posted(BARE, "--dry-run", "--use-service-account-credentials", kube=kube) as post:
+        assert post.clients.access_of("node-controller") is ACCESS
 
 
 class Closed:

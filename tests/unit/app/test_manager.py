@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.manager import NO_CLUSTER_ID, Manager, World
+from pileus.app.manager import Manager
+from pileus.app.opening import NO_CLUSTER_ID, World
 from pileus.app.run import ending_of
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ProviderConfig

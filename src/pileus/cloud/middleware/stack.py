@@ -1,6 +1,6 @@
 """The usual equipment of a cloud, composed in the order that makes each piece right.
 
-    batching ▶ dry run ▶ budget ▶ fence ▶ measures ▶ deadline ▶ guard ▶ faults ▶ provider
+    batching ▶ budget ▶ fence ▶ measures ▶ deadline ▶ guard ▶ faults ▶ provider
 
 - A gathered look-up costs the budget once; so batching stands outside of it.
 - The fence is asked after all waiting, just before the write leaves.
@@ -17,7 +17,6 @@ from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.batching import batched
 from pileus.cloud.middleware.budget import Budget, Limits, budgeted
 from pileus.cloud.middleware.deadline import Deadlines, with_deadline
-from pileus.cloud.middleware.dry_run import dry_run
 from pileus.cloud.middleware.faults import Rule, faulty
 from pileus.cloud.middleware.fenced import fenced
 from pileus.cloud.middleware.gathering import Batches
@@ -33,7 +32,6 @@ class Equipment:
     """To be shared by several stacks on one cloud; None: one of its own, with the usual limits."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     batches: Batches = field(default_factory=Batches)
-    dry_run: bool = False
     faults: tuple[Rule, ...] = ()
     seed: int = 0
     """Of the faults."""
@@ -48,5 +46,5 @@ async def stacked(
     rough = faulty(cloud, equipment.faults, chance) if equipment.faults else cloud
     timed = measured(with_deadline(guarded(rough, metrics), equipment.deadlines), metrics)
     limited = budgeted(fenced(timed, fence), equipment.budget or Budget(Limits(), metrics))
-    async with batched(dry_run(limited) if equipment.dry_run else limited, equipment.batches) as it:
+    async with batched(limited, equipment.batches) as it:
         yield it

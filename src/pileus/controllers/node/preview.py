@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pileus.clock import Clock
 from pileus.cloud.balancer import Effect
-from pileus.cloud.errors import CloudError
+from pileus.cloud.errors import CloudError, NotFound
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.addresses import NodeIpRefused
 from pileus.controllers.node.lookup import Answer, look_up
@@ -68,7 +68,8 @@ class NodePreview:
                 yield from _writes(node, refreshment(facts, sync_labels=self.sync_labels))
         except NodeIpRefused as error:
             answer = error
-        yield from (Trouble(about, *each) for each in _troubles(answer))
+        if is_uninitialized(node) or not isinstance(answer, NotFound):  # else lifecycle's matter
+            yield from (Trouble(about, *each) for each in _troubles(answer))
 
 
 def _troubles(answer: Answer) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,6 @@ from tests.unit.cloud.fakes import (
     FakeInstances,
     Seen,
     cloud_of,
-    instance,
     node,
 )
 
@@ -75,20 +74,3 @@ async def test_a_provider_that_hangs_or_errs_is_counted_as_unavailable(metrics):
 
     read = metrics.registry.get_sample_value
     assert read("pileus_cloud_calls_total", {**FIND, "result": "Unavailable"}) == 2
-
-
-async def test_a_dry_run_writes_nothing_and_spends_nothing(metrics):
-    balancers = FakeBalancers(Seen)
-
-    async with stacked(
-        cloud_of(FakeInstances(), balancers),
-        metrics=metrics,
-        fence=Open(),
-        equipment=Equipment(dry_run=True),
-    ) as cloud:
-        assert cloud.balancers
-        assert cloud.instances
-        await cloud.balancers.apply(Change(), Seen())
-        assert await cloud.instances.find([node("a")], fresh=False) == {"a": instance("a")}
-
-    assert balancers.applied == []

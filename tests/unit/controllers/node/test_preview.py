@@ -78,13 +78,13 @@ async def test_a_label_that_changes_is_shown_before_and_after() -> None:
     assert 'metadata.labels[node.kubernetes.io/instance-type]: "m0" → "m1"' in whole.details
 
 
-@pytest.mark.parametrize("taints", [(TAINT,), ()], ids=["new", "initialized"])
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("taints", "answer", "reason"),
     [
-        pytest.param(Absent("asked for i-1"), "InstanceNotFound", id="absent"),
-        pytest.param(None, "CloudUnavailable", id="unknown"),
-        pytest.param(Failure(Unavailable("busy")), "CloudUnavailable", id="failed"),
+        pytest.param((TAINT,), Absent("asked for i-1"), "InstanceNotFound", id="new, absent"),
+        pytest.param((TAINT,), None, "CloudUnavailable", id="new, unknown"),
+        pytest.param((), None, "CloudUnavailable", id="unknown"),
+        pytest.param((), Failure(Unavailable("busy")), "CloudUnavailable", id="failed"),
     ],
 )
 async def test_where_the_cloud_does_not_say_there_is_trouble_and_no_plan(
@@ -96,6 +96,12 @@ async def test_where_the_cloud_does_not_say_there_is_trouble_and_no_plan(
 
     assert isinstance(trouble, Trouble)
     assert (trouble.about.name, trouble.reason) == ("n1", reason)
+
+
+async def test_an_initialized_node_whose_machine_is_gone_is_not_this_controllers_matter() -> None:
+    world = World([document(taints=())], {"n1": Absent("asked for i-1")})
+
+    assert await preview(world) == []
 
 
 async def test_what_is_left_out_of_the_clouds_answer_is_told_as_trouble() -> None:

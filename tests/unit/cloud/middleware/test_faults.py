@@ -5,43 +5,14 @@ from typing import Any
 import pytest
 
 from pileus.cloud.errors import Unavailable
-from pileus.cloud.middleware.dry_run import dry_run
 from pileus.cloud.middleware.faults import Delay, Fail, LoseAnswer, Omit, Rule, faulty
-from pileus.telemetry.log import VALUES
 from tests.unit.cloud.fakes import (
-    OWNER,
     ROUTE,
-    WISH,
-    Change,
-    FakeBalancers,
     FakeInstances,
     FakeRoutes,
-    Seen,
     cloud_of,
     node,
 )
-
-
-async def test_a_dry_run_says_what_it_would_write_and_reads_for_real(caplog):
-    caplog.set_level("INFO")
-    balancers, routes = FakeBalancers(), FakeRoutes()
-    cloud = dry_run(cloud_of(FakeInstances(), balancers, routes))
-    assert cloud.balancers
-    assert cloud.routes
-    assert cloud.instances
-
-    assert await cloud.balancers.observe([WISH], deep=True) == {OWNER: Seen()}
-    assert await cloud.balancers.apply(Change(), Seen()) == Seen()
-    assert await cloud.routes.create("blue", [ROUTE]) == {}
-    assert await cloud.routes.delete("blue", [ROUTE]) == {}
-
-    assert (balancers.applied, routes.written) == ([], [])
-    assert [getattr(record, VALUES)["plan"] for record in caplog.records] == [
-        "+ balancer",
-        "+ route 10.0.0.0/24 to n1 (blue)",
-        "- route 10.0.0.0/24 to n1 (blue)",
-    ]
-
 
 DOWN = Unavailable("down")
 

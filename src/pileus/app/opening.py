@@ -1,0 +1,111 @@
+"""What every run begins with: the way to the API server, the provider, and the post between them.
+
+The manager runs its controllers at that post; a plan only asks them what they would do.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+
+from pileus.app.clients import Clients, Connect
+from pileus.app.config import Config
+from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.informers import SharedInformers
+from pileus.app.work import Post
+from pileus.cloud.connection import connected, read_config
+from pileus.cloud.errors import CloudError
+from pileus.cloud.interface import Cloud
+from pileus.cloud.registry import PROVIDERS, Registry
+from pileus.fence import Fence
+from pileus.kube.config.choose import load_access
+from pileus.kube.config.errors import InvalidConfiguration
+from pileus.kube.http import HttpTransport
+from pileus.kube.restricted import Permits, all_requests
+from pileus.runtime.leadership import Times
+from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
+
+log = Log(__name__)
+
+NO_CLUSTER_ID = (
+    "no ClusterID found.  A ClusterID is required for the cloud provider to function properly.  "
+    "This check can be bypassed by setting the allow-untagged-cloud option"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the process finds around itself; tests give others."""
+
+    environ: Mapping[str, str]
+    times: Times
+    random: Random
+    set_verbosity: Callable[[int], None]
+    providers: Registry = PROVIDERS
+    connect: Connect = HttpTransport
+
+
+@asynccontextmanager
+async def connections(
+    config: Config, world: World, metrics: Metrics, *, permits: Permits = all_requests
+) -> AsyncGenerator[Clients]:
+    """Clients of the configured API server, closed at the end. Errors: `CommandFailed`."""
+    given = config.client
+    try:
+        access = load_access(given.kubeconfig, given.master, world.environ)
+    except InvalidConfiguration as error:
+        raise CommandFailed(str(error)) from error
+    clients = Clients(
+        access, config, metrics, world.times.wall, connect=world.connect, permits=permits
+    )
+    async with clients:
+        yield clients
+
+
+@asynccontextmanager
+async def provider(config: Config, world: World) -> AsyncGenerator[Cloud]:
+    """The configured provider's cloud, connected. Errors: `Fatal`."""
+    shared = config.shared
+    async with AsyncExitStack() as stack:
+        try:
+            connect = world.providers.get(shared.cloud_provider)
+            if connect is None:
+                raise Fatal("Cloud provider is nil: --cloud-provider=external names none")
+            given = read_config(
+                shared.cloud_config_file,
+                environ=world.environ,
+                cluster_name=shared.cluster_name,
+            )
+            cloud = await stack.enter_async_context(
+                connected(shared.cloud_provider, connect, given)
+            )
+        except CloudError as error:
+            raise Fatal(f"Cloud provider could not be initialized: {error}") from error
+        _check_cluster_id(cloud, allow_untagged=shared.allow_untagged_cloud)
+        yield cloud
+
+
+def make_post(config: Config, world: World, clients: Clients, cloud: Cloud, fence: Fence) -> Post:
+    resync = config.generic.min_resync_period
+    return Post(
+        config=config,
+        cloud=cloud,
+        clients=clients,
+        informers=SharedInformers(clients.main("shared-informers"), world.random, resync),
+        fence=fence,
+        metrics=clients.metrics,
+        clock=world.times.wall,
+        random=world.random,
+    )
+
+
+def _check_cluster_id(cloud: Cloud, *, allow_untagged: bool) -> None:
+    if cloud.has_cluster_id:
+        return
+    if not allow_untagged:
+        raise Fatal(NO_CLUSTER_ID)
+    log.warning(
+        "detected a cluster without a ClusterID.  A ClusterID will be required in the future.  "
+        "Please tag your cluster to avoid any future issues"
+    )

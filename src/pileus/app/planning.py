@@ -1,0 +1,167 @@
+"""What all controllers would do now, asked of each of them, and written by none.
+
+connections (reads only) ▸ provider (reads only) ▸ its start ▸ informers ▸ previews
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from prometheus_client import CollectorRegistry
+
+from pileus.app.beside import beside
+from pileus.app.config import Config
+from pileus.app.ending import Fatal
+from pileus.app.leading import (
+    DUTIES,
+    make_duty,
+    provider_leading,
+    running_controllers,
+    wait_for_api_server,
+)
+from pileus.app.opening import World, connections, make_post, provider
+from pileus.app.work import MakeDuty, Post, Skipped
+from pileus.cloud.balancer import Effect
+from pileus.cloud.errors import CloudError
+from pileus.cloud.middleware.read_only import read_only
+from pileus.cloud.middleware.stack import Equipment, stacked
+from pileus.fence import Open
+from pileus.kube.errors import KubeError
+from pileus.kube.restricted import reads
+from pileus.objects.planned import Planned, Preview, Scope, Trouble
+from pileus.telemetry.metrics import Metrics
+
+LOOK = 0.1
+"""Seconds between two looks at what keeps the informers."""
+PATIENCE = 10.0
+"""Seconds for which the API server may fail to answer before a plan is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One line of a plan, and which controller says it."""
+
+    controller: str
+    line: Planned | Trouble
+
+
+def _nothing() -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be done, in the order in which the controllers told it."""
+
+    lines: tuple[Told, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    """Controllers that could not tell anything, and why."""
+    skipped: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    """Controllers that would not run here, and why."""
+
+    @property
+    def changes(self) -> Iterable[tuple[str, Planned]]:
+        return [(it.controller, it.line) for it in self.lines if isinstance(it.line, Planned)]
+
+    @property
+    def troubles(self) -> Iterable[tuple[str, Trouble]]:
+        return [(it.controller, it.line) for it in self.lines if isinstance(it.line, Trouble)]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every controller told everything: nothing is in the way of any object."""
+        return not self.failures and not self.troubles
+
+    def count(self, effect: Effect) -> int:
+        """How many such changes there are, those that wait included."""
+        return sum(change.effect is effect for _, change in self.changes)
+
+    @property
+    def waiting(self) -> int:
+        return sum(bool(change.waits_for) for _, change in self.changes)
+
+
+@asynccontextmanager
+async def looking(config: Config, world: World) -> AsyncGenerator[Post]:
+    """The manager's post, from which nothing can be written, neither to cluster nor to cloud.
+
+    Takes no lease, opens no port. Errors: as the manager's start; perhaps within a group.
+    """
+    config = replace(config, dry_run=True)
+    metrics = Metrics(CollectorRegistry())
+    async with (
+        connections(config, world, metrics, permits=reads) as clients,
+        provider(config, world) as cloud,
+        watching(make_post(config, world, clients, read_only(cloud), Open())) as post,
+    ):
+        yield post
+
+
+@asynccontextmanager
+async def watching(post: Post) -> AsyncGenerator[Post]:
+    """The post with its provider started and its informers running, but no controller."""
+    await wait_for_api_server(post)
+    async with (
+        provider_leading(post),
+        stacked(post.cloud, metrics=post.metrics, fence=post.fence, equipment=Equipment()) as cloud,
+        beside(post.informers.run()),
+    ):
+        yield replace(post, cloud=cloud)
+
+
+class Planner:
+    """Asks the controllers that would run at a post. They are made once, and never run."""
+
+    def __init__(self, post: Post, duties: Mapping[str, MakeDuty] = DUTIES) -> None:
+        self._post = post
+        self._previews: dict[str, Preview] = {}
+        self._skipped: dict[str, str] = {}
+        for names in running_controllers(post.config):
+            duty = make_duty(names, post, duties)
+            if isinstance(duty, Skipped):
+                self._skipped[names.canonical] = duty.why
+            else:
+                self._previews[names.canonical] = duty.preview
+
+    async def plan(self, scope: Scope) -> Plan:
+        """Ask all of them, side by side; one that fails harms no other.
+
+        Errors: `Fatal` if the API server does not show its objects.
+        """
+        asked: dict[str, asyncio.Task[tuple[Told, ...] | str]] = {}
+        async with giving_up_when_blind(self._post), asyncio.TaskGroup() as group:
+            for name, preview in self._previews.items():
+                asked[name] = group.create_task(_ask(name, preview, scope))
+        answers = {name: task.result() for name, task in asked.items()}
+        return Plan(
+            tuple(told for it in answers.values() if not isinstance(it, str) for told in it),
+            {name: it for name, it in answers.items() if isinstance(it, str)},
+            self._skipped,
+        )
+
+
+async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[Told, ...] | str:
+    try:
+        return tuple(Told(name, line) for line in await preview(scope))
+    except (CloudError, KubeError) as error:
+        return str(error) or type(error).__name__
+
+
+@asynccontextmanager
+async def giving_up_when_blind(post: Post) -> AsyncGenerator[None]:
+    """The block waits for informers; it ends with `Fatal` if one of them cannot get its list."""
+    async with beside(_watch(post)):
+        yield
+
+
+async def _watch(post: Post) -> None:
+    loop = asyncio.get_running_loop()
+    seen = loop.time()
+    while True:
+        trouble = post.informers.blindness()
+        if trouble is None:
+            seen = loop.time()
+        elif trouble.is_lasting or loop.time() - seen > PATIENCE:
+            raise Fatal(trouble.text)
+        await asyncio.sleep(LOOK)

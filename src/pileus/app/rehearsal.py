@@ -1,0 +1,215 @@
+"""`--dry-run`: a manager that asks its controllers what they would do, and only tells it.
+
+    change seen ──▶ a moment ──▶ plan of everything ──▶ log, events, figures ──▶ a pause
+
+No controller runs, so nothing waits for the effect of a write that was not made. Events are all
+that is written, and beneath every client stands a transport that lets nothing else through.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from pileus.app.beside import beside
+from pileus.app.leading import DUTIES
+from pileus.app.planning import Plan, Planner, watching
+from pileus.app.work import MakeDuty, Post
+from pileus.kube.model.core_v1 import Node, ObjectReference, Service
+from pileus.objects.notices import REPEAT_AFTER
+from pileus.objects.planned import EVERYTHING, Planned
+from pileus.runtime.events import Recorder
+from pileus.server.health import Health
+from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
+
+log = Log(__name__)
+
+REASON, TROUBLE = "Planned", "PlanTrouble"
+GATHER = 1.0
+"""Seconds after a change in which more may come, before a plan is made."""
+SHORTEST_PAUSE = 5.0
+SHARE = 20
+"""A plan that took a second is followed by so many of rest: looking must cost the cloud little."""
+PERIOD = 300.0
+"""Seconds after which a plan is made though the cluster has not changed: the cloud may have."""
+STUCK = 600.0
+
+Line = tuple[str, str]
+"""Type of an event, and text. Details may differ and a wait get shorter: the line is the same."""
+
+
+async def rehearse(
+    post: Post, health: Health, events: Recorder, duties: Mapping[str, MakeDuty] = DUTIES
+) -> None:
+    """Make plans and tell them until cancelled. Errors: `Fatal`, as the leader's start."""
+    log.info("Dry run: nothing will be changed, no lease is taken")
+    async with watching(post) as ready:
+        rehearsal = Rehearsal(Planner(ready, duties), Telling(events, ready.metrics))
+        health.add("dry-run", rehearsal.stuck)
+        health.add("informers", ready.informers.ill, ready=False)
+        health.add("informers-synced", ready.informers.not_ready, live=False)
+        async with beside(_subscribe(ready, rehearsal)):
+            await rehearsal.run()
+
+
+class Rehearsal:
+    def __init__(self, planner: Planner, telling: "Telling") -> None:
+        self._planner = planner
+        self._telling = telling
+        self._changed = asyncio.Event()
+        self._began: float | None = None
+
+    def notice(self) -> None:
+        """Something has changed: make a plan soon."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._changed.clear()
+            self._began = began = loop.time()
+            self._telling.tell(await self._planner.plan(EVERYTHING))
+            self._began = None
+            await asyncio.sleep(max(SHORTEST_PAUSE, SHARE * (loop.time() - began)))
+            await self._something_to_look_at()
+
+    async def _something_to_look_at(self) -> None:
+        try:
+            async with asyncio.timeout(PERIOD):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(GATHER)
+
+    def stuck(self) -> str | None:
+        """For a health check."""
+        if self._began is None:
+            return None
+        took = asyncio.get_running_loop().time() - self._began
+        return f"a plan has been in the making for {took:.0f} s" if took > STUCK else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    lines: frozenset[Line]
+    at: float
+
+
+class Telling:
+    """Tells what is new in a plan: by log, by one event per object, by figures."""
+
+    def __init__(self, events: Recorder, metrics: Metrics) -> None:
+        self._events = events
+        self._metrics = metrics
+        self._known: frozenset[tuple[str, ObjectReference, str]] = frozenset()
+        self._said: dict[ObjectReference, _Said] = {}
+
+    def tell(self, plan: Plan) -> None:
+        self._count(plan)
+        self._announce(plan)
+        for controller, why in plan.failures.items():
+            log.warning("No plan", controller=controller, err=why)
+
+    def _count(self, plan: Plan) -> None:
+        known: set[tuple[str, ObjectReference, str]] = set()
+        self._metrics.planned_changes_open.clear()
+        for controller, change in plan.changes:
+            labels = (controller, change.place.value, change.effect.name.lower())
+            self._metrics.planned_changes_open.labels(*labels).inc()
+            line = (controller, change.about, text_of(change))
+            known.add(line)
+            if line not in self._known:
+                self._metrics.planned_changes_total.labels(*labels).inc()
+                log.info(
+                    "Planned",
+                    controller=controller,
+                    object=name_of(change.about),
+                    change=text_of(change),
+                    details=list(change.details),
+                    waits_for=change.waits_for,
+                )
+        self._known = frozenset(known)
+
+    def _announce(self, plan: Plan) -> None:
+        lines: dict[ObjectReference, dict[Line, None]] = {}
+        for _, change in plan.changes:
+            lines.setdefault(change.about, {})["Normal", text_of(change)] = None
+        for _, trouble in plan.troubles:
+            text = f"{trouble.reason}: {trouble.message}"
+            lines.setdefault(trouble.about, {})["Warning", text] = None
+        self._said = {about: said for about, said in self._said.items() if about in lines}
+        for about, told in lines.items():
+            self._announce_one(about, told)
+
+    def _announce_one(self, about: ObjectReference, lines: Mapping[Line, None]) -> None:
+        now, said = asyncio.get_running_loop().time(), self._said.get(about)
+        if said and said.lines == frozenset(lines) and now - said.at < REPEAT_AFTER:
+            return
+        self._said[about] = _Said(frozenset(lines), now)
+        for kind, reason in (("Normal", REASON), ("Warning", TROUBLE)):
+            if texts := [text for its_kind, text in lines if its_kind == kind]:
+                self._events.record(about, kind, reason, f"dry run: {'; '.join(texts)}")
+
+
+def text_of(change: Planned) -> str:
+    return f"{change.effect} {change.summary} ({change.place})"
+
+
+def name_of(about: ObjectReference) -> str:
+    return (
+        f"{about.kind} {about.namespace}/{about.name}"
+        if about.namespace
+        else (f"{about.kind} {about.name}")
+    )
+
+
+async def _subscribe(post: Post, rehearsal: Rehearsal) -> None:
+    nodes, services = post.informers.nodes(), post.informers.services()
+    await nodes.wait_synced()
+    nodes.subscribe(_Nodes(rehearsal))
+    await services.wait_synced()
+    services.subscribe(_Services(rehearsal))
+    await asyncio.Event().wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    rehearsal: Rehearsal
+
+    def added(self, _: Node, /) -> None:
+        self.rehearsal.notice()
+
+    def updated(self, old: Node, new: Node, /) -> None:
+        if _without_heartbeats(old) != _without_heartbeats(new):
+            self.rehearsal.notice()
+
+    def deleted(self, _: Node, /) -> None:
+        self.rehearsal.notice()
+
+
+@dataclass(frozen=True, slots=True)
+class _Services:
+    rehearsal: Rehearsal
+
+    def added(self, _: Service, /) -> None:
+        self.rehearsal.notice()
+
+    def updated(self, old: Service, new: Service, /) -> None:
+        if old is not new:
+            self.rehearsal.notice()
+
+    def deleted(self, _: Service, /) -> None:
+        self.rehearsal.notice()
+
+
+def _without_heartbeats(node: Node) -> tuple[Node, object]:
+    """What of a node can change a plan: a kubelet that only says "still here" cannot."""
+    conditions = (node.status and node.status.conditions) or ()
+    bare = replace(
+        node,
+        metadata=replace(node.metadata, resource_version=""),
+        status=node.status and replace(node.status, conditions=None),
+    )
+    return bare, {each.type: (each.status, each.reason) for each in conditions}

@@ -1,0 +1,33 @@
+"""Whether the object that a command is about exists, and what was meant if not."""
+
+from pileus.app.ending import CommandFailed
+from pileus.app.planning import giving_up_when_blind
+from pileus.app.work import Post
+from pileus.kube.model.core_v1 import Node, Service
+from pileus.kube.store import NamespacedName
+from pileus.objects.planned import Scope
+from pileus.suggest import did_you_mean
+
+
+async def check_exists(post: Post, scope: Scope) -> Node | Service | None:
+    """The object as the cluster has it; None if none is named.
+
+    Errors: `CommandFailed` with the name that was probably meant.
+    """
+    if not scope.kind:
+        return None
+    informer = post.informers.nodes() if scope.kind == "Node" else post.informers.services()
+    async with giving_up_when_blind(post):
+        await informer.wait_synced()
+    found = informer.store.get(NamespacedName(scope.namespace, scope.name))
+    if found is not None:
+        return found
+    name = shown_name(scope.namespace, scope.name)
+    known = [
+        shown_name(each.metadata.namespace, each.metadata.name) for each in informer.store.list()
+    ]
+    raise CommandFailed(f'there is no {scope.kind} "{name}"{did_you_mean(name, known)}')
+
+
+def shown_name(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name

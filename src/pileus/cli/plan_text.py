@@ -1,0 +1,103 @@
+"""A plan as people read it: by object, with a sign for each change, troubles at the end."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pileus.app.planning import Plan
+from pileus.cli.existing import shown_name
+from pileus.cli.style import Ink, Style
+from pileus.cloud.balancer import Effect
+from pileus.kube.model.core_v1 import ObjectReference
+from pileus.objects.planned import Planned, Scope
+
+INKS = {
+    Effect.CREATE: Ink.GREEN,
+    Effect.UPDATE: Ink.YELLOW,
+    Effect.REPLACE: Ink.MAGENTA,
+    Effect.DELETE: Ink.RED,
+}
+WORDS = {
+    Effect.CREATE: "to add",
+    Effect.UPDATE: "to change",
+    Effect.REPLACE: "to replace",
+    Effect.DELETE: "to delete",
+}
+INDENT = len("  ± cluster  ")
+
+
+def as_text(plan: Plan, scope: Scope, style: Style) -> str:
+    lines = [*_changes(plan, style), *_problems(plan, style), *_skipped(plan, style)]
+    lines.append(_summary(plan, scope, style))
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def title(about: ObjectReference) -> str:
+    return f"{about.kind} {shown_name(about.namespace, about.name)}"
+
+
+def change_lines(change: Planned, style: Style) -> Iterator[str]:
+    """One change: sign, place and summary, with its details below."""
+    ink = INKS[change.effect]
+    first, *rest = style.lines(change.summary, INDENT)
+    yield f"  {style.inked(change.effect, ink)} {change.place:<8} {style.inked(first, ink)}"
+    yield from (f"{' ' * INDENT}{style.inked(line, ink)}" for line in rest)
+    for detail in change.details:
+        yield from (f"{' ' * INDENT}{line}" for line in style.lines(detail, INDENT))
+    if change.waits_for:
+        for line in style.lines(f"waits for {change.waits_for}", INDENT):
+            yield f"{' ' * INDENT}{style.inked(line, Ink.DIM)}"
+
+
+def _changes(plan: Plan, style: Style) -> Iterator[str]:
+    for about, changes in _by_object(plan).items():
+        yield style.inked(about, Ink.BOLD)
+        for change in changes:
+            yield from change_lines(change, style)
+        yield ""
+    if plan.count(Effect.REPLACE):
+        yield style.inked("± is made anew: its connections break.", INKS[Effect.REPLACE])
+        yield ""
+
+
+def _by_object(plan: Plan) -> Mapping[str, Sequence[Planned]]:
+    found: dict[str, list[Planned]] = {}
+    for _, change in plan.changes:
+        found.setdefault(title(change.about), []).append(change)
+    return dict(sorted(found.items()))
+
+
+def _problems(plan: Plan, style: Style) -> Iterator[str]:
+    told = {
+        f"{title(trouble.about)}: {trouble.reason}: {trouble.message}": None
+        for _, trouble in plan.troubles
+    }
+    texts = [*told, *(f"{name}: has no plan: {why}" for name, why in plan.failures.items())]
+    if not texts:
+        return
+    yield style.inked("In the way", Ink.BOLD)
+    for text in texts:
+        first, *rest = style.lines(text, 4)
+        yield f"  {style.inked('!', Ink.RED)} {first}"
+        yield from (f"    {line}" for line in rest)
+    yield ""
+
+
+def _skipped(plan: Plan, style: Style) -> Iterator[str]:
+    for name, why in plan.skipped.items():
+        yield from (style.inked(each, Ink.DIM) for each in style.lines(f"Without {name}: {why}", 0))
+    if plan.skipped:
+        yield ""
+
+
+def _summary(plan: Plan, scope: Scope, style: Style) -> str:
+    if not plan.changes:
+        return style.inked(_nothing(plan, scope), Ink.BOLD)
+    counted = ", ".join(f"{plan.count(effect)} {word}" for effect, word in WORDS.items())
+    waiting = f"; {plan.waiting} wait" if plan.waiting else ""
+    return style.inked(f"Plan: {counted}{waiting}", Ink.BOLD)
+
+
+def _nothing(plan: Plan, scope: Scope) -> str:
+    if not plan.is_whole:
+        return "Plan: nothing to do that is known of, but the plan is not whole"
+    what = "cluster and cloud are" if not scope.kind else f"{scope.kind} {scope.name} is"
+    return f"Plan: nothing to do, {what} as wanted"

@@ -1,0 +1,256 @@
+"""A plan of everything: every controller is asked, nothing is written, nothing waits for ever."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from pileus.app.controllers import NODE, ROUTE, SERVICE
+from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.leading import DUTIES
+from pileus.app.opening import World
+from pileus.app.planning import Plan, Planner, Told, looking
+from pileus.app.run import ending_of
+from pileus.app.work import Duty, MakeDuty, Post, Skipped
+from pileus.cli.existing import check_exists
+from pileus.cloud.balancer import Effect
+from pileus.cloud.errors import Unavailable, Unsupported
+from pileus.cloud.interface import Cloud, ClusterAccess, OwnController, ProviderConfig
+from pileus.cloud.registry import Registry
+from pileus.kube.client import Client
+from pileus.kube.errors import ReadOnly
+from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
+from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.testing.scripted import Answer, ScriptedTransport, refused
+from tests.unit.app.stage import TIMES, Kube, configured, loop_time, new_node, posted
+from tests.unit.cloud.fakes import Change, FakeBalancers, FakeInstances, Seen
+
+WEB = ObjectReference(kind="Service", namespace="default", name="web", uid="u1")
+
+
+def world(cloud: Cloud, kube: Kube) -> World:
+    @asynccontextmanager
+    async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
+        yield cloud
+
+    providers = Registry(discover=tuple)
+    providers.register("fake", connect)
+    return World({}, TIMES, Random(0), lambda _: None, providers, kube.connect)
+
+
+async def cluster(*names: str) -> Kube:
+    """An API server with such new nodes, and a Service."""
+    kube = Kube()
+    async with posted(Cloud(name="fake"), kube=kube) as post:
+        client = post.clients.main("setup")
+        for name in names:
+            await client.create(NODES, new_node(name))
+        ports = [{"port": 80, "nodePort": 30080}]
+        web = {"metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", "ports": ports}}
+        await client.create(SERVICES, web, namespace="default")
+    kube.requests.clear()
+    return kube
+
+
+async def plan(
+    cloud: Cloud,
+    kube: Kube,
+    scope: Scope = EVERYTHING,
+    *,
+    duties: Mapping[str, MakeDuty] = DUTIES,
+    flags: Sequence[str] = (),
+) -> Plan:
+    async with looking(configured(*flags), world(cloud, kube)) as post:
+        return await Planner(post, duties).plan(scope)
+
+
+def change(about: ObjectReference = WEB, **more: object) -> Planned:
+    given: dict[str, object] = {"effect": Effect.CREATE, "summary": "balancer web"}
+    return Planned(about=about, place=Place.CLOUD, **(given | more))  # type: ignore[arg-type]
+
+
+def duty(*lines: Planned | Trouble, error: Exception | None = None, takes: float = 0) -> MakeDuty:
+    async def never() -> None:
+        raise AssertionError("a plan runs no controller")
+
+    async def preview(_: Scope) -> Sequence[Planned | Trouble]:
+        await asyncio.sleep(takes)
+        if error:
+            raise error
+        return lines
+
+    return lambda _: Duty(never, health=lambda: None, preview=preview)
+
+
+async def test_the_plan_of_a_cluster_is_made_without_a_single_write():
+    kube, instances = await cluster("n1", "n2"), FakeInstances()
+    cloud = Cloud(name="fake", instances=instances)
+
+    made = await plan(cloud, kube, duties={NODE.canonical: DUTIES[NODE.canonical]})
+
+    assert {change.about.name for _, change in made.changes} == {"n1", "n2"}
+    assert {request.method for _, request in kube.requests} == {"GET"}
+    assert not [request for _, request in kube.requests if "leases" in request.path]
+    assert instances.asked == [(("n1", "n2"), False)]
+
+
+async def test_all_controllers_are_asked_side_by_side_and_one_that_fails_harms_no_other():
+    first, trouble = change(), Trouble(WEB, "Odd", "it is odd")
+    duties = {
+        NODE.canonical: duty(first, takes=10),
+        SERVICE.canonical: duty(error=Unavailable("the cloud is down"), takes=10),
+        ROUTE.canonical: duty(trouble, takes=10),
+    }
+
+    made = await plan(Cloud(name="fake"), Kube(), duties=duties)
+
+    assert made.lines == (Told(NODE.canonical, first), Told(ROUTE.canonical, trouble))
+    assert made.failures == {SERVICE.canonical: "the cloud is down"}
+    assert not made.is_whole
+    assert loop_time() == pytest.approx(10, abs=1)
+
+
+async def test_controllers_that_are_off_are_not_asked_and_those_that_cannot_run_say_why():
+    duties = {
+        NODE.canonical: duty(change()),
+        SERVICE.canonical: lambda _: Skipped("no balancers here"),
+        ROUTE.canonical: duty(change()),
+    }
+
+    made = await plan(
+        Cloud(name="fake"), Kube(), duties=duties, flags=["--controllers=service,route"]
+    )
+
+    assert [told.controller for told in made.lines] == [ROUTE.canonical]
+    assert made.skipped == {SERVICE.canonical: "no balancers here"}
+
+
+def test_a_plan_counts_its_changes_by_effect():
+    waits = change(effect=Effect.UPDATE, waits_for="the balancer")
+    made = Plan((Told("a", change()), Told("b", change()), Told("b", waits)))
+
+    assert [made.count(effect) for effect in Effect] == [2, 1, 0, 0]
+    assert (made.waiting, made.is_whole) == (1, True)
+
+
+async def test_whoever_tries_to_write_during_a_plan_is_refused():
+    balancers, kube = FakeBalancers(), await cluster()
+    tried: list[str] = []
+
+    def make(post: Post) -> Duty:
+        async def preview(_: Scope) -> Sequence[Planned | Trouble]:
+            assert post.cloud.balancers
+            with pytest.raises(Unsupported, match="not done"):
+                await post.cloud.balancers.apply(Change(), Seen())
+            client = post.clients.controller("service-controller", fence=post.fence)
+            with pytest.raises(ReadOnly):
+                await client.create(NODES, new_node("n9"))
+            tried.append("both")
+            return ()
+
+        return Duty(lambda: asyncio.sleep(0), health=lambda: None, preview=preview)
+
+    await plan(Cloud(name="fake", balancers=balancers), kube, duties={SERVICE.canonical: make})
+
+    assert tried == ["both"]
+    assert balancers.applied == []
+    assert {request.method for _, request in kube.requests} == {"GET"}
+
+
+async def test_a_provider_starts_with_a_view_of_the_cluster_but_without_a_way_to_write():
+    kube, seen = await cluster("n1"), list[object]()
+
+    @asynccontextmanager
+    async def leading(access: ClusterAccess) -> AsyncGenerator[None]:
+        client = access.client("cloud-provider")
+        assert isinstance(client, Client)
+        with pytest.raises(ReadOnly):
+            await client.create(NODES, new_node("n9"))
+        with pytest.raises(Unsupported, match="does not hand out credentials"):
+            access.config("cloud-provider")
+        seen.append(access.view())
+        yield
+        seen.append("left")
+
+    async def own(_: ClusterAccess) -> None:
+        raise AssertionError("what a provider brings along writes past us")
+
+    cloud = Cloud(name="fake", leading=leading, controllers=(OwnController("own", own),))
+
+    await plan(cloud, kube, duties={})
+
+    assert len(seen) == 2
+    assert seen[1] == "left"
+
+
+@pytest.mark.parametrize(
+    ("respond", "text", "at_most"),
+    [
+        pytest.param(
+            lambda request: (
+                Answer(200, b"ok")
+                if request.path == "/healthz"
+                else refused(403, "Forbidden", "may not list nodes")
+            ),
+            "nodes cannot be read: GET /api/v1/nodes: 403 Forbidden: may not list nodes",
+            5,
+            id="forbidden",
+        ),
+        pytest.param(
+            lambda request: (
+                Answer(200, b"ok") if request.path == "/healthz" else refused(500, "InternalError")
+            ),
+            "nodes cannot be read",
+            15,
+            id="ill",
+        ),
+        pytest.param(lambda _: refused(500), "failed to wait for apiserver", 15, id="down"),
+    ],
+)
+async def test_a_plan_is_given_up_when_the_cluster_cannot_be_seen(
+    respond: Callable[[object], Answer], text: str, at_most: float
+):
+    kube = Kube(ScriptedTransport(respond))
+    cloud = Cloud(name="fake", instances=FakeInstances())
+
+    with pytest.raises((Fatal, BaseExceptionGroup)) as raised:
+        await plan(cloud, kube, duties={NODE.canonical: DUTIES[NODE.canonical]})
+
+    error = ending_of(raised.value)
+    assert isinstance(error, Fatal)
+    assert text in str(error)
+    assert loop_time() <= at_most
+
+
+@pytest.mark.parametrize(
+    ("scope", "text"),
+    [
+        (Scope("Node", "", "web-l"), 'there is no Node "web-l"; did you mean "web-1"?'),
+        (Scope("Service", "default", "wbe"), '"default/wbe"; did you mean "default/web"?'),
+        (Scope("Node", "", "zzz"), 'there is no Node "zzz"'),
+    ],
+)
+async def test_an_object_that_does_not_exist_is_said_with_the_one_that_was_meant(
+    scope: Scope, text: str
+):
+    kube = await cluster("web-1")
+
+    with pytest.raises((CommandFailed, BaseExceptionGroup)) as raised:
+        async with looking(configured(), world(Cloud(name="fake"), kube)) as post:
+            await check_exists(post, scope)
+
+    error = ending_of(raised.value)
+    assert isinstance(error, CommandFailed)
+    assert str(error).endswith(text)
+
+
+async def test_an_object_that_exists_is_found():
+    kube = await cluster("web-1")
+
+    async with looking(configured(), world(Cloud(name="fake"), kube)) as post:
+        found = await check_exists(post, Scope("Service", "default", "web"))
+        assert found
+        assert found.metadata.name == "web"
+        assert await check_exists(post, EVERYTHING) is None

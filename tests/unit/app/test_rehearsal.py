@@ -1,0 +1,237 @@
+"""A dry run looks on, tells what would be done once, and leaves cluster, cloud and lease alone."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from pileus.app.manager import Manager
+from pileus.app.planning import Plan, Told
+from pileus.app.rehearsal import Telling
+from pileus.cloud.balancer import Effect
+from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
+from pileus.cloud.model import NodeRef
+from pileus.kube.client import Client
+from pileus.kube.model.core_v1 import EVENTS, NODES, Event, ObjectReference
+from pileus.kube.patch import MergePatch
+from pileus.objects.planned import Place, Planned, Trouble
+from pileus.telemetry.metrics import Metrics
+from tests.unit.app.stage import Kube, configured, new_node, posted
+from tests.unit.app.test_planning import world
+from tests.unit.cloud.fakes import FakeInstances
+from tests.unit.controllers.node.harness import FakeEvents
+
+HOUR = 3600.0
+WEB = ObjectReference(kind="Service", namespace="default", name="web", uid="u1")
+
+
+@dataclass
+class Stage:
+    kube: Kube
+    client: Client
+    metrics: Metrics
+    instances: FakeInstances = field(default_factory=FakeInstances)
+
+    def writes(self) -> list[tuple[str, str]]:
+        """Those of the manager: the stage's own client has a connection of its own."""
+        return [
+            (request.method, request.path)
+            for wire, request in self.kube.requests
+            if request.method != "GET" and wire is not self.kube.wires[0]
+        ]
+
+    async def events(self) -> Sequence[Event]:
+        return (await self.client.list(EVENTS, namespace="default")).items
+
+
+@asynccontextmanager
+async def staged(*names: str, **more: object) -> AsyncGenerator[Stage]:
+    """A manager with `--dry-run` on a cluster with such new nodes."""
+    kube = Kube()
+    async with posted(Cloud(name="fake"), kube=kube) as post:
+        stage = Stage(kube, post.clients.main("stage"), post.metrics)
+        for name in names:
+            await stage.client.create(NODES, new_node(name))
+        cloud = Cloud(name="fake", instances=stage.instances, **more)  # type: ignore[arg-type]
+        manager = Manager(configured("--dry-run"), world(cloud, kube))
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(manager.run())
+            yield stage
+            running.cancel()
+
+
+async def test_a_new_node_is_told_once_by_an_event_and_never_touched() -> None:
+    async with staged("n1") as stage:
+        before = await stage.client.get(NODES, "n1")
+        await asyncio.sleep(HOUR - 60)
+
+        (event,) = await stage.events()
+        assert (event.type, event.reason, event.count) == ("Normal", "Planned", 1)
+        assert event.involved_object.name == "n1"
+        assert event.message == ("dry run: ~ provider ID, initialized (cluster)")
+        assert await stage.client.get(NODES, "n1") == before
+        assert [path for _, path in stage.writes()] == ["/api/v1/namespaces/default/events"]
+
+
+async def test_an_hour_costs_few_calls_and_no_spin() -> None:
+    async with staged("n1", "n2") as stage:
+        await asyncio.sleep(HOUR)
+
+        assert 10 <= len(stage.instances.asked) <= 14
+        requests = [request for _, request in stage.kube.requests if "watch" not in request.query]
+        assert len(requests) < 30
+
+
+async def test_it_takes_no_lease_so_that_the_real_manager_may_have_it() -> None:
+    async with staged("n1") as stage:
+        await asyncio.sleep(60)
+
+        assert not [request for _, request in stage.kube.requests if "leases" in request.path]
+
+
+async def test_a_change_in_the_cluster_is_told_within_seconds() -> None:
+    async with staged() as stage:
+        await asyncio.sleep(60)
+        assert await stage.events() == ()
+
+        await stage.client.create(NODES, new_node("n2"))
+        await asyncio.sleep(10)
+
+        assert [event.involved_object.name for event in await stage.events()] == ["n2"]
+
+
+async def test_heartbeats_make_no_new_plan() -> None:
+    async with staged("n1") as stage:
+        await asyncio.sleep(20)
+        asked = len(stage.instances.asked)
+
+        for second in range(20):
+            beat = {
+                "type": "Ready",
+                "status": "True",
+                "lastHeartbeatTime": f"2030-01-01T00:00:{second:02}Z",
+            }
+            status = MergePatch({"status": {"conditions": [beat]}})
+            await stage.client.patch(NODES, "n1", status, subresource="status")
+            await asyncio.sleep(10)
+
+        assert len(stage.instances.asked) <= asked + 1, "one for the period, none for heartbeats"
+
+
+async def test_constant_change_is_looked_at_in_pauses() -> None:
+    async with staged("n1") as stage:
+        for number in range(100):
+            label = MergePatch({"metadata": {"labels": {"n": str(number)}}})
+            await stage.client.patch(NODES, "n1", label)
+            await asyncio.sleep(1)
+
+        assert len(stage.instances.asked) <= 100 / 5
+
+
+async def test_a_slow_cloud_is_given_rest_in_proportion() -> None:
+    async with staged("n1") as stage:
+        stage.instances.latency = 10
+        for number in range(50):
+            label = MergePatch({"metadata": {"labels": {"n": str(number)}}})
+            await stage.client.patch(NODES, "n1", label)
+            await asyncio.sleep(20)
+
+        assert len(stage.instances.asked) <= 1000 / (10 + 10 * 20) + 1
+
+
+async def test_controllers_of_the_provider_do_not_run_in_a_dry_run() -> None:
+    ran: list[ClusterAccess] = []
+
+    async def own(access: ClusterAccess) -> None:
+        ran.append(access)
+
+    async with staged("n1", controllers=(OwnController("own", own),)):
+        await asyncio.sleep(60)
+
+    assert ran == []
+
+
+async def test_a_cloud_that_is_down_is_trouble_and_told_by_a_warning() -> None:
+    def down(_: Sequence[NodeRef]) -> object:
+        return {}
+
+    async with staged("n1") as stage:
+        stage.instances.answer = down
+        await asyncio.sleep(30)
+
+        warning = (await stage.events())[-1]
+        assert (warning.type, warning.reason) == ("Warning", "PlanTrouble")
+        assert warning.message.startswith("dry run: CloudUnavailable: ")
+
+
+def planned(summary: str, effect: Effect = Effect.CREATE, waits_for: str = "") -> Told:
+    line = Planned(
+        about=WEB, place=Place.CLOUD, effect=effect, summary=summary, waits_for=waits_for
+    )
+    return Told("service-lb-controller", line)
+
+
+@dataclass
+class Audience:
+    events: FakeEvents = field(default_factory=FakeEvents)
+    metrics: Metrics = field(default_factory=lambda: Metrics(CollectorRegistry()))
+
+    def figure(self, name: str, effect: str = "create") -> float | None:
+        labels = {"controller": "service-lb-controller", "place": "cloud", "effect": effect}
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def told() -> Audience:
+    return Audience()
+
+
+async def test_what_stands_is_counted_once_and_what_went_is_no_longer_open(told: Audience) -> None:
+    telling = Telling(told.events, told.metrics)
+
+    for _ in range(3):
+        telling.tell(Plan((planned("balancer"), planned("listener"))))
+    telling.tell(Plan((planned("listener"),)))
+
+    assert told.figure("pileus_planned_changes_total") == 2
+    assert told.figure("pileus_planned_changes_open") == 1
+    telling.tell(Plan())
+    assert told.figure("pileus_planned_changes_open") is None
+
+
+async def test_a_plan_that_comes_back_is_news(told: Audience) -> None:
+    telling = Telling(told.events, told.metrics)
+
+    for plan in (Plan((planned("balancer"),)), Plan(), Plan((planned("balancer"),))):
+        telling.tell(plan)
+
+    assert told.events.reasons == ["Planned", "Planned"]
+    assert told.figure("pileus_planned_changes_total") == 2
+
+
+async def test_a_wait_that_gets_shorter_is_no_news_but_an_hour_is(told: Audience) -> None:
+    telling = Telling(told.events, told.metrics)
+
+    for seconds in range(30, 0, -10):
+        telling.tell(Plan((planned("node", Effect.DELETE, f"{seconds} s"),)))
+    assert len(told.events.told) == 1
+
+    await asyncio.sleep(HOUR)
+    telling.tell(Plan((planned("node", Effect.DELETE, "5 s"),)))
+
+    assert len(told.events.told) == 2
+    assert told.figure("pileus_planned_changes_total", "delete") == 1
+
+
+async def test_changes_and_troubles_of_one_object_are_two_events(told: Audience) -> None:
+    trouble = Told("service-lb-controller", Trouble(WEB, "Odd", "a range does not parse"))
+
+    Telling(told.events, told.metrics).tell(Plan((planned("balancer"), trouble)))
+
+    assert [(each.kind, each.reason, each.message) for each in told.events.told] == [
+        ("Normal", "Planned", "dry run: + balancer (cloud)"),
+        ("Warning", "PlanTrouble", "dry run: Odd: a range does not parse"),
+    ]

@@ -1,0 +1,244 @@
+"""`pileus plan`: how it is asked, what it prints, and with which code it ends."""
+
+import io
+import json
+
+import pytest
+
+from pileus.app.planning import Plan, Told
+from pileus.cli.arguments import UsageError
+from pileus.cli.looking import scope_of
+from pileus.cli.main import dispatch
+from pileus.cli.plan import exit_code
+from pileus.cli.plan_json import as_json
+from pileus.cli.plan_text import as_text
+from pileus.cli.style import Style
+from pileus.cli.terminal import Terminal
+from pileus.cloud.balancer import Effect
+from pileus.kube.model.core_v1 import ObjectReference
+from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
+
+PLAIN = Style()
+WEB = ObjectReference(kind="Service", namespace="shop", name="web", uid="u1")
+NODE = ObjectReference(kind="Node", name="n1", uid="u2")
+
+
+def told(
+    effect: Effect,
+    summary: str,
+    *details: str,
+    about: ObjectReference = WEB,
+    place: Place = Place.CLOUD,
+    waits_for: str = "",
+) -> Told:
+    line = Planned(
+        about=about,
+        place=place,
+        effect=effect,
+        summary=summary,
+        details=details,
+        waits_for=waits_for,
+    )
+    return Told("service-lb-controller", line)
+
+
+FULL = Plan(
+    (
+        told(Effect.CREATE, "balancer web", "listener 80/TCP → 30080"),
+        told(Effect.REPLACE, "address", "10.0.0.1 → 10.0.0.2"),
+        told(Effect.UPDATE, "status.loadBalancer", place=Place.CLUSTER, waits_for="the balancer"),
+        told(Effect.DELETE, "node", about=NODE, place=Place.CLUSTER),
+        Told("service-lb-controller", Trouble(WEB, "Odd", "a range does not parse")),
+    ),
+    failures={"node-route-controller": "the cloud is down"},
+    skipped={"node-ipam-controller": "no cluster CIDR"},
+)
+
+
+def test_a_plan_is_shown_by_object_with_signs_waits_troubles_and_a_sum():
+    assert (
+        as_text(FULL, EVERYTHING, PLAIN)
+        == """\
+Node n1
+  - cluster  node
+
+Service shop/web
+  + cloud    balancer web
+             listener 80/TCP → 30080
+  ± cloud    address
+             10.0.0.1 → 10.0.0.2
+  ~ cluster  status.loadBalancer
+             waits for the balancer
+
+± is made anew: its connections break.
+
+In the way
+  ! Service shop/web: Odd: a range does not parse
+  ! node-route-controller: has no plan: the cloud is down
+
+Without node-ipam-controller: no cluster CIDR
+
+Plan: 1 to add, 1 to change, 1 to replace, 1 to delete; 1 wait
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("plan", "scope", "text"),
+    [
+        (Plan(), EVERYTHING, "Plan: nothing to do, cluster and cloud are as wanted\n"),
+        (Plan(), Scope("Node", "", "n1"), "Plan: nothing to do, Node n1 is as wanted\n"),
+        (
+            Plan((told(Effect.CREATE, "balancer"),)),
+            EVERYTHING,
+            "Plan: 1 to add, 0 to change, 0 to replace, 0 to delete\n",
+        ),
+        (
+            Plan(failures={"a": "b"}),
+            EVERYTHING,
+            "Plan: nothing to do that is known of, but the plan is not whole\n",
+        ),
+    ],
+)
+def test_the_last_line_says_it_all(plan: Plan, scope: Scope, text: str):
+    assert as_text(plan, scope, PLAIN).endswith(text)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_no_line_is_wider_than_it(width: int):
+    long = told(
+        Effect.CREATE, "balancer " + "word " * 60, "field: " + "10.0.0.1, " * 40 + "x" * 200
+    )
+
+    lines = as_text(Plan((long,)), EVERYTHING, Style(width)).splitlines()
+
+    assert max(map(len, lines)) <= width
+    assert "".join(lines).count("x") == 200, "what has no space is broken, not lost"
+
+
+def test_colours_are_only_for_those_who_see_them():
+    coloured = as_text(FULL, EVERYTHING, Style(120, has_colour=True))
+
+    assert "\x1b[32m+\x1b[0m cloud" in coloured
+    assert "\x1b[31m-\x1b[0m cluster" in coloured
+    assert "\x1b[" not in as_text(FULL, EVERYTHING, Style(120))
+
+
+def test_the_document_for_programs_has_everything():
+    document = json.loads(as_json(FULL))
+
+    assert document["version"] == 1
+    assert document["summary"] == {
+        "create": 1,
+        "update": 1,
+        "replace": 1,
+        "delete": 1,
+        "waiting": 1,
+        "whole": False,
+    }
+    assert document["changes"][2] == {
+        "controller": "service-lb-controller",
+        "object": {"kind": "Service", "namespace": "shop", "name": "web", "uid": "u1"},
+        "place": "cluster",
+        "action": "update",
+        "summary": "status.loadBalancer",
+        "details": [],
+        "waitsFor": "the balancer",
+    }
+    assert document["troubles"][0]["reason"] == "Odd"
+    assert document["failures"] == [
+        {"controller": "node-route-controller", "message": "the cloud is down"}
+    ]
+    assert document["skipped"] == [{"controller": "node-ipam-controller", "why": "no cluster CIDR"}]
+
+
+@pytest.mark.parametrize(
+    ("plan", "code"),
+    [
+        (Plan(), 0),
+        (Plan(skipped={"a": "b"}), 0),
+        (Plan((told(Effect.CREATE, "balancer"),)), 2),
+        (Plan((told(Effect.CREATE, "balancer", waits_for="x"),)), 2),
+        (Plan(failures={"a": "b"}), 1),
+        (Plan((Told("a", Trouble(WEB, "Odd", "odd")),)), 1),
+        (FULL, 1),
+    ],
+)
+def test_the_exit_code_tells_nothing_changes_and_not_whole_apart(plan: Plan, code: int):
+    assert exit_code(plan) == code
+
+
+@pytest.mark.parametrize(
+    ("words", "scope"),
+    [
+        ([], EVERYTHING),
+        (["node", "n1"], Scope("Node", "", "n1")),
+        (["no/n1"], Scope("Node", "", "n1")),
+        (["service", "shop/web"], Scope("Service", "shop", "web")),
+        (["svc", "web"], Scope("Service", "default", "web")),
+        (["service/shop/web"], Scope("Service", "shop", "web")),
+    ],
+)
+def test_objects_are_named_as_kubectl_names_them(words: list[str], scope: Scope):
+    assert scope_of("pileus plan", words) == scope
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["servce", "a"], '"servce" is no kind', "did you mean pileus plan service?"),
+        (["pod", "a/b"], '"pod" is no kind (known: node, service)', ""),
+        (["node"], 'expected node NAME, got "node"', ""),
+        (["node", "a", "b"], "expected node NAME", ""),
+        (["service", "/web"], "expected service NAMESPACE/NAME", ""),
+        (["service", "a/b/c"], "expected service NAMESPACE/NAME", ""),
+    ],
+)
+def test_words_that_name_no_object_are_refused(words: list[str], message: str, hint: str):
+    with pytest.raises(UsageError) as refused:
+        scope_of("pileus plan", words)
+
+    assert message in str(refused.value)
+    assert refused.value.hint == hint
+
+
+def called(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = dispatch(["plan", *arguments], Terminal(out, err, {}))
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "yaml"], 'Error: --output cannot be "yaml" (known: text, json)'),
+        (["-o", "jsn"], "did you mean -o json?"),
+        (["--kubconfig=x"], "did you mean --kubeconfig?"),
+        (["pods", "a", "--cloud-provider=local"], '"pods" is no kind'),
+        ([], "--cloud-provider cannot be empty"),
+        (
+            ["--cloud-provider=local", "--kubeconfig=/no/such"],
+            "Error: invalid configuration: --kubeconfig=/no/such: cannot read it",
+        ),
+    ],
+)
+@pytest.mark.real_time
+def test_what_is_wrong_with_the_command_line_is_said_and_ends_with_1(
+    arguments: list[str], message: str
+):
+    code, out, err = called(*arguments)
+
+    assert code == 1
+    assert out == ""
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_help_shows_its_own_flags_and_where_the_others_are():
+    code, out, _ = called("--help")
+
+    assert code == 0
+    assert "pileus plan [node NAME | service NAMESPACE/NAME] [flags]" in out
+    assert "--output" in out
+    assert "pileus run --help" in out
+    assert len(out.splitlines()) < 20
