@@ -10,6 +10,7 @@ from pileus.app.informers import DEAD, SILENT
 from pileus.app.leading import DUTIES
 from pileus.app.node import STUCK
 from pileus.controllers.node import trouble
+from pileus.controllers.ssh_keys import report as ssh_keys
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -63,6 +64,15 @@ def test_every_reason_of_an_event_is_explained():
     for page in ("events.md", "nodes.md"):
         explained = set(re.findall(r"`(\w+)`", (DOCS / "reference" / page).read_text()))
         assert told | skipped <= explained, page
+
+
+def test_every_event_about_ssh_keys_is_explained():
+    told = {one for one in strings_in(Path(ssh_keys.__file__)) if one.startswith("SshKeys")}
+    assert len(told) == 5
+
+    for page in ("events.md", "ssh-keys.md"):
+        explained = set(re.findall(r"`(\w+)`", (DOCS / "reference" / page).read_text()))
+        assert told <= explained, page
 
 
 def test_every_health_check_is_explained_with_its_limit():

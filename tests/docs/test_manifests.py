@@ -6,6 +6,8 @@ import pytest
 import yaml
 from tools.shown_files import SHOWN, renewed
 
+from pileus.app.controllers import ALL
+
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guides" / "run-on-a-cluster.md"
 FILES = sorted((ROOT / "deploy").glob("*.yaml"))
@@ -28,7 +30,10 @@ def test_every_binding_is_for_the_account_that_the_deployment_uses(file: Path):
     assert documents
     for document in documents:
         if document["kind"] in {"RoleBinding", "ClusterRoleBinding"}:
-            assert document["subjects"] == [ACCOUNT]
+            first, *others = document["subjects"]
+            assert first == ACCOUNT
+            assert {one["name"] for one in others} <= {names.identity for names in ALL}
+            assert all(one | {"name": ""} == ACCOUNT | {"name": ""} for one in others)
         if document["kind"] == "Deployment":
             pod = document["spec"]["template"]["spec"]
             assert pod["serviceAccountName"] == ACCOUNT["name"]

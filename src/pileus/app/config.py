@@ -169,6 +169,8 @@ class Config:
     webhooks: Webhooks
     logging: Logging
     dry_run: bool
+    ssh_keys_from: str
+    """Empty: keys are left alone."""
     reported_version: str
 
 
@@ -204,6 +206,7 @@ def build_config(values: Values) -> Config:
         ),
         logging=_logging(values),
         dry_run=values[pileus.DRY_RUN],
+        ssh_keys_from=values[pileus.SSH_KEYS_FROM],
         reported_version=values[process.VERSION].reported,
     )
 

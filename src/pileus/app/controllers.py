@@ -63,7 +63,15 @@ IPAM = ControllerNames(
     off_by_default=True,
 )
 
-ALL = (NODE, LIFECYCLE, SERVICE, ROUTE, IPAM)
+SSH_KEYS = ControllerNames(
+    canonical="ssh-key-controller",
+    alias="ssh-key",
+    event_source="ssh-key-controller",
+    metric="ssh-key",
+    identity="ssh-key-controller",
+)
+
+ALL = (NODE, LIFECYCLE, SERVICE, ROUTE, IPAM, SSH_KEYS)
 _BY_ALIAS = {names.alias: names.canonical for names in ALL}
 
 

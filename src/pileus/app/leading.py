@@ -11,12 +11,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pileus.app.config import Config
-from pileus.app.controllers import ALL, NODE, SERVICE, ControllerNames, is_running
+from pileus.app.controllers import ALL, NODE, SERVICE, SSH_KEYS, ControllerNames, is_running
 from pileus.app.ending import Fatal
 from pileus.app.migration import Lock, Migration
 from pileus.app.node import node_duty
 from pileus.app.provided import run_own
 from pileus.app.service import service_duty
+from pileus.app.ssh_keys import ssh_keys_duty
 from pileus.app.view import Access
 from pileus.app.work import Duty, MakeDuty, Post, Skipped
 from pileus.cloud.errors import CloudError
@@ -38,6 +39,7 @@ API_PATIENCE = 10
 DUTIES: Mapping[str, MakeDuty] = {
     NODE.canonical: node_duty,
     SERVICE.canonical: service_duty,
+    SSH_KEYS.canonical: ssh_keys_duty,
 }
 """The controllers of this version, by canonical name."""
 
@@ -105,7 +107,8 @@ class Leader:
         for names in post.random.sample(chosen, len(chosen)):
             duty = make_duty(names, post, self.duties)
             if isinstance(duty, Skipped):
-                log.warning("Skipping controller", controller=names.canonical, why=duty.why)
+                tell = log.warning if duty.is_news else log.info
+                tell("Skipping controller", controller=names.canonical, why=duty.why)
                 continue
             group.create_task(self._perform(names, duty), name=names.canonical)
             await asyncio.sleep(pause * post.random.uniform(1, 2))

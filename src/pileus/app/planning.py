@@ -21,7 +21,7 @@ from pileus.app.leading import (
     wait_for_api_server,
 )
 from pileus.app.opening import World, connections, make_post, provider
-from pileus.app.work import MakeDuty, Post, Skipped
+from pileus.app.work import Duty, MakeDuty, Post
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.read_only import read_only
@@ -119,10 +119,10 @@ class Planner:
         self._skipped: dict[str, str] = {}
         for names in running_controllers(post.config):
             duty = make_duty(names, post, duties)
-            if isinstance(duty, Skipped):
-                self._skipped[names.canonical] = duty.why
-            else:
+            if isinstance(duty, Duty):
                 self._previews[names.canonical] = duty.preview
+            elif duty.is_news:
+                self._skipped[names.canonical] = duty.why
 
     async def plan(self, scope: Scope) -> Plan:
         """Ask all of them, side by side; one that fails harms no other.

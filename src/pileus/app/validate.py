@@ -8,6 +8,7 @@ from pileus.app.config import Config
 from pileus.app.controllers import ALL, IPAM, is_running, unknown
 from pileus.app.declared.pileus import NO_DEFAULT_CLASS, ORPHAN_POLICIES
 from pileus.app.durations import render_duration
+from pileus.controllers.ssh_keys.location import BadLocation, located
 from pileus.runtime import timing
 from pileus.server.ciphers import tls_problems
 from pileus.server.options import ServingOptions
@@ -66,6 +67,7 @@ def problems(
         _authorization,
         lambda config: _webhooks(config, webhooks),
         _ipam,
+        _ssh_keys,
         _provider,
     )
     return tuple(problem for check in checks for problem in check(config))
@@ -215,6 +217,14 @@ def _ipam(config: Config) -> Iterator[str]:
     allocates = config.shared.allocate_node_cidrs and is_running(IPAM, config.generic.controllers)
     if allocates and not config.shared.cluster_cidr:
         yield f"--allocate-node-cidrs with {IPAM.canonical} needs --cluster-cidr"
+
+
+def _ssh_keys(config: Config) -> Iterator[str]:
+    try:
+        if config.ssh_keys_from:
+            located(config.ssh_keys_from)
+    except BadLocation as error:
+        yield f"--ssh-keys-from: {error}"
 
 
 def _provider(config: Config) -> Iterator[str]:

@@ -43,6 +43,8 @@ class Skipped:
     """A controller that does not run here, and why."""
 
     why: str
+    is_news: bool = True
+    """False: nobody asked for it, so nobody needs to be warned."""
 
 
 MakeDuty = Callable[[Post], Duty | Skipped]

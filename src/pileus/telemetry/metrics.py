@@ -33,6 +33,7 @@ class Metrics:
         self._declare_watches()
         self._declare_cloud()
         self._declare_plans()
+        self._declare_ssh_keys()
         self._declare_process()
         self._declare_access()
         self._declare_reviews()
@@ -241,6 +242,25 @@ class Metrics:
             "pileus_planned_changes_total",
             "Changes that a manager with --dry-run found to make, each once while it stands",
             by_change,
+        )
+
+    def _declare_ssh_keys(self) -> None:
+        self.ssh_keys_wanted = self._gauge(
+            "pileus_ssh_keys_wanted", "SSH keys that the source of --ssh-keys-from asks for"
+        )
+        self.ssh_keys_problems = self._gauge(
+            "pileus_ssh_keys_problems",
+            "What is wrong with that source; while it is not 0 no key is withdrawn",
+        )
+        self.ssh_keys_nodes = self._gauge(
+            "pileus_ssh_keys_nodes",
+            "Nodes by the state of their SSH keys: current, failed or unknown",
+            ("state",),
+        )
+        self.ssh_keys_changes = self._counter(
+            "pileus_ssh_keys_changes_total",
+            "SSH keys of nodes that were added or withdrawn",
+            ("change",),
         )
 
     def _declare_process(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pileus.app.controllers import NODE, ROUTE, SERVICE
 from pileus.app.ending import Fatal
-from pileus.app.leading import Leases, lead
+from pileus.app.leading import DUTIES, Leases, lead
 from pileus.app.migration import ControllerLeader, Migration
 from pileus.app.view import View
 from pileus.app.work import Duty, MakeDuty, Post, Skipped
@@ -214,6 +214,17 @@ async def test_what_does_not_run_says_why(caplog: pytest.LogCaptureFixture):
         (ROUTE.canonical, "it is not part of this version of Pileus yet"),
     ]
     assert checks == ["informers"]
+
+
+async def test_what_nobody_asked_for_is_no_reason_to_warn(caplog: pytest.LogCaptureFixture):
+    async with posted(BARE, "--controllers=ssh-key") as post:
+        await lead_for(1, post, DUTIES)
+        assert not caplog.records
+
+    flag = "--ssh-keys-from=configmap:a/b"
+    async with posted(BARE, "--controllers=ssh-key", flag) as post:
+        await lead_for(1, post, DUTIES)
+    assert "does not support SSH keys" in str(vars(caplog.records[0])[VALUES])
 
 
 async def test_the_order_is_left_to_chance():

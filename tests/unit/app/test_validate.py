@@ -168,6 +168,10 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
             ["--allocate-node-cidrs", "--controllers=*,nodeipam"],
             "--allocate-node-cidrs with node-ipam-controller needs --cluster-cidr",
         ),
+        (
+            ["--ssh-keys-from=secret:keys"],
+            '--ssh-keys-from: "secret:keys" must be secret:NAMESPACE/NAME',
+        ),
     ],
 )
 def test_each_contradiction_is_refused_with_its_reason(arguments: list[str], message: str):

@@ -66,3 +66,12 @@ SERVICES = Group(
     ),
     ours=True,
 )
+
+SSH_KEYS_FROM = Flag(
+    "ssh-keys-from",
+    STRING,
+    "",
+    "Where the SSH keys of all instances are kept: configmap:NAMESPACE/NAME, "
+    "secret:NAMESPACE/NAME or file:PATH. Empty: keys are left alone.",
+)
+SSH_KEYS = Group("Pileus: SSH keys", (SSH_KEYS_FROM,), ours=True)

@@ -19,5 +19,6 @@ TABLE = Table((
     process.MISC,
     pileus.PILEUS,
     pileus.SERVICES,
+    pileus.SSH_KEYS,
     process.GLOBAL,
 ))

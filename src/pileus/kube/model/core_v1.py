@@ -145,6 +145,13 @@ class ConfigMap(KubeObject, frozen=True):
     data: Labels | None = None
 
 
+class Secret(KubeObject, frozen=True):
+    data: dict[str, bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"Secret({self.metadata.namespace}/{self.metadata.name})"
+
+
 class Namespace(KubeObject, frozen=True):
     pass
 
@@ -157,5 +164,6 @@ NODES = Resource(Node, "Node", "nodes", namespaced=False)
 SERVICES = Resource(Service, "Service", "services")
 EVENTS = Resource(Event, "Event", "events")
 CONFIG_MAPS = Resource(ConfigMap, "ConfigMap", "configmaps")
+SECRETS = Resource(Secret, "Secret", "secrets")
 NAMESPACES = Resource(Namespace, "Namespace", "namespaces", namespaced=False)
 SERVICE_ACCOUNTS = Resource(ServiceAccount, "ServiceAccount", "serviceaccounts")

@@ -1,0 +1,128 @@
+"""The SSH key controller as one thing to run: passes over all nodes, woken by source and nodes."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pileus.cloud.interface import SshKeys
+from pileus.cloud.model import NodeName, NodeRef
+from pileus.controllers.ssh_keys.location import Location
+from pileus.controllers.ssh_keys.looks import Looks
+from pileus.controllers.ssh_keys.preview import SshKeysPreview
+from pileus.controllers.ssh_keys.reconciler import SshKeysReconciler, Tools
+from pileus.controllers.ssh_keys.report import Report
+from pileus.controllers.ssh_keys.source import Source
+from pileus.kube.informer import Handler
+from pileus.kube.model.core_v1 import Node
+from pileus.kube.store import Store
+from pileus.objects.nodes import is_uninitialized, reference
+from pileus.objects.notices import Notices
+from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.runtime.backoff import Exponential, RetryPolicy
+from pileus.runtime.controller import Controller
+from pileus.runtime.events import Recorder
+from pileus.runtime.queue import WorkQueue
+from pileus.telemetry.metrics import Metrics
+
+QUEUE = "SshKeys"
+ALL = "all nodes"
+RETRIES = Exponential(1.0, 300.0)
+GATHER = 2.0
+"""Seconds in which nodes that join are gathered, so that they are one call to the cloud."""
+
+
+class NodeInformer(Protocol):
+    @property
+    def store(self) -> Store[Node]: ...
+    async def wait_synced(self) -> None: ...
+    def subscribe(self, handler: Handler[Node]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the controller is put into."""
+
+    source: Source
+    informer: NodeInformer
+    keys: SshKeys
+    owns: Callable[[NodeRef], bool | None] | None
+    identify: Callable[[], Awaitable[str]]
+    """The cluster's id."""
+    events: Recorder
+    metrics: Metrics
+    random: random.Random
+
+
+class SshKeysController:
+    """Gives every node of this cloud the keys that the source wants."""
+
+    def __init__(self, around: Surroundings, location: Location) -> None:
+        self._around = around
+        tools = Tools(
+            source=around.source,
+            nodes=self._nodes,
+            keys=around.keys,
+            looks=Looks(around.keys),
+            identify=around.identify,
+            report=Report(location, Notices(around.events), around.metrics),
+        )
+        self._preview = SshKeysPreview(tools, location)
+        self._queue = WorkQueue[str](QUEUE, around.metrics)
+        self._controller = Controller(
+            "ssh-key-controller",
+            SshKeysReconciler(tools),
+            self._queue,
+            RetryPolicy(RETRIES, around.random),
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled, once the informer knows all nodes; call once."""
+        await self._around.informer.wait_synced()
+        self._around.informer.subscribe(_Joined(self._queue))
+        async with asyncio.TaskGroup() as group:
+            self._queue.add(ALL)
+            group.create_task(self._around.source.follow(lambda: self._queue.add(ALL)))
+            group.create_task(self._controller.run())
+
+    async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
+        """What this controller would do now; the informer has to run, and nothing else."""
+        await self._around.informer.wait_synced()
+        return await self._preview.of(scope)
+
+    def stuck(self, limit: float) -> str | None:
+        """What to tell a health check if a pass has been in hand for longer than `limit`."""
+        return self._controller.stuck(limit)
+
+    def _nodes(self) -> Mapping[NodeName, Node]:
+        return {
+            NodeName(node.metadata.name): node
+            for node in self._around.informer.store.list()
+            if takes_keys(node) and self._is_ours(node)
+        }
+
+    def _is_ours(self, node: Node) -> bool:
+        owns = self._around.owns
+        return owns is None or owns(reference(node)) is not False
+
+
+def takes_keys(node: Node) -> bool:
+    """One that is not initialized has no known machine yet; one that goes needs no keys."""
+    return not is_uninitialized(node) and node.metadata.deletion_timestamp is None
+
+
+class _Joined:
+    def __init__(self, queue: WorkQueue[str]) -> None:
+        self._queue = queue
+
+    def added(self, new: Node, /) -> None:
+        if takes_keys(new):
+            self._queue.add_after(ALL, GATHER)
+
+    def updated(self, old: Node, new: Node, /) -> None:
+        if takes_keys(new) and not takes_keys(old):
+            self._queue.add_after(ALL, GATHER)
+
+    def deleted(self, _: Node, /) -> None:
+        """Nothing is left to do for it."""

@@ -1,0 +1,54 @@
+"""Where the wanted keys are: `configmap:NAMESPACE/NAME`, `secret:NAMESPACE/NAME`, `file:PATH`."""
+
+import re
+from dataclasses import dataclass
+
+from pileus.kube.model.core_v1 import ObjectReference
+from pileus.suggest import did_you_mean
+from pileus.telemetry.quoting import quote
+
+KINDS = {"configmap": "ConfigMap", "secret": "Secret", "file": "File"}
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+class BadLocation(ValueError):
+    """The text names no place where keys could be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    kind: str
+    """`ConfigMap`, `Secret` or `File`."""
+    namespace: str
+    name: str
+    """Of the object; of a file, its path."""
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {where}"
+
+    @property
+    def about(self) -> ObjectReference:
+        """As events and plans name it."""
+        version = "" if self.kind == KINDS["file"] else "v1"
+        return ObjectReference(
+            api_version=version, kind=self.kind, namespace=self.namespace, name=self.name
+        )
+
+
+def located(text: str) -> Location:
+    """Read the value of `--ssh-keys-from`. Errors: `BadLocation`."""
+    word, _, rest = text.partition(":")
+    if word not in KINDS:
+        raise BadLocation(
+            f"{quote(text)} names no place: give configmap:NAMESPACE/NAME, "
+            f"secret:NAMESPACE/NAME or file:PATH{did_you_mean(word, KINDS)}"
+        )
+    if word == "file":
+        if not rest:
+            raise BadLocation(f"{quote(text)} lacks the path of the file")
+        return Location(KINDS[word], "", rest)
+    namespace, _, name = rest.partition("/")
+    if not NAME.fullmatch(namespace) or not NAME.fullmatch(name):
+        raise BadLocation(f"{quote(text)} must be {word}:NAMESPACE/NAME")
+    return Location(KINDS[word], namespace, name)

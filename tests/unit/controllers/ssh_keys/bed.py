@@ -1,0 +1,151 @@
+"""The whole controller on the embedded API server, in virtual time; machines keep their keys."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from pileus.apiserver.serving import api_in_memory
+from pileus.cloud.errors import CloudError, Unsupported
+from pileus.cloud.model import NodeName, NodeRef, SshKey
+from pileus.controllers.ssh_keys.controller import SshKeysController, Surroundings
+from pileus.controllers.ssh_keys.location import located
+from pileus.controllers.ssh_keys.source import source_of
+from pileus.kube.client import Client
+from pileus.kube.informer import Informer
+from pileus.kube.model.core_v1 import NODES
+from pileus.objects.nodes import UNINITIALIZED
+from pileus.telemetry.metrics import Metrics
+from pileus.testing.in_process import InProcessTransport
+from tests.contract.keyring import Keyring, Machines
+from tests.unit.controllers.node.harness import FakeEvents, LoopClock
+
+CLUSTER = "cluster-uid"
+
+
+class Cloud(Keyring):
+    """Counts calls, and fails where it is told to."""
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(machines)
+        self.calls: list[tuple[str, int, int]] = []
+        self.fails: dict[str, CloudError] = {}
+        """By method: the whole call."""
+        self.refuses: dict[str, CloudError] = {}
+        """By node."""
+
+    async def list(self, cluster: str, nodes: Sequence[NodeRef]) -> Any:
+        self._call("list", [], nodes)
+        return await super().list(cluster, nodes)
+
+    async def add(self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]) -> Any:
+        self._call("add", keys, nodes)
+        refused = {n.name: self.refuses[n.name] for n in nodes if n.name in self.refuses}
+        good = [node for node in nodes if node.name not in refused]
+        return {**await super().add(cluster, keys, good), **refused}
+
+    async def remove(self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]) -> Any:
+        self._call("remove", keys, nodes)
+        return await super().remove(cluster, keys, nodes)
+
+    def _call(self, method: str, keys: Sequence[object], nodes: Sequence[object]) -> None:
+        self.calls.append((method, len(keys), len(nodes)))
+        if method in self.fails:
+            raise self.fails[method]
+
+    @property
+    def writes(self) -> Sequence[tuple[str, int, int]]:
+        return [call for call in self.calls if call[0] != "list"]
+
+
+class Ported(Cloud):
+    async def list(self, cluster: str, nodes: Sequence[NodeRef]) -> Any:
+        self._call("list", [], nodes)
+        raise Unsupported("cannot tell")
+
+
+@dataclass
+class Bed:
+    client: Client
+    cloud: Cloud
+    machines: Machines
+    metrics: Metrics
+    controller: SshKeysController
+    events: FakeEvents = field(default_factory=FakeEvents)
+
+    async def join(self, name: str, *, initialized: bool = True) -> None:
+        self.machines.setdefault(name, {})
+        taints = [] if initialized else [{"key": UNINITIALIZED, "effect": "NoSchedule"}]
+        node = {"metadata": {"name": name}, "spec": {"providerID": f"x://{name}", "taints": taints}}
+        await self._post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
+
+    async def publish(self, kind: str = "ConfigMap", **users: str) -> None:
+        """Create or replace the source."""
+        data: Mapping[str, object] = users
+        if kind == "Secret":
+            data = {user: b64encode(text.encode()).decode() for user, text in users.items()}
+        body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "keys"}, "data": data}
+        await self.withdraw(kind)
+        await self._post(f"/api/v1/namespaces/default/{kind.lower()}s", body)
+
+    async def withdraw(self, kind: str = "ConfigMap") -> None:
+        path = f"/api/v1/namespaces/default/{kind.lower()}s"
+        found = await self.client.raw("GET", path, query={"fieldSelector": "metadata.name=keys"})
+        if msgspec.json.decode(found)["items"]:
+            await self.client.raw("DELETE", f"{path}/keys")
+
+    async def _post(self, path: str, body: object) -> None:
+        await self.client.raw("POST", path, body=msgspec.json.encode(body))
+
+    def accepted(self, name: str) -> set[SshKey]:
+        return set(self.machines[name])
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+async def identify() -> str:
+    return CLUSTER
+
+
+@asynccontextmanager
+async def bed(
+    *nodes: str, source: str = "configmap:default/keys", cloud: type[Cloud] = Cloud
+) -> AsyncGenerator[Bed]:
+    """A cluster with nodes; the controller begins to run when the block does."""
+    api = api_in_memory(clock=LoopClock(), random=Random(0))
+    metrics = Metrics(CollectorRegistry())
+    client = Client(InProcessTransport(api), user_agent="test", metrics=metrics)
+    informer = Informer(client, NODES, random=Random(1))
+    machines: Machines = {}
+    location = located(source)
+    events = FakeEvents()
+    around = Surroundings(
+        source=source_of(location, client, Random(2)),
+        informer=informer,
+        keys=cloud(machines),
+        owns=lambda node: not node.name.startswith("foreign"),
+        identify=identify,
+        events=events,
+        metrics=metrics,
+        random=Random(3),
+    )
+    controller = SshKeysController(around, location)
+    it = Bed(client, around.keys, machines, metrics, controller, events)  # type: ignore[arg-type]
+    for name in nodes:
+        await it.join(name)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(informer.run()), group.create_task(controller.run())]
+        yield it
+        for task in tasks:
+            task.cancel()
+
+
+def refs(*names: str) -> list[NodeRef]:
+    return [NodeRef(name=NodeName(name)) for name in names]
