@@ -5,11 +5,13 @@ import re
 import tomllib
 from pathlib import Path
 
+from pileus.app import route
 from pileus.app.controllers import ALL
 from pileus.app.informers import DEAD, SILENT
 from pileus.app.leading import DUTIES
 from pileus.app.node import STUCK
 from pileus.controllers.node import trouble
+from pileus.controllers.route import telling
 from pileus.controllers.ssh_keys import report as ssh_keys
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,6 +77,12 @@ def test_every_event_about_ssh_keys_is_explained():
         assert told <= explained, page
 
 
+def test_every_reason_of_the_route_controller_is_explained():
+    for page in ("events.md", "routes.md"):
+        text = (DOCS / "reference" / page).read_text()
+        assert all(f"`{reason}`" in text for reason in (telling.FAILED, telling.REFUSED)), page
+
+
 def test_every_health_check_is_explained_with_its_limit():
     text = (DOCS / "reference" / "health.md").read_text()
     rows = dict(re.findall(r"^\| `([\w-]+)` \| .+? \| (.+) \|$", text, re.MULTILINE))
@@ -89,6 +97,7 @@ def test_every_health_check_is_explained_with_its_limit():
     assert f"{DEAD:.0f} s" in rows["informers"]
     assert f"{SILENT:.0f} s" in rows["informers-synced"]
     assert f"{STUCK:.0f} s" in rows["cloud-node-controller"]
+    assert f"{route.STUCK:.0f} s" in rows["node-route-controller"]
 
 
 def test_the_readme_says_which_controllers_and_providers_there_are():

@@ -24,6 +24,13 @@ class LocalCloud:
             [*command, f"--endpoint={self.socket}"], capture_output=True, text=True, check=True
         ).stdout
 
+    @property
+    def flags(self) -> tuple[str, str]:
+        return "--cloud-provider=local", f"--cloud-config={self.config}"
+
+    def show(self, what: str) -> list[dict[str, Any]]:
+        return json.loads(self.pileus(what, "list", "-o", "json"))
+
     def balancers(self) -> dict[str, dict[str, Any]]:
         """By name."""
         listed = json.loads(self.pileus("balancers", "list", "-o", "json"))

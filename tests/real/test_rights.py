@@ -1,12 +1,14 @@
 """The manager gets along with exactly the rights of `deploy`, which the guide shows."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pileus.testing.control_plane import ControlPlane
-from tests.real.manager import Lab, eventually, is_initialized, register, running
+from tests.real.local_cloud import local_cloud
+from tests.real.manager import Lab, eventually, is_initialized, node, register, running
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
@@ -32,18 +34,15 @@ def rights(clean: ControlPlane, request: pytest.FixtureRequest) -> Iterator[None
     clean.kubectl("delete", *files)
 
 
-@pytest.mark.parametrize(
-    ("rights", "flags"),
-    [
-        pytest.param("rbac-one-identity.yaml", (), id="one-identity"),
-        pytest.param(
-            "rbac-own-identities.yaml",
-            ("--use-service-account-credentials",),
-            id="own-identities",
-        ),
-    ],
-    indirect=["rights"],
-)
+WAYS = [
+    pytest.param("rbac-one-identity.yaml", (), id="one-identity"),
+    pytest.param(
+        "rbac-own-identities.yaml", ("--use-service-account-credentials",), id="own-identities"
+    ),
+]
+
+
+@pytest.mark.parametrize(("rights", "flags"), WAYS, indirect=["rights"])
 @pytest.mark.usefixtures("rights")
 def test_these_rights_are_enough(
     clean: ControlPlane, lab: Lab, account: Path, flags: tuple[str, ...]
@@ -58,6 +57,25 @@ def test_these_rights_are_enough(
 
         assert manager.metric("rest_client_requests_total", code="403") == 0
         assert manager.metric("rest_client_requests_total", code="201") > 0
+
+
+@pytest.mark.parametrize(("rights", "flags"), WAYS, indirect=["rights"])
+@pytest.mark.usefixtures("rights")
+def test_these_rights_are_enough_for_routes(
+    clean: ControlPlane, lab: Lab, account: Path, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    spec = {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": spec}
+    clean.kubectl("create", "-f", "-", stdin=json.dumps(body))
+
+    with local_cloud(tmp_path) as cloud:
+        given = (*cloud.flags, "--controllers=route", "--cluster-cidr=10.244.0.0/16", *flags)
+        with running(clean, lab, *given, kubeconfig=account) as manager:
+            eventually("told", lambda: "FailedToCreateRoute" in clean.kubectl("get", "events"))
+            cloud.pileus("instances", "create", "n1")
+            eventually("routed", lambda: "RouteCreated" in json.dumps(node(clean, "n1")))
+
+            assert manager.metric("rest_client_requests_total", code="403") == 0
 
 
 @pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)

@@ -6,10 +6,12 @@ Durations are seconds.
 
 from dataclasses import dataclass, replace
 
+from pileus.app import gates
 from pileus.app.declared import access, controllers, generic, inspection, pileus, process, serving
 from pileus.app.flags import Values
 from pileus.app.gates import Gates
 from pileus.app.kinds import ModuleLevel
+from pileus.controllers.route.ownership import Ownership
 from pileus.runtime.timing import Durations
 from pileus.server.options import (
     AuthenticationOptions,
@@ -120,6 +122,14 @@ class ServiceController:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RouteController:
+    period: float | None
+    """None when nobody set it, and changes of nodes cause rounds."""
+    watch_based: bool
+    ownership: Ownership
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IpamController:
     service_cluster_ip_range: str
     node_cidr_mask_size: int
@@ -163,6 +173,7 @@ class Config:
     node: NodeController
     lifecycle: LifecycleController
     service: ServiceController
+    route: RouteController
     ipam: IpamController
     server: ServerOptions
     delegation: Delegation
@@ -191,6 +202,7 @@ def build_config(values: Values) -> Config:
             concurrent_syncs=values[controllers.CONCURRENT_NODE_LIFECYCLE_SYNCS],
         ),
         service=_service(values),
+        route=_route(values),
         ipam=_ipam(values),
         server=ServerOptions(
             serving=_secure_serving(values),
@@ -283,6 +295,16 @@ def _service(values: Values) -> ServiceController:
         drift_period=values[pileus.SERVICE_DRIFT_PERIOD],
         drain_cordoned=values[pileus.SERVICE_DRAIN_CORDONED],
         orphans=values[pileus.SERVICE_ORPHANS],
+    )
+
+
+def _route(values: Values) -> RouteController:
+    watch_based = Gates(values[generic.FEATURE_GATES]).enabled(gates.WATCH_BASED_ROUTES)
+    period = generic.ROUTE_RECONCILIATION_PERIOD
+    return RouteController(
+        period=values[period] if values.given(period) or not watch_based else None,
+        watch_based=watch_based,
+        ownership=values[pileus.ROUTE_OWNERSHIP],
     )
 
 

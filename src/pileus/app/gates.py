@@ -30,8 +30,9 @@ class Gate:
 ALL_ALPHA = Gate("AllAlpha", Stage.ALPHA, default=False)
 ALL_BETA = Gate("AllBeta", Stage.BETA, default=False)
 WATCH_BASED_ROUTES = Gate(
-    "CloudControllerManagerWatchBasedRoutesReconciliation", Stage.ALPHA, default=False
+    "CloudControllerManagerWatchBasedRoutesReconciliation", Stage.ALPHA, default=True
 )
+"""Off by default in the Go program: there a route that fails would not be tried again."""
 WEBHOOK = Gate("CloudControllerManagerWebhook", Stage.ALPHA, default=False)
 RELEASE_ON_EXIT = Gate(
     "ControllerManagerReleaseLeaderElectionLockOnExit", Stage.ALPHA, default=False

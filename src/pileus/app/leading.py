@@ -11,11 +11,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pileus.app.config import Config
-from pileus.app.controllers import ALL, NODE, SERVICE, SSH_KEYS, ControllerNames, is_running
+from pileus.app.controllers import ALL, NODE, ROUTE, SERVICE, SSH_KEYS, ControllerNames, is_running
 from pileus.app.ending import Fatal
 from pileus.app.migration import Lock, Migration
 from pileus.app.node import node_duty
 from pileus.app.provided import run_own
+from pileus.app.route import route_duty
 from pileus.app.service import service_duty
 from pileus.app.ssh_keys import ssh_keys_duty
 from pileus.app.view import Access
@@ -39,6 +40,7 @@ API_PATIENCE = 10
 DUTIES: Mapping[str, MakeDuty] = {
     NODE.canonical: node_duty,
     SERVICE.canonical: service_duty,
+    ROUTE.canonical: route_duty,
     SSH_KEYS.canonical: ssh_keys_duty,
 }
 """The controllers of this version, by canonical name."""

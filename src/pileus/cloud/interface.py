@@ -44,7 +44,11 @@ class Instances(Protocol):
 
 class Routes(Protocol):
     async def list(self, cluster: str) -> Sequence[Route]:
-        """Every route that could concern the cluster, others' included."""
+        """Every route that could concern the cluster, others' included. Part of them is none.
+
+        Where the cloud can say for which cluster each was created, it does (`Route.cluster`).
+        `cluster` is the cluster's id; ported providers know it by `--cluster-name` instead.
+        """
         ...
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:

@@ -97,8 +97,12 @@ class Route:
     """None: the cloud has the route, but we do not know its target."""
     name: str = ""
     addresses: tuple[Address, ...] | None = None
-    """The target's, where this cloud's routes carry them and must be kept current; else None."""
+    """The target's, where this cloud's routes carry them and must be kept current; else None.
+    Of a route to be created: always the target's."""
     blackhole: bool = False
+    cluster: str | None = None
+    """The cluster for which it was created, where this cloud's routes say so; "" if for none.
+    None: this cloud cannot tell."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

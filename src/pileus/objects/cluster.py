@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from pileus.kube.client import Client, Preconditions
+from pileus.kube.client import Client, Listed, Preconditions
 from pileus.kube.errors import Invalid
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.patch import Patch
@@ -40,6 +40,10 @@ class ClusterNodes(Generic[Write]):
 
     async def read(self, name: str) -> Node:
         return self._written.note(name, await self._client.get(NODES, name))
+
+    async def fresh(self) -> Listed[Node]:
+        """All nodes as the API server has them now, those that do not decode by name."""
+        return await self._client.list(NODES)
 
     async def write(self, node: Node, write: Write) -> Node:
         patch, subresource = self._render(node, write)

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 NODE_DELAYS = (1, 4, 16, 64, 256, 1024)
 SERVICE_DURATIONS = tuple(2.0**n for n in range(15))
+RANGE_TRIES = (1, 5, 25, 125, 625)
 QUEUE_DURATIONS = tuple(10.0**n for n in range(-8, 2))
 REQUEST_DURATIONS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 REQUEST_SIZES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
@@ -26,6 +27,8 @@ class Metrics:
         self.registry = registry
         self._declare_nodes()
         self._declare_services()
+        self._declare_routes()
+        self._declare_pod_ranges()
         self._declare_manager()
         self._declare_queues()
         self._declare_requests()
@@ -104,6 +107,42 @@ class Metrics:
         self.orphaned_balancers = self._gauge(
             "pileus_orphaned_load_balancers",
             "Owners of load balancers marked as this cluster's that have no Service",
+        )
+
+    def _declare_routes(self) -> None:
+        self.route_syncs = self._counter(
+            "route_controller_route_sync_total",
+            "[ALPHA] Rounds over the routes: changed, noop or error; and what asked for them",
+            ("outcome", "trigger"),
+        )
+
+    def _declare_pod_ranges(self) -> None:
+        labels = ("clusterCIDR",)
+        self.ranges_taken = self._counter(
+            "node_ipam_controller_cidrset_cidrs_allocations_total",
+            "[ALPHA] Pod ranges of nodes that were taken, found on nodes included",
+            labels,
+        )
+        self.ranges_released = self._counter(
+            "node_ipam_controller_cidrset_cidrs_releases_total",
+            "[ALPHA] Pod ranges of nodes that were given back",
+            labels,
+        )
+        self.ranges_usage = self._gauge(
+            "node_ipam_controller_cidrset_usage_cidrs",
+            "[ALPHA] Part of the pod ranges that is taken, from 0 to 1",
+            labels,
+        )
+        self.ranges_most = self._gauge(
+            "node_ipam_controller_cirdset_max_cidrs",
+            "[ALPHA] Pod ranges that fit into the cluster's (the spelling is the Go program's)",
+            labels,
+        )
+        self.range_tries = self._histogram(
+            "node_ipam_controller_cidrset_allocation_tries_per_request",
+            "[ALPHA] Ranges that were looked at until a free one was found",
+            RANGE_TRIES,
+            labels,
         )
 
     def _declare_manager(self) -> None:

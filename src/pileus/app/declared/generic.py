@@ -125,7 +125,12 @@ CONFIGURE_CLOUD_ROUTES = switch(
     default=True,
 )
 ROUTE_RECONCILIATION_PERIOD = Flag(
-    "route-reconciliation-period", DURATION, 10.0, "Period of the rounds over all routes."
+    "route-reconciliation-period",
+    DURATION,
+    10.0,
+    "Period of the rounds over all routes. Rounds are also made when nodes change; unless this "
+    "flag is given, they are then otherwise made every 5 minutes. Without "
+    "CloudControllerManagerWatchBasedRoutesReconciliation only the period causes them.",
 )
 USE_SERVICE_ACCOUNT_CREDENTIALS = switch(
     "use-service-account-credentials",

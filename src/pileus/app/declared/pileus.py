@@ -1,7 +1,8 @@
 """Flags that the Go program does not have."""
 
 from pileus.app.flags import Flag, Group, switch
-from pileus.app.kinds import DURATION, STRING, STRINGS
+from pileus.app.kinds import DURATION, STRING, STRINGS, Kind
+from pileus.controllers.route.ownership import Ownership
 
 CONFIG = Flag(
     "config",
@@ -75,3 +76,21 @@ SSH_KEYS_FROM = Flag(
     "secret:NAMESPACE/NAME or file:PATH. Empty: keys are left alone.",
 )
 SSH_KEYS = Group("Pileus: SSH keys", (SSH_KEYS_FROM,), ours=True)
+
+
+def _ownership(text: str) -> Ownership:
+    try:
+        return Ownership(text)
+    except ValueError:
+        raise ValueError(f"must be one of {', '.join(Ownership)}") from None
+
+
+ROUTE_OWNERSHIP = Flag(
+    "route-ownership",
+    Kind(word="string", parse=_ownership, render=str),
+    Ownership.RECORDED,
+    "Which routes are deleted when no node wants them: 'recorded', those that the cloud says are "
+    "this cluster's, or that lead by way of known nodes to exactly their pod ranges; or "
+    "'cluster-cidr', all that lead into --cluster-cidr, as in the Go program.",
+)
+ROUTES = Group("Pileus: routes", (ROUTE_OWNERSHIP,), ours=True)

@@ -20,5 +20,6 @@ TABLE = Table((
     pileus.PILEUS,
     pileus.SERVICES,
     pileus.SSH_KEYS,
+    pileus.ROUTES,
     process.GLOBAL,
 ))

@@ -118,6 +118,7 @@ class LocalRoutes:
                 target=NodeName(route.target),
                 name=f"{route.cluster}-{route.destination}" if route.cluster else "",
                 blackhole=route.is_blackhole,
+                cluster=route.cluster,
             )
             for route in whole(page, "routes")
         ]

@@ -1,0 +1,223 @@
+"""Which routes are to be created and deleted, and what is said of the nodes. Pure.
+
+    nodes ──claims──▶ wanted ─┐
+                              ├─plan─▶ create · delete · how each node stands
+    cloud ──list────▶ listed ─┘
+
+A route is deleted only if it is ours (see `ownership`) and no node wants it.
+"""
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime
+
+from pileus.cloud.model import NodeName, Route
+from pileus.controllers.route.claims import Claim, claims
+from pileus.controllers.route.ownership import (
+    Departed,
+    Records,
+    Rules,
+    destination_of,
+    is_ours,
+)
+from pileus.kube.model.core_v1 import Node, NodeCondition
+from pileus.objects.nodes import addresses_of, condition_of, reference
+from pileus.objects.ranges import Range, pod_ranges_of
+
+CONDITION = "NetworkUnavailable"
+GOOD = ("False", "RouteCreated", "RouteController created a route")
+BAD = ("True", "NoRouteCreated", "RouteController failed to create a route")
+
+FEW = 3
+SHARE = 10
+"""So many routes, or one in so many, may be deleted because their nodes are no longer watched;
+before more go at once the API server is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a round knows that neither the cluster nor the cloud's list shows."""
+
+    departed: frozenset[Departed] = frozenset()
+    created: frozenset[tuple[str, Range]] = frozenset()
+    """Node and range of routes that we created so recently that a list may lack them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one node stands: the routes that it lacks, and why it cannot have others."""
+
+    node: Node
+    create: tuple[Route, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    delete: tuple[Route, ...]
+    """They go first: a route may have to make room."""
+    standings: tuple[Standing, ...]
+    """Of all nodes that have pod ranges, or routes within the cluster's."""
+
+    @property
+    def create(self) -> tuple[Route, ...]:
+        return tuple(route for each in self.standings for route in each.create)
+
+
+def plan(nodes: Sequence[Node], listed: Iterable[Route], memory: Memory, rules: Rules) -> Plan:
+    """What is to be done. Nothing is ever created or deleted that the cloud has as it should be."""
+    return _Round(nodes, listed, memory, rules).plan()
+
+
+class _Round:
+    def __init__(
+        self, nodes: Sequence[Node], listed: Iterable[Route], memory: Memory, rules: Rules
+    ) -> None:
+        self._nodes = nodes
+        self._memory = memory
+        self._rules = rules
+        self._records = Records(nodes, memory.departed)
+        self._table: dict[Range, list[Route]] = {}
+        self._kept: set[Route] = set()
+        for route in listed:
+            destination = destination_of(route.destination)
+            if destination is not None:
+                self._table.setdefault(destination, []).append(route)
+
+    def plan(self) -> Plan:
+        made = claims(self._nodes, self._has_route, self._rules.allows)
+        routed = {
+            route.target
+            for destination, routes in self._table.items()
+            if self._rules.concerns(destination)
+            for route in routes
+        }
+        standings = tuple(
+            self._standing(node, made[node.metadata.name])
+            for node in self._nodes
+            if pod_ranges_of(node) or node.metadata.name in routed
+        )
+        return Plan(tuple(self._unwanted()), standings)
+
+    def _has_route(self, name: str, destination: Range) -> bool:
+        return any(route.target == name for route in self._table.get(destination, ()))
+
+    def _standing(self, node: Node, made: Sequence[Claim]) -> Standing:
+        create: list[Route] = []
+        problems: list[str] = []
+        for claim in made:
+            if claim.range is None:
+                problems.append(claim.problem)
+            elif self._is_in_place(node, claim.range):
+                continue
+            elif foreign := self._in_the_way(claim.range):
+                problems.append(_contested(claim.range, foreign))
+            else:
+                create.append(route_to(node, claim.range))
+        return Standing(node, tuple(dict.fromkeys(create)), tuple(problems))
+
+    def _is_in_place(self, node: Node, destination: Range) -> bool:
+        name = node.metadata.name
+        own = [route for route in self._table.get(destination, ()) if route.target == name]
+        believed = (name, destination) in self._memory.created
+        if not believed and not any(_serves(route, node) for route in own):
+            return False
+        self._kept.update(own)
+        return True
+
+    def _in_the_way(self, destination: Range) -> Route | None:
+        """Somebody else's route to the same range. A second one would split its traffic."""
+        routes = self._table.get(destination, ())
+        return next((each for each in routes if not self._is_ours(each, destination)), None)
+
+    def _unwanted(self) -> Iterable[Route]:
+        for destination, routes in self._table.items():
+            for route in routes:
+                if route not in self._kept and self._is_ours(route, destination):
+                    yield route
+
+    def _is_ours(self, route: Route, destination: Range) -> bool:
+        return is_ours(route, destination, self._rules, self._records)
+
+
+def route_to(node: Node, destination: Range) -> Route:
+    """The route as it is to be created; its name is a hint that tells whose it is."""
+    return Route(
+        destination=str(destination),
+        target=NodeName(node.metadata.name),
+        name=node.metadata.uid,
+        addresses=reference(node).addresses,
+    )
+
+
+def needs_second_look(made: Plan, nodes: Iterable[Node], departed: Iterable[Departed]) -> bool:
+    """Whether to ask the API server for all nodes before anything is deleted.
+
+    So it is if a node vanished that nobody saw being deleted, or if many did: then rather the
+    watch is at fault than the cluster.
+    """
+    known = {node.metadata.name for node in nodes}
+    seen_off = {each.node for each in departed}
+    vanished = [route.target for route in made.delete if route.target not in known]
+    most = max(FEW, (len(known) + len(vanished)) // SHARE)
+    return len(vanished) > most or any(name not in seen_off for name in vanished)
+
+
+def sparing(made: Plan, names: AbstractSet[str]) -> Plan:
+    """The plan without deletions that may concern nodes which exist but could not be read."""
+    spared = {None, *names} if names else set[str | None]()
+    return Plan(tuple(each for each in made.delete if each.target not in spared), made.standings)
+
+
+def is_available(
+    standing: Standing, failed: AbstractSet[Route], untried: AbstractSet[Route]
+) -> bool | None:
+    """Whether all the node's ranges have their routes; None: not known yet."""
+    if standing.problems or not failed.isdisjoint(standing.create):
+        return False
+    if not untried.isdisjoint(standing.create):
+        return None
+    return bool(pod_ranges_of(standing.node))
+
+
+def condition(node: Node, *, available: bool, now: datetime) -> NodeCondition | None:
+    """What is to be written about the node's network; None if it says so already."""
+    status, reason, message = GOOD if available else BAD
+    present = condition_of(node, CONDITION)
+    if present is not None and (present.status, present.reason) == (status, reason):
+        return None
+    now = now.replace(microsecond=0)
+    return NodeCondition(
+        type=CONDITION,
+        status=status,
+        reason=reason,
+        message=message,
+        last_heartbeat_time=now,
+        last_transition_time=now,
+    )
+
+
+def is_worth_a_round(old: Node | None, new: Node | None) -> bool:
+    """Whether a change of a node (None: it was not there, or is no more) may change its routes."""
+    before, after = _looked_at(old), _looked_at(new)
+    return before != after and bool(before[0] or after[0])
+
+
+def _looked_at(node: Node | None) -> tuple[tuple[str, ...], object]:
+    return (pod_ranges_of(node), addresses_of(node)) if node else ((), ())
+
+
+def _serves(route: Route, node: Node) -> bool:
+    """Whether the route leads to the node as it is now."""
+    carried = route.addresses
+    current = carried is None or set(carried) == set(reference(node).addresses)
+    return current and not route.blackhole
+
+
+def _contested(destination: Range, route: Route) -> str:
+    where = f"leads to {route.target}" if route.target else "leads elsewhere"
+    return (
+        f"the cloud has a route to {destination} that {where} and is not known to be this "
+        "cluster's; delete it there, or start with --route-ownership=cluster-cidr"
+    )

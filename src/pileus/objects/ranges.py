@@ -1,0 +1,57 @@
+"""Ranges of addresses (CIDRs) as flags and nodes name them. Pure."""
+
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from pileus.kube.model.core_v1 import Node
+
+Range = IPv4Network | IPv6Network
+MOST = 2
+"""Ranges that a cluster may have: one of each family."""
+
+
+def parse_range(text: str) -> Range:
+    """One CIDR as Go reads it: a prefix length is needed, bits beyond it do not count.
+
+    Errors: `ValueError`, which quotes the text.
+    """
+    address, _, length = text.partition("/")
+    if not (length.isascii() and length.isdigit()) or "%" in address:
+        raise ValueError(f'"{text}" is no CIDR such as 10.244.0.0/16 or fd00::/48')
+    try:
+        return ip_network(text, strict=False)
+    except ValueError as error:
+        raise ValueError(f'"{text}" is no CIDR: {error}') from None
+
+
+def parse_ranges(text: str) -> tuple[Range, ...]:
+    """One CIDR, or two of different families with a comma between them.
+
+    Errors: `ValueError`, which says what is wrong.
+    """
+    ranges = tuple(parse_range(each.strip()) for each in text.split(","))
+    if len(ranges) > MOST:
+        raise ValueError(f"{len(ranges)} CIDRs, but at most one of each family is possible")
+    if len({each.version for each in ranges}) < len(ranges):
+        raise ValueError(f"both CIDRs are IPv{ranges[0].version}; one of each family is possible")
+    return ranges
+
+
+def is_within(inner: Range, outer: Iterable[Range]) -> bool:
+    """Whether one of `outer` holds all of `inner`."""
+    first, last = inner.network_address, inner.broadcast_address
+    return any(inner.version == each.version and first in each and last in each for each in outer)
+
+
+def touches(one: Range, others: Iterable[Range]) -> bool:
+    """Whether the first or the last address of `one` lies in one of `others`."""
+    first, last = one.network_address, one.broadcast_address
+    return any(one.version == each.version and (first in each or last in each) for each in others)
+
+
+def pod_ranges_of(node: Node) -> tuple[str, ...]:
+    """The node's pod ranges, as it has them."""
+    spec = node.spec
+    if spec is None:
+        return ()
+    return spec.pod_cidrs or ((spec.pod_cidr,) if spec.pod_cidr else ())

@@ -1,0 +1,106 @@
+"""How the route controller is put into the process: when it runs, and with which settings."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from pileus.app.controllers import ROUTE
+from pileus.app.ending import Fatal
+from pileus.app.leading import DUTIES, Leases, lead
+from pileus.app.route import route_duty
+from pileus.app.run import ending_of
+from pileus.app.work import Duty, Skipped
+from pileus.cloud.errors import CloudError
+from pileus.cloud.interface import Cloud
+from pileus.cloud.model import Route
+from pileus.controllers.route.ownership import Ownership
+from pileus.server.health import Health
+from tests.unit.app.stage import configured, posted
+
+
+class NoRoutes:
+    async def list(self, cluster: str) -> Sequence[Route]:
+        return ()
+
+    async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
+        return {}
+
+    async def delete(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
+        return {}
+
+
+CLOUD = Cloud(name="fake", routes=NoRoutes())
+
+
+@pytest.mark.parametrize(
+    ("cloud", "flags", "why"),
+    [
+        (Cloud(name="fake"), ("--cluster-cidr=10.0.0.0/8",), "does not support routes"),
+        (CLOUD, ("--configure-cloud-routes=false",), "--configure-cloud-routes=false"),
+    ],
+)
+async def test_it_is_skipped_where_there_is_nothing_to_do(cloud, flags, why):
+    async with posted(cloud, *flags) as post:
+        duty = route_duty(post)
+
+    assert isinstance(duty, Skipped)
+    assert why in duty.why
+
+
+async def test_defect_18_a_provider_with_routes_and_no_cluster_range_is_no_reason_to_die():
+    async with posted(CLOUD) as post:
+        duty = route_duty(post)
+
+    assert isinstance(duty, Skipped)
+    assert "--cluster-cidr" in duty.why
+
+
+async def test_a_cluster_range_that_is_none_ends_the_start():
+    async with posted(CLOUD, "--cluster-cidr=10.0.0.0/8,10.1.0.0/16") as post:
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await lead(post, Leases(), Health(), {ROUTE.canonical: DUTIES[ROUTE.canonical]})
+
+    ending = ending_of(caught.value)
+    assert isinstance(ending, Fatal)
+    assert str(ending).startswith("--cluster-cidr: both CIDRs are IPv4")
+
+
+async def test_a_cluster_range_that_is_none_harms_nobody_who_has_no_routes():
+    async with posted(CLOUD, "--cluster-cidr=x", "--configure-cloud-routes=false") as post:
+        assert isinstance(route_duty(post), Skipped)
+
+
+async def test_it_is_ready_to_run():
+    async with posted(CLOUD, "--cluster-cidr=10.0.0.0/8,fd00::/48") as post:
+        duty = route_duty(post)
+
+        assert isinstance(duty, Duty)
+        assert duty.health() is None
+
+
+GATE = "CloudControllerManagerWatchBasedRoutesReconciliation"
+
+
+@pytest.mark.parametrize(
+    ("flags", "watch", "period"),
+    [
+        ((), True, None),
+        (("--route-reconciliation-period=1m",), True, 60.0),
+        ((f"--feature-gates={GATE}=false",), False, 10.0),
+        ((f"--feature-gates={GATE}=false", "--route-reconciliation-period=1m"), False, 60.0),
+        (("--feature-gates=AllAlpha=false",), False, 10.0),
+        ((f"--feature-gates={GATE}=true",), True, None),
+    ],
+)
+def test_nodes_are_watched_unless_the_gate_says_no_and_a_period_that_is_given_counts(
+    flags, watch, period
+):
+    route = configured(*flags).route
+
+    assert (route.watch_based, route.period) == (watch, period)
+
+
+def test_routes_are_ours_by_record_unless_told_otherwise():
+    assert configured().route.ownership is Ownership.RECORDED
+    wide = configured("--route-ownership=cluster-cidr").route
+    assert wide.ownership is Ownership.CLUSTER_CIDR

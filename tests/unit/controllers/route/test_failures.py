@@ -1,0 +1,163 @@
+"""What the whole controller makes of a cloud and an API server that fail."""
+
+import asyncio
+
+import pytest
+
+from pileus.cloud.errors import QuotaExceeded, Throttled, Unauthorized, Unavailable
+from tests.unit.controllers.route.objects import route
+from tests.unit.controllers.route.site import Site
+
+
+async def test_defect_16_a_route_that_could_not_be_created_is_retried_and_counted_as_an_error():
+    at = Site()
+    at.routes.errors["10.1.0.0/24"] = Unavailable("the cloud is down")
+    await at.register("n1", "10.1.0.0/24")
+    await at.register("n2", "10.2.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(20)
+        assert at.routes.places == {"10.2.0.0/24": "n2"}
+        assert await at.network("n1") == ("True", "NoRouteCreated")
+        assert await at.network("n2") == ("False", "RouteCreated")
+        assert at.syncs("error") >= 2
+        assert at.syncs("noop") == 0
+        at.routes.errors.clear()
+        await asyncio.sleep(60)
+        assert await at.network("n1") == ("False", "RouteCreated")
+
+    assert at.routes.places == {"10.1.0.0/24": "n1", "10.2.0.0/24": "n2"}
+    assert at.syncs("changed") == 1
+
+
+async def test_defect_17_a_route_that_keeps_failing_is_told_once_an_hour_in_the_same_words():
+    at = Site()
+    at.routes.errors["10.1.0.0/24"] = QuotaExceeded("no more than 50 routes")
+    await at.register("n1", "10.1.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(3 * 3600)
+
+    uid = (await at.node("n1")).metadata.uid
+    told = f"Could not create route {uid} 10.1.0.0/24 for node n1: no more than 50 routes"
+    assert set(at.events.told) == {("n1", "Warning", "FailedToCreateRoute", told)}
+    assert 3 <= len(at.events.told) <= 4
+    assert 30 <= at.routes.count("create") <= 80, "backed off"
+
+
+async def test_another_error_is_news():
+    at = Site()
+    at.routes.errors["10.1.0.0/24"] = Unavailable("down")
+    await at.register("n1", "10.1.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(10)
+        at.routes.errors["10.1.0.0/24"] = QuotaExceeded("full")
+        await asyncio.sleep(60)
+
+    assert [told.rsplit(": ", 1)[1] for *_, told in at.events.told] == ["down", "full"]
+
+
+@pytest.mark.parametrize("error", [Unavailable("5xx"), Unauthorized("403")])
+async def test_trap_1_a_cloud_that_cannot_list_changes_nothing(error):
+    at = Site()
+    await at.register("n1", "10.1.0.0/24")
+    async with at.running():
+        await asyncio.sleep(5)
+        at.routes.list_error = error
+        await at.remove("n1")
+        await at.register("n2", "10.2.0.0/24")
+        await asyncio.sleep(60)
+        assert at.routes.places == {"10.1.0.0/24": "n1"}
+        assert at.syncs("error") >= 2
+        assert await at.network("n2") is None, "nothing is known"
+        at.routes.list_error = None
+        await asyncio.sleep(60)
+
+    assert at.routes.places == {"10.2.0.0/24": "n2"}
+
+
+async def test_a_cloud_that_asks_for_time_gets_it():
+    at = Site()
+    at.routes.list_error = Throttled("slow down", retry_after=100)
+    await at.register("n1", "10.1.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(95)
+
+    assert at.routes.count("list") == 1
+
+
+async def test_a_list_that_lags_makes_no_second_route_and_no_trouble():
+    at = Site()
+    await at.register("n1", "10.1.0.0/24")
+    at.routes.answers = [(), ()]
+
+    async with at.running():
+        await asyncio.sleep(5)
+        await at.register("n2", "10.2.0.0/24")
+        await asyncio.sleep(30)
+
+    assert sorted(at.routes.created) == ["10.1.0.0/24", "10.2.0.0/24"]
+    assert at.events.told == []
+    assert at.syncs("error") == 0
+
+
+async def test_an_empty_list_is_not_believed_at_once():
+    at = Site()
+    for number in range(9):
+        await at.register(f"n{number}", f"10.{number}.0.0/24")
+    async with at.running():
+        await asyncio.sleep(100)
+        at.routes.answers = [()]
+        await at.register("new", "10.99.0.0/24")
+        await asyncio.sleep(30)
+
+    assert len(at.routes.created) == 10, "each once"
+    assert at.syncs("error") == 0
+
+
+async def test_a_route_whose_place_cannot_be_cleared_is_not_created_beside_it():
+    at = Site()
+    at.routes.add(route("10.1.0.0/24", "n2"))
+    at.routes.errors["10.1.0.0/24"] = Unavailable("stuck")
+    await at.register("n1", "10.1.0.0/24")
+    await at.register("n2", "10.2.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(3)
+        assert ("create", 1) in at.routes.calls, "of the other"
+        assert at.routes.places == {"10.1.0.0/24": "n2", "10.2.0.0/24": "n2"}
+        assert at.events.told[0][3].endswith("could not be deleted: stuck")
+        at.routes.errors.clear()
+        await asyncio.sleep(60)
+
+    assert at.routes.places == {"10.1.0.0/24": "n1", "10.2.0.0/24": "n2"}
+
+
+async def test_ranges_that_cannot_have_routes_are_told_and_others_served():
+    at = Site()
+    await at.register("odd", "192.168.1.0/24")
+    await at.register("n1", "10.1.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(600)
+
+    assert at.routes.places == {"10.1.0.0/24": "n1"}
+    assert [told[:3] for told in at.events.told] == [("odd", "Warning", "PodCIDRNotRouted")]
+    assert await at.network("odd") == ("True", "NoRouteCreated")
+    assert at.syncs("error") == 0, "nothing to retry"
+
+
+async def test_a_write_of_a_condition_that_fails_is_retried():
+    at = Site()
+    await at.register("n1", "10.1.0.0/24")
+    async with at.running():
+        at.wire.refuse = "/nodes/n1/status"
+        await asyncio.sleep(5)
+        assert await at.network("n1") is None
+        assert at.syncs("error") >= 1
+        at.wire.refuse = ""
+        await asyncio.sleep(60)
+        assert await at.network("n1") == ("False", "RouteCreated")
+    assert at.routes.created == ["10.1.0.0/24"]

@@ -1,0 +1,144 @@
+"""Which routes are deleted, and above all which are not."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from pileus.cloud.model import Route
+from pileus.controllers.route.ownership import Departed, Ownership, Rules
+from pileus.controllers.route.plan import (
+    Memory,
+    Plan,
+    needs_second_look,
+    plan,
+    sparing,
+)
+from pileus.kube.model.core_v1 import Node
+from pileus.objects.ranges import parse_range
+from tests.unit.controllers.route.objects import RULES, node, route
+
+WIDE = replace(RULES, ownership=Ownership.CLUSTER_CIDR)
+NOTHING = Memory()
+
+
+def departed(name: str, text: str) -> Departed:
+    return Departed(name, f"uid-{name}", parse_range(text))
+
+
+def places(routes: Iterable[Route]) -> list[tuple[str, str | None]]:
+    return sorted((each.destination, each.target) for each in routes)
+
+
+def planned(
+    nodes: Sequence[Node], listed: Sequence[Route], memory: Memory = NOTHING, rules: Rules = RULES
+) -> Plan:
+    return plan(nodes, listed, memory, rules)
+
+
+def test_the_route_of_a_node_that_was_seen_being_deleted_goes():
+    memory = Memory(departed=frozenset({departed("n1", "10.1.0.0/24")}))
+
+    made = planned([], [route("10.1.0.0/24", "n1")], memory)
+
+    assert places(made.delete) == [("10.1.0.0/24", "n1")]
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        pytest.param(route("10.1.0.0/24", None), id="unknown next hop to a node's range"),
+        pytest.param(route("10.9.0.0/24", None), id="unknown next hop"),
+        pytest.param(route("10.9.0.0/24", None, blackhole=True), id="somebody's blackhole"),
+        pytest.param(route("10.9.0.0/24", "elsewhere"), id="unknown node"),
+        pytest.param(route("10.1.0.0/24", "elsewhere"), id="unknown node to a node's range"),
+        pytest.param(route("10.9.0.0/24", "n1"), id="an operator's, by way of our node"),
+        pytest.param(route("10.9.0.0/24", "n1", cluster="green"), id="another cluster's mark"),
+        pytest.param(route("10.9.0.0/24", "n1", cluster=""), id="marked as nobody's"),
+        pytest.param(route("192.168.0.0/24", "n1", cluster="blue"), id="outside the range"),
+        pytest.param(route("0.0.0.0/0", "n1"), id="the default route"),
+        pytest.param(route("nonsense", "n1"), id="no range"),
+    ],
+)
+def test_trap_14_a_route_that_is_not_known_to_be_ours_is_never_deleted(foreign):
+    assert planned([node("n1", "10.1.0.0/24")], [foreign]).delete == ()
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        pytest.param(route("10.9.0.0/24", "gone", cluster="blue"), id="our mark"),
+        pytest.param(route("10.9.0.0/24", None, cluster="blue"), id="our mark, no next hop"),
+        pytest.param(route("10.9.0.0/24", None, name="k8s-uid-n1"), id="our node's UID"),
+        pytest.param(route("10.1.0.0/24", None, blackhole=True), id="blackhole to our range"),
+        pytest.param(route("10.1.0.0/24", "n2"), id="wrong node of ours"),
+    ],
+)
+def test_a_route_that_is_known_to_be_ours_and_not_wanted_is_deleted(ours):
+    made = planned([node("n1", "10.1.0.0/24"), node("n2", "10.2.0.0/24")], [ours])
+
+    assert made.delete == (ours,)
+
+
+def test_a_foreign_route_to_a_nodes_range_is_told_and_no_second_one_is_made():
+    made = planned([node("n1", "10.1.0.0/24")], [route("10.1.0.0/24", "elsewhere")])
+
+    assert (made.create, made.delete) == ((), ())
+    assert "leads to elsewhere" in made.standings[0].problems[0]
+    assert "--route-ownership=cluster-cidr" in made.standings[0].problems[0]
+
+
+@pytest.mark.parametrize(
+    ("listed", "goes"),
+    [
+        (route("10.9.0.0/24", None), True),
+        (route("10.9.0.0/24", "elsewhere"), True),
+        (route("10.9.0.0/24", "n1", blackhole=True), True),
+        (route("10.9.0.0/24", "n1", cluster="green"), False),
+        (route("10.0.0.0/7", "n1"), True),  # its first address is in the cluster's range
+        (route("0.0.0.0/0", "n1"), False),
+        (route("192.168.0.0/24", "n1"), False),
+    ],
+)
+def test_the_wide_rule_is_the_go_frameworks(listed, goes):
+    made = planned([node("n1", "10.1.0.0/24")], [listed], rules=WIDE)
+
+    assert made.delete == ((listed,) if goes else ())
+
+
+def test_with_the_wide_rule_a_range_outside_of_the_clusters_gets_its_route():
+    made = planned([node("n1", "192.168.7.0/24")], [], rules=WIDE)
+
+    assert places(made.create) == [("192.168.7.0/24", "n1")]
+
+
+def listed_of(count: int) -> list[Route]:
+    return [route(f"10.{number}.0.0/24", f"n{number}") for number in range(count)]
+
+
+def gone(count: int) -> Memory:
+    seen = {departed(f"n{number}", f"10.{number}.0.0/24") for number in range(count)}
+    return Memory(departed=frozenset(seen))
+
+
+@pytest.mark.parametrize(("vanished", "doubted"), [(1, False), (3, False), (4, True), (40, True)])
+def test_trap_7_many_nodes_that_vanish_at_once_are_looked_at_again(vanished, doubted):
+    nodes = [node("stays", "10.200.0.0/24")]
+    made = planned(nodes, listed_of(vanished), gone(vanished))
+
+    assert len(made.delete) == vanished
+    assert needs_second_look(made, nodes, gone(vanished).departed) is doubted
+
+
+def test_a_node_that_nobody_saw_being_deleted_is_looked_at_again():
+    made = planned([], [route("10.1.0.0/24", "n1", cluster="blue")])
+
+    assert needs_second_look(made, [], ())
+
+
+def test_the_routes_of_nodes_that_could_not_be_read_are_spared():
+    listed = [route("10.1.0.0/24", name, cluster="blue") for name in ("odd", "gone", None)]
+    made = planned([], listed)
+
+    assert places(sparing(made, {"odd"}).delete) == [("10.1.0.0/24", "gone")]
+    assert sparing(made, set()) == made

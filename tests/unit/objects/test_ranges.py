@@ -1,0 +1,41 @@
+"""Ranges as flags and nodes name them."""
+
+import pytest
+
+from pileus.objects.ranges import is_within, parse_range, parse_ranges, touches
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("10.0.0.0/8,192.168.0.0/16", "both CIDRs are IPv4"),
+        ("10.0.0.0/8,fd00::/16,fd01::/16", "3 CIDRs"),
+        ("10.0.0.0/8,", '"" is no CIDR'),
+        ("10.0.0.0", '"10.0.0.0" is no CIDR'),
+        ("300.0.0.0/8", '"300.0.0.0/8" is no CIDR'),
+        ("fe80::1%eth0/64", "is no CIDR"),
+    ],
+)
+def test_a_cluster_range_that_is_none_is_told(text, told):
+    with pytest.raises(ValueError, match=told):
+        parse_ranges(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("10.244.0.0/16", ["10.244.0.0/16"]),
+        ("10.244.7.9/16", ["10.244.0.0/16"]),
+        ("fd00::/48, 10.244.0.0/16", ["fd00::/48", "10.244.0.0/16"]),
+    ],
+)
+def test_a_cluster_has_one_range_or_one_of_each_family(text, said):
+    assert [str(each) for each in parse_ranges(text)] == said
+
+
+def test_families_are_never_confused():
+    everything = parse_ranges("0.0.0.0/0")
+
+    assert is_within(parse_range("10.0.0.0/8"), everything)
+    assert not is_within(parse_range("::/96"), everything)
+    assert not touches(parse_range("::/96"), everything)
