@@ -4,10 +4,16 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from pileus.classic.comparison import NOTE
 from pileus.classic.interface import InstanceMetadata, Route
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.model import NodeName, NodeRef
+from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import (
     LoadBalancerStatus,
     Node,
@@ -16,7 +22,10 @@ from pileus.kube.model.core_v1 import (
     ServiceSpec,
 )
 from pileus.kube.model.meta import ObjectMeta
+from pileus.kube.transport import Request
+from pileus.telemetry.metrics import Metrics
 from pileus.testing.conformance.harness import Built, Crash
+from pileus.testing.scripted import Answer, ScriptedTransport
 from tests.unit.classic.fakes import Access, Provider, View, adapted, kube_node
 
 
@@ -155,7 +164,7 @@ class ClassicBalancersHarness:
         cloud = adapted(Quiet(balancer=self.cloud))
         assert cloud.leading
         assert cloud.balancers
-        leading = cloud.leading(Access(self.view))
+        leading = cloud.leading(self.access())
         await leading.__aenter__()
         try:
             yield cloud.balancers
@@ -164,11 +173,19 @@ class ClassicBalancersHarness:
         finally:
             await leading.__aexit__(None, None, None)
 
+    def access(self) -> Access:
+        return Access(self.view)
+
+    def annotations(self, uid: str) -> dict[str, str]:
+        return {}
+
     def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
         uid = f"{owner.cluster}/{owner.uid}"
         ports = sorted(listener.port for listener in spec.listeners) if spec else ()
-        self.view.services[owner.uid] = Service(
-            metadata=ObjectMeta(name=owner.uid, namespace="x", uid=uid),
+        self.view.known_services[owner.uid] = Service(
+            metadata=ObjectMeta(
+                name=owner.uid, namespace="x", uid=uid, annotations=self.annotations(uid)
+            ),
             spec=ServiceSpec(type="LoadBalancer", ports=tuple(ServicePort(port=p) for p in ports)),
         )
         return Wish(owner=owner, spec=spec)
@@ -184,6 +201,37 @@ class ClassicBalancersHarness:
 
     def strays(self) -> int:
         return 0
+
+
+@dataclass
+class NotedBalancersHarness(ClassicBalancersHarness):
+    """The same in a cluster that lets notes be written: a new process knows what was ensured."""
+
+    notes: dict[str, str | None] = field(default_factory=dict)
+
+    def access(self) -> Access:
+        metrics = Metrics(CollectorRegistry())
+        return Access(
+            self.view, Client(ScriptedTransport(self.patched), user_agent="t", metrics=metrics)
+        )
+
+    def annotations(self, uid: str) -> dict[str, str]:
+        note = self.notes.get(uid)
+        return {NOTE: note} if note else {}
+
+    def patched(self, request: Request) -> Answer:
+        self.cloud.step()
+        asked: Any = msgspec.json.decode(request.body or b"")["metadata"]
+        self.notes[asked["uid"]] = asked["annotations"][NOTE]
+        name = asked["uid"].partition("/")[2]
+        service = self.view.known_services[name]
+        metadata = msgspec.structs.replace(
+            service.metadata, annotations=self.annotations(asked["uid"])
+        )
+        after = msgspec.structs.replace(service, metadata=metadata)
+        self.view.known_services[name] = after
+        self.cloud.step()
+        return Answer(200, after)
 
 
 @dataclass

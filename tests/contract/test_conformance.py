@@ -12,6 +12,7 @@ from tests.contract.ported import (
     ClassicBalancersHarness,
     ClassicInstancesHarness,
     ClassicRoutesHarness,
+    NotedBalancersHarness,
 )
 
 
@@ -42,6 +43,14 @@ class TestClassicBalancers(BalancersLaws):
 
     def make(self):
         return ClassicBalancersHarness()
+
+
+class TestClassicBalancersWithNotes(BalancersLaws):
+    def new_loop(self):
+        return VirtualTimeLoop()
+
+    def make(self):
+        return NotedBalancersHarness()
 
 
 class TestModernRoutes(RoutesLaws):

@@ -26,6 +26,9 @@ class View:
     def service(self, uid: str) -> Service | None:
         return next(iter(self.shared.services().store.by_index(BY_UID, uid)), None)
 
+    def services(self) -> tuple[Service, ...]:
+        return tuple(self.shared.services().store.list())
+
 
 @dataclass(frozen=True, slots=True)
 class Access:

@@ -23,6 +23,7 @@ from pileus.classic.interface import (
     Zones,
 )
 from pileus.classic.memory import Memory, ProcessMemory
+from pileus.classic.notes import Notes
 from pileus.classic.routes import ClassicRoutes
 from pileus.classic.ssh_keys import ClassicSshKeys
 from pileus.classic.stop import stopping
@@ -30,8 +31,12 @@ from pileus.classic.view import ClusterView, LateView
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ClusterAccess, ProviderConfig
 from pileus.cloud.model import Zone
+from pileus.kube.client import Client
 
 T = TypeVar("T")
+
+IDENTITY = "service-controller"
+"""As whom notes are written on Services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +64,13 @@ def as_cloud(
 ) -> Cloud:
     """The provider's capabilities; the cluster comes into view with `leading`."""
     _verify(provider)
-    view = LateView()
+    view, notes = LateView(), Notes()
     has_instances = provider.instances_v2() is not None or provider.instances() is not None
     balancers = ClassicBalancers(
         provider=provider,
         view=view,
         memory=memory or ProcessMemory(),
+        notes=notes,
         calls=calls,
         cluster_name=cluster_name,
     )
@@ -77,19 +83,23 @@ def as_cloud(
         clusters=None if clusters is None else _Clusters(clusters, calls),
         ssh_keys=None if v1 is None else ClassicSshKeys(v1, calls),
         zones=None if zones is None else _Zones(zones, calls),
-        leading=lambda access: _leading(provider, calls, view, access),
+        leading=lambda access: _leading(provider, calls, access, (view, notes)),
         has_cluster_id=provider.has_cluster_id(),
     )
 
 
 @asynccontextmanager
 async def _leading(
-    provider: Interface, calls: Calls, view: LateView, access: ClusterAccess
+    provider: Interface, calls: Calls, access: ClusterAccess, late: tuple[LateView, Notes]
 ) -> AsyncGenerator[None]:
+    view, notes = late
     cluster = access.view()
     if not isinstance(cluster, ClusterView):
         raise Misconfigured(f"ported providers need a view of nodes and services, not {cluster!r}")
     view.bind(cluster)
+    if provider.load_balancer() is not None:
+        client = access.client(IDENTITY)
+        notes.bind(client if isinstance(client, Client) else None)
     try:
         async with stopping() as stop:
             await calls.make(provider.initialize, _ClientBuilder(access), stop)
@@ -97,6 +107,7 @@ async def _leading(
                 await calls.make(provider.set_informers, access.informers())
             yield
     finally:
+        notes.bind(None)
         view.bind(None)
 
 

@@ -1,25 +1,28 @@
-"""Load balancers through a ported provider: three coarse changes, in the Go framework's order.
+"""Load balancers through a ported provider: a few coarse changes, in the Go framework's order.
 
 | change | when | calls |
 |---|---|---|
 | `Ensure` | nothing remembered, or the Service changed | ensure_load_balancer |
 | `Update` | only the member nodes changed | update_load_balancer; on an error get_load_balancer |
 | `Delete` | nothing is wished, and get_load_balancer found one | ensure_load_balancer_deleted |
+| `Forget` | nothing is wished, and nothing was found, but noted | none |
 
-As in Go, nothing is asked before an ensure. A Service that is as it was last passed in costs one
+As in Go, nothing is asked before an ensure. A Service that is as it was last passed in, be it to
+the process before this one (`classic.notes`), costs nothing; a deep look at it costs one
 `get_load_balancer`, so that a balancer deleted by hand is noticed (Go would not look).
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from pileus.classic.calls import Calls
-from pileus.classic.comparison import needs_ensure
+from pileus.classic.comparison import fingerprint, members_hash
 from pileus.classic.errors import ImplementedElsewhere, translated
 from pileus.classic.interface import Interface, LoadBalancer
 from pileus.classic.memory import Members, Memory, Remembered
+from pileus.classic.notes import Note, Notes
 from pileus.classic.view import ClusterView
 from pileus.cloud.balancer import Balancer, BalancerState, Effect, Ingress, Owner, Part, Wish
 from pileus.cloud.errors import CloudError, Conflict, Misconfigured, Unavailable
@@ -33,6 +36,9 @@ class ClassicSeen:
     remembered: Remembered | None
     exists: bool
     balancer: Balancer | None = None
+    ensuring: str = ""
+    """The fingerprint of the Service, and of who is asked for it."""
+    is_noted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,16 @@ class Delete:
     part: Part = Part.WHOLE
 
 
-ClassicChange = Ensure | Update | Delete
+@dataclass(frozen=True, slots=True)
+class Forget:
+    owner: Owner
+    summary: str
+    effect: Effect = Effect.UPDATE
+    part: Part = Part.WHOLE
+
+
+ClassicChange = Ensure | Update | Delete | Forget
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,53 +84,70 @@ class ClassicBalancers:
     provider: Interface
     view: ClusterView
     memory: Memory
+    notes: Notes
     calls: Calls
     cluster_name: str
 
     async def owners(self, cluster: str) -> frozenset[Owner]:
-        """Those we ensured since the start: a ported provider cannot say who else there is."""
-        return self.memory.owners(cluster)
+        """Those we ensured, and Services that say so: the provider cannot say who else there is."""
+        claimed = (
+            Owner(cluster, service.metadata.uid)
+            for service in self.view.services()
+            if self.notes.is_noted(service) or FINALIZER in (service.metadata.finalizers or ())
+        )
+        return self.memory.owners(cluster) | frozenset(claimed)
 
     async def observe(
-        self,
-        wishes: Sequence[Wish],
-        *,
-        deep: bool,  # noqa: ARG002 -- there is one way to look
+        self, wishes: Sequence[Wish], *, deep: bool
     ) -> Mapping[Owner, ClassicSeen | Failure]:
         async with asyncio.TaskGroup() as group:
-            tasks = {wish.owner: group.create_task(self._observe_one(wish)) for wish in wishes}
+            tasks = {
+                wish.owner: group.create_task(self._observe_one(wish, deep=deep)) for wish in wishes
+            }
         seen = {owner: task.result() for owner, task in tasks.items()}
         return {owner: it for owner, it in seen.items() if it is not None}
 
-    async def _observe_one(self, wish: Wish) -> ClassicSeen | Failure | None:
-        remembered = self.memory.recall(wish.owner)
-        service = self.view.service(wish.owner.uid) or (remembered and remembered.service)
+    async def _observe_one(self, wish: Wish, *, deep: bool) -> ClassicSeen | Failure | None:
+        last = self.memory.recall(wish.owner)
+        shown = self.notes.newest(wish.owner.uid, self.view.service(wish.owner.uid))
+        service = shown or (last and last.service)
         if service is None:
             return None
-        if wish.spec is not None and _will_be_written(wish, service, remembered):
-            return ClassicSeen(
-                service=service, remembered=remembered, exists=True, balancer=_known(remembered)
-            )
+        seen = self._known(service, last or self._noted(service))
+        if wish.spec is not None and (_plan(wish, seen) or not deep):
+            return seen
         try:
             status = await self._get(wish.owner, service)
         except CloudError as error:
             return Failure(error)
-        return _seen(wish.owner, service, remembered, status)
+        return replace(seen, exists=status is not None, balancer=_balancer(service, status))
+
+    def _noted(self, service: Service) -> Remembered | None:
+        """What an earlier process knew; of the status, what it published."""
+        note = self.notes.read(service)
+        if note is None:
+            return None
+        published = (service.status and service.status.load_balancer) or LoadBalancerStatus()
+        return Remembered(
+            service=service,
+            ensured=note.ensured,
+            members=note.members,
+            status=None if note.is_elsewhere else published,
+        )
+
+    def _known(self, service: Service, last: Remembered | None) -> ClassicSeen:
+        """What is known of it without asking the cloud."""
+        return ClassicSeen(
+            service=service,
+            remembered=last,
+            exists=last is None or last.status is not None,
+            balancer=_balancer(service, last and last.status),
+            ensuring=fingerprint(service, self.provider.provider_name(), self.cluster_name),
+            is_noted=self.notes.is_noted(service),
+        )
 
     def changes(self, wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:
-        name = f"load balancer of {seen.service.metadata.namespace}/{seen.service.metadata.name}"
-        if wish.spec is None:
-            return (Delete(wish.owner, name),) if seen.exists else ()
-        members = _members(wish)
-        last = seen.remembered
-        if last is None:
-            return (Ensure(wish.owner, members, Effect.CREATE, f"ensure the {name}"),)
-        is_vanished = not seen.exists and last.status is not None
-        if is_vanished or not last.is_settled or needs_ensure(last.service, seen.service):
-            return (Ensure(wish.owner, members, Effect.UPDATE, f"ensure the {name}"),)
-        if last.members != members:
-            return (Update(wish.owner, members, f"{len(members)} members of the {name}"),)
-        return ()
+        return _plan(wish, seen)
 
     async def apply(self, change: ClassicChange, seen: ClassicSeen) -> ClassicSeen:
         match change:
@@ -125,36 +157,37 @@ class ClassicBalancers:
                 return await self._update(change, seen)
             case Delete():
                 return await self._delete(change, seen)
+            case Forget():
+                return await self._forget(change, seen)
 
     def lock_key(self, wish: Wish) -> str:
         return wish.owner.uid
 
     async def _ensure(self, change: Ensure, seen: ClassicSeen) -> ClassicSeen:
-        last = Remembered(service=seen.service, members=change.members)
-        self.memory.remember(change.owner, last.unsettled())  # it may die half-way: it is an owner
-        nodes = self._nodes(change.members)
+        last = _passed_in(change, seen)
+        await self._begin(change.owner, seen, last)
         try:
             status = await self.calls.make_alone(
                 change.owner.uid,
                 self._balancer().ensure_load_balancer,
                 self.cluster_name,
                 seen.service,
-                nodes,
+                self._nodes(change.members),
             )
         except ImplementedElsewhere:
-            return self._remembered(change.owner, last)
+            return await self._finish(change.owner, last)
         except Exception as error:
             raise translated(error) from error
         if not isinstance(cast("object", status), LoadBalancerStatus):
             raise Unavailable("service status returned by ensure_load_balancer is nil")
-        return self._remembered(
-            change.owner, Remembered(service=seen.service, members=change.members, status=status)
-        )
+        return await self._finish(change.owner, replace(last, status=status))
 
     async def _update(self, change: Update, seen: ClassicSeen) -> ClassicSeen:
-        last = seen.remembered
-        if last is None:
+        before = seen.remembered
+        if before is None:
             raise Conflict("nothing is remembered of this Service: observe it again")
+        last = replace(_passed_in(change, seen), status=before.status)
+        await self._begin(change.owner, seen, last)
         try:
             await self.calls.make_alone(
                 change.owner.uid,
@@ -167,21 +200,21 @@ class ClassicBalancers:
             pass
         except Exception as error:  # noqa: BLE001 -- a ported provider raises what it likes
             return await self._failed_update(change, seen, error)
-        after = Remembered(service=seen.service, members=change.members, status=last.status)
-        return self._remembered(change.owner, after)
+        return await self._finish(change.owner, last)
 
     async def _failed_update(
         self, change: Update, seen: ClassicSeen, error: Exception
     ) -> ClassicSeen:
         """Go asks whether there is one at all, and if so has all ensured."""
-        if seen.remembered is not None:
-            self.memory.remember(change.owner, seen.remembered.unsettled())
         status = await self._get(change.owner, seen.service)
         if status is not None:
             raise translated(error) from error
-        return _seen(change.owner, seen.service, self.memory.recall(change.owner), None)
+        return replace(
+            seen, remembered=self.memory.recall(change.owner), exists=False, balancer=None
+        )
 
     async def _delete(self, change: Delete, seen: ClassicSeen) -> ClassicSeen:
+        await self._unnote(seen)
         try:
             await self.calls.make_alone(
                 change.owner.uid,
@@ -193,8 +226,31 @@ class ClassicBalancers:
             pass
         except Exception as error:
             raise translated(error) from error
-        self.memory.forget(change.owner)
+        return self._forgotten(change.owner, seen)
+
+    async def _forget(self, change: Forget, seen: ClassicSeen) -> ClassicSeen:
+        await self._unnote(seen)
+        return self._forgotten(change.owner, seen)
+
+    def _forgotten(self, owner: Owner, seen: ClassicSeen) -> ClassicSeen:
+        self.memory.forget(owner)
         return ClassicSeen(service=seen.service, remembered=None, exists=False)
+
+    async def _begin(self, owner: Owner, seen: ClassicSeen, last: Remembered) -> None:
+        """It may die half-way: then it is an owner, and no note says that all is well."""
+        await self._unnote(seen)
+        self.memory.remember(owner, last.unsettled())
+
+    async def _finish(self, owner: Owner, last: Remembered) -> ClassicSeen:
+        self.memory.remember(owner, last)
+        note = Note(last.ensured, last.members, is_elsewhere=last.status is None)
+        await self.notes.write(last.service, note)
+        return self._known(self.notes.newest(owner.uid, last.service) or last.service, last)
+
+    async def _unnote(self, seen: ClassicSeen) -> None:
+        last = seen.remembered
+        if seen.is_noted or (last is not None and last.is_settled):
+            await self.notes.remove(seen.service)
 
     async def _get(self, owner: Owner, service: Service) -> LoadBalancerStatus | None:
         try:
@@ -215,18 +271,27 @@ class ClassicBalancers:
         nodes = (self.view.node(name) for name, _ in sorted(members))
         return [node for node in nodes if node is not None]
 
-    def _remembered(self, owner: Owner, last: Remembered) -> ClassicSeen:
-        self.memory.remember(owner, last)
-        return _seen(owner, last.service, last, last.status)
+
+def _plan(wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:
+    name = f"load balancer of {seen.service.metadata.namespace}/{seen.service.metadata.name}"
+    if wish.spec is None:
+        return _removal(wish.owner, seen, name)
+    members = _members(wish)
+    last = seen.remembered
+    if last is None:
+        return (Ensure(wish.owner, members, Effect.CREATE, f"ensure the {name}"),)
+    is_vanished = not seen.exists and last.status is not None
+    if is_vanished or not last.is_settled or last.ensured != seen.ensuring:
+        return (Ensure(wish.owner, members, Effect.UPDATE, f"ensure the {name}"),)
+    if last.members != members_hash(members):
+        return (Update(wish.owner, members, f"{len(members)} members of the {name}"),)
+    return ()
 
 
-def _will_be_written(wish: Wish, service: Service, last: Remembered | None) -> bool:
-    return (
-        last is None
-        or not last.is_settled
-        or last.members != _members(wish)
-        or needs_ensure(last.service, service)
-    )
+def _removal(owner: Owner, seen: ClassicSeen, name: str) -> tuple[ClassicChange, ...]:
+    if seen.exists:
+        return (Delete(owner, name),)
+    return (Forget(owner, f"note that there is no {name}"),) if seen.is_noted else ()
 
 
 def _members(wish: Wish) -> Members:
@@ -234,26 +299,17 @@ def _members(wish: Wish) -> Members:
     return frozenset((node.name, node.provider_id) for node in nodes)
 
 
-def _seen(
-    owner: Owner, service: Service, last: Remembered | None, status: LoadBalancerStatus | None
-) -> ClassicSeen:
-    return ClassicSeen(
-        service=service,
-        remembered=last,
-        exists=status is not None,
-        balancer=None if status is None else _balancer(owner.uid, status),
+def _passed_in(change: Ensure | Update, seen: ClassicSeen) -> Remembered:
+    return Remembered(
+        service=seen.service, ensured=seen.ensuring, members=members_hash(change.members)
     )
 
 
-def _known(last: Remembered | None) -> Balancer | None:
-    if last is None or last.status is None:
+def _balancer(service: Service, status: LoadBalancerStatus | None) -> Balancer | None:
+    if status is None:
         return None
-    return _balancer(last.service.metadata.uid, last.status)
-
-
-def _balancer(uid: str, status: LoadBalancerStatus) -> Balancer:
     ingress = tuple(
         Ingress(item.ip or "", item.hostname or "", proxied=item.ip_mode == "Proxy")
         for item in status.ingress or ()
     )
-    return Balancer(id=uid, state=BalancerState.READY, ingress=ingress)
+    return Balancer(id=service.metadata.uid, state=BalancerState.READY, ingress=ingress)

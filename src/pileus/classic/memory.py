@@ -1,7 +1,7 @@
 """What a ported provider was last given for each Service: Go keeps it, and so must we.
 
 It tells "only the members changed" (update) from "all changed" (ensure), and lets a Service be
-cleaned up that is no longer in view.
+cleaned up that is no longer in view. What must outlive the process is in `classic.notes`.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,10 @@ Members = frozenset[tuple[str, str]]
 class Remembered:
     service: Service
     """As last passed in."""
-    members: Members = frozenset()
+    ensured: str
+    """The fingerprint of it."""
+    members: str
+    """The hash of the members that were passed in with it."""
     status: LoadBalancerStatus | None = None
     """As last answered; None if someone else makes this balancer."""
     is_settled: bool = True
@@ -36,7 +39,7 @@ class Memory(Protocol):
 
 
 class ProcessMemory:
-    """Gone with the process: after a restart everything is ensured once, as Go does."""
+    """Gone with the process; then notes on the Services tell the rest."""
 
     def __init__(self) -> None:
         self._remembered: dict[Owner, Remembered] = {}

@@ -14,6 +14,7 @@ class ClusterView(Protocol):
     def node(self, name: str) -> Node | None: ...
     def nodes(self) -> Sequence[Node]: ...
     def service(self, uid: str) -> Service | None: ...
+    def services(self) -> Sequence[Service]: ...
 
 
 class LateView:
@@ -33,6 +34,9 @@ class LateView:
 
     def service(self, uid: str) -> Service | None:
         return self._bound().service(uid)
+
+    def services(self) -> Sequence[Service]:
+        return self._bound().services()
 
     def _bound(self) -> ClusterView:
         if self._view is None:

@@ -193,6 +193,16 @@ class TestServices:
 
         assert (answer.status, answer.reason) == (422, "Invalid")
 
+    def test_annotations_may_be_set_and_removed_through_status(self, namespace: Namespace) -> None:
+        service(namespace, type="LoadBalancer")
+        path = namespace.path("services", "web") + "/status"
+
+        noted = namespace.api.patch(path, {"metadata": {"annotations": {"a": "1"}}}, MERGE)
+        removed = namespace.api.patch(path, {"metadata": {"annotations": {"a": None}}}, MERGE)
+
+        assert noted.body["metadata"]["annotations"] == {"a": "1"}
+        assert "annotations" not in removed.body["metadata"]
+
     def test_the_finalizer_may_be_set_through_status(self, namespace: Namespace) -> None:
         service(namespace, type="LoadBalancer")
         finalizer = "service.kubernetes.io/load-balancer-cleanup"

@@ -52,7 +52,7 @@ GONE = Wish(owner=OWNER, spec=None)
 @dataclass
 class View:
     known_nodes: dict[str, Node] = field(default_factory=dict)
-    services: dict[str, Service] = field(default_factory=dict)
+    known_services: dict[str, Service] = field(default_factory=dict)
 
     def node(self, name: str) -> Node | None:
         return self.known_nodes.get(name)
@@ -61,15 +61,20 @@ class View:
         return list(self.known_nodes.values())
 
     def service(self, uid: str) -> Service | None:
-        return self.services.get(uid)
+        return self.known_services.get(uid)
+
+    def services(self) -> Sequence[Service]:
+        return list(self.known_services.values())
 
 
 @dataclass
 class Access:
     cluster: Any
+    kube: object = None
+    """The client that everyone gets; None: something that is none."""
 
     def client(self, identity: str) -> object:
-        return f"client of {identity}"
+        return self.kube or f"client of {identity}"
 
     def config(self, identity: str) -> object:
         raise LookupError("no such identity")

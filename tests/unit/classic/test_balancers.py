@@ -57,7 +57,7 @@ async def test_a_new_service_is_ensured_without_being_asked_for_before():
     async with leading() as (balancers, record, view):
         seen = await settle(balancers, wish("n1", "n2"))
 
-        assert record.calls == [("ensure", "blue", view.services[OWNER.uid], ["n1", "n2"])]
+        assert record.calls == [("ensure", "blue", view.known_services[OWNER.uid], ["n1", "n2"])]
         assert seen.balancer.state is BalancerState.READY
         assert seen.balancer.ingress == (Ingress(ip="203.0.113.7"),)
 
@@ -76,7 +76,9 @@ async def test_other_members_alone_are_an_update():
         await settle(balancers, wish("n1"))
         seen = await settle(balancers, wish("n1", "n3"))
 
-        assert record.calls[1:] == [("update", "blue", view.services[OWNER.uid], ["n1", "n3"])]
+        assert record.calls[1:] == [
+            ("update", "blue", view.known_services[OWNER.uid], ["n1", "n3"])
+        ]
         assert seen.balancer.ingress == (Ingress(ip="203.0.113.7"),)
         assert balancers.changes(wish("n1", "n3"), seen) == ()
 
@@ -92,7 +94,7 @@ async def test_another_provider_id_of_a_member_is_an_update():
 async def test_another_service_is_ensured_whatever_its_members():
     async with leading() as (balancers, record, view):
         await settle(balancers, wish("n1"))
-        view.services[OWNER.uid] = kube_service(port=81)
+        view.known_services[OWNER.uid] = kube_service(port=81)
         await settle(balancers, wish("n1", "n2"))
 
         assert record.names == ["ensure", "ensure"]
@@ -112,7 +114,7 @@ async def test_a_balancer_is_asked_for_before_it_is_deleted():
     async with leading() as (balancers, record, view):
         seen = await settle(balancers, GONE)
 
-        service = view.services[OWNER.uid]
+        service = view.known_services[OWNER.uid]
         assert record.calls == [("get", "blue", service), ("delete", "blue", service)]
         assert seen.balancer is None
         assert balancers.changes(GONE, seen) == ()
@@ -128,7 +130,7 @@ async def test_what_does_not_exist_is_not_deleted():
 async def test_a_service_out_of_view_is_cleaned_up_as_it_was_last_passed_in():
     async with leading() as (balancers, record, view):
         await settle(balancers, wish("n1"))
-        last = view.services.pop(OWNER.uid)
+        last = view.known_services.pop(OWNER.uid)
 
         assert await balancers.owners(OWNER.cluster) == {OWNER}
         await settle(balancers, GONE)
@@ -139,7 +141,7 @@ async def test_a_service_out_of_view_is_cleaned_up_as_it_was_last_passed_in():
 
 async def test_a_service_nobody_remembers_is_unknown():
     async with leading() as (balancers, _, view):
-        view.services.clear()
+        view.known_services.clear()
 
         assert await balancers.observe([GONE], deep=True) == {}
 
@@ -151,7 +153,7 @@ async def test_what_someone_else_makes_is_left_alone_until_the_service_changes()
 
         assert record.names == ["ensure", "get"]
         assert seen.balancer is None
-        view.services[OWNER.uid] = kube_service(port=81)
+        view.known_services[OWNER.uid] = kube_service(port=81)
         await settle(balancers, wish("n1"))
         assert record.names[2:] == ["ensure"]
 
@@ -216,7 +218,7 @@ async def test_a_failed_update_of_what_is_gone_is_no_error():
 
 async def test_an_error_while_looking_at_one_is_told_for_that_one_alone():
     async with leading(get=OSError("down")) as (balancers, _, view):
-        view.services["s2"] = kube_service("s2")
+        view.known_services["s2"] = kube_service("s2")
         new = replace(wish("n1"), owner=type(OWNER)("blue-uid", "s2"))
 
         seen = await balancers.observe([GONE, new], deep=True)

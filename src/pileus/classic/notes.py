@@ -1,0 +1,115 @@
+"""What was last ensured, noted on the Service itself: it outlives the process, and the leader.
+
+    pileus.dev/ensured: <hash of what was passed in>.<hash of the members>
+
+While a call that writes is under way there is no note, nor when nothing is built: who dies half-way
+leaves none, and the next process has all of it ensured, as Go does. The note goes through
+`services/status`, the one part of a Service that the usual rights of a CCM let it write.
+"""
+
+from dataclasses import dataclass
+
+from pileus.classic.comparison import NOTE
+from pileus.cloud.errors import Unavailable
+from pileus.fence import Fenced
+from pileus.kube.client import Client
+from pileus.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from pileus.kube.model.core_v1 import SERVICES, Service
+from pileus.kube.patch import MergePatch
+from pileus.objects.written import Written
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
+ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    ensured: str
+    """`comparison.fingerprint` of the Service as it was passed in."""
+    members: str
+    """`comparison.members_hash` of the nodes that were passed in with it."""
+    is_elsewhere: bool = False
+    """Someone else makes this balancer, the provider said."""
+
+    def __str__(self) -> str:
+        return ".".join((self.ensured, self.members, *((ELSEWHERE,) if self.is_elsewhere else ())))
+
+
+def note_of(service: Service) -> Note | None:
+    """The note on a Service; None also for one that makes no sense."""
+    match (service.metadata.annotations or {}).get(NOTE, "").split("."):
+        case [ensured, members] if ensured:
+            return Note(ensured, members)
+        case [ensured, members, "elsewhere"] if ensured:
+            return Note(ensured, members, is_elsewhere=True)
+        case _:
+            return None
+
+
+class Notes:
+    """Reads and writes notes, while this process leads and has the rights to.
+
+    Without the rights there are no notes, neither read nor written: then what was ensured is known
+    to this process alone, and after a restart everything is ensured once.
+    """
+
+    def __init__(self) -> None:
+        self._client: Client | None = None
+        self._written: Written[str, Service] = Written()
+
+    def bind(self, client: Client | None) -> None:
+        self._client = client
+
+    def newest(self, uid: str, seen: Service | None) -> Service | None:
+        """The Service as it is after our own writes, before the watch brings them."""
+        return self._written.newest(uid, seen)
+
+    def is_noted(self, service: Service) -> bool:
+        return self._client is not None and NOTE in (service.metadata.annotations or {})
+
+    def read(self, service: Service) -> Note | None:
+        return note_of(service) if self._client is not None else None
+
+    async def write(self, service: Service, note: Note) -> None:
+        """What was done is done: that it could not be noted costs one more ensure, some day."""
+        try:
+            await self._patch(service, str(note))
+        except (KubeError, Fenced) as error:
+            log.warning(
+                "What was ensured could not be noted on the Service: a restart ensures it again",
+                namespace=service.metadata.namespace,
+                service=service.metadata.name,
+                error=str(error),
+            )
+
+    async def remove(self, service: Service) -> None:
+        """Errors: `Unavailable` if it may still be there: nothing may be called then."""
+        try:
+            await self._patch(service, None)
+        except (KubeError, Fenced) as error:
+            raise Unavailable(f"the note of what was ensured cannot be removed: {error}") from error
+
+    async def _patch(self, service: Service, text: str | None) -> None:
+        if self._client is None:
+            return
+        metadata = service.metadata
+        body = {"metadata": {"uid": metadata.uid, "annotations": {NOTE: text}}}
+        try:
+            after = await self._client.patch(
+                SERVICES,
+                metadata.name,
+                MergePatch(body),
+                namespace=metadata.namespace or "",
+                subresource="status",
+            )
+            self._written.note(metadata.uid, after)
+        except (NotFound, Conflict):
+            pass  # the Service is gone, perhaps replaced by one of its name; so is its note
+        except Forbidden as error:
+            self._client = None
+            log.warning(
+                "Without the right to patch services/status, what was ensured is known to this "
+                "process alone: after a restart every load balancer is ensured once",
+                error=str(error),
+            )

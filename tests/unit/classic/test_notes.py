@@ -1,0 +1,369 @@
+"""What a ported provider was last given outlives the process, as a note on the Service."""
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace as changed
+from prometheus_client import CollectorRegistry
+
+from pileus.classic.adapter import as_cloud
+from pileus.classic.calls import Calls
+from pileus.classic.errors import ImplementedElsewhere
+from pileus.classic.notes import Note, note_of
+from pileus.cloud.balancer import Effect, Ingress, Part, Wish
+from pileus.cloud.errors import Unavailable
+from pileus.fence import Fenced
+from pileus.kube.client import Client
+from pileus.kube.model.core_v1 import Service, ServiceStatus
+from pileus.kube.transport import Request
+from pileus.telemetry.metrics import Metrics
+from pileus.testing.conformance.harness import Crash
+from pileus.testing.scripted import Answer, Lost, Scripted, ScriptedTransport, refused
+from tests.unit.classic.fakes import (
+    GONE,
+    OWNER,
+    STATUS,
+    Access,
+    Provider,
+    Recorder,
+    View,
+    kube_node,
+    kube_service,
+    wish,
+)
+
+NOTE = "pileus.dev/ensured"
+
+
+@dataclass
+class Cluster:
+    """An API server with one Service, which the informers show at once unless they lag."""
+
+    view: View = field(
+        default_factory=lambda: View(
+            {name: kube_node(name) for name in ("n1", "n2", "n3")}, {OWNER.uid: kube_service()}
+        )
+    )
+    lags: bool = False
+    says: Scripted | None = None
+    patches: list[str | None] = field(default_factory=list)
+    stored: Service = field(default_factory=kube_service)
+
+    def answer(self, request: Request) -> Scripted:
+        assert request.path == "/api/v1/namespaces/shop/services/web/status"
+        body: Any = msgspec.json.decode(request.body or b"")
+        assert body["metadata"]["uid"] == OWNER.uid
+        self.patches.append(body["metadata"]["annotations"][NOTE])
+        if self.says is not None:
+            return self.says
+        self.note(self.patches[-1])
+        return Answer(200, self.stored)
+
+    def note(self, text: str | None) -> None:
+        metadata = self.stored.metadata
+        others = {k: v for k, v in (metadata.annotations or {}).items() if k != NOTE}
+        self.put(annotations=others | ({NOTE: text} if text else {}))
+
+    def put(self, port: int = 0, **metadata: Any) -> None:
+        version = str(int(self.stored.metadata.resource_version or 0) + 1)
+        service = kube_service(port=port) if port else self.stored
+        after = changed(self.stored.metadata, resource_version=version, **metadata)
+        self.stored = changed(service, metadata=after, status=ServiceStatus(load_balancer=STATUS))
+        if not self.lags:
+            self.view.known_services[OWNER.uid] = self.stored
+
+    @property
+    def is_noted(self) -> bool:
+        return NOTE in (self.stored.metadata.annotations or {})
+
+    @asynccontextmanager
+    async def process(self, *, name: str = "blue", fence: Any = None, **answers: Any):
+        """A manager from its start to its end; nothing of it stays but the note."""
+        provider = Provider(Recorder(answers))
+        cloud = as_cloud(provider, Calls(), cluster_name=name)
+        transport = ScriptedTransport(self.answer)
+        client = Client(
+            transport, user_agent="test", metrics=Metrics(CollectorRegistry()), fence=fence
+        )
+        assert cloud.leading
+        assert cloud.balancers
+        async with cloud.leading(Access(self.view, client)):
+            provider.record.calls.clear()
+            yield cloud.balancers, provider.record
+
+
+async def settle(balancers: Any, wanted: Any, *, deep: bool = False) -> Any:
+    seen = (await balancers.observe([wanted], deep=deep))[wanted.owner]
+    for change in balancers.changes(wanted, seen):
+        seen = await balancers.apply(change, seen)
+    assert balancers.changes(wanted, seen) == ()
+    return seen
+
+
+async def ensured() -> Cluster:
+    """A cluster whose Service was ensured with one member by a process that has ended."""
+    cluster = Cluster()
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, wish("n1"))
+        assert record.names == ["ensure"]
+    cluster.patches.clear()
+    return cluster
+
+
+async def test_after_a_restart_an_unchanged_service_costs_no_call_at_all():
+    cluster = await ensured()
+
+    async with cluster.process() as (balancers, record):
+        seen = await settle(balancers, wish("n1"))
+
+    assert record.names == []
+    assert cluster.patches == []
+    assert seen.balancer.ingress == (Ingress(ip="203.0.113.7"),)
+
+
+async def test_after_a_restart_a_deep_look_asks_and_has_what_is_gone_ensured():
+    cluster = await ensured()
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, wish("n1"), deep=True)
+        record.answers["get"] = None
+        await settle(balancers, wish("n1"), deep=True)
+
+    assert record.names == ["get", "get", "ensure"]
+
+
+async def test_after_a_restart_other_members_alone_are_an_update():
+    cluster = await ensured()
+
+    async with cluster.process() as (balancers, record):
+        seen = (await balancers.observe([wish("n1", "n2")], deep=False))[OWNER]
+        (change,) = balancers.changes(wish("n1", "n2"), seen)
+        await settle(balancers, wish("n1", "n2"))
+    async with cluster.process() as (balancers, later):
+        await settle(balancers, wish("n1", "n2"))
+
+    assert change.part is Part.MEMBERS
+    assert [(call[0], call[3]) for call in record.calls] == [("update", ["n1", "n2"])]
+    assert later.names == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda c: c.put(port=81), id="port"),
+        pytest.param(lambda c: c.put(annotations={"a": "b"}), id="annotations, the note lost too"),
+        pytest.param(
+            lambda c: c.put(annotations={**c.stored.metadata.annotations, "a": "b"}),
+            id="annotations",
+        ),
+        pytest.param(lambda c: c.note("nonsense"), id="a note that makes no sense"),
+        pytest.param(lambda c: c.note(None), id="the note removed by hand"),
+    ],
+)
+async def test_after_a_restart_another_service_is_ensured(change: Any):
+    cluster = await ensured()
+    change(cluster)
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, wish("n1"))
+        await settle(balancers, wish("n1"))
+
+    assert record.names == ["ensure"]
+
+
+async def test_trap_16_the_note_of_another_service_says_nothing():
+    cluster = await ensured()
+    restored = changed(cluster.stored.metadata, uid="restored")
+    cluster.view.known_services["restored"] = changed(cluster.stored, metadata=restored)
+    wanted = replace(wish("n1"), owner=replace(OWNER, uid="restored"))
+
+    async with cluster.process() as (balancers, _):
+        seen = (await balancers.observe([wanted], deep=False))[wanted.owner]
+
+        assert [change.effect for change in balancers.changes(wanted, seen)] == [Effect.UPDATE]
+
+
+async def test_another_cluster_name_means_another_balancer():
+    cluster = await ensured()
+
+    async with cluster.process(name="green") as (balancers, record):
+        await settle(balancers, wish("n1"))
+
+    assert record.names == ["ensure"]
+
+
+@pytest.mark.parametrize("call", ["ensure", "update", "delete"])
+async def test_while_a_call_is_under_way_there_is_no_note(call: str):
+    cluster = await ensured()
+    noted: list[bool] = []
+    wanted = {"ensure": wish("n1"), "update": wish("n2"), "delete": GONE}[call]
+    if call == "ensure":
+        cluster.put(annotations={**(cluster.stored.metadata.annotations or {}), "a": "b"})
+
+    class Watching(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            if key == call:
+                noted.append(cluster.is_noted)
+            return super().get(key, default)
+
+    async with cluster.process() as (balancers, record):
+        record.answers = Watching()
+        await settle(balancers, wanted)
+
+    assert noted == [False]
+    assert cluster.is_noted is (call != "delete")
+
+
+async def die(cluster: Cluster, call: str, wanted: Wish) -> None:
+    async with cluster.process() as (balancers, record):
+        record.answers[call] = Crash()
+        await settle(balancers, wanted)
+
+
+@pytest.mark.parametrize(("call", "wanted"), [("update", wish("n2")), ("ensure", wish("n1"))])
+async def test_who_dies_in_a_call_is_followed_by_one_who_ensures(call: str, wanted: Any):
+    cluster = await ensured()
+    if call == "ensure":
+        cluster.put(annotations={**(cluster.stored.metadata.annotations or {}), "a": "b"})
+    with pytest.raises((Crash, BaseExceptionGroup)):
+        await die(cluster, call, wanted)
+    if call == "ensure":
+        cluster.put(annotations={})
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, wish("n1"))
+
+    assert record.names == ["ensure"]
+
+
+async def test_trap_5_what_was_deleted_is_made_again_when_the_service_wants_it_back():
+    cluster = await ensured()
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, GONE)
+        await settle(balancers, wish("n1"))
+
+    assert record.names == ["get", "delete", "ensure"]
+
+
+async def test_a_note_of_what_is_gone_is_removed_without_a_call():
+    cluster = await ensured()
+
+    async with cluster.process(get=None) as (balancers, record):
+        await settle(balancers, GONE)
+        await settle(balancers, GONE)
+
+    assert not cluster.is_noted
+    assert record.names == ["get", "get"]
+    assert cluster.patches == [None]
+
+
+async def test_our_own_writes_are_seen_before_the_watch_brings_them():
+    cluster = await ensured()
+    cluster.lags = True
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, GONE)
+        await settle(balancers, wish("n1"))
+
+    assert record.names == ["get", "delete", "ensure"]
+
+
+async def test_what_someone_else_makes_stays_so_after_a_restart():
+    cluster = Cluster()
+    for expected in (["ensure"], []):
+        async with cluster.process(ensure=ImplementedElsewhere()) as (balancers, record):
+            seen = await settle(balancers, wish("n1"))
+
+            assert record.names == expected
+            assert seen.balancer is None
+
+
+async def test_owners_are_those_who_say_so():
+    cluster = await ensured()
+    async with cluster.process() as (balancers, _):
+        assert await balancers.owners(OWNER.cluster) == {OWNER}
+        cluster.note(None)
+        assert await balancers.owners(OWNER.cluster) == frozenset()
+        cluster.put(finalizers=("service.kubernetes.io/load-balancer-cleanup",))
+        assert await balancers.owners(OWNER.cluster) == {OWNER}
+
+
+async def test_without_the_rights_memory_serves_and_one_line_says_so(
+    caplog: pytest.LogCaptureFixture,
+):
+    cluster = Cluster(says=refused(403, "Forbidden", "may not"))
+
+    async with cluster.process() as (balancers, record):
+        for members in ("n1", "n1", "n2"):
+            await settle(balancers, wish(members))
+
+    assert record.names == ["ensure", "update"]
+    assert len(cluster.patches) == 1
+    assert [r.getMessage()[:17] for r in caplog.records] == ["Without the right"]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param({"says": refused(500, "InternalError")}, id="server"),
+        pytest.param({"says": Lost()}, id="network"),
+    ],
+)
+async def test_nothing_is_called_while_an_old_note_cannot_be_removed(trouble: Any):
+    cluster = await ensured()
+    cluster.says = trouble["says"]
+
+    async with cluster.process() as (balancers, record):
+        with pytest.raises(Unavailable, match="cannot be removed"):
+            await settle(balancers, wish("n2"))
+
+    assert record.names == []
+
+
+class Closed:
+    def check(self) -> None:
+        raise Fenced("the lease is too old")
+
+
+async def test_trap_10_who_no_longer_leads_neither_removes_a_note_nor_goes_on():
+    cluster = await ensured()
+
+    async with cluster.process(fence=Closed()) as (balancers, record):
+        with pytest.raises(Unavailable, match="the lease is too old"):
+            await settle(balancers, wish("n2"))
+
+    assert (record.names, cluster.patches) == ([], [])
+    assert cluster.is_noted
+
+
+async def test_what_cannot_be_noted_is_done_all_the_same(caplog: pytest.LogCaptureFixture):
+    cluster = Cluster(says=Lost(may_have_acted=True))
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, wish("n1"))
+        await settle(balancers, wish("n1"))
+
+    assert record.names == ["ensure"]
+    assert "could not be noted" in caplog.text
+
+
+@pytest.mark.parametrize("gone", [refused(404, "NotFound"), refused(409, "Conflict")])
+async def test_a_service_that_is_gone_needs_no_note(gone: Scripted):
+    cluster = await ensured()
+    cluster.says = gone
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, GONE)
+
+    assert record.names == ["get", "delete"]
+
+
+@pytest.mark.parametrize("note", [Note("a", "b"), Note("a", "b", is_elsewhere=True)])
+def test_a_note_is_read_as_it_was_written(note: Note):
+    metadata = changed(kube_service().metadata, annotations={NOTE: str(note)})
+
+    assert note_of(changed(kube_service(), metadata=metadata)) == note
