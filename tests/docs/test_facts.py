@@ -10,6 +10,8 @@ from pileus.app.controllers import ALL
 from pileus.app.informers import DEAD, SILENT
 from pileus.app.leading import DUTIES
 from pileus.app.node import STUCK
+from pileus.controllers.lifecycle import acting
+from pileus.controllers.lifecycle import plan as lifecycle_plan
 from pileus.controllers.node import trouble
 from pileus.controllers.route import telling
 from pileus.controllers.ssh_keys import report as ssh_keys
@@ -66,6 +68,22 @@ def test_every_reason_of_an_event_is_explained():
     for page in ("events.md", "nodes.md"):
         explained = set(re.findall(r"`(\w+)`", (DOCS / "reference" / page).read_text()))
         assert told | skipped <= explained, page
+
+
+def test_every_reason_of_the_lifecycle_controller_is_explained():
+    announced = {
+        one
+        for one in strings_in(Path(acting.__file__))
+        if re.fullmatch(r"(?:Node|Deleting)[A-Z]\w+", one)
+    }
+    assert announced
+
+    for page, told in (
+        ("events.md", lifecycle_plan.REASONS | announced),
+        ("node-deletion.md", lifecycle_plan.REASONS | announced - {"NodeWriteFailed"}),
+    ):
+        explained = set(re.findall(r"`(\w+)`", (DOCS / "reference" / page).read_text()))
+        assert told <= explained, page
 
 
 def test_every_event_about_ssh_keys_is_explained():

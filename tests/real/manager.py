@@ -179,6 +179,15 @@ def register(cluster: ControlPlane, *names: str) -> None:
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(listed))
 
 
+def say_ready(cluster: ControlPlane, status: str, *names: str) -> None:
+    """Have the kubelets of nodes (or who misses them) say whether they are ready."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    ready = {"type": "Ready", "status": status, "lastTransitionTime": now, "reason": "Lab"}
+    patch = json.dumps({"status": {"conditions": [ready]}})
+    for name in names:
+        cluster.kubectl("patch", "node", name, "--subresource=status", f"--patch={patch}")
+
+
 def node(cluster: ControlPlane, name: str) -> dict[str, Any]:
     return json.loads(cluster.kubectl("get", "node", name, "--output=json"))
 

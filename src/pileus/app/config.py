@@ -101,6 +101,17 @@ class NodeController:
 class LifecycleController:
     monitor_period: float
     concurrent_syncs: int
+    concurrency_given: bool
+    deletion_policy: str
+    deletion_grace: float
+    deletion_max_fraction: float
+    deletion_window: float
+    out_of_service_taint: bool
+
+    @property
+    def workers(self) -> int | None:
+        """How many nodes to write at once; None leaves it to the controller."""
+        return self.concurrent_syncs if self.concurrency_given else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +208,7 @@ def build_config(values: Values) -> Config:
         ),
         shared=_shared(values),
         node=_node(values),
-        lifecycle=LifecycleController(
-            monitor_period=values[controllers.NODE_MONITOR_PERIOD],
-            concurrent_syncs=values[controllers.CONCURRENT_NODE_LIFECYCLE_SYNCS],
-        ),
+        lifecycle=_lifecycle(values),
         service=_service(values),
         route=_route(values),
         ipam=_ipam(values),
@@ -283,6 +291,19 @@ def _node(values: Values) -> NodeController:
         concurrent_status_updates=values[controllers.CONCURRENT_NODE_STATUS_UPDATES],
         status_update_frequency=values[process.NODE_STATUS_UPDATE_FREQUENCY],
         label_sync=values[pileus.NODE_LABEL_SYNC],
+    )
+
+
+def _lifecycle(values: Values) -> LifecycleController:
+    return LifecycleController(
+        monitor_period=values[controllers.NODE_MONITOR_PERIOD],
+        concurrent_syncs=values[controllers.CONCURRENT_NODE_LIFECYCLE_SYNCS],
+        concurrency_given=values.given(controllers.CONCURRENT_NODE_LIFECYCLE_SYNCS),
+        deletion_policy=values[pileus.NODE_DELETION_POLICY],
+        deletion_grace=values[pileus.NODE_DELETION_GRACE],
+        deletion_max_fraction=values[pileus.NODE_DELETION_MAX_FRACTION],
+        deletion_window=values[pileus.NODE_DELETION_WINDOW],
+        out_of_service_taint=values[pileus.NODE_OUT_OF_SERVICE_TAINT],
     )
 
 

@@ -11,8 +11,18 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pileus.app.config import Config
-from pileus.app.controllers import ALL, NODE, ROUTE, SERVICE, SSH_KEYS, ControllerNames, is_running
+from pileus.app.controllers import (
+    ALL,
+    LIFECYCLE,
+    NODE,
+    ROUTE,
+    SERVICE,
+    SSH_KEYS,
+    ControllerNames,
+    is_running,
+)
 from pileus.app.ending import Fatal
+from pileus.app.lifecycle import lifecycle_duty
 from pileus.app.migration import Lock, Migration
 from pileus.app.node import node_duty
 from pileus.app.provided import run_own
@@ -39,6 +49,7 @@ API_PATIENCE = 10
 
 DUTIES: Mapping[str, MakeDuty] = {
     NODE.canonical: node_duty,
+    LIFECYCLE.canonical: lifecycle_duty,
     SERVICE.canonical: service_duty,
     ROUTE.canonical: route_duty,
     SSH_KEYS.canonical: ssh_keys_duty,

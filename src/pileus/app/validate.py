@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pileus.app import gates
 from pileus.app.config import Config
 from pileus.app.controllers import ALL, IPAM, is_running, unknown
-from pileus.app.declared.pileus import NO_DEFAULT_CLASS, ORPHAN_POLICIES
+from pileus.app.declared.pileus import DELETION_POLICIES, NO_DEFAULT_CLASS, ORPHAN_POLICIES
 from pileus.app.durations import render_duration
 from pileus.controllers.ssh_keys.location import BadLocation, located
 from pileus.runtime import timing
@@ -61,6 +61,7 @@ def problems(
         _client,
         _periods,
         _workers,
+        _node_deletion,
         _services,
         _main_port,
         _authentication,
@@ -110,6 +111,7 @@ def _periods(config: Config) -> Iterator[str]:
         "route-reconciliation-period": shared.route_reconciliation_period,
         "node-monitor-period": config.lifecycle.monitor_period,
         "node-status-update-frequency": config.node.status_update_frequency,
+        "node-deletion-window": config.lifecycle.deletion_window,
         "service-drift-period": config.service.drift_period,
     }
     for name, seconds in pauses.items():
@@ -118,6 +120,7 @@ def _periods(config: Config) -> Iterator[str]:
     spans = {
         "controller-start-interval": config.generic.controller_start_interval,
         "min-resync-period": config.generic.min_resync_period,
+        "node-deletion-grace": config.lifecycle.deletion_grace,
         "authentication-token-webhook-cache-ttl": server.authentication.token_cache_ttl,
         "authorization-webhook-cache-authorized-ttl": server.authorization.authorized_ttl,
         "authorization-webhook-cache-unauthorized-ttl": server.authorization.unauthorized_ttl,
@@ -136,6 +139,16 @@ def _workers(config: Config) -> Iterator[str]:
     for name, count in counts.items():
         if count < 1:
             yield f"{name} must be at least 1, but got {count}"
+
+
+def _node_deletion(config: Config) -> Iterator[str]:
+    policy = config.lifecycle.deletion_policy
+    if policy not in DELETION_POLICIES:
+        known, hint = ", ".join(DELETION_POLICIES), did_you_mean(policy, DELETION_POLICIES)
+        yield f"node-deletion-policy must be one of {known}, but got {quote(policy)}{hint}"
+    fraction = config.lifecycle.deletion_max_fraction
+    if not 0 < fraction <= 1:
+        yield f"node-deletion-max-fraction must be above 0 and at most 1, but got {fraction:g}"
 
 
 def _services(config: Config) -> Iterator[str]:

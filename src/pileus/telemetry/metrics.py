@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 NODE_DELAYS = (1, 4, 16, 64, 256, 1024)
+MONITOR_DURATIONS = tuple(0.001 * 2**n for n in range(15))
 SERVICE_DURATIONS = tuple(2.0**n for n in range(15))
 RANGE_TRIES = (1, 5, 25, 125, 625)
 QUEUE_DURATIONS = tuple(10.0**n for n in range(-8, 2))
@@ -26,6 +27,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self._declare_nodes()
+        self._declare_lifecycle()
         self._declare_services()
         self._declare_routes()
         self._declare_pod_ranges()
@@ -67,6 +69,34 @@ class Metrics:
         self.nodes_failing = self._gauge(
             "pileus_nodes_failing_initialization",
             "Nodes that wait for their initialization because it failed, for whatever reason",
+        )
+
+    def _declare_lifecycle(self) -> None:
+        self.monitor_duration = self._histogram(
+            "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+            "[ALPHA] How long it took to look after the nodes of a round",
+            MONITOR_DURATIONS,
+        )
+        self.lifecycle_calls = self._counter(
+            "cloud_node_lifecycle_controller_cloud_provider_calls_total",
+            "[ALPHA] Questions about single nodes, by operation and result; one call of the "
+            "provider answers many",
+            ("operation", "result"),
+        )
+        action = ("action",)
+        self.node_breaker_open = self._gauge(
+            "pileus_node_breaker_open",
+            "1 while too many nodes are gone (delete) or stopped (out_of_service) at once, so that "
+            "none is acted on",
+            action,
+        )
+        self.nodes_held = self._gauge(
+            "pileus_nodes_held",
+            "Nodes that would be deleted or taken out of service if the breaker were closed",
+            action,
+        )
+        self.nodes_deleted = self._counter(
+            "pileus_nodes_deleted_total", "Nodes deleted because the cloud has no machine for them"
         )
 
     def _declare_services(self) -> None:

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from pileus.cloud.errors import Misconfigured, Unauthorized
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController, ProviderConfig
@@ -18,6 +19,7 @@ from pileus.cloud.model import (
     Failure,
     Instance,
     InstanceId,
+    InstanceState,
     NodeName,
     NodeRef,
 )
@@ -37,9 +39,11 @@ class LabInstances:
         if cloud.get("refuses"):
             raise Unauthorized(cloud["refuses"])
         hidden = cloud.get("hidden", [])
-        return {node.name: self._instance(node, cloud) for node in nodes if node.name not in hidden}
+        return {node.name: self._machine(node, cloud) for node in nodes if node.name not in hidden}
 
-    def _instance(self, node: NodeRef, cloud: dict[str, str]) -> Instance:
+    def _machine(self, node: NodeRef, cloud: dict[str, Any]) -> Instance | Absent:
+        if node.name in cloud.get("gone", []):
+            return Absent(f"the lab has no machine {node.name}")
         number = sum(node.name.encode()) % 250 + 1
         return Instance(
             id=InstanceId(node.name),
@@ -49,6 +53,7 @@ class LabInstances:
             region="region-1",
             addresses=(Address(AddressType.INTERNAL_IP, f"10.9.8.{number}"),),
             labels={"lab.example.com/rack": "r7"},
+            state=InstanceState(cloud.get("states", {}).get(node.name, "running")),
         )
 
 

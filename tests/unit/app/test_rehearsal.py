@@ -25,6 +25,8 @@ from tests.unit.cloud.fakes import FakeInstances
 from tests.unit.controllers.node.harness import FakeEvents
 
 HOUR = 3600.0
+ALONE = "--controllers=cloud-node-controller"
+"""So that calls to the cloud can be counted: nodes without kubelets are not ready."""
 WEB = ObjectReference(kind="Service", namespace="default", name="web", uid="u1")
 
 
@@ -56,7 +58,7 @@ async def staged(*names: str, **more: object) -> AsyncGenerator[Stage]:
         for name in names:
             await stage.client.create(NODES, new_node(name))
         cloud = Cloud(name="fake", instances=stage.instances, **more)  # type: ignore[arg-type]
-        manager = Manager(configured("--dry-run"), world(cloud, kube))
+        manager = Manager(configured("--dry-run", ALONE), world(cloud, kube))
         async with asyncio.TaskGroup() as group:
             running = group.create_task(manager.run())
             yield stage

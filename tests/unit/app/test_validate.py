@@ -3,9 +3,11 @@
 import pytest
 
 from pileus.app.config import Config, build_config
+from pileus.app.declared.pileus import DELETION_POLICIES
 from pileus.app.declared.table import TABLE
 from pileus.app.settings import gather
 from pileus.app.validate import logging_problems, problems, together
+from pileus.controllers.lifecycle.plan import Policy
 
 
 def configured(*arguments: str) -> Config:
@@ -75,6 +77,29 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
         (
             ["--node-monitor-period=0s"],
             "node-monitor-period must be greater than zero, but got 0s",
+        ),
+        (
+            ["--node-deletion-policy=imediate"],
+            (
+                "node-deletion-policy must be one of guarded, immediate, taint, report, "
+                'but got "imediate"; did you mean "immediate"?'
+            ),
+        ),
+        (
+            ["--node-deletion-max-fraction=0"],
+            "node-deletion-max-fraction must be above 0 and at most 1, but got 0",
+        ),
+        (
+            ["--node-deletion-max-fraction=20"],
+            "node-deletion-max-fraction must be above 0 and at most 1, but got 20",
+        ),
+        (
+            ["--node-deletion-grace=-1s"],
+            "node-deletion-grace must not be negative, but got -1s",
+        ),
+        (
+            ["--node-deletion-window=0s"],
+            "node-deletion-window must be greater than zero, but got 0s",
         ),
         (
             ["--node-status-update-frequency=-5m"],
@@ -259,3 +284,7 @@ def test_several_problems_are_told_together():
         "concurrent-node-syncs must be at least 1, but got 0, --cloud-provider cannot be empty]"
     )
     assert together(("a", "a")) == "a"
+
+
+def test_the_deletion_policies_are_those_that_the_controller_knows():
+    assert tuple(Policy) == DELETION_POLICIES

@@ -1,7 +1,7 @@
 """Flags that the Go program does not have."""
 
 from pileus.app.flags import Flag, Group, switch
-from pileus.app.kinds import DURATION, STRING, STRINGS, Kind
+from pileus.app.kinds import DURATION, FLOAT, STRING, STRINGS, Kind
 from pileus.controllers.route.ownership import Ownership
 
 CONFIG = Flag(
@@ -20,6 +20,49 @@ NODE_LABEL_SYNC = switch(
     "they are set once.",
 )
 PILEUS = Group("Pileus", (CONFIG, DRY_RUN, NODE_LABEL_SYNC), ours=True)
+
+DELETION_POLICIES = ("guarded", "immediate", "taint", "report")
+
+NODE_DELETION_POLICY = Flag(
+    "node-deletion-policy",
+    STRING,
+    "guarded",
+    "What happens to a node that is not ready and whose machine is gone: guarded (deleted after a "
+    "second look, unless too many are gone at once), immediate (deleted at the first look, as by "
+    "the Go program), taint (kept, no new pods), report (kept).",
+)
+NODE_DELETION_GRACE = Flag(
+    "node-deletion-grace",
+    DURATION,
+    30.0,
+    "Time between the first look that finds a machine gone and the one that confirms it.",
+)
+NODE_DELETION_MAX_FRACTION = Flag(
+    "node-deletion-max-fraction",
+    FLOAT,
+    0.2,
+    "The part of this cloud's nodes that may be gone, or have been deleted, within "
+    "--node-deletion-window; one always may. Beyond that none is deleted.",
+)
+NODE_DELETION_WINDOW = Flag(
+    "node-deletion-window", DURATION, 600.0, "How long a deletion counts for the fraction."
+)
+NODE_OUT_OF_SERVICE_TAINT = switch(
+    "node-out-of-service-taint",
+    "Give nodes whose machine the cloud says is stopped, twice and --node-deletion-grace apart, "
+    "the taint node.kubernetes.io/out-of-service, so that their pods and volumes move.",
+)
+NODE_LIFECYCLE = Group(
+    "Pileus: node lifecycle",
+    (
+        NODE_DELETION_POLICY,
+        NODE_DELETION_GRACE,
+        NODE_DELETION_MAX_FRACTION,
+        NODE_DELETION_WINDOW,
+        NODE_OUT_OF_SERVICE_TAINT,
+    ),
+    ours=True,
+)
 
 CLUSTER_ID = Flag(
     "cluster-id",

@@ -18,6 +18,7 @@ TABLE = Table((
     access.AUTHORIZATION,
     process.MISC,
     pileus.PILEUS,
+    pileus.NODE_LIFECYCLE,
     pileus.SERVICES,
     pileus.SSH_KEYS,
     pileus.ROUTES,

@@ -1,0 +1,140 @@
+"""The cloud-node-lifecycle controller as one thing to run, around one informer."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pileus.clock import Clock
+from pileus.cloud.interface import Instances
+from pileus.cloud.model import NodeRef
+from pileus.controllers.lifecycle.acting import Actor, Tools
+from pileus.controllers.lifecycle.monitor import LifecycleSettings, NodeMonitor, View
+from pileus.controllers.lifecycle.patches import patch_of
+from pileus.controllers.lifecycle.plan import DELETION, Ownership, Write, ownership
+from pileus.controllers.lifecycle.preview import LifecyclePreview
+from pileus.controllers.lifecycle.telling import Teller
+from pileus.kube.client import Client
+from pileus.kube.errors import KubeError
+from pileus.kube.informer import Handler
+from pileus.kube.model.core_v1 import Node
+from pileus.kube.store import Store
+from pileus.objects.cluster import ClusterNodes
+from pileus.objects.nodes import is_ready, reference
+from pileus.objects.notices import Notices
+from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.objects.writer import NodeWriter
+from pileus.runtime.events import Recorder
+from pileus.telemetry.metrics import Metrics
+
+BLIND_AFTER = 120.0
+"""Seconds without a byte from the watch after which nothing is concluded from what it showed."""
+
+
+class NodeInformer(Protocol):
+    failure: KubeError | None
+
+    @property
+    def store(self) -> Store[Node]: ...
+    def age(self) -> float: ...
+    async def wait_synced(self) -> None: ...
+    def subscribe(self, handler: Handler[Node]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the controller is put into."""
+
+    client: Client
+    informer: NodeInformer
+    instances: Instances
+    scheme: str
+    """Of this cloud's provider IDs: its name."""
+    owns: Callable[[NodeRef], bool | None] | None
+    events: Recorder
+    clock: Clock
+    metrics: Metrics
+    random: random.Random
+
+
+class LifecycleController:
+    """Deletes nodes whose machines are gone, as the policy allows, and taints stopped ones."""
+
+    def __init__(self, around: Surroundings, settings: LifecycleSettings) -> None:
+        nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of)
+        tools = Tools(
+            nodes=nodes,
+            writer=NodeWriter(nodes, around.random),
+            notices=Notices(around.events),
+            clock=around.clock,
+            metrics=around.metrics,
+            concurrency=settings.concurrency,
+        )
+        view = View(
+            node=nodes.node,
+            nodes=nodes.nodes,
+            whose=owner_by(around.scheme, around.owns),
+            blindness=lambda: blindness(around.informer),
+        )
+        self._informer = around.informer
+        self._monitor = NodeMonitor(
+            view, around.instances, Actor(tools), Teller(around.metrics), settings
+        )
+        self._preview = LifecyclePreview(view, around.instances, around.clock)
+
+    async def run(self) -> None:
+        """Work until cancelled, once the informer knows all nodes; call once."""
+        await self._informer.wait_synced()
+        self._informer.subscribe(_Wake(self._monitor))
+        await self._monitor.run()
+
+    async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
+        """What would be done now, or after a second look; the informer has to run."""
+        await self._informer.wait_synced()
+        return await self._preview.of(scope, self._monitor.knowledge)
+
+    def stuck(self, limit: float) -> str | None:
+        """What to tell a health check if a node has been in hand for longer than `limit`."""
+        return self._monitor.stuck(limit)
+
+
+def owner_by(
+    scheme: str, owns: Callable[[NodeRef], bool | None] | None
+) -> Callable[[Node], Ownership]:
+    """How to tell whose machine a node is."""
+
+    def whose(node: Node) -> Ownership:
+        return ownership(node, scheme, owns(reference(node)) if owns else None)
+
+    return whose
+
+
+def blindness(informer: NodeInformer) -> str:
+    """Why what the informer shows may be old; empty: it is not."""
+    if informer.failure is not None:
+        return str(informer.failure) or type(informer.failure).__name__
+    age = informer.age()
+    return f"the watch has been silent for {age:.0f} s" if age > BLIND_AFTER else ""
+
+
+class _Wake:
+    """Tells the monitor which nodes changed in a way that matters to it."""
+
+    def __init__(self, monitor: NodeMonitor) -> None:
+        self._monitor = monitor
+
+    def added(self, new: Node, /) -> None:
+        self._monitor.wake(new.metadata.name)
+
+    def updated(self, old: Node, new: Node, /) -> None:
+        if is_ready(new):
+            self._monitor.forget(new)
+        if is_ready(old) != is_ready(new) or _word(old) != _word(new):
+            self._monitor.wake(new.metadata.name)
+
+    def deleted(self, old: Node, /) -> None:
+        self._monitor.forget(old)
+
+
+def _word(node: Node) -> str | None:
+    return (node.metadata.annotations or {}).get(DELETION)
