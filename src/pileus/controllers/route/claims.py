@@ -6,7 +6,7 @@ who has a route keeps it, then the older node goes first. All others are served 
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.ranges import Range, parse_range, pod_ranges_of
@@ -14,12 +14,13 @@ from pileus.objects.ranges import Range, parse_range, pod_ranges_of
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one pod range of a node comes to: a range to be routed, or why it is not."""
+    """What one pod range of a node comes to."""
 
     text: str
     """As the node has it."""
     range: Range | None = None
     problem: str = ""
+    """Why no route is made to it; empty if one is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +99,9 @@ def _settled(
     if claim.range is None:
         return claim
     if not is_allowed(claim.range):
-        return Claim(claim.text, problem=f"its pod range {claim.text} is not in --cluster-cidr")
+        return replace(claim, problem=f"its pod range {claim.text} is not in --cluster-cidr")
     near = families[claim.range.version].take(claim.range, name)
     if near is None:
         return claim
-    return Claim(
-        claim.text,
-        problem=f"its pod range {claim.text} overlaps {near.range} of node {near.node}",
-    )
+    told = f"its pod range {claim.text} overlaps {near.range} of node {near.node}"
+    return replace(claim, problem=told)

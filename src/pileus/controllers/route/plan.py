@@ -109,27 +109,35 @@ class _Round:
         for claim in made:
             if claim.range is None:
                 problems.append(claim.problem)
-            elif self._is_in_place(node, claim.range):
                 continue
-            elif foreign := self._in_the_way(claim.range):
-                problems.append(_contested(claim.range, foreign))
-            else:
+            problem = claim.problem or self._contested(node, claim.range)
+            if problem:
+                problems.append(problem)
+            elif not self._is_in_place(node, claim.range):
                 create.append(route_to(node, claim.range))
+                continue
+            self._kept.update(self._own(node, claim.range))
         return Standing(node, tuple(dict.fromkeys(create)), tuple(problems))
 
-    def _is_in_place(self, node: Node, destination: Range) -> bool:
-        name = node.metadata.name
-        own = [route for route in self._table.get(destination, ()) if route.target == name]
-        believed = (name, destination) in self._memory.created
-        if not believed and not any(_serves(route, node) for route in own):
-            return False
-        self._kept.update(own)
-        return True
-
-    def _in_the_way(self, destination: Range) -> Route | None:
-        """Somebody else's route to the same range. A second one would split its traffic."""
+    def _own(self, node: Node, destination: Range) -> list[Route]:
+        """The node's routes to there. They go only if a new one takes their place."""
         routes = self._table.get(destination, ())
-        return next((each for each in routes if not self._is_ours(each, destination)), None)
+        return [route for route in routes if route.target == node.metadata.name]
+
+    def _is_in_place(self, node: Node, destination: Range) -> bool:
+        believed = (node.metadata.name, destination) in self._memory.created
+        return believed or any(_serves(route, node) for route in self._own(node, destination))
+
+    def _contested(self, node: Node, destination: Range) -> str:
+        """What to say if the node lacks a route and somebody else's leads there already.
+
+        A second one would split its traffic.
+        """
+        if self._is_in_place(node, destination):
+            return ""
+        routes = self._table.get(destination, ())
+        foreign = next((each for each in routes if not self._is_ours(each, destination)), None)
+        return _contested(destination, foreign) if foreign else ""
 
     def _unwanted(self) -> Iterable[Route]:
         for destination, routes in self._table.items():

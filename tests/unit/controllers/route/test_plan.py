@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.model import Route
-from pileus.controllers.route.ownership import Departed, Ownership, Rules
+from pileus.controllers.route.ownership import Departed, Ownership, Rules, readable_ranges
 from pileus.controllers.route.plan import (
     CONDITION,
     Memory,
@@ -128,6 +128,24 @@ def test_of_two_nodes_with_one_range_the_one_that_has_the_route_keeps_it():
     assert "of node a" in made.standings[1].problems[0]
 
 
+def test_of_two_nodes_whose_ranges_overlap_neither_loses_a_route_that_is_there():
+    nodes = [node("a", "10.1.0.0/24", age=1), node("b", "10.0.0.0/12", age=2)]
+
+    made = planned(nodes, [route("10.1.0.0/24", "a"), route("10.0.0.0/12", "b")])
+
+    assert (made.create, made.delete) == ((), ())
+    assert "overlaps 10.0.0.0/12 of node b" in made.standings[0].problems[0]
+
+
+def test_a_route_that_should_be_made_anew_stays_while_somebody_elses_is_in_the_way():
+    outdated = route("10.1.0.0/24", "n1", addresses=())
+
+    made = planned([node("n1", "10.1.0.0/24")], [outdated, route("10.1.0.0/24", "elsewhere")])
+
+    assert (made.create, made.delete) == ((), ())
+    assert "leads to elsewhere" in made.standings[0].problems[0]
+
+
 def test_a_range_that_a_node_names_twice_is_one_route():
     made = planned([node("n1", "10.1.0.0/24", "10.1.0.0/24")], [])
 
@@ -202,6 +220,19 @@ def test_no_two_nodes_get_routes_to_one_address(nodes, listed, memory, by):
         for other in created:
             if one.target != other.target:
                 assert not parse_range(one.destination).overlaps(parse_range(other.destination))
+
+
+@given(clusters, tables, memories, rules)
+def test_a_nodes_route_to_its_own_range_goes_only_if_a_new_one_takes_its_place(
+    nodes, listed, memory, by
+):
+    made = planned(nodes, listed, memory, by)
+    own = {(each.metadata.name, one) for each in nodes for one in readable_ranges(each)}
+    created = {(each.target, parse_range(each.destination)) for each in made.create}
+
+    deleted = {(each.target, parse_range(each.destination)) for each in made.delete}
+
+    assert deleted & own <= created
 
 
 @given(tables)
