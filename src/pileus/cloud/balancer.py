@@ -177,7 +177,9 @@ class Change(Protocol):
 
 class Seen(Protocol):
     @property
-    def balancer(self) -> Balancer | None: ...
+    def balancer(self) -> Balancer | None:
+        """The owner's; where it has none, the one that the wish would adopt."""
+        ...
 
 
 SeenT = TypeVar("SeenT", bound=Seen)

@@ -9,7 +9,15 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pileus.cloud.errors import Unavailable
+from pileus.cloud.errors import (
+    Conflict,
+    NotFound,
+    QuotaExceeded,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    Unsupported,
+)
 
 K = TypeVar("K")
 Q = TypeVar("Q")
@@ -132,15 +140,44 @@ class Gathering(Generic[K, Q, A]):
         self, batch: Mapping[K, Q], passengers: Sequence[_Ask[K, Q, A]], *, manner: bool
     ) -> None:
         try:
+            await self._carry(batch, passengers, manner=manner)
+        finally:
+            self._slots.release()
+
+    async def _carry(
+        self, batch: Mapping[K, Q], passengers: Sequence[_Ask[K, Q, A]], *, manner: bool
+    ) -> None:
+        """Make the call; if one question may have spoiled it, again by halves, to find which."""
+        try:
             answer = await self._call(tuple(batch.values()), manner)
         except Exception as error:  # noqa: BLE001 -- it belongs to those who asked, not to this task
+            if len(batch) > 1 and is_perhaps_of_one(error):
+                for half in _halves(batch):
+                    asks = [ask for ask in passengers if ask.in_common(half)]
+                    await self._carry(half, asks, manner=manner)
+                return
             for ask in passengers:
                 ask.fail(error)
         else:
             for ask in passengers:
                 ask.hear(batch, answer)
-        finally:
-            self._slots.release()
+
+
+def is_perhaps_of_one(error: Exception) -> bool:
+    """Whether a call about many may have failed because of one of them.
+
+    Providers should tell that by a `Failure`. One that raises instead must not harm the others.
+    """
+    if isinstance(error, Unauthorized | QuotaExceeded):
+        return False
+    return isinstance(error, Rejected | Unsupported | NotFound | Conflict)
+
+
+def _halves(batch: Mapping[K, Q]) -> Iterator[Mapping[K, Q]]:
+    items = list(batch.items())
+    middle = len(items) // 2
+    yield dict(items[:middle])
+    yield dict(items[middle:])
 
 
 def pack(questions: Sequence[tuple[K, Q]], size: int) -> Iterator[Mapping[K, Q]]:

@@ -1,5 +1,7 @@
 """What happens to Services, turned into keys of the queue."""
 
+import asyncio
+
 from pileus.controllers.service.classes import Classes, is_load_balancer
 from pileus.controllers.service.cluster import ClusterServices
 from pileus.controllers.service.departed import Departed
@@ -47,7 +49,7 @@ class ServiceHandler:
         if self._notes.is_released(uid):
             self._notes.forget(uid)
         elif self._is_known(uid) or self._classes.serve(old):
-            self._departed.add(old)
+            self._departed.add(old, asyncio.get_running_loop().time())
         if self._concerns_us(old):
             self._queue.add(uid)
 

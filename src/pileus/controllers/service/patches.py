@@ -17,7 +17,9 @@ def patch_of(service: Service, write: Write) -> StrategicPatch:
     metadata: dict[str, object] = {"uid": service.metadata.uid}
     match write.finalizer:
         case Finalizer.ADD:
+            present = service.metadata.finalizers or ()
             metadata["finalizers"] = [FINALIZER]
+            metadata["$setElementOrder/finalizers"] = [*present, FINALIZER]
             metadata["resourceVersion"] = service.metadata.resource_version
         case Finalizer.REMOVE:
             metadata["$deleteFromPrimitiveList/finalizers"] = [FINALIZER]

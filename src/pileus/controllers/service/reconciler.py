@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pileus.cloud import errors as cloud
 from pileus.controllers.service.annotations import Mode, UnknownMode, mode_of
 from pileus.controllers.service.cluster import ServiceReplaced
-from pileus.controllers.service.departed import Departed, is_orphan
+from pileus.controllers.service.departed import PAUSE, Departed, Gone, is_orphan
 from pileus.controllers.service.plan import Leave, Puzzled, Serve, Withdraw, course
 from pileus.controllers.service.serving import Serving
 from pileus.controllers.service.status import State, Verdict
@@ -26,8 +26,6 @@ log = Log(__name__)
 
 FORMER = 2.0
 """Seconds between two looks whether a former Service of the same name is cleaned up."""
-MANY_GONE = 60.0
-"""Seconds until it is looked again whether too many are gone."""
 
 
 class ServiceReconciler:
@@ -94,27 +92,38 @@ class ServiceReconciler:
 
     async def _bury(self, uid: str) -> Result:
         """Clean up after a Service that went without being released."""
-        service = self._departed.find(uid)
-        if service is None:
+        gone = self._departed.find(uid)
+        if gone is None:
             self._tools.notes.forget(uid)
             return DONE
-        if not is_orphan(service):
-            if self._departed.is_too_many(self._tools.notes.count(lambda note: note.known)):
-                log.error("Too many Services are gone at once to conclude anything from it")
-                return again_in(MANY_GONE)
-            if await self._is_there(service):
-                return again_in(FORMER)
+        if not is_orphan(gone.service):
+            doubt = await self._doubt(gone)
+            if doubt is not None:
+                return doubt
         try:
-            result = await self._withdrawing.bury(service, _mode(service))
+            result = await self._withdrawing.bury(gone.service, _mode(gone.service))
         except (cloud.Conflict, cloud.NotFound):
             return again_in(FORMER)
         except cloud.CloudError as error:
-            self._tools.teller.complain(service, self._tools.notes.of(uid), error)
+            self._tools.teller.complain(gone.service, self._tools.notes.of(uid), error)
             raise
         if result is DONE:
             self._departed.forget(uid)
             self._tools.notes.forget(uid)
         return result
+
+    async def _doubt(self, gone: Gone) -> Result | None:
+        """What to do instead of believing that it is gone; None: it is."""
+        now = asyncio.get_running_loop().time()
+        if now - gone.since < PAUSE:
+            return again_in(gone.since + PAUSE - now)
+        notes = self._tools.notes
+        served = sum(note.known and uid not in self._departed for uid, note in notes.items())
+        if self._departed.doubt(served, now):
+            log.error("Many Services are gone at once: their load balancers stay, as orphans")
+            notes.forget(gone.service.metadata.uid)
+            return DONE
+        return again_in(FORMER) if await self._is_there(gone.service) else None
 
     async def _is_there(self, service: Service) -> bool:
         """Asked of the API server itself: what one view does not show may not be gone."""

@@ -13,8 +13,9 @@ from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import (
     CLAIM,
+    Serve,
+    course,
     is_busy,
-    is_changed_by_others,
     loses_too_many,
     needs_claim,
     only_members,
@@ -41,7 +42,7 @@ from pileus.controllers.service.teller import (
 )
 from pileus.controllers.service.tools import Tools
 from pileus.controllers.service.waiting import wait_for
-from pileus.controllers.service.wish import Refusal
+from pileus.controllers.service.wish import Refusal, differ_in_members
 from pileus.controllers.service.workshop import Look, check_health
 from pileus.kube.errors import Conflict
 from pileus.kube.model.core_v1 import Service
@@ -122,10 +123,9 @@ class Serving:
             try:
                 return await self._tools.cluster.write(service, CLAIM)
             except Conflict:
-                newest = await self._tools.cluster.read(service)
-                if is_changed_by_others(service, newest):
+                service = await self._tools.cluster.read(service)
+                if course(service, self._tools.classes, known=False) != Serve(mode):
                     return None
-                service = newest
         return None
 
     async def _guard(self, service: Service, look: Look, note: Note) -> Look | None:
@@ -159,7 +159,9 @@ class Serving:
 
     async def _change(self, service: Service, look: Look, mode: Mode) -> Result:
         note, teller = self._tools.notes.of(service.metadata.uid), self._tools.teller
-        is_update = only_members(look.left(mode)) and look.balancer is not None
+        is_update = look.balancer is not None and (
+            only_members(look.left(mode)) or differ_in_members(note.settled, look.wish)
+        )
         note.stage = _update_of(look) if is_update else ENSURE
         note.known = True
         if not is_update and not note.ensuring:

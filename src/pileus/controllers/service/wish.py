@@ -1,7 +1,7 @@
 """From a Service to the balancer that it wants, or to what is wrong with it. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Transport, Wish
@@ -44,8 +44,8 @@ class Wishing:
         return spec if isinstance(spec, Refusal) else self._wish(service, spec)
 
     def farewell(self, service: Service) -> Wish:
-        """What a Service wants that wants nothing any more."""
-        return self._wish(service, None)
+        """What a Service wants that wants nothing any more: only what is marked as its own goes."""
+        return replace(self._wish(service, None), adopts="")
 
     def owner(self, uid: str) -> Owner:
         return Owner(self.cluster, uid)
@@ -71,6 +71,13 @@ def farewell_of(wishing: Wishing, service: Service, mode: Mode) -> Wish | None:
             return None if isinstance(wish, Refusal) else wish
         case Mode.OBSERVE | Mode.NONE:
             return None
+
+
+def differ_in_members(one: Wish | None, other: Wish) -> bool:
+    """Whether both want the same, but with other members."""
+    if one is None or one.spec is None or other.spec is None:
+        return False
+    return replace(one, spec=replace(one.spec, members=other.spec.members)) == other
 
 
 def desired(service: Service, members: frozenset[NodeRef]) -> BalancerSpec | Refusal:

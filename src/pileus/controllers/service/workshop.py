@@ -65,16 +65,24 @@ class Workshop:
         done: tuple[Change, ...] = ()
         for _ in range(ROUNDS):
             changes = look.left(mode)
-            if not changes or (done and is_busy(look.balancer)):
+            if not changes:
                 break
-            seen = look.seen
-            for change in changes:
-                seen = await self._balancers.apply(change, seen)
-                done = (*done, change)
+            applied, seen = await self._apply(changes, look.seen)
+            done = (*done, *applied)
             look = self.judge(look.wish, seen)
-            if look.left(mode) == changes:
+            if is_busy(look.balancer) or look.left(mode) == changes:
                 break
         return Look(look.wish, look.seen, look.changes, done)
+
+    async def _apply(
+        self, changes: tuple[Change, ...], seen: Seen
+    ) -> tuple[tuple[Change, ...], Seen]:
+        """Make one change after the other until the cloud is at work; which, and what is seen."""
+        for number, change in enumerate(changes, 1):
+            seen = await self._balancers.apply(change, seen)
+            if is_busy(seen.balancer):
+                return changes[:number], seen
+        return changes, seen
 
     def lock_key(self, wish: Wish) -> str:
         return self._balancers.lock_key(wish)

@@ -72,7 +72,7 @@ class Seen:
 
     @property
     def balancer(self) -> contract.Balancer | None:
-        found = self.found
+        found = self.subject
         if found is None:
             return None
         ready = BalancerState.FAILED if found.problem else BalancerState.READY

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.balancer import Owner, Wish
-from pileus.cloud.errors import Unavailable
+from pileus.cloud.errors import CloudError, Misconfigured, Unauthorized, Unavailable
 from pileus.cloud.middleware.batching import batched
 from pileus.cloud.middleware.gathering import Batches, pack
 from tests.unit.cloud.fakes import Change, FakeBalancers, FakeInstances, cloud_of, instance, node
@@ -94,6 +94,48 @@ async def _error_of(coroutine) -> Exception | None:
     except Exception as error:
         return error
     return None
+
+
+class OneIsOdd(FakeInstances):
+    """Raises for all because of one, which no provider should."""
+
+    error: Exception = Misconfigured("n7 is odd")
+
+    async def find(self, nodes, *, fresh):
+        found = await super().find(nodes, fresh=fresh)
+        if any(one.name == "n7" for one in nodes):
+            raise self.error
+        return found
+
+
+async def attempt(cloud: Any, name: str) -> object:
+    try:
+        return await ask(cloud, name)
+    except CloudError as error:
+        return error
+
+
+async def test_a_question_that_spoils_the_call_is_found_and_harms_no_other():
+    instances = OneIsOdd()
+
+    async with batched(cloud_of(instances), Batches()) as cloud:
+        answers = await all_of(*(attempt(cloud, f"n{i}") for i in range(64)))
+
+    assert answers.pop(7) is instances.error
+    assert all(isinstance(answer, dict) for answer in answers)
+    assert len(instances.asked) <= 1 + 2 * 6
+
+
+@pytest.mark.parametrize("error", [Unavailable("away"), Unauthorized("not you")])
+async def test_a_call_that_fails_for_everyone_is_not_repeated_for_each(error: CloudError):
+    instances = OneIsOdd()
+    instances.error = error
+
+    async with batched(cloud_of(instances), Batches()) as cloud:
+        answers = await all_of(*(attempt(cloud, f"n{i}") for i in range(64)))
+
+    assert answers == [error] * 64
+    assert len(instances.asked) == 1
 
 
 async def test_a_caller_with_more_nodes_than_a_call_takes_gets_them_all():

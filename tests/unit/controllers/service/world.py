@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -35,6 +35,7 @@ from pileus.providers.local.model.records import Balancer
 from pileus.providers.local.model.state import Settings as CloudSettings
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
+from tests.unit.controllers.service.plain import PlainBalancers
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 CLUSTER = "the-cluster"
@@ -75,20 +76,17 @@ class Front:
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
-        self.calls: list[str] = []
+        self.changes: list[str] = []
+        self.looks: list[str] = []
         self.before: Callable[[Operation[Any]], None] = lambda operation: None
         self.after: Callable[[Operation[Any]], None] = lambda operation: None
 
     async def call(self, operation: Operation[Any]) -> Any:
-        self.calls.append(operation.NAME)
+        (self.changes if operation.WRITES else self.looks).append(operation.NAME)
         self.before(operation)
         answer = await self._cloud.call(operation)
         self.after(operation)
         return answer
-
-    @property
-    def changes(self) -> list[str]:
-        return [name for name in self.calls if not name.startswith(("list", "describe"))]
 
 
 @dataclass
@@ -137,22 +135,32 @@ class World:
         self.events = FakeEvents()
         self.metrics = Metrics(CollectorRegistry())
         self.fence: Fence = Open()
-        self.wrap: Callable[[Cloud], Cloud] = lambda cloud: cloud
-        self.controller: ServiceController | None = None
+        self.cluster = CLUSTER
+        """Its id."""
+        self.plain: PlainBalancers | None = None
+        """What takes the place of the local cloud's balancers, if anything does."""
 
     @asynccontextmanager
     async def managed(self, **settings: Any) -> AsyncGenerator[ServiceController]:
         """A manager with the service controller, while the block lasts."""
+        async with self.looked_at(**settings) as controller, running(controller.run()):
+            yield controller
+
+    @asynccontextmanager
+    async def looked_at(self, **settings: Any) -> AsyncGenerator[ServiceController]:
+        """The same, with informers that run and a controller that does not."""
         self.metrics = Metrics(CollectorRegistry())
-        settings.setdefault("classes", Classes.of("local"))
+        settings.setdefault("classes", self.classes())
         client = Client(self.wire, user_agent="manager", metrics=self.metrics, fence=self.fence)
-        informers = SharedInformers(client, Random(2), 0.0)
-        cloud = self.wrap(await cloud_of(self.front))
+        self.informers = SharedInformers(client, Random(2), 0.0)
+        cloud = await cloud_of(self.front)
+        if self.plain is not None:
+            cloud = replace(cloud, balancers=self.plain)
         async with stacked(
             cloud, metrics=self.metrics, fence=self.fence, equipment=Equipment()
         ) as equipped:
-            controller = self._controller(client, informers, equipped, settings)
-            async with running(informers.run(), controller.run()):
+            controller = self._controller(client, self.informers, equipped, settings)
+            async with running(self.informers.run()):
                 yield controller
 
     def _controller(
@@ -166,7 +174,7 @@ class World:
             nodes=informers.nodes(),
             balancers=cloud.balancers,
             annotations=cloud.annotations,
-            identify=_identified,
+            identify=self._identify,
             events=self.events,
             clock=self.clock,
             metrics=self.metrics,
@@ -174,12 +182,27 @@ class World:
         )
         return ServiceController(around, ServiceSettings(**settings))
 
+    async def _identify(self) -> str:
+        return self.cluster
+
+    @staticmethod
+    def classes(*names: str, default: bool = True) -> Classes:
+        return Classes.of("local", names, default=default)
+
+    def plainly(self) -> PlainBalancers:
+        """The simplest cloud, in the place of the local one."""
+        self.plain = PlainBalancers()
+        return self.plain
+
     async def add_node(self, name: str, **parts: Any) -> None:
         node = {
             "metadata": {"name": name, **parts.get("metadata", {})},
             "spec": {"providerID": f"local://{name}", **parts.get("spec", {})},
         }
         await self.user.create(NODES, node)
+
+    async def node_names(self) -> list[str]:
+        return [each.metadata.name for each in (await self.user.list(NODES)).items]
 
     async def remove_node(self, name: str) -> None:
         await self.user.delete(NODES, name)
@@ -248,7 +271,3 @@ async def running(*work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
         finally:
             for task in tasks:
                 task.cancel()
-
-
-async def _identified() -> str:
-    return CLUSTER

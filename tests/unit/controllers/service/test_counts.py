@@ -1,0 +1,116 @@
+"""What it costs: calls of the cloud and requests to the API server, counted."""
+
+import asyncio
+
+import pytest
+
+from pileus.providers.local.model.account import SetQuota
+from tests.unit.controllers.service.world import World
+
+MANY = 250
+
+
+async def furnished(world: World, services: int, nodes: int = 3) -> None:
+    await world.cloud.operate(SetQuota(limits={"balancers": services, "listeners": services}))
+    for number in range(nodes):
+        await world.add_node(f"n{number}")
+    for number in range(services):
+        await world.add(f"s{number}", ports=[{"port": 80, "nodePort": 30000 + number}])
+
+
+async def test_a_restart_with_hundreds_of_unchanged_services_writes_nothing_and_only_looks():
+    world = World()
+    cloud = world.plainly()
+    await furnished(world, MANY)
+    async with world.managed():
+        await asyncio.sleep(60)
+        assert len(cloud.standing) == MANY
+    world.wire.writes.clear()
+    cloud.changed.clear()
+    cloud.looks.clear()
+    told = len(world.events.told)
+
+    async with world.managed():
+        await asyncio.sleep(60)
+
+        assert world.wire.writes == []
+        assert cloud.changed == []
+        assert cloud.looks == [(MANY, False)]
+        assert len(world.events.told) == told
+
+
+async def test_the_cloud_is_asked_for_lists_alone_when_nothing_changed():
+    world = World()
+    await furnished(world, 20)
+    async with world.managed():
+        await asyncio.sleep(10)
+    world.front.looks.clear()
+    world.front.changes.clear()
+
+    async with world.managed():
+        await asyncio.sleep(10)
+
+        assert sorted(world.front.looks) == ["balancers.list_outlines"] * 2 + ["cloud.describe"]
+        assert world.front.changes == []
+
+
+async def test_a_new_service_costs_two_writes_to_the_cluster_and_one_to_the_cloud():
+    world = World()
+    await furnished(world, 1)
+
+    async with world.managed():
+        await asyncio.sleep(30)
+
+    assert len(world.wire.written()) == 2
+    assert world.front.changes == ["balancers.create"]
+
+
+async def test_a_burst_of_node_changes_is_one_member_update_per_balancer():
+    world = World()
+    await furnished(world, 20)
+    async with world.managed():
+        await asyncio.sleep(30)
+        world.wire.writes.clear()
+        world.front.changes.clear()
+
+        for number in range(50):
+            await world.add_node(f"late-{number}")
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(30)
+
+        assert world.front.changes == ["balancers.add_members"] * 20
+        assert all(len(one.members) == 53 for one in world.balancers.values())
+        assert world.wire.written() == []
+        assert world.sample("service_controller_loadbalancer_sync_total") == 20
+        assert world.sample("service_controller_nodesync_latency_seconds_count") == 1
+        assert world.events.reasons("s1")[2:] == ["UpdatedLoadBalancer"]
+
+
+async def test_heartbeats_and_labels_of_nodes_cost_nothing():
+    world = World()
+    await furnished(world, 3)
+    async with world.managed():
+        await asyncio.sleep(30)
+        world.front.looks.clear()
+
+        await world.change_node("n1", metadata={"labels": {"team": "blue"}})
+        await asyncio.sleep(30)
+
+        assert world.front.looks == []
+
+
+@pytest.mark.parametrize("back", [True, False])
+async def test_a_node_that_comes_back_within_a_second_changes_nothing(back: bool):
+    world = World()
+    await furnished(world, 3)
+    async with world.managed():
+        await asyncio.sleep(30)
+        world.front.changes.clear()
+
+        await world.remove_node("n1")
+        await asyncio.sleep(0.3)
+        if back:
+            await world.add_node("n1")
+        await asyncio.sleep(30)
+
+        assert world.front.changes == ([] if back else ["balancers.remove_members"] * 3)

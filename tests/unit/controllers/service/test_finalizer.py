@@ -1,0 +1,83 @@
+"""The finalizer: before the first change, after the last, and never where it has no place."""
+
+import asyncio
+from typing import Any
+
+from pileus.kube.transport import Request
+from tests.unit.controllers.service.world import FINALIZER, World
+
+
+async def furnished(world: World, nodes: str = "abcd") -> None:
+    for name in nodes:
+        await world.add_node(name)
+    await world.add()
+
+
+async def test_trap_6_the_finalizer_is_there_before_the_first_change_in_the_cloud():
+    world = World()
+    cloud = world.plainly()
+    before: list[tuple[str, str, Any]] = []
+    cloud.changing = lambda owner, change: before.extend(world.wire.writes)
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+
+    ((method, path, body),) = before
+    assert (method, path) == ("PATCH", "/api/v1/namespaces/default/services/web/status")
+    assert body["metadata"]["finalizers"] == [FINALIZER]
+    assert body["metadata"]["resourceVersion"]
+
+
+async def test_trap_6_a_service_that_is_being_deleted_never_gets_a_finalizer():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    await world.add(finalizers=["example.com/keeps-it"])
+    await world.delete()
+    async with world.managed():
+        await asyncio.sleep(600)
+
+        service = await world.service()
+        assert service["metadata"]["finalizers"] == ["example.com/keeps-it"]
+        assert (cloud.changed, world.wire.writes) == ([], [])
+
+
+async def test_trap_6_a_deletion_that_comes_in_between_keeps_the_finalizer_off():
+    """The watch is behind: what we see of the Service is not yet on its way out."""
+    world = World()
+    cloud = world.plainly()
+    cloud.takes = 5.0
+    await world.add_node("a")
+    async with world.managed():
+        await world.add(finalizers=["example.com/keeps-it"])
+        await asyncio.sleep(2)
+
+        def refuse_news(request: Request) -> None:
+            if request.method == "PATCH" and "finalizers" in str(request.body):
+                tries.append(request.path)
+
+        tries: list[str] = []
+        world.wire.before = refuse_news
+        await world.delete()
+        await asyncio.sleep(60)
+
+        service = await world.service()
+        assert service["metadata"]["finalizers"] == ["example.com/keeps-it"]
+        assert (cloud.changed, len(tries)) == ([], 1)
+
+
+async def test_trap_6_foreign_finalizers_are_never_lost():
+    world = World()
+    await world.add_node("a")
+    async with world.managed():
+        await world.add(finalizers=["example.com/one"])
+        await asyncio.sleep(10)
+        service = await world.service()
+        assert service["metadata"]["finalizers"] == ["example.com/one", FINALIZER]
+
+        await world.delete()
+        await asyncio.sleep(10)
+        service = await world.service()
+        assert service["metadata"]["finalizers"] == ["example.com/one"]
+        assert world.balancers == {}
+        assert await world.ingress() == []

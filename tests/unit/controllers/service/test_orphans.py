@@ -1,0 +1,135 @@
+"""What carries this cluster's mark in the cloud, and no Service wants."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pileus.cloud.balancer import BalancerSpec, Listener, Owner
+from pileus.controllers.service.orphans import GRACE, Policy, SweepSettings, deletable
+from pileus.kube.errors import Unreachable
+from pileus.kube.transport import Request
+from tests.unit.controllers.service.plain import PlainBalancers, Seen
+from tests.unit.controllers.service.world import CLUSTER, World
+
+SPEC = BalancerSpec(listeners=frozenset({Listener(port=80, node_port=30080)}), members=frozenset())
+DELETE = SweepSettings(policy=Policy.DELETE, period=600)
+
+
+def left_behind(cloud: PlainBalancers, *uids: str, cluster: str = CLUSTER) -> None:
+    for uid in uids:
+        cloud.standing[Owner(cluster, uid)] = Seen(Owner(cluster, uid), SPEC)
+
+
+async def furnished(world: World, services: int = 10) -> PlainBalancers:
+    cloud = world.plainly()
+    await world.add_node("a")
+    for number in range(services):
+        await world.add(f"s{number}")
+    return cloud
+
+
+async def test_orphans_are_reported_and_left_where_they_are():
+    world = World()
+    cloud = await furnished(world)
+    left_behind(cloud, "gone-1", "gone-2")
+    left_behind(cloud, "theirs", cluster="another")
+    async with world.managed():
+        await asyncio.sleep(4000)
+
+        assert world.sample("pileus_orphaned_load_balancers") == 2
+        assert len(cloud.standing) == 13
+        messages = world.events.messages("OrphanedLoadBalancers")
+        assert all("gone-1, gone-2" in message for message in messages)
+        assert len(messages) in {1, 2}
+
+
+async def test_orphans_are_deleted_if_told_to_a_few_at_a_time_and_nobody_elses():
+    world = World()
+    cloud = await furnished(world)
+    left_behind(cloud, *(f"gone-{n}" for n in range(5)))
+    left_behind(cloud, "theirs", cluster="another")
+    async with world.managed(sweep=DELETE):
+        await asyncio.sleep(GRACE - 5)
+        assert len(cloud.standing) == 16
+        await asyncio.sleep(30)
+        assert len(cloud.standing) == 13
+        await asyncio.sleep(600)
+
+        assert {owner.uid for owner in cloud.standing if owner.cluster == "another"} == {"theirs"}
+        assert len(cloud.standing) == 11
+        assert world.sample("pileus_orphaned_load_balancers") == 0
+
+
+async def test_so_many_orphans_that_it_looks_like_a_mistake_are_not_deleted():
+    world = World()
+    cloud = await furnished(world, services=2)
+    left_behind(cloud, *(f"gone-{n}" for n in range(4)))
+    async with world.managed(sweep=DELETE):
+        await asyncio.sleep(2000)
+
+        assert len(cloud.standing) == 6
+
+
+async def test_what_a_fresh_list_shows_is_no_orphan():
+    """The watch is deaf for a Service that is there all the same."""
+    world = World()
+    cloud = await furnished(world)
+    async with world.managed(sweep=DELETE) as controller:
+        await asyncio.sleep(10)
+        deaf = controller._cluster.services()[1:]
+        shown = {each.metadata.name for each in deaf}
+        controller._cluster.services = lambda: deaf
+        hidden = ({f"s{n}" for n in range(10)} | {"kubernetes"}) - shown
+        for uid, note in controller._notes.items():
+            note.known = controller._cluster.service(uid) in deaf
+        await asyncio.sleep(2000)
+
+        assert len(hidden) == 1
+        assert len(cloud.standing) == 10
+
+
+async def test_without_a_list_of_all_services_nothing_is_deleted():
+    world = World()
+    cloud = await furnished(world)
+    left_behind(cloud, "gone")
+    async with world.managed(sweep=DELETE):
+        await asyncio.sleep(10)
+        world.wire.before = refuse_lists
+        await asyncio.sleep(1000)
+        assert len(cloud.standing) == 11
+
+        world.wire.before = lambda request: None
+        await asyncio.sleep(1000)
+        assert len(cloud.standing) == 10
+
+
+def refuse_lists(request: Request) -> None:
+    if request.path == "/api/v1/services" and "watch" not in request.query:
+        raise Unreachable(request.path, "in-process", "connection refused")
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1, max_size=4), st.floats(0, 1000)),
+    st.integers(0, 100),
+    st.floats(0, 2000),
+)
+def test_never_too_young_never_too_many(orphans: Mapping[str, float], more: int, now: float):
+    owners = len(orphans) + more
+
+    chosen = deletable(orphans, owners, now)
+
+    assert all(now - orphans[uid] >= GRACE for uid in chosen)
+    assert len(chosen) <= max(1, owners / 5)
+    if len(orphans) > max(3, owners / 2):
+        assert chosen == ()
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_the_flag_and_the_controller_mean_the_same_policies(policy: Policy):
+    from pileus.app.declared.pileus import ORPHAN_POLICIES
+
+    assert policy in ORPHAN_POLICIES
+    assert len(ORPHAN_POLICIES) == len(Policy)

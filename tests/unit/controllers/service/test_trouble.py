@@ -1,0 +1,233 @@
+"""What goes wrong, with the Service or with the cloud: told, typed, and nobody else's trouble."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from pileus.cloud.balancer import BalancerState, Owner, Wish
+from pileus.cloud.errors import (
+    CloudError,
+    Conflict,
+    Misconfigured,
+    QuotaExceeded,
+    Rejected,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    Unsupported,
+)
+from tests.unit.controllers.service.plain import Change, Seen
+from tests.unit.controllers.service.world import CLUSTER, World
+
+
+async def neighbours(world: World) -> None:
+    for name in "abcd":
+        await world.add_node(name)
+    for number in range(3):
+        await world.add(f"good-{number}")
+
+
+async def all_well(world: World) -> None:
+    for number in range(3):
+        assert await world.ingress(f"good-{number}")
+        assert (await world.condition(f"good-{number}"))[0] == "True"
+
+
+ERRORS: list[tuple[CloudError, str, str, str]] = [
+    (QuotaExceeded("no more balancers"), "False", "QuotaExceeded", "free something"),
+    (Unauthorized("token expired"), "False", "Unauthorized", "credentials"),
+    (Misconfigured("no such subnet"), "False", "Misconfigured", "mend"),
+    (Rejected("no"), "False", "Rejected", "change the Service"),
+    (Unsupported("no UDP here"), "False", "Unsupported", "do without"),
+    (Throttled("slowly", retry_after=7), "Unknown", "Throttled", "nothing needs to be done"),
+    (Unavailable("on fire"), "Unknown", "CloudUnavailable", "until the cloud answers"),
+]
+
+
+@pytest.mark.parametrize(("error", "state", "reason", "advice"), ERRORS, ids=lambda e: str(e)[:20])
+async def test_the_clouds_reason_and_what_to_do_are_on_the_service(
+    error: CloudError, state: str, reason: str, advice: str
+):
+    world = World()
+    cloud = world.plainly()
+    await neighbours(world)
+    bad = (await world.add("bad"))["metadata"]["uid"]
+
+    def refuse(owner: Owner, change: Change) -> None:
+        if owner.uid == bad:
+            raise error
+
+    cloud.changing = refuse
+    async with world.managed():
+        await asyncio.sleep(60)
+        told = await world.condition("bad")
+        assert told[:2] == (state, reason)
+        assert str(error) in told[2]
+        assert advice in told[2]
+        assert world.events.reasons("bad").count("SyncLoadBalancerFailed") == 1
+        await all_well(world)
+
+        cloud.changing = lambda owner, change: None
+        await asyncio.sleep(400)
+        assert (await world.condition("bad"))[0] == "True"
+
+
+@pytest.mark.parametrize("answer", [None, Unavailable("timed out"), Unauthorized("not you")])
+async def test_one_owner_whom_the_cloud_does_not_tell_of_harms_no_other(answer: CloudError | None):
+    world = World()
+    cloud = world.plainly()
+    await neighbours(world)
+    bad = (await world.add("bad"))["metadata"]["uid"]
+    async with world.managed():
+        await asyncio.sleep(10)
+        cloud.answers[bad] = answer
+        cloud.changed.clear()
+        await world.add_node("e")
+        await asyncio.sleep(60)
+
+        await all_well(world)
+        assert len(cloud.changed) == 3
+        assert (await world.condition("bad"))[0] in {"Unknown", "False"}
+        await world.delete("bad")
+        await asyncio.sleep(100)
+        assert "bad" in await world.services()
+
+        del cloud.answers[bad]
+        await asyncio.sleep(400)
+        assert "bad" not in await world.services()
+
+
+async def test_a_provider_that_raises_for_all_because_of_one_harms_no_other():
+    world = World()
+    cloud = world.plainly()
+    await neighbours(world)
+    bad = (await world.add("bad"))["metadata"]["uid"]
+
+    def looking(wishes: Sequence[Wish]) -> None:
+        if any(wish.owner.uid == bad for wish in wishes):
+            raise Misconfigured("one of them is odd")
+
+    cloud.looking = looking
+    async with world.managed():
+        await asyncio.sleep(2)
+
+        await all_well(world)
+        assert (await world.condition("bad"))[:2] == ("False", "Misconfigured")
+
+
+async def test_a_cloud_that_is_away_is_told_after_a_while_and_served_when_back():
+    world = World()
+    cloud = world.plainly()
+    await neighbours(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+
+        def away(wishes: object) -> None:
+            raise Unavailable("nobody answers")
+
+        cloud.looking = away
+        await world.add("late")
+        await world.delete("good-0")
+        await asyncio.sleep(7)
+        assert await world.condition("late") == ("", "", "")
+        await asyncio.sleep(60)
+        assert (await world.condition("late"))[:2] == ("Unknown", "CloudUnavailable")
+        assert (await world.condition("good-1"))[0] == "True"
+        assert len(cloud.standing) == 3
+
+        cloud.looking = lambda wishes: None
+        await asyncio.sleep(300)
+        assert await world.ingress("late")
+        assert "good-0" not in await world.services()
+
+
+async def test_a_condition_does_not_flap_and_its_message_is_not_reworded_all_the_time():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    await world.add()
+    count = 0
+
+    def refuse(owner: Owner, change: Change) -> None:
+        nonlocal count
+        count += 1
+        raise Throttled(f"request {count} was too many", retry_after=2)
+
+    cloud.changing = refuse
+    async with world.managed():
+        await asyncio.sleep(900)
+
+        assert count > 300
+        assert len(world.wire.written()) <= 1 + 900 / 300 + 1
+        assert world.events.reasons("web").count("SyncLoadBalancerFailed") == 1
+
+
+async def test_a_balancer_that_failed_is_told_in_the_clouds_words_and_tried_again():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    uid = (await world.add())["metadata"]["uid"]
+    async with world.managed():
+        await asyncio.sleep(10)
+        owner = Owner(CLUSTER, uid)
+        well = cloud.standing[owner]
+        cloud.standing[owner] = Seen(
+            owner, well.spec, BalancerState.FAILED, well.ingress, "amphora lost"
+        )
+        await world.change(metadata={"annotations": {"look": "now"}})
+        await asyncio.sleep(30)
+        assert (await world.condition())[0] == "False"
+        assert "amphora lost" in (await world.condition())[2]
+        assert await world.ingress()
+
+        cloud.standing[owner] = well
+        await asyncio.sleep(300)
+        assert (await world.condition())[0] == "True"
+
+
+async def test_a_balancer_that_is_busy_with_another_change_is_no_failure():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    await world.add()
+    left = 3
+
+    def busy(owner: Owner, change: Change) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise Conflict("busy")
+
+    cloud.changing = busy
+    async with world.managed():
+        await asyncio.sleep(20)
+
+        assert await world.ingress()
+        assert "SyncLoadBalancerFailed" not in world.events.reasons("web")
+
+
+async def test_a_failed_member_update_is_told_in_the_go_frameworks_words_and_counted():
+    world = World()
+    cloud = world.plainly()
+    for number in range(25):
+        await world.add_node(f"n{number:02}")
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+
+        def refuse(owner: Owner, change: Change) -> None:
+            raise Rejected("no more members")
+
+        cloud.changing = refuse
+        await world.add_node("n99")
+        await asyncio.sleep(4)
+
+        names = " ".join(f"n{number:02}" for number in range(20))
+        (message,) = world.events.messages("UpdateLoadBalancerFailed")
+        assert message == (
+            f"Error updating load balancer with new hosts [{names} <6 more>] "
+            "[node names limited, total number of nodes: 26], error: no more members "
+            "(the cloud refuses it as it is; change the Service)"
+        )
+        assert world.sample("service_controller_nodesync_error_total") == 1
