@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -11,14 +11,14 @@ from prometheus_client import CollectorRegistry
 
 from pileus.app.beside import beside
 from pileus.demo.board import Board
-from pileus.demo.facts import is_tainted, node_changes
+from pileus.demo.facts import is_tainted, node_changes, service_changes
 from pileus.kube.client import Client
 from pileus.kube.config.choose import load_access
 from pileus.kube.errors import NotFound
 from pileus.kube.http import HttpTransport
 from pileus.kube.informer import Informer
 from pileus.kube.model.coordination_v1 import LEASES
-from pileus.kube.model.core_v1 import EVENTS, NODES, Event, Node
+from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, Event, Node, Service
 from pileus.kube.store import NamespacedName
 from pileus.telemetry.metrics import Metrics
 
@@ -26,22 +26,27 @@ LEASE = "cloud-controller-manager"
 
 
 class Cluster:
-    """Nodes and events as they are, and which nodes were seen to register tainted."""
+    """Nodes, Services and events as they are, and which nodes were seen to register tainted."""
 
     def __init__(self, client: Client, random: Random, board: Board) -> None:
-        self._client = client
+        self.client = client
         self._board = board
         self._nodes = Informer(client, NODES, random=random)
+        self._services = Informer(client, SERVICES, random=random)
         self._events = Informer(client, EVENTS, random=random)
         self.came_tainted: set[str] = set()
         """Names of nodes that had the taint when they registered."""
         self._nodes.subscribe(self)
+        self._services.subscribe(_Services(board))
 
     def nodes(self) -> Mapping[str, Node]:
         return {node.metadata.name: node for node in self._nodes.store.list()}
 
     def node(self, name: str) -> Node | None:
         return self._nodes.store.get(NamespacedName("", name))
+
+    def service(self, namespace: str, name: str) -> Service | None:
+        return self._services.store.get(NamespacedName(namespace, name))
 
     def events(self) -> tuple[Event, ...]:
         """The oldest first."""
@@ -50,19 +55,15 @@ class Cluster:
     async def leader(self) -> str:
         """Who holds the manager's lease; nobody: empty."""
         try:
-            lease = await self._client.get(LEASES, LEASE, namespace="kube-system")
+            lease = await self.client.get(LEASES, LEASE, namespace="kube-system")
         except NotFound:
             return ""
         return (lease.spec.holder_identity if lease.spec else None) or ""
 
-    async def remove_node(self, name: str) -> None:
-        """As `kubectl delete node` does; what is gone is removed."""
-        with suppress(NotFound):
-            await self._client.delete(NODES, name)
-
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._nodes.run())
+            group.create_task(self._services.run())
             group.create_task(self._events.run())
 
     def added(self, new: Node) -> None:
@@ -78,6 +79,24 @@ class Cluster:
 
     def _tell(self, old: Node | None, new: Node | None) -> None:
         for effect, text in node_changes(old, new):
+            self._board.note("cluster", effect, text)
+
+
+class _Services:
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def added(self, new: Service, /) -> None:
+        self._tell(None, new)
+
+    def updated(self, old: Service, new: Service, /) -> None:
+        self._tell(old, new)
+
+    def deleted(self, old: Service, /) -> None:
+        self._tell(old, None)
+
+    def _tell(self, old: Service | None, new: Service | None) -> None:
+        for effect, text in service_changes(old, new):
             self._board.note("cluster", effect, text)
 
 

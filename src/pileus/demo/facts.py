@@ -1,11 +1,11 @@
-"""What a node, an instance or a balancer says of itself, and what is different in it. Pure."""
+"""What nodes, Services, instances and balancers say of themselves, and what changes. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from pileus.cloud.balancer import Effect
 from pileus.demo.scene import BalancerRow, EventRow, NodeRow, NodeState
-from pileus.kube.model.core_v1 import Event, Node
+from pileus.kube.model.core_v1 import Event, Node, Service
 from pileus.providers.local.model.machines import as_of
 from pileus.providers.local.model.records import Balancer, Machine, Power, R
 from pileus.providers.local.model.state import State
@@ -78,6 +78,52 @@ def _differences(old: Node, new: Node) -> Iterator[str]:
         yield f"is {provider_id_of(new)}"
     if readiness_of(old) != readiness_of(new):
         yield readiness_of(new) or "readiness unknown"
+
+
+def address_of_service(service: Service) -> str:
+    """The address that the Service publishes; nothing, while it has none."""
+    balancer = service.status.load_balancer if service.status else None
+    ingress = (balancer.ingress if balancer else None) or ()
+    return next((one.ip for one in ingress if one.ip), "")
+
+
+def service_changes(old: Service | None, new: Service | None) -> Iterator[Told]:
+    """What a user would want to know when a Service appears, changes or goes."""
+    service = new or old
+    if service is None or not (service.spec and service.spec.type == "LoadBalancer"):
+        return
+    name = f"service {service.metadata.name}"
+    if new is None:
+        yield Effect.DELETE, name
+    elif old is None:
+        yield Effect.CREATE, name
+    elif told := ", ".join(_service_differences(old, new)):
+        yield Effect.UPDATE, f"{name}: {told}"
+
+
+def _service_differences(old: Service, new: Service) -> Iterator[str]:
+    if address_of_service(old) != address_of_service(new):
+        yield f"address {address_of_service(new) or 'gone'}"
+    if old.metadata.deletion_timestamp != new.metadata.deletion_timestamp:
+        yield "is being deleted"
+
+
+def listeners(state: State) -> set[tuple[str, int]]:
+    """Every address and port that balancers and their members listen on."""
+    fronts = {
+        (address, port.port)
+        for one in state.balancers.values()
+        for address in one.addresses
+        for port in one.ports
+    }
+    backs = {
+        (address, port.node_port)
+        for one in state.balancers.values()
+        for port in one.ports
+        for machine in state.machines.values()
+        for address in machine.internal
+    }
+    return fronts | backs
 
 
 def cloud_changes(old: State, new: State) -> Iterator[Told]:

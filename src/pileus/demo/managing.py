@@ -10,7 +10,9 @@ from pileus.app.manager import Manager
 from pileus.app.opening import World
 from pileus.app.run import ending_of
 from pileus.app.settings import gather
+from pileus.demo.board import Board
 from pileus.demo.folder import Folder
+from pileus.demo.plans import told_provider
 from pileus.runtime.leadership import SYSTEM_TIMES, LeadershipLost
 from pileus.telemetry.log import Log
 from pileus.telemetry.logs import Verbosity
@@ -21,13 +23,19 @@ log = Log(__name__)
 
 
 def flags(folder: Folder) -> tuple[str, ...]:
-    """What a user would type after `cloud-controller-manager`."""
+    """What a user would type after `cloud-controller-manager`.
+
+    Node deletions are as guarded as ever, but for an audience: with seconds instead of minutes.
+    """
     return (
         f"--kubeconfig={folder.kubeconfig}",
         "--cloud-provider=local",
         f"--cloud-config={folder.cloud_config}",
         f"--cluster-name={CLUSTER}",
         "--controller-start-interval=0s",
+        "--node-monitor-period=1s",
+        "--node-deletion-grace=2s",
+        "--node-deletion-window=5s",
         "--secure-port=0",
         "--v=2",
     )
@@ -40,12 +48,15 @@ def configuration(folder: Folder) -> Config:
     return config
 
 
-async def manage(config: Config, random: Random, verbosity: Verbosity) -> None:
+def world_of(random: Random, verbosity: Verbosity, board: Board) -> World:
+    return World({}, SYSTEM_TIMES, random, verbosity.set, providers=told_provider(board))
+
+
+async def manage(config: Config, world: World) -> None:
     """Run until cancelled. A process that slept (Ctrl-Z, a closed lid) finds its lease lost.
 
     Then a cluster would start the pod again, and so do we. Errors: those of the start-up.
     """
-    world = World({}, SYSTEM_TIMES, random, verbosity.set)
     while True:
         try:
             await Manager(config, world).run()

@@ -15,7 +15,7 @@ from pileus.demo.folder import Folder
 from pileus.demo.screen import screen
 from pileus.demo.stage import Props, Stage, staged
 from pileus.demo.story import ENCORE, NOW, STORY
-from pileus.demo.telling import tell
+from pileus.demo.telling import prepare, tell
 
 CLOSING = "all stops, and nothing is left"
 PACE = 0.6
@@ -66,9 +66,8 @@ class Performance:
         await tell(STORY, stage, board, PACE if self._options.console else 0.0)
         if self._options.once:
             return
-        await ENCORE(stage)
-        url = await stage.shop.url()
-        board.invite(hints(self._given.folder, url, self._options.program))
+        await prepare(ENCORE, stage)
+        board.invite(hints(self._given.folder, stage.shop.url(), self._options.program))
         while True:
             await stage.shop.visit(1)
             await asyncio.sleep(VISIT_EVERY)
@@ -89,6 +88,7 @@ def hints(folder: Folder, url: str, program: str) -> tuple[str, ...]:
         f"export KUBECONFIG={shlex.quote(str(folder.kubeconfig))}",
         "kubectl get nodes -o wide",
         f"kubectl describe node {NOW[0]}",
+        "kubectl get services",
         "kubectl get events",
         f"curl {url}",
         f"export PILEUS_LOCAL={shlex.quote(str(folder.socket))}",

@@ -20,16 +20,16 @@ from pileus.clock import Clock, SystemClock
 from pileus.cloud.balancer import Effect
 from pileus.demo.board import Board
 from pileus.demo.cluster import Cluster, api_client, seen_cluster
-from pileus.demo.facts import balancer_row, cloud_changes, event_row, node_rows
+from pileus.demo.facts import balancer_row, cloud_changes, event_row, listeners, node_rows
 from pileus.demo.folder import Folder
 from pileus.demo.loopback import FRONT_PORTS, NODE_PORTS, Block, claimed_block, free_port
-from pileus.demo.managing import configuration, manage
+from pileus.demo.managing import configuration, manage, world_of
+from pileus.demo.plans import tell_awaited
 from pileus.demo.scene import Sight
 from pileus.demo.shop import Ports, Shop
 from pileus.node_agents.agent import Cluster as AgentsCluster
 from pileus.node_agents.agent import Pace
 from pileus.node_agents.agents import run_agents
-from pileus.providers.local.balancers import LocalBalancers
 from pileus.providers.local.host import LocalCloud, Surroundings
 from pileus.providers.local.model.machines import CreateMachine, DeleteMachine
 from pileus.providers.local.model.operation import A, Operation
@@ -41,7 +41,7 @@ from pileus.telemetry.logs import Verbosity
 
 BOOT_SECONDS = 0.3
 """Long enough to be seen."""
-KUBELETS = Pace(look=0.1, silence=5.0)
+KUBELETS = Pace(look=0.1, silence=1.5)
 """Quicker than real ones, for those who look on."""
 EVENTS_SHOWN = 30
 
@@ -75,6 +75,8 @@ class Stage:
     cloud: LocalCloud
     cluster: Cluster
     shop: Shop
+    listened: set[tuple[str, int]]
+    """Every address and port that balancers and their members listen on, or did."""
 
     async def create_instances(self, names: Sequence[str]) -> None:
         for name in names:
@@ -86,7 +88,7 @@ class Stage:
     def places(self) -> set[tuple[str, int]]:
         """Every address and port that something listens on, or did."""
         server = urlsplit(self.url)
-        return {(server.hostname or "", server.port or 0), *self.shop.places}
+        return {(server.hostname or "", server.port or 0), *self.listened}
 
     def sight(self) -> Sight:
         state = self.cloud.state
@@ -117,14 +119,15 @@ async def staged(given: Props) -> AsyncGenerator[Stage]:
         folder, board = given.folder, given.board
         async with (
             _served_api(given) as server,
-            _served_cloud(given, block) as cloud,
+            _served_cloud(given, block) as (cloud, listened),
             _kubelets(given, cloud),
             seen_cluster(folder.kubeconfig, given.random, board) as cluster,
-            beside(manage(configuration(folder), given.random, given.verbosity)),
+            _manager(given),
         ):
-            board.note("demo", Effect.CREATE, "the manager")
-            shop = Shop(LocalBalancers(Operator(cloud)), ports, board)
-            stage = Stage(url=server.url, cloud=cloud, cluster=cluster, shop=shop)
+            shop = Shop(cluster, ports)
+            stage = Stage(
+                url=server.url, cloud=cloud, cluster=cluster, shop=shop, listened=listened
+            )
             board.sight = stage.sight
             yield stage
 
@@ -138,8 +141,13 @@ async def _served_api(given: Props) -> AsyncGenerator[ServerInfo]:
 
 
 @asynccontextmanager
-async def _served_cloud(given: Props, block: Block) -> AsyncGenerator[LocalCloud]:
-    """A cloud in memory: in this process for us, on a socket for the manager and for users."""
+async def _served_cloud(
+    given: Props, block: Block
+) -> AsyncGenerator[tuple[LocalCloud, set[tuple[str, int]]]]:
+    """A cloud in memory: in this process for us, on a socket for the manager and for users.
+
+    With it come the addresses and ports that anything in it ever listened on.
+    """
     settings = Settings(
         internal_pool=block.instances,
         balancer_pool=block.balancers,
@@ -150,10 +158,10 @@ async def _served_cloud(given: Props, block: Block) -> AsyncGenerator[LocalCloud
     folder = given.folder
     config = json.dumps({"endpoint": str(folder.socket)}).encode()
     await asyncio.to_thread(_write_private, folder.cloud_config, config)
-    _tell_changes(cloud, given.board)
+    listened = _tell_changes(cloud, given.board)
     async with carrying(cloud, Checking()), serving(cloud, folder.socket):
         given.board.note("demo", Effect.CREATE, f"local cloud with addresses {block.instances}")
-        yield cloud
+        yield cloud, listened
 
 
 @asynccontextmanager
@@ -164,16 +172,29 @@ async def _kubelets(given: Props, cloud: LocalCloud) -> AsyncGenerator[None]:
             yield
 
 
-def _tell_changes(cloud: LocalCloud, board: Board) -> None:
+@asynccontextmanager
+async def _manager(given: Props) -> AsyncGenerator[None]:
+    """The manager, and beside it who tells what it has in mind."""
+    config = configuration(given.folder)
+    world = world_of(given.random, given.verbosity, given.board)
+    async with beside(manage(config, world)), beside(tell_awaited(config, world, given.board)):
+        given.board.note("demo", Effect.CREATE, "the manager")
+        yield
+
+
+def _tell_changes(cloud: LocalCloud, board: Board) -> set[tuple[str, int]]:
     before = cloud.state
+    listened: set[tuple[str, int]] = set()
 
     def tell() -> None:
         nonlocal before
+        listened.update(listeners(cloud.state))
         for effect, text in cloud_changes(before, cloud.state):
             board.note("cloud", effect, text)
         before = cloud.state
 
     cloud.watch(tell)
+    return listened
 
 
 def _write_private(path: Path, content: bytes) -> None:

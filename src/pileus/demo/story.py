@@ -77,12 +77,8 @@ def initialized(names: Sequence[str]) -> Proof:
     return proof
 
 
-def balance(names: Sequence[str]) -> Act:
-    async def act(stage: Stage) -> None:
-        nodes = stage.cluster.nodes()
-        await stage.shop.serve_from([nodes[name] for name in names])
-
-    return act
+async def open_shop(stage: Stage) -> None:
+    await stage.shop.open()
 
 
 def answered_by(names: Sequence[str]) -> Proof:
@@ -98,16 +94,22 @@ async def lose(stage: Stage) -> None:
     await stage.lose_instance(LOST)
 
 
-async def replace(stage: Stage) -> None:
-    """Until the manager removes nodes whose instance is gone, the demo does."""
-    await stage.cluster.remove_node(LOST)
-    await stage.create_instances([NEW])
-
-
-async def replaced(stage: Stage) -> Held | Missing:
+async def forgotten(stage: Stage) -> Held | Missing:
+    """The node is gone, and its balancer's members are the others."""
     if stage.cluster.node(LOST) is not None:
         return Missing(f"node {LOST} is still there")
-    return await initialized([NEW])(stage)
+    reasons = {(one.involved_object.name, one.reason) for one in stage.cluster.events()}
+    if (LOST, "DeletingNode") not in reasons:
+        return Missing(f"no event says that the manager deletes node {LOST}")
+    (balancer,) = stage.cloud.state.balancers.values()
+    members = sorted(member.name for member in balancer.members)
+    if members != sorted(LEFT):
+        return Missing(f"the balancer's members are {', '.join(members)}")
+    return Held(f"no node {LOST}; members {', '.join(members)}")
+
+
+async def replace(stage: Stage) -> None:
+    await stage.create_instances([NEW])
 
 
 async def close(stage: Stage) -> None:
@@ -115,25 +117,28 @@ async def close(stage: Stage) -> None:
 
 
 async def nothing_left(stage: Stage) -> Held | Missing:
+    if stage.shop.service() is not None:
+        return Missing("the Service is still there")
     if stage.cloud.state.balancers:
         return Missing("the cloud still has the balancer")
-    if open_ones := [place for place in sorted(stage.shop.places) if await is_listening(*place)]:
+    if open_ones := [place for place in sorted(stage.listened) if await is_listening(*place)]:
         where = ", ".join(f"{address}:{port}" for address, port in open_ones)
         return Missing(f"still listening: {where}")
-    return Held("no balancer, no listener")
+    return Held("no Service, no balancer, no listener")
 
 
 STORY: tuple[Step, ...] = (
     Step("API server, cloud and manager run", just_look, manager_leads),
     Step("three instances boot; their nodes come tainted", boot, registered),
     Step("the manager initializes the three nodes", just_look, initialized(FIRST)),
-    Step("a balancer: three instances answer", balance(FIRST), answered_by(FIRST)),
+    Step("a Service gets an address: three instances answer", open_shop, answered_by(FIRST)),
     Step("an instance is lost: the other two answer", lose, answered_by(LEFT)),
-    Step("its replacement becomes a node, initialized", replace, replaced),
-    Step("it takes its share: three answer again", balance(NOW), answered_by(NOW)),
-    Step("the balancer goes, and nothing of it is left", close, nothing_left),
+    Step("the manager looks twice, and deletes its node", just_look, forgotten),
+    Step("its replacement becomes a node, initialized", replace, initialized([NEW])),
+    Step("it takes its share: three answer again", just_look, answered_by(NOW)),
+    Step("the Service is deleted, and nothing of it is left", close, nothing_left),
 )
 """The first one begins before there is a stage."""
 
-ENCORE = balance(NOW)
-"""What is there to play with when the story is over."""
+ENCORE = Step("there is something to play with", open_shop, answered_by(NOW))
+"""What goes on when the story is over."""

@@ -32,6 +32,13 @@ async def tell(story: Sequence[Step], stage: Stage, board: Board, pause: float) 
         await asyncio.sleep(pause)
 
 
+async def prepare(step: Step, stage: Stage) -> None:
+    """Do it without telling. Errors: `StepFailed`."""
+    verdict = await _performed(step, stage)
+    if isinstance(verdict, Missing):
+        raise StepFailed(f"{step.title}: not within {step.within:g} s: {verdict.why}")
+
+
 async def _performed(step: Step, stage: Stage) -> Held | Missing:
     verdict: Held | Missing = Missing("it could not be done")
     try:

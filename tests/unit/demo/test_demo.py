@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.real_time, pytest.mark.timeout(300)]
 
 PROGRAM = Path(sys.executable).parent / "pileus"
 LIMIT = 120.0
-STEPS = 9
+STEPS = 10
 
 
 @pytest.fixture

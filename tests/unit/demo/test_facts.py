@@ -1,6 +1,7 @@
 """What nodes, instances and balancers are said to be, and to have become."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -8,22 +9,30 @@ from pileus.cloud.balancer import Effect
 from pileus.demo.facts import (
     UNINITIALIZED,
     ZONE,
+    address_of_service,
     balancer_row,
     cloud_changes,
     event_row,
+    listeners,
     missing_in,
     node_changes,
     node_rows,
+    service_changes,
 )
 from pileus.demo.scene import NodeState
 from pileus.kube.model.core_v1 import (
     Event,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
     Node,
     NodeAddress,
     NodeCondition,
     NodeSpec,
     NodeStatus,
     ObjectReference,
+    Service,
+    ServiceSpec,
+    ServiceStatus,
     Taint,
 )
 from pileus.kube.model.meta import ObjectMeta
@@ -132,3 +141,52 @@ def test_an_event_names_what_it_is_about():
     row = event_row(Event(involved_object=about, reason="Synced", type="Warning"))
 
     assert (row.about, row.reason, row.is_warning) == ("node/web-1", "Synced", True)
+
+
+WISHED = Service(metadata=ObjectMeta(name="shop"), spec=ServiceSpec(type="LoadBalancer"))
+SERVED = Service(
+    metadata=WISHED.metadata,
+    spec=WISHED.spec,
+    status=ServiceStatus(
+        load_balancer=LoadBalancerStatus(ingress=(LoadBalancerIngress(ip="127.90.0.129"),))
+    ),
+)
+GOING = Service(
+    metadata=ObjectMeta(name="shop", deletion_timestamp=datetime(2030, 1, 1, tzinfo=UTC)),
+    spec=SERVED.spec,
+    status=SERVED.status,
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        pytest.param(None, WISHED, [(Effect.CREATE, "service shop")], id="new"),
+        pytest.param(
+            WISHED, SERVED, [(Effect.UPDATE, "service shop: address 127.90.0.129")], id="served"
+        ),
+        pytest.param(
+            SERVED, GOING, [(Effect.UPDATE, "service shop: is being deleted")], id="going"
+        ),
+        pytest.param(SERVED, SERVED, [], id="the same"),
+        pytest.param(GOING, None, [(Effect.DELETE, "service shop")], id="gone"),
+        pytest.param(None, Service(spec=ServiceSpec(type="ClusterIP")), [], id="not balanced"),
+    ],
+)
+def test_a_service_is_told_as_it_comes_gets_its_address_and_goes(old, new, told):
+    assert list(service_changes(old, new)) == told
+
+
+def test_a_service_without_an_address_says_nothing():
+    assert address_of_service(WISHED) == ""
+    assert address_of_service(SERVED) == "127.90.0.129"
+
+
+def test_balancers_and_machines_listen_where_ports_are():
+    state = State(machines={"i-1": MACHINE}, balancers={"lb-1": SHOP})
+
+    assert listeners(state) == {
+        *((address, port.port) for address in SHOP.addresses for port in SHOP.ports),
+        *((address, port.node_port) for address in MACHINE.internal for port in SHOP.ports),
+    }
+    assert listeners(State(machines={"i-1": MACHINE})) == set()

@@ -9,7 +9,7 @@ from pileus.demo.board import Board
 from pileus.demo.scene import Progress
 from pileus.demo.stage import Stage
 from pileus.demo.story import Held, Missing, Step
-from pileus.demo.telling import StepFailed, tell
+from pileus.demo.telling import StepFailed, prepare, tell
 
 
 class World:
@@ -99,3 +99,15 @@ async def test_the_scene_has_the_time_that_the_present_step_has_taken():
 
     assert board.scene().steps[0].seconds == pytest.approx(3.0)
     assert board.steps[0].seconds == 0
+
+
+async def test_what_is_prepared_is_not_told_but_must_hold_too():
+    world = World()
+    step = Step("encore", world.act("a"), world.holds_after(3))
+
+    await prepare(step, cast("Stage", None))
+
+    assert world.done == ["a"]
+    never = Step("encore", world.act("b"), world.holds_after(10**6), within=1)
+    with pytest.raises(StepFailed, match="encore: not within 1 s"):
+        await prepare(never, cast("Stage", None))
