@@ -92,7 +92,8 @@ class Shelf:
     keys: list[Key] = field(default_factory=list[Key])
     history: deque[Change] = field(default_factory=deque[Change])
     observers: list[Observer] = field(default_factory=list[Observer])
-    waiters: set[Callable[[], None]] = field(default_factory=set[Callable[[], None]])
+    waiters: dict[Callable[[], None], None] = field(default_factory=dict[Callable[[], None], None])
+    """Those who are told of changes, in the order of their coming."""
     forgotten: int = 0
     """The past up to this version is not known any more."""
     touched: int = 0

@@ -5,7 +5,6 @@
 Every step that fails says what and why, and what was opened before it is closed again.
 """
 
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -29,8 +28,7 @@ from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.restricted import all_requests, reads_and_events
 from pileus.runtime.events import EventRecorder
 from pileus.runtime.leadership import Election
-from pileus.runtime.lease import Candidate, KubeLease, new_identity
-from pileus.runtime.watchdog import watched_loop
+from pileus.runtime.lease import Candidate, KubeLease
 from pileus.server.configz import Configz
 from pileus.server.errors import ServerError
 from pileus.server.health import Health
@@ -60,7 +58,7 @@ class Manager:
         Errors: `CommandFailed` and `Fatal` from the start-up, `LeadershipLost` from later on;
         perhaps within a group.
         """
-        with watched_loop(self._metrics):
+        with self._world.watched(self._metrics):
             await self._run()
 
     async def _run(self) -> None:
@@ -120,7 +118,7 @@ class Manager:
         wanted = self._config.leader_election
         if not wanted.enabled:
             return Leases()
-        identity = new_identity(socket.gethostname())
+        identity = self._world.identity()
         main = self._election(wanted.resource_name, identity, clients, events)
         self._health.add("leaderElection", main.health)
         if self._migration is None:

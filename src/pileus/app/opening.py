@@ -3,8 +3,9 @@
 The manager runs its controllers at that post; a plan only asks them what they would do.
 """
 
+import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
@@ -23,6 +24,8 @@ from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.http import HttpTransport
 from pileus.kube.restricted import Permits, all_requests
 from pileus.runtime.leadership import Times
+from pileus.runtime.lease import new_identity
+from pileus.runtime.watchdog import watched_loop
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
@@ -32,6 +35,11 @@ NO_CLUSTER_ID = (
     "no ClusterID found.  A ClusterID is required for the cloud provider to function properly.  "
     "This check can be bypassed by setting the allow-untagged-cloud option"
 )
+
+
+def own_identity() -> str:
+    """The name under which this process holds a lease."""
+    return new_identity(socket.gethostname())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,9 @@ class World:
     set_verbosity: Callable[[int], None]
     providers: Registry = PROVIDERS
     connect: Connect = HttpTransport
+    identity: Callable[[], str] = own_identity
+    watched: Callable[[Metrics], AbstractContextManager[None]] = watched_loop
+    """Watches over the event loop for as long as its block lasts."""
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ COMMANDS = {
     "demo": "show the whole thing on this machine: a cluster, a cloud, the manager",
     "providers": "list the cloud providers that are installed",
     "local": "a whole cloud on this machine: serve it, show it, change it",
+    "simulate": "run the manager under schedules of faults, in virtual time",
     "version": "print the versions of Pileus and of the Kubernetes it speaks for",
 }
 

@@ -67,7 +67,7 @@ def test_nobody_is_told_before_a_change_lasts():
     store = Store(journal=Slow())
     shelf = store.shelf("things")
     woken: list[int] = []
-    shelf.waiters.add(lambda: woken.append(store.settled))
+    shelf.waiters[lambda: woken.append(store.settled)] = None
 
     step(store, shelf, "a", gone=False)
     assert woken == []

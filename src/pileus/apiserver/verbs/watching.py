@@ -101,7 +101,7 @@ class Watcher:
     async def events(self) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._wish.seconds
-        self._shelf.waiters.add(self._news.set)
+        self._shelf.waiters[self._news.set] = None
         try:
             if self._wish.initial:
                 for piece in self._initial():
@@ -109,7 +109,7 @@ class Watcher:
             async for piece in self._following(loop, end):
                 yield piece
         finally:
-            self._shelf.waiters.discard(self._news.set)
+            self._shelf.waiters.pop(self._news.set, None)
 
     async def _following(
         self, loop: asyncio.AbstractEventLoop, end: float

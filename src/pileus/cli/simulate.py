@@ -1,0 +1,204 @@
+"""`pileus simulate`: the whole manager under thousands of schedules of faults, in virtual time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, parse
+from pileus.cli.terminal import Terminal
+from pileus.clock import since_boot
+from pileus.simulation.scenario import SCENARIOS
+
+if TYPE_CHECKING:
+    from pileus.simulation.campaign import Summary
+    from pileus.simulation.play import Outcome
+
+USAGE = Usage(
+    "Run one to three real managers against an embedded API server and a cloud in one process, on "
+    "a virtual clock, while people, machines, network, cloud and crashes do what each seed says; "
+    "and check that nothing is lost, leaked or touched that is not ours. The same seed does the "
+    "same anywhere. Exits with 0 if everything held, 1 if not or if the input is unusable.",
+    (
+        Argument(name="--seeds", text="how many seeds to play", kind=int, default=100),
+        Argument(name="--first-seed", text="the first of them", kind=int, default=1),
+        Argument(name="--jobs", text="processes that play at the same time", kind=int, default=1),
+        Argument(
+            name="--scenario",
+            text="what happens",
+            default="mixed",
+            choices=tuple(SCENARIOS),
+        ),
+        Argument(
+            name="--trace",
+            text="file for the trace of the first seed that fails, or else of the last one",
+        ),
+        Argument(name="--compare", text="play the seed of this trace again, and compare"),
+        Argument(
+            name="--only",
+            text="numbers of the items of a schedule that are to happen, as 1,5,9; or none",
+        ),
+        Argument(
+            name="--shrink",
+            text="find a smaller schedule for the first seed that fails",
+            kind=bool,
+        ),
+    ),
+)
+
+
+def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
+    try:
+        given = parse(program, USAGE, arguments)
+        only = _numbers(given.text("only"))
+        _check(given, only)
+    except Help as text:
+        terminal.out.write(str(text))
+        return 0
+    except UsageError as error:
+        return terminal.refuse(str(error), error.hint)
+    if given.text("compare"):
+        return _compare(Path(given.text("compare")), terminal)
+    if only is not None:
+        return _play_one(given, only, terminal)
+    return _play_many(given, terminal)
+
+
+def _check(given: Given, only: tuple[int, ...] | None) -> None:
+    seeds, jobs = given.number("seeds") or 0, given.number("jobs") or 0
+    if seeds < 1 or jobs < 1:
+        raise UsageError("--seeds and --jobs are at least 1")
+    if only is not None and seeds != 1:
+        raise UsageError("--only is about one schedule", "give --seeds 1 and --first-seed as well")
+
+
+def _numbers(text: str) -> tuple[int, ...] | None:
+    if not text:
+        return None
+    from pileus.simulation.telling import read_numbers  # noqa: PLC0415
+
+    try:
+        return read_numbers(text)
+    except ValueError as error:
+        raise UsageError(f'--only takes numbers with commas between, not "{text}"') from error
+
+
+def _play_many(given: Given, terminal: Terminal) -> int:
+    from pileus.simulation.campaign import campaign  # noqa: PLC0415 -- takes a moment to load
+    from pileus.simulation.telling import told_summary  # noqa: PLC0415
+
+    first, count = given.number("first-seed") or 0, given.number("seeds") or 0
+    scenario, seeds = given.text("scenario"), range(first, first + count)
+    progress = _Progress(terminal, count)
+    started = since_boot()
+    summary = campaign(seeds, scenario, jobs=given.number("jobs") or 1, told=progress.tell)
+    progress.end()
+    for line in told_summary(summary, since_boot() - started):
+        terminal.out.write(f"{line}\n")
+    chosen = summary.failed[0].seed if summary.failed else seeds[-1]
+    _tell_failures(summary, scenario, terminal)
+    if given.is_set("shrink") and summary.failed:
+        _shrink(chosen, scenario, terminal)
+    if given.text("trace"):
+        return _write_trace(given, _outcome(chosen, scenario), terminal) or bool(summary.failed)
+    return 1 if summary.failed else 0
+
+
+def _play_one(given: Given, only: tuple[int, ...], terminal: Terminal) -> int:
+    outcome = _outcome(given.number("first-seed") or 0, given.text("scenario"), only)
+    terminal.out.write(f"{outcome.violation or 'everything held'}\n")
+    code = _write_trace(given, outcome, terminal, only) if given.text("trace") else 0
+    return code or (1 if outcome.violation else 0)
+
+
+def _outcome(seed: int, scenario: str, only: tuple[int, ...] | None = None) -> "Outcome":
+    from pileus.simulation.play import play  # noqa: PLC0415
+    from pileus.simulation.schedule import draw  # noqa: PLC0415
+
+    schedule = draw(seed, SCENARIOS[scenario])
+    return play(schedule if only is None else schedule.only(only))
+
+
+def _tell_failures(summary: "Summary", scenario: str, terminal: Terminal) -> None:
+    from pileus.simulation.telling import repeating  # noqa: PLC0415
+
+    for report in summary.failed:
+        terminal.out.write(f"\nseed {report.seed} failed: {report.violation}\n")
+        terminal.out.write(f"  again: {repeating(report.seed, scenario)}\n")
+
+
+def _shrink(seed: int, scenario: str, terminal: Terminal) -> None:
+    from pileus.simulation.schedule import draw  # noqa: PLC0415
+    from pileus.simulation.shrink import shrink  # noqa: PLC0415
+    from pileus.simulation.telling import repeating  # noqa: PLC0415
+
+    outcome = shrink(draw(seed, SCENARIOS[scenario]))
+    items = outcome.schedule.items
+    numbers = [item.number for item in items]
+    terminal.out.write(f"\nseed {seed}, made smaller: {outcome.violation}\n")
+    for item in items:
+        terminal.out.write(f"  {item}\n")
+    terminal.out.write(f"  again: {repeating(seed, scenario, numbers)}\n")
+
+
+def _write_trace(
+    given: Given, outcome: "Outcome", terminal: Terminal, only: tuple[int, ...] | None = None
+) -> int:
+    from pileus.simulation.telling import written_trace  # noqa: PLC0415
+
+    path = Path(given.text("trace"))
+    try:
+        path.write_text(written_trace(outcome, only))
+    except OSError as error:
+        return terminal.refuse(f"cannot write the trace to {path}: {error.strerror}")
+    terminal.out.write(f"\ntrace of seed {outcome.schedule.seed}: {path}\n")
+    return 0
+
+
+def _compare(path: Path, terminal: Terminal) -> int:
+    from pileus.simulation.telling import (  # noqa: PLC0415
+        UnusableTrace,
+        first_difference,
+        read_head,
+        written_trace,
+    )
+
+    try:
+        text = path.read_text()
+        head = read_head(text)
+    except OSError as error:
+        return terminal.refuse(f"cannot read the trace {path}: {error.strerror}")
+    except UnusableTrace as error:
+        return terminal.refuse(f"cannot use the trace {path}: {error}")
+    if head.scenario not in SCENARIOS:
+        return terminal.refuse(f'the trace {path} is of an unknown scenario "{head.scenario}"')
+    outcome = _outcome(head.seed, head.scenario, head.only)
+    parted = first_difference(text, written_trace(outcome, head.only))
+    terminal.out.write(f"differs from {path} at {parted}\n" if parted else "the same\n")
+    return 1 if parted else 0
+
+
+class _Progress:
+    """One line that is written over, on a terminal; nothing elsewhere."""
+
+    def __init__(self, terminal: Terminal, count: int) -> None:
+        self._stream = terminal.err
+        self._shown = terminal.width(terminal.err) > 0
+        self._count = count
+        self._started = since_boot()
+
+    def tell(self, summary: "Summary") -> None:
+        if not self._shown:
+            return
+        share = summary.seeds / self._count
+        bar = "#" * int(share * 30)
+        left = (since_boot() - self._started) * (1 / share - 1)
+        failed = len(summary.failed)
+        told = (
+            f"[{bar:<30}] {summary.seeds}/{self._count} seeds, {failed} failed, {left:.0f} s left"
+        )
+        self._stream.write(f"\r{told:<78}")
+        self._stream.flush()
+
+    def end(self) -> None:
+        if self._shown:
+            self._stream.write(f"\r{'':<78}\r")

@@ -1,0 +1,1 @@
+"""What must hold: small named functions, some for every step and some for a world gone quiet."""

@@ -1,0 +1,193 @@
+"""What must hold at every step. Each function says what is wrong, or nothing."""
+
+from collections.abc import Callable, Mapping
+from ipaddress import ip_network
+from typing import TypeGuard
+
+from pileus.apiserver.tree import Obj, number, rows, text, texts
+from pileus.providers.local.model.balancers import CreateBalancer
+from pileus.simulation.invariants.facts import (
+    Facts,
+    has_finalizer,
+    ingress_of,
+    is_foreign,
+    is_manager,
+)
+from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
+
+GRACE = 30.0
+"""`--node-deletion-grace`, by default."""
+SETTLED = 60.0
+"""Seconds after which everybody should know that a node is there."""
+LIE = 60.0
+"""Seconds in which a manager may still act upon something untrue that the cloud has told it."""
+WRITES_PER_MINUTE = 400
+
+Always = Callable[[Facts, Step], str | None]
+
+
+def others_things_are_left_alone(facts: Facts, step: Step) -> str | None:
+    """Nothing in the cloud that no manager made is changed or deleted by one."""
+    if not isinstance(step, CloudStep) or not is_manager(step.who):
+        return None
+    before = {**step.before.balancers, **step.before.routes}
+    after = {**step.after.balancers, **step.after.routes}
+    for identity, thing in before.items():
+        if identity not in facts.made_by_managers and after.get(identity) != thing:
+            return f"{identity} is not ours: {thing} became {after.get(identity)}"
+    return None
+
+
+def no_node_is_deleted_whose_machine_exists(facts: Facts, step: Step) -> str | None:
+    node = _deleted_node(step)
+    if node is None:
+        return None
+    name = text(node, "metadata", "name")
+    if is_foreign(node):
+        return f"node {name} of another cloud was deleted"
+    machine = facts.machine_of(node)
+    return f"node {name} was deleted, but {machine.id} exists" if machine else None
+
+
+def no_node_is_deleted_within_the_grace(facts: Facts, step: Step) -> str | None:
+    node = _deleted_node(step)
+    identity = text(node, "spec", "providerID").rpartition("/")[2] if node else ""
+    gone = facts.account.gone_since.get(identity)
+    if gone is None or facts.account.now() - gone >= GRACE:
+        return None
+    seconds = facts.account.now() - gone
+    return f"node {text(node, 'metadata', 'name')} was deleted {seconds:.1f} s after its machine"
+
+
+def the_finalizer_comes_before_the_balancer(facts: Facts, step: Step) -> str | None:
+    if not isinstance(step, CloudStep) or not is_manager(step.who):
+        return None
+    if not isinstance(step.operation, CreateBalancer):
+        return None
+    owner = step.operation.mark.owner
+    return None if owner in facts.finalized else f"Service {owner} had no finalizer"
+
+
+def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: Step) -> str | None:
+    if not _is_by_manager(step, "services") or facts.now() - facts.lied_at < LIE:
+        return None
+    before, after = step.before, step.after
+    if before is None or not has_finalizer(before) or (after and has_finalizer(after)):
+        return None
+    uid = text(before, "metadata", "uid")
+    left = [one.id for one in facts.balancers() if one.mark.owner == uid]
+    return f"Service {uid} was released, but {left[0]} is left" if left else None
+
+
+def only_the_leader_writes(facts: Facts, step: Step) -> str | None:
+    if not isinstance(step, Sending):
+        return None
+    leader = facts.cluster.leader()
+    if leader == step.identity:
+        return None
+    return f"{step.identity} sent {step.what} while {leader or 'nobody'} leads"
+
+
+def members_are_never_emptied(facts: Facts, step: Step) -> str | None:
+    """No balancer loses all members while there are nodes that have long been known."""
+    if not isinstance(step, CloudStep) or not is_manager(step.who):
+        return None
+    for identity, balancer in step.after.balancers.items():
+        before = step.before.balancers.get(identity)
+        if before is None or not before.members or balancer.members:
+            continue
+        known = [n for n, since in facts.member_since.items() if facts.now() - since > SETTLED]
+        if known:
+            return f"{identity} lost all members, though {', '.join(known)} should be there"
+    return None
+
+
+def one_balancer_for_each_owner(_: Facts, step: Step) -> str | None:
+    if not isinstance(step, CloudStep):
+        return None
+    marks = [one.mark for one in step.after.balancers.values() if one.mark.owner]
+    twice = [mark for mark in marks if marks.count(mark) > 1]
+    return f"two balancers with the mark {twice[0]}" if twice else None
+
+
+def no_address_serves_two(facts: Facts, step: Step) -> str | None:
+    """No two Services publish the same address and port."""
+    if not _is_by_manager(step, "services") or step.after is None:
+        return None
+    mine = _published(step.after)
+    for other in facts.cluster.objects("services") if mine else ():
+        same = mine & _published(other)
+        if same and text(other, "metadata", "uid") != text(step.after, "metadata", "uid"):
+            return f"{min(same)} is published by two Services"
+    return None
+
+
+def only_true_addresses_are_published(facts: Facts, step: Step) -> str | None:
+    if not _is_by_manager(step, "services") or step.after is None:
+        return None
+    had = facts.addresses.get(text(step.after, "metadata", "uid"), set())
+    wrong = [ip for ip in ingress_of(step.after) if ip not in had]
+    return f"{wrong[0]} was never an address of its balancer" if wrong else None
+
+
+def no_range_is_given_twice(facts: Facts, step: Step) -> str | None:
+    if not _is_by_manager(step, "nodes") or step.after is None:
+        return None
+    mine = texts(step.after, "spec", "podCIDRs")
+    if not mine or (step.before and mine == texts(step.before, "spec", "podCIDRs")):
+        return None
+    name = text(step.after, "metadata", "name")
+    for other in facts.cluster.objects("nodes"):
+        theirs = texts(other, "spec", "podCIDRs")
+        if text(other, "metadata", "name") != name and _overlap(mine, theirs):
+            return f"{mine} of {name} and {theirs} of {text(other, 'metadata', 'name')} overlap"
+    return None
+
+
+def writes_are_bounded(facts: Facts, step: Step) -> str | None:
+    if not isinstance(step, Sending):
+        return None
+    sent = facts.sent.get((step.identity, int(facts.now() // 60)), 0)
+    return f"{step.identity} sent {sent} writes in a minute" if sent > WRITES_PER_MINUTE else None
+
+
+ALWAYS: Mapping[str, Always] = {
+    check.__name__: check
+    for check in (
+        others_things_are_left_alone,
+        no_node_is_deleted_whose_machine_exists,
+        no_node_is_deleted_within_the_grace,
+        the_finalizer_comes_before_the_balancer,
+        the_finalizer_goes_when_nothing_is_left,
+        only_the_leader_writes,
+        members_are_never_emptied,
+        one_balancer_for_each_owner,
+        no_address_serves_two,
+        only_true_addresses_are_published,
+        no_range_is_given_twice,
+        writes_are_bounded,
+    )
+}
+
+
+def _is_by_manager(step: Step, resource: str) -> TypeGuard[ObjectStep]:
+    return isinstance(step, ObjectStep) and step.resource == resource and is_manager(step.who)
+
+
+def _deleted_node(step: Step) -> Obj | None:
+    if _is_by_manager(step, "nodes") and step.after is None:
+        return step.before
+    return None
+
+
+def _published(service: Obj) -> set[tuple[str, int, str]]:
+    ports = rows(service, "spec", "ports")
+    return {
+        (ip, number(port, "port"), text(port, "protocol"))
+        for ip in ingress_of(service)
+        for port in ports
+    }
+
+
+def _overlap(mine: list[str], theirs: list[str]) -> bool:
+    return any(ip_network(one).overlaps(ip_network(other)) for one in mine for other in theirs)

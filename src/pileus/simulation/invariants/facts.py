@@ -1,0 +1,126 @@
+"""What invariants may know: the true state of everything, and a few things remembered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pileus.apiserver.tree import Obj, rows, text, texts, words
+from pileus.providers.local.identity import instance_id
+from pileus.providers.local.model.records import Balancer, Machine
+from pileus.simulation.schedule import Schedule
+from pileus.simulation.stage.account import Account
+from pileus.simulation.stage.cluster import Cluster
+from pileus.simulation.stage.people import EXCLUDED, OUR_CLASS
+from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
+
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+GOING = "ToBeDeletedByClusterAutoscaler"
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """The world as it is, whatever managers believe."""
+
+    schedule: Schedule
+    cluster: Cluster
+    account: Account
+    now: Callable[[], float]
+    controllers: frozenset[str]
+    """Those that run; nothing is expected of the others."""
+    cluster_id: str
+    made_by_managers: set[str] = field(default_factory=set[str])
+    """Ids of balancers and destinations of routes; all else is not ours."""
+    finalized: set[str] = field(default_factory=set[str])
+    """UIDs of Services that ever had the finalizer."""
+    addresses: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """All addresses that a Service's balancer ever had, by UID."""
+    member_since: dict[str, float] = field(default_factory=dict[str, float])
+    """Since when a node counts as a member of balancers, by name."""
+    sent: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    """Writes of each process in each minute."""
+    lied_at: float = float("-inf")
+    """When the cloud last showed something untrue as if it were true."""
+
+    def learn(self, step: Step) -> None:
+        """Remember what later checks need; after the step was checked."""
+        if isinstance(step, CloudStep):
+            self._learn_of_cloud(step)
+        elif isinstance(step, Sending):
+            minute = step.identity, int(self.now() // 60)
+            self.sent[minute] = self.sent.get(minute, 0) + 1
+        elif step.resource == "services" and step.after is not None:
+            if has_finalizer(step.after):
+                self.finalized.add(text(step.after, "metadata", "uid"))
+        elif step.resource == "nodes":
+            self._learn_of_node(step)
+
+    def _learn_of_cloud(self, step: CloudStep) -> None:
+        if is_manager(step.who):
+            new = {*step.after.balancers, *step.after.routes}
+            self.made_by_managers |= new - {*step.before.balancers, *step.before.routes}
+        for balancer in step.after.balancers.values():
+            if balancer.mark.cluster == self.cluster_id:
+                self.addresses.setdefault(balancer.mark.owner, set()).update(balancer.addresses)
+
+    def _learn_of_node(self, step: ObjectStep) -> None:
+        name = text(step.after or step.before, "metadata", "name")
+        if step.after is not None and counts_as_member(step.after):
+            self.member_since.setdefault(name, self.now())
+        else:
+            self.member_since.pop(name, None)
+
+    def runs(self, controller: str) -> bool:
+        return controller in self.controllers
+
+    def machine_of(self, node: Obj) -> Machine | None:
+        """The machine that a node stands for, if it is there."""
+        machines = self.account.machines()
+        identity = instance_id(text(node, "spec", "providerID"))
+        if identity is not None:
+            return next((one for one in machines if one.id == identity), None)
+        uuid = text(node, "status", "nodeInfo", "systemUUID")
+        return next((one for one in machines if one.uuid == uuid), None)
+
+    def balancers(self) -> list[Balancer]:
+        """Those of this cluster."""
+        found = self.account.state.balancers.values()
+        return [one for one in found if one.mark.cluster == self.cluster_id]
+
+    def members(self) -> list[Obj]:
+        """The nodes that balancers should lead to."""
+        return [one for one in self.cluster.objects("nodes") if counts_as_member(one)]
+
+
+def is_manager(who: str) -> bool:
+    return who.startswith("manager")
+
+
+def has_finalizer(service: Obj) -> bool:
+    return FINALIZER in texts(service, "metadata", "finalizers")
+
+
+def wants_balancer(service: Obj) -> bool:
+    if text(service, "metadata", "deletionTimestamp"):
+        return False
+    return text(service, "spec", "type") == "LoadBalancer" and not is_of_another_class(service)
+
+
+def is_of_another_class(service: Obj) -> bool:
+    """Others serve it. They use the same finalizer, so that nobody can tell whose it is."""
+    return text(service, "spec", "loadBalancerClass") not in {"", OUR_CLASS}
+
+
+def counts_as_member(node: Obj) -> bool:
+    if text(node, "metadata", "deletionTimestamp"):
+        return False
+    excluded = words(node, "metadata", "labels").get(EXCLUDED)
+    going = any(text(taint, "key") == GOING for taint in rows(node, "spec", "taints"))
+    return not going and excluded is None
+
+
+def is_foreign(node: Obj) -> bool:
+    given = text(node, "spec", "providerID")
+    return bool(given) and instance_id(given) is None
+
+
+def ingress_of(service: Obj) -> list[str]:
+    return [text(one, "ip") for one in rows(service, "status", "loadBalancer", "ingress")]

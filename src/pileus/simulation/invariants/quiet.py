@@ -1,0 +1,221 @@
+"""What must hold in the end, when nothing has gone wrong or been changed for a while."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from pileus.apiserver.tree import Obj, rows, text, texts, words
+from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
+from pileus.objects.nodes import UNINITIALIZED
+from pileus.providers.local.capabilities import addresses_of
+from pileus.providers.local.identity import provider_id
+from pileus.providers.local.model.records import Machine, Power
+from pileus.simulation.invariants.facts import (
+    Facts,
+    has_finalizer,
+    ingress_of,
+    is_foreign,
+    is_of_another_class,
+    wants_balancer,
+)
+from pileus.simulation.stage.cluster import ready_status
+
+SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
+ZONE = "topology.kubernetes.io/zone"
+TYPE = "node.kubernetes.io/instance-type"
+
+DELETION = "pileus.dev/deletion"
+GONE = "CloudProviderInstanceGone"
+FRACTION = 0.2
+"""Of the nodes, which may be deleted at once."""
+ORPHANED = "OrphanedLoadBalancers"
+MISTAKE = 3
+
+Quiet = Callable[[Facts], Iterator[str]]
+
+
+def somebody_leads(facts: Facts) -> Iterator[str]:
+    if not facts.cluster.leader():
+        yield "the lease is nobody's"
+
+
+def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
+    """Every node whose machine runs is initialized, and says what is true of it."""
+    if not facts.runs(NODE.canonical):
+        return
+    for node in facts.cluster.objects("nodes"):
+        machine = None if is_foreign(node) else facts.machine_of(node)
+        if machine is None or machine.power is not Power.RUNNING:
+            continue
+        for wrong in _differences(node, machine):
+            yield f"node {text(node, 'metadata', 'name')}: {wrong}"
+
+
+def _differences(node: Obj, machine: Machine) -> Iterator[str]:
+    if any(text(taint, "key") == UNINITIALIZED for taint in rows(node, "spec", "taints")):
+        yield "it is not initialized"
+        return
+    if text(node, "spec", "providerID") != provider_id(machine.id):
+        yield f"its provider ID is not that of {machine.id}"
+    labels = words(node, "metadata", "labels")
+    for key, value in ((ZONE, machine.zone), (TYPE, machine.type)):
+        if labels.get(key) != value:
+            yield f"its label {key} is {labels.get(key)}, not {value}"
+    have = [(text(one, "type"), text(one, "address")) for one in rows(node, "status", "addresses")]
+    want = [(one.type.value, one.address) for one in addresses_of(machine)]
+    if sorted(have) != sorted(want):
+        yield f"its addresses are {have}, not {want}"
+
+
+def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
+    """They are deleted, or say why they are kept, and it is true."""
+    if not facts.runs(LIFECYCLE.canonical):
+        return
+    ours = [node for node in facts.cluster.objects("nodes") if not is_foreign(node)]
+    gone = [node for node in ours if facts.machine_of(node) is None]
+    for node in gone:
+        why, approved = _why_kept(node), words(node, "metadata", "annotations").get(DELETION)
+        too_many = why == "TooManyNodesGone" and len(gone) > max(1, int(FRACTION * len(ours)))
+        unproven = why == "NeverInitialized" and not text(node, "spec", "providerID")
+        if approved or not (too_many or unproven):
+            yield f"node {text(node, 'metadata', 'name')} has no machine, and is kept: {why}"
+
+
+def _why_kept(node: Obj) -> str:
+    for one in rows(node, "status", "conditions"):
+        if text(one, "type") == GONE and text(one, "status") == "True":
+            return text(one, "reason")
+    return ""
+
+
+def is_at_rest(facts: Facts) -> bool:
+    """Whether there is nothing that a manager would have to try again and again."""
+    nodes = facts.cluster.objects("nodes")
+    return all(is_foreign(node) or facts.machine_of(node) is not None for node in nodes)
+
+
+def stopped_nodes_are_tainted(facts: Facts) -> Iterator[str]:
+    if not facts.runs(LIFECYCLE.canonical):
+        return
+    for node in facts.cluster.objects("nodes"):
+        machine = None if is_foreign(node) else facts.machine_of(node)
+        tainted = any(text(one, "key") == SHUTDOWN for one in rows(node, "spec", "taints"))
+        stopped = machine is not None and machine.power is Power.STOPPED
+        if stopped and ready_status(node) != "True" and not tainted:
+            yield f"node {text(node, 'metadata', 'name')} is stopped and has no taint"
+        if tainted and ready_status(node) == "True":
+            yield f"node {text(node, 'metadata', 'name')} is ready and has the taint"
+
+
+def services_have_what_they_want(facts: Facts) -> Iterator[str]:
+    """Each Service that wants a balancer has it, whole, and publishes its address."""
+    if not facts.runs(SERVICE.canonical):
+        return
+    found = {one.mark.owner: one for one in facts.balancers()}
+    members = {text(node, "metadata", "name") for node in facts.members()}
+    for service in filter(wants_balancer, facts.cluster.objects("services")):
+        name, balancer = text(service, "metadata", "name"), found.get(_uid(service))
+        if balancer is None:
+            yield f"Service {name} has no balancer"
+            continue
+        if not has_finalizer(service):
+            yield f"Service {name} has no finalizer"
+        if sorted(balancer.addresses) != sorted(ingress_of(service)):
+            yield f"Service {name} publishes {ingress_of(service)}, not {balancer.addresses}"
+        wanted = {(one["port"], one.get("nodePort")) for one in rows(service, "spec", "ports")}
+        if {(one.port, one.node_port) for one in balancer.ports} != wanted:
+            yield f"Service {name}: {balancer.id} listens on {balancer.ports}, not {sorted(wanted)}"
+        if {one.name for one in balancer.members} != members:
+            have = [one.name for one in balancer.members]
+            yield f"Service {name}: {balancer.id} leads to {have}, not {sorted(members)}"
+
+
+def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
+    """What wants no balancer has no finalizer and no address."""
+    if not facts.runs(SERVICE.canonical):
+        return
+    services = facts.cluster.objects("services")
+    wanting = {_uid(one) for one in services if wants_balancer(one)}
+    for service in services:
+        if _uid(service) in wanting:
+            continue
+        if has_finalizer(service) and not is_of_another_class(service):
+            yield f"Service {text(service, 'metadata', 'name')} still has the finalizer"
+        if ingress_of(service):
+            yield f"Service {text(service, 'metadata', 'name')} still publishes an address"
+
+
+def no_balancer_is_left_behind(facts: Facts) -> Iterator[str]:
+    """What nobody wants is gone; or people hear of it, where it is theirs to decide."""
+    if not facts.runs(SERVICE.canonical):
+        return
+    services = facts.cluster.objects("services")
+    wanting = {_uid(one) for one in services if wants_balancer(one)}
+    others = {_uid(one) for one in services if is_of_another_class(one)}
+    ended = {_uid(one) for one in services} - wanting - others
+    for balancer in facts.balancers():
+        owner = balancer.mark.owner
+        if owner in wanting:
+            continue
+        may_stay = owner in others or not facts.schedule.setup.deletes_orphans
+        if owner in ended or not _is_told(facts, owner, may_stay=may_stay):
+            yield f"{balancer.id} is left, and nobody wants it ({owner})"
+
+
+def _is_told(facts: Facts, owner: str, *, may_stay: bool) -> bool:
+    """Whether it is an orphan that no manager may delete by itself, and people hear of it."""
+    if not may_stay and not _are_too_many(facts):
+        return False
+    told = [one for one in facts.cluster.objects("events") if text(one, "reason") == ORPHANED]
+    return any(owner in text(one, "message") or " more " in text(one, "message") for one in told)
+
+
+def _are_too_many(facts: Facts) -> bool:
+    """So many at once that they look like a mistake: then none is deleted."""
+    services = {_uid(one) for one in facts.cluster.objects("services")}
+    owners = {one.mark.owner for one in facts.balancers()}
+    orphans = owners - services
+    return len(orphans) > max(MISTAKE, len(owners) / 2)
+
+
+def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
+    if not facts.runs(ROUTE.canonical):
+        return
+    machines = {one.name for one in facts.account.machines()}
+    wanted = {
+        cidr: text(node, "metadata", "name")
+        for node in facts.cluster.objects("nodes")
+        if text(node, "metadata", "name") in machines
+        for cidr in texts(node, "spec", "podCIDRs")
+    }
+    made = facts.account.state.routes
+    ours = {cidr: one.target for cidr, one in made.items() if cidr in facts.made_by_managers}
+    for cidr in sorted({*wanted, *ours}):
+        if wanted.get(cidr) != ours.get(cidr):
+            yield f"{cidr} leads to {ours.get(cidr)}, not to {wanted.get(cidr)}"
+
+
+def nodes_have_ranges(facts: Facts) -> Iterator[str]:
+    if not facts.runs(IPAM.canonical):
+        return
+    for node in facts.cluster.objects("nodes"):
+        if not texts(node, "spec", "podCIDRs"):
+            yield f"node {text(node, 'metadata', 'name')} has no pod range"
+
+
+QUIET: Mapping[str, Quiet] = {
+    check.__name__: check
+    for check in (
+        somebody_leads,
+        nodes_are_as_their_machines,
+        nodes_of_no_machine_are_gone,
+        stopped_nodes_are_tainted,
+        services_have_what_they_want,
+        services_keep_nothing_else,
+        no_balancer_is_left_behind,
+        routes_lead_to_all_nodes,
+        nodes_have_ranges,
+    )
+}
+
+
+def _uid(service: Obj) -> str:
+    return text(service, "metadata", "uid")

@@ -1,0 +1,150 @@
+"""An event loop for simulations: its time jumps, and the same program takes the same steps.
+
+Processes are told apart by the context that their tasks carry. A paused one takes no step until it
+is resumed; its timers run out meanwhile, as those of a process that was stopped do.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+STEPS_AT_ONCE = 50_000
+"""Rounds of the loop within one instant, after which it is taken to be endless."""
+SHOWN = 12
+"""Tasks named when nothing goes on."""
+
+
+class Standstill(Exception):
+    """Nothing will ever happen again, or nothing but the same; the text names who waits where."""
+
+
+@dataclass(eq=False, slots=True)
+class Process:
+    """What one operating-system process would be: it can be stopped and resumed as a whole."""
+
+    name: str
+    paused: bool = False
+    is_dead: bool = False
+    """Its steps reach nobody any more: what it still does is its remains being cleared away."""
+    held: list[tuple[asyncio.Handle, Callable[..., object], tuple[object, ...], Context]] = field(
+        default_factory=list[Any]
+    )
+
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set depends on its number, not on its address in memory."""
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        number: int,
+        context: Context | None = None,
+    ) -> None:
+        self.number = number
+        super().__init__(coroutine, loop=loop, context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimulationLoop(asyncio.BaseEventLoop):
+    """Guarantees: no wall time, no sockets, no threads; equal programs run equally anywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._rounds = 0
+        self._selector = self
+        self._clock_resolution = 1e-6
+        numbers = count(1)
+
+        def make(
+            loop: asyncio.AbstractEventLoop,
+            coroutine: Any,  # noqa: ANN401 -- asyncio's own signature
+            context: Context | None = None,
+        ) -> asyncio.Task[Any]:
+            return _Task(coroutine, loop=loop, number=next(numbers), context=context)
+
+        self.set_task_factory(make)
+
+    def time(self) -> float:
+        return self._now
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle:
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        if process is None or not process.paused:
+            return super().call_soon(callback, *args, context=context)
+        context = context or copy_context()
+        handle = asyncio.Handle(callback, args, self, context)
+        process.held.append((handle, callback, args, context))
+        return handle
+
+    def pause(self, process: Process) -> None:
+        process.paused = True
+
+    def resume(self, process: Process) -> None:
+        process.paused = False
+        held, process.held = process.held, []
+        for handle, callback, args, context in held:
+            if not handle.cancelled():
+                super().call_soon(callback, *args, context=context)
+
+    def select(self, timeout: float | None) -> list[object]:
+        """Called by asyncio once a round: wait until something happens, or so many seconds."""
+        if timeout is None:
+            raise Standstill(f"every task waits, and no timer will wake one\n{self._waiting()}")
+        if timeout > 0:
+            self._now += timeout
+            self._rounds = 0
+            return []
+        self._rounds += 1
+        if self._rounds > STEPS_AT_ONCE:
+            raise Standstill(
+                f"{STEPS_AT_ONCE} rounds at second {self._now:.3f}, and no end\n{self._waiting()}"
+            )
+        return []
+
+    def close(self) -> None:
+        """What was not finished is left so, without a word."""
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]
+        super().close()
+
+    def _process_events(self, events: list[object]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def _waiting(self) -> str:
+        tasks = sorted(asyncio.all_tasks(self), key=hash)
+        told = [f"  {task.get_name()}: {waits_at(task)}" for task in tasks[:SHOWN]]
+        more = len(tasks) - len(told)
+        return "\n".join([*told, *([f"  and {more} more"] if more > 0 else [])])
+
+
+def waits_at(task: asyncio.Task[Any]) -> str:
+    """The innermost line of our own code that a task has come to."""
+    lines: list[str] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+        if frame is not None:
+            found = traceback.extract_stack(frame, limit=1)[0]
+            lines.append(f"{found.filename.rpartition('/pileus/')[2]}:{found.lineno} {found.name}")
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+    return " > ".join(lines[-3:]) or "not begun"

@@ -1,0 +1,127 @@
+"""One seed from the first second to the verdict.
+
+things happen ──▶ all is mended ──▶ desired = actual? ──▶ nothing more is written?
+"""
+
+import asyncio
+import gc
+import logging
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from pileus.simulation.judge import Violation
+from pileus.simulation.kinds import DeedKind, FaultKind
+from pileus.simulation.loop import SimulationLoop, Standstill
+from pileus.simulation.schedule import Schedule
+from pileus.simulation.world import World
+
+LOOK_EVERY = 10.0
+PATIENCE = 1500.0
+"""Seconds that managers have for bringing everything in order, once nothing goes wrong."""
+AFTERGLOW = 90.0
+"""Seconds for the last events and refreshes, before a quiet world must stay without writes."""
+QUIET = 400.0
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one schedule."""
+
+    schedule: Schedule
+    violation: Violation | None
+    lines: tuple[str, ...]
+    digest: str
+    struck: Counter[tuple[FaultKind, str]] = field(default_factory=Counter[tuple[FaultKind, str]])
+    done: Counter[DeedKind] = field(default_factory=Counter[DeedKind])
+    virtual_seconds: float = 0.0
+
+
+class LoopClock:
+    """The wall clock of a world whose time is the loop's."""
+
+    def __init__(self, loop: SimulationLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> datetime:
+        return EPOCH + timedelta(seconds=self._loop.time())
+
+
+def play(schedule: Schedule) -> Outcome:
+    """Play a schedule to its end, or to the first thing that is wrong."""
+    loop = SimulationLoop()
+    with _undisturbed():
+        try:
+            world = World(schedule, loop, LoopClock(loop))
+            try:
+                loop.run_until_complete(_play(world))
+            except Standstill as error:
+                world.judge.blame("something_goes_on", str(error))
+            return Outcome(
+                schedule=schedule,
+                violation=world.judge.violation,
+                lines=tuple(world.trace.lines),
+                digest=world.trace.digest(),
+                struck=world.weather.struck,
+                done=world.done,
+                virtual_seconds=loop.time(),
+            )
+        finally:
+            loop.close()
+
+
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    """No collector, which would end things at moments of its own; and no log lines."""
+    was = gc.isenabled()
+    gc.disable()
+    gc.freeze()  # so that the managers' own collections look at what is new, and are quick
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        gc.unfreeze()
+        if was:
+            gc.enable()
+
+
+async def _play(world: World) -> None:
+    async with world.running():
+        await world.let_things_happen()
+        world.mend()
+        await _settle(world)
+        if world.judge.violation is None:
+            await _stay_quiet(world)
+
+
+async def _settle(world: World) -> None:
+    """Wait until everything is as it should be, and stays so for one more look."""
+    was_well = False
+    for _ in range(int(PATIENCE / LOOK_EVERY)):
+        await asyncio.sleep(LOOK_EVERY)
+        if world.judge.violation is not None:
+            return
+        is_well = world.judge.first_wrong() is None
+        if is_well and was_well:
+            return
+        was_well = is_well
+    _blame_what_is_wrong(world)
+
+
+async def _stay_quiet(world: World) -> None:
+    await asyncio.sleep(AFTERGLOW)
+    judge, writes = world.judge, world.judge.writes
+    await asyncio.sleep(QUIET)
+    if judge.writes != writes and judge.is_at_rest():
+        judge.blame("a_quiet_world_is_left_alone", f"last written: {judge.last_write}")
+    _blame_what_is_wrong(world)
+
+
+def _blame_what_is_wrong(world: World) -> None:
+    wrong = world.judge.first_wrong()
+    if wrong is not None:
+        world.judge.blame(*wrong)

@@ -1,0 +1,134 @@
+"""One of the managers of a simulation: the real program, started again whenever it ends."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextvars import copy_context
+from datetime import datetime, timedelta
+from random import Random
+
+from pileus.app.config import Config
+from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.manager import Manager
+from pileus.app.opening import World
+from pileus.app.run import ending_of
+from pileus.clock import Clock
+from pileus.cloud.interface import Cloud, Connect, ProviderConfig
+from pileus.cloud.registry import Registry
+from pileus.kube.access import Access
+from pileus.providers.local.connect import cloud_of
+from pileus.providers.local.identity import SCHEME
+from pileus.runtime.leadership import LeadershipLost, Times
+from pileus.simulation.loop import PROCESS, SimulationLoop
+from pileus.simulation.wires.api import Wire
+from pileus.simulation.wires.cloud import CloudWire
+from pileus.simulation.wires.life import Life, Surroundings
+from pileus.telemetry.metrics import Metrics
+
+FASTEST, SLOWEST = 1.1, 0.9
+"""How wrong the clocks may run that decide about the lease."""
+
+
+class SkewedClock:
+    """A wall clock that is wrong by some seconds."""
+
+    def __init__(self, right: Clock, wrong_by: float) -> None:
+        self._right = right
+        self.wrong_by = wrong_by
+
+    def now(self) -> datetime:
+        return self._right.now() + timedelta(seconds=self.wrong_by)
+
+
+class Replica:
+    """Guarantees: while `run` runs there is a manager, or one is about to be started."""
+
+    def __init__(
+        self, name: str, config: Config, clock: Clock, chance: Random, around: Surroundings
+    ) -> None:
+        self.name = name
+        self._config = config
+        self._chance = chance
+        self._around = around
+        self._lives = 0
+        self._pace = chance.uniform(SLOWEST, FASTEST)
+        self.clock = SkewedClock(clock, chance.uniform(-120, 120))
+        self.life: Life | None = None
+
+    async def run(self, failed: Callable[[str, BaseException], None]) -> None:
+        """Live again and again. `failed` is told of an end that no program should have."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._lives += 1
+                life = self.life = Life(self.name, f"{self.name}-{self._lives}")
+                context = copy_context()
+                context.run(PROCESS.set, life.process)
+                task = group.create_task(self._live(life, failed), context=context)
+                await life.ended.wait()
+                self.life = None
+                if life.is_over:
+                    self._bury(life, task)
+                await asyncio.sleep(self._chance.uniform(1, 15))
+
+    def stop(self) -> None:
+        """Ask it to end, as SIGTERM does."""
+        if self.life is not None and self.life.task is not None:
+            self.life.task.cancel()
+
+    def _bury(self, life: Life, task: asyncio.Task[None]) -> None:
+        self._around.trace.note(self.name, "crashed")
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, SimulationLoop):
+            loop.resume(life.process)
+        task.cancel()
+
+    async def _live(self, life: Life, failed: Callable[[str, BaseException], None]) -> None:
+        life.task = asyncio.current_task()
+        self._around.trace.note(self.name, f"starts as {life.identity}")
+        try:
+            await self._manager(life).run()
+        except asyncio.CancelledError:
+            how = "stopped"
+        except BaseException as error:  # noqa: BLE001 -- judged below
+            ending = ending_of(error)
+            how = f"ended: {type(ending).__name__}: {ending}"
+            if not life.is_over and not isinstance(ending, LeadershipLost | Fatal | CommandFailed):
+                failed(self.name, error)
+        else:
+            how = "returned"
+        if not life.is_over:
+            self._around.trace.note(self.name, how)
+        life.ended.set()
+
+    def _manager(self, life: Life) -> Manager:
+        loop = asyncio.get_running_loop()
+        providers = Registry(discover=tuple)
+        providers.register(SCHEME, self._provider(life))
+
+        def connect(_: Access) -> Wire:
+            return Wire(life, self._around)
+
+        world = World(
+            environ={},
+            times=Times(self.clock, lambda: loop.time() * self._pace),
+            random=Random(self._chance.getrandbits(64)),  # noqa: S311 -- no secret
+            set_verbosity=lambda _: None,
+            providers=providers,
+            connect=connect,
+            identity=lambda: life.identity,
+            watched=_unwatched,
+        )
+        return Manager(self._config, world)
+
+    def _provider(self, life: Life) -> Connect:
+        @asynccontextmanager
+        async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
+            del config
+            yield await cloud_of(CloudWire(life, self._around))
+
+        return connect
+
+
+def _unwatched(_: Metrics) -> AbstractContextManager[None]:
+    """Virtual time cannot stand still, and threads have no place in it."""
+    return nullcontext()

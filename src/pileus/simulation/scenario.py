@@ -1,0 +1,100 @@
+"""Named mixtures of what happens: how likely each deed and each fault is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pileus.simulation.kinds import DeedKind, FaultKind, Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A mixture. Weights are relative; what is not named does not happen."""
+
+    name: str
+    text: str
+    deeds: Mapping[DeedKind, int] = field(default_factory=dict[DeedKind, int])
+    faults: Mapping[FaultKind, int] = field(default_factory=dict[FaultKind, int])
+    deeds_most: int = 14
+    faults_most: int = 8
+    replicas: tuple[int, ...] = (1, 2, 2, 3)
+    """How many managers there are; one of these."""
+    seconds: float = 240.0
+    """How long things happen, before the world falls quiet."""
+
+
+def _of(*places: Place) -> dict[FaultKind, int]:
+    return {kind: 2 for kind in FaultKind if kind.place in places}
+
+
+def _deeds(*prefixes: str, weight: int = 2) -> dict[DeedKind, int]:
+    return {kind: weight for kind in DeedKind if kind.value.startswith(prefixes)}
+
+
+_EVERYTHING = {
+    **_deeds("service", "machine", "node", "cloud"),
+    **_deeds("replica", "server", weight=1),
+    DeedKind.SERVICE_CREATE: 8,
+    DeedKind.MACHINE_ADD: 6,
+    DeedKind.MACHINE_OUTAGE: 1,
+}
+
+SCENARIOS = {
+    one.name: one
+    for one in (
+        Scenario(
+            name="mixed",
+            text="everything at once: people, machines, API server, cloud, crashes",
+            deeds=_EVERYTHING,
+            faults=_of(*Place),
+        ),
+        Scenario(
+            name="calm",
+            text="people and machines change things, and nothing goes wrong",
+            deeds={**_deeds("service", "machine", "node"), DeedKind.SERVICE_CREATE: 6},
+        ),
+        Scenario(
+            name="nodes",
+            text="machines come, go, stop and are replaced, while cloud and API server are unwell",
+            deeds=_deeds("machine", "node"),
+            faults=_of(*Place),
+        ),
+        Scenario(
+            name="services",
+            text="Services change all the time, while cloud and API server are unwell",
+            deeds={**_deeds("service", "cloud"), DeedKind.SERVICE_CREATE: 8},
+            faults=_of(*Place),
+        ),
+        Scenario(
+            name="leaders",
+            text="three managers crash, freeze, and lose the API server",
+            deeds={
+                **_deeds("replica", weight=4),
+                **_deeds("server", weight=1),
+                DeedKind.SERVICE_CREATE: 4,
+                DeedKind.MACHINE_ADD: 6,
+                DeedKind.MACHINE_REPLACE: 6,
+                DeedKind.NODE_DELETE: 6,
+            },
+            faults=_of(Place.API, Place.WATCH),
+            deeds_most=30,
+            replicas=(3,),
+        ),
+        Scenario(
+            name="watches",
+            text="what the API server tells comes late, twice, or not at all",
+            deeds={
+                **_deeds("service", "machine", "node"),
+                **_deeds("server", weight=3),
+                DeedKind.SERVICE_CREATE: 6,
+            },
+            faults=_of(Place.WATCH),
+        ),
+        Scenario(
+            name="cloud",
+            text="the cloud lies, forgets, refuses and answers late",
+            deeds={**_deeds("service", "machine", "cloud"), DeedKind.SERVICE_CREATE: 6},
+            faults=_of(Place.CLOUD),
+            faults_most=12,
+        ),
+    )
+}

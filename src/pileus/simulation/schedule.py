@@ -1,0 +1,134 @@
+"""From a seed to what happens when. Pure: the same seed and scenario give the same schedule.
+
+Every item carries all that was drawn for it. So a schedule from which some are left out still
+does the same with the others, and can be made smaller one by one.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeVar
+
+from pileus.simulation.chance import stream
+from pileus.simulation.kinds import DeedKind, FaultKind
+from pileus.simulation.scenario import Scenario
+from pileus.simulation.setup import SETUPS, Setup
+
+K = TypeVar("K")
+
+LONGEST_LIE = 20.0
+"""Seconds for which a cloud may claim falsehoods. No guard could tell a longer one from truth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """Somebody does something."""
+
+    number: int
+    at: float
+    kind: DeedKind
+    choice: int
+    """Which object is chosen, of those that there are then."""
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"#{self.number} {self.at:8.3f} {self.kind} ({self.choice}, {self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """For a while, some calls go wrong."""
+
+    number: int
+    at: float
+    until: float
+    kind: FaultKind
+    rate: float
+    seconds: float
+    """How late, how stale, or when to ask again."""
+
+    def __str__(self) -> str:
+        often = f"{self.rate:.0%} of calls until {self.until:.1f}"
+        return f"#{self.number} {self.at:8.3f} {self.kind} ({often}, {self.seconds:.1f} s)"
+
+
+Item = Deed | Spell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    seed: int
+    scenario: str
+    setup: Setup
+    replicas: int
+    machines: int
+    """How many there are at the start."""
+    services: int
+    items: tuple[Item, ...]
+    seconds: float
+
+    def only(self, numbers: Collection[int]) -> "Schedule":
+        """The same world, but nothing happens except these items."""
+        return replace(self, items=tuple(one for one in self.items if one.number in numbers))
+
+
+def draw(seed: int, scenario: Scenario) -> Schedule:
+    chance = stream(seed, "schedule", scenario.name)
+    drawn: list[Item] = []
+    if scenario.deeds:
+        drawn += [_deed(chance, scenario) for _ in range(_count(chance, scenario.deeds_most))]
+    if scenario.faults:
+        spells = [_spell(chance, scenario) for _ in range(_count(chance, scenario.faults_most))]
+        drawn += _one_lie(spells)
+    ordered = sorted(drawn, key=lambda item: item.at)
+    return Schedule(
+        seed=seed,
+        scenario=scenario.name,
+        setup=chance.choice(SETUPS),
+        replicas=chance.choice(scenario.replicas),
+        machines=chance.randint(1, 6),
+        services=chance.randint(0, 3),
+        items=tuple(replace(item, number=number) for number, item in enumerate(ordered, 1)),
+        seconds=scenario.seconds,
+    )
+
+
+def _count(chance: Random, most: int) -> int:
+    return chance.randint(most // 4, most)
+
+
+def _one_lie(spells: Sequence[Spell]) -> list[Spell]:
+    """Two lies with a time between them are what the guards take for two independent reads."""
+    lies = [one for one in spells if one.kind is FaultKind.CLOUD_EMPTY]
+    return [one for one in spells if one not in lies[1:]]
+
+
+def _deed(chance: Random, scenario: Scenario) -> Deed:
+    return Deed(
+        number=0,
+        at=round(chance.uniform(0, scenario.seconds), 3),
+        kind=_weighted(chance, scenario.deeds),
+        choice=chance.randrange(1 << 16),
+        seconds=round(chance.choice((1, 5, 20, 60)) * chance.uniform(0.5, 1.5), 3),
+    )
+
+
+def _spell(chance: Random, scenario: Scenario) -> Spell:
+    kind = _weighted(chance, scenario.faults)
+    at = round(chance.uniform(0, scenario.seconds * 0.9), 3)
+    length = chance.choice((2, 10, 40, 120)) * chance.uniform(0.5, 1.5)
+    if kind is FaultKind.CLOUD_EMPTY:
+        length = min(length, LONGEST_LIE)
+    return Spell(
+        number=0,
+        at=at,
+        until=round(min(at + length, scenario.seconds), 3),
+        kind=kind,
+        rate=chance.choice((0.05, 0.3, 0.7, 1.0)),
+        seconds=round(chance.choice((0.2, 2, 8)) * chance.uniform(0.5, 1.5), 3),
+    )
+
+
+def _weighted(chance: Random, weights: Mapping[K, int]) -> K:
+    names: Sequence[K] = tuple(weights)
+    return chance.choices(names, weights=[weights[name] for name in names])[0]

@@ -1,0 +1,46 @@
+"""Find a smaller schedule that fails in the same way."""
+
+from collections.abc import Callable, Sequence
+
+from pileus.simulation.play import Outcome, play
+from pileus.simulation.schedule import Schedule
+
+TRIES = 300
+"""Schedules that are tried at most."""
+
+
+def shrink(schedule: Schedule, told: Callable[[str], None] = lambda _: None) -> Outcome:
+    """The outcome of a schedule none of whose items can be left out, found by leaving out.
+
+    It fails by the same invariant as the whole; one that does not fail comes back as it is.
+    """
+    smallest = play(schedule)
+    if smallest.violation is None:
+        return smallest
+    invariant = smallest.violation.invariant
+    size, tries = max(1, len(schedule.items) // 2), 0
+    while tries < TRIES:
+        tries += 1
+        found = _smaller(smallest, size, invariant)
+        if found is not None:
+            smallest = found
+            told(f"{len(smallest.schedule.items)} items still fail")
+        elif size == 1:
+            break
+        else:
+            size = max(1, size // 2)
+    return smallest
+
+
+def _smaller(failing: Outcome, size: int, invariant: str) -> Outcome | None:
+    """The first that still fails when `size` neighbours are left out."""
+    numbers = [item.number for item in failing.schedule.items]
+    for start in range(0, len(numbers), size):
+        outcome = play(failing.schedule.only(_without(numbers, start, size)))
+        if outcome.violation is not None and outcome.violation.invariant == invariant:
+            return outcome
+    return None
+
+
+def _without(numbers: Sequence[int], start: int, size: int) -> list[int]:
+    return [*numbers[:start], *numbers[start + size :]]

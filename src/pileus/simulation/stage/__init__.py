@@ -1,0 +1,1 @@
+"""What stands around the managers of a simulation: an API server, a cloud, kubelets, people."""

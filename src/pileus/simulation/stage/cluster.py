@@ -1,0 +1,142 @@
+"""The API server of a simulation: the embedded one's core, which can go away and forget."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from pileus.apiserver.api import Api
+from pileus.apiserver.call import Request as ApiRequest
+from pileus.apiserver.call import Response
+from pileus.apiserver.identity import authenticated
+from pileus.apiserver.serving import api_in_memory
+from pileus.apiserver.state import Options
+from pileus.apiserver.store import Entry, Shelf
+from pileus.apiserver.tree import Obj, rows, text
+from pileus.clock import Clock
+from pileus.kube.transport import Request
+from pileus.pki import signing_key
+from pileus.simulation.stage.steps import ObjectStep
+from pileus.testing.in_process import MASTER
+
+LOOKED_AT = ("nodes", "services")
+"""The resources whose every change is a step."""
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
+_USER = authenticated(MASTER)
+
+
+class Cuttable(Protocol):
+    def cut(self) -> None: ...
+
+
+class Cluster:
+    """Guarantees: each request is carried out at once, and each change is told while it happens."""
+
+    def __init__(self, clock: Clock, random: Random, told: Callable[[ObjectStep], None]) -> None:
+        options = Options(token_key=_token_key())
+        self._api: Api = api_in_memory(clock=clock, random=random, options=options)
+        self._told = told
+        self._who = "setup"
+        self.is_down = False
+        self.watches: dict[Cuttable, None] = {}
+        """Those that are open, oldest first."""
+        for name in LOOKED_AT:
+            self._shelf(name).observers.append(self._observer(name))
+
+    def respond(self, who: str, request: Request) -> Response:
+        """Carry out a manager's request."""
+        return self._respond(
+            who,
+            ApiRequest(
+                method=request.method,
+                path=request.path,
+                query=request.query,
+                headers={name.lower(): value for name, value in request.headers.items()},
+                body=request.body or b"",
+                peer=_USER,
+            ),
+        )
+
+    def act(
+        self, who: str, method: str, path: str, body: object = None, kind: str = STRATEGIC
+    ) -> Obj | None:
+        """Do what a person or a kubelet asks for; None if the server said no."""
+        response = self._respond(
+            who,
+            ApiRequest(
+                method=method,
+                path=path,
+                headers={"content-type": kind} if method == "PATCH" else {},
+                body=b"" if body is None else msgspec.json.encode(body),
+                peer=_USER,
+            ),
+        )
+        done = response.status < 300  # noqa: PLR2004 -- HTTP's own number
+        return msgspec.json.decode(response.body, type=dict[str, object]) if done else None
+
+    def objects(self, resource: str) -> list[Obj]:
+        """All that there are now, in the order of their names."""
+        shelf = self._shelf(resource)
+        return [shelf.entries[key].decode() for key in shelf.keys]
+
+    def versions(self, resource: str) -> int:
+        """Grows with each change of such an object."""
+        return self._shelf(resource).touched
+
+    def leader(self) -> str:
+        """Whom the lease names; empty if nobody."""
+        found = self.act("nobody", "GET", LEASE)
+        return text(found, "spec", "holderIdentity") if found else ""
+
+    def cluster_id(self) -> str:
+        found = self.act("nobody", "GET", "/api/v1/namespaces/kube-system")
+        return text(found, "metadata", "uid")
+
+    def forget(self) -> None:
+        """Lose the past of all objects."""
+        store = self._api.state.store
+        store.resume(store.version)
+
+    def go_down(self) -> None:
+        self.is_down = True
+        self.forget()
+        for watch in tuple(self.watches):
+            watch.cut()
+
+    def come_back(self) -> None:
+        self.is_down = False
+
+    def _respond(self, who: str, request: ApiRequest) -> Response:
+        before, self._who = self._who, who
+        try:
+            return self._api.respond(request)
+        finally:
+            self._who = before
+
+    def _shelf(self, name: str) -> Shelf:
+        return self._api.state.store.shelf(name)
+
+    def _observer(self, resource: str) -> Callable[[Entry | None, Entry | None], None]:
+        def observe(before: Entry | None, after: Entry | None, /) -> None:
+            was = before.decode() if before else None
+            now = after.decode() if after else None
+            self._told(ObjectStep(self._who, resource, was, now))
+
+        return observe
+
+
+def ready_status(node: Mapping[str, object]) -> str:
+    for one in rows(node, "status", "conditions"):
+        if text(one, "type") == "Ready":
+            return text(one, "status")
+    return ""
+
+
+@cache
+def _token_key() -> bytes:
+    """Made once for all seeds: making one takes longer than a simulation."""
+    return signing_key()[0]

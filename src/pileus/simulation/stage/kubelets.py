@@ -1,0 +1,109 @@
+"""What kubelets and kube-controller-manager do: nodes register, report, fall silent, get ranges."""
+
+import asyncio
+from datetime import datetime
+from ipaddress import ip_network
+
+from pileus.apiserver.tree import Obj, rows, text
+from pileus.clock import Clock
+from pileus.node_agents.node import (
+    NOT_READY,
+    Registration,
+    alive_status,
+    new_node,
+    silent_status,
+)
+from pileus.providers.local.model.records import Machine, Power
+from pileus.simulation.setup import CLUSTER_CIDR
+from pileus.simulation.stage.account import Account
+from pileus.simulation.stage.cluster import Cluster, ready_status
+
+PERIOD = 5.0
+SILENCE = 40.0
+"""Seconds without a word after which a node's state is unknown."""
+WHO = "kubelets"
+HOW = Registration()
+NODES = "/api/v1/nodes"
+
+
+class Kubelets:
+    """One for each machine that runs, and the one who marks the silent."""
+
+    def __init__(
+        self, cluster: Cluster, account: Account, clock: Clock, *, gives_cidrs: bool
+    ) -> None:
+        self._cluster = cluster
+        self._account = account
+        self._clock = clock
+        self._gives_cidrs = gives_cidrs
+        self._silent_since: dict[str, float] = {}
+        self._given = 0
+        self._seen: object = None
+
+    async def run(self) -> None:
+        while True:
+            if not self._cluster.is_down:
+                self._look()
+            await asyncio.sleep(PERIOD)
+
+    def _look(self) -> None:
+        machines = self._account.machines()
+        running = {one.uuid: one for one in machines if one.power is Power.RUNNING}
+        now = self._cluster.versions("nodes"), tuple(running)
+        if now == self._seen and not self._silent_since:
+            return
+        nodes = self._cluster.objects("nodes")
+        for node in nodes:
+            self._report(node, running)
+        names = {text(node, "metadata", "name") for node in nodes}
+        for machine in running.values():
+            if machine.name not in names:
+                self._register(machine)
+        self._seen = self._cluster.versions("nodes"), tuple(running)
+
+    def _register(self, machine: Machine) -> None:
+        node = new_node(machine, HOW)
+        if self._gives_cidrs:
+            cidr = self._next_cidr()
+            node["spec"] = {**_spec(node), "podCIDR": cidr, "podCIDRs": [cidr]}
+        made = self._cluster.act(WHO, "POST", NODES, node)
+        if made is not None:
+            self._tell_ready(made, machine, self._clock.now())
+
+    def _report(self, node: Obj, running: dict[str, Machine]) -> None:
+        uuid = text(node, "status", "nodeInfo", "systemUUID")
+        if not uuid:
+            return
+        name, machine = text(node, "metadata", "name"), running.get(uuid)
+        if machine is not None:
+            self._silent_since.pop(uuid, None)
+            if ready_status(node) != "True":
+                self._tell_ready(node, machine, self._clock.now())
+        elif ready_status(node) == "True":
+            since = self._silent_since.setdefault(uuid, self._account.now())
+            if self._account.now() - since >= SILENCE:
+                del self._silent_since[uuid]
+                body = silent_status(self._clock.now())
+                self._cluster.act(WHO, "PATCH", f"{NODES}/{name}/status", body)
+
+    def _tell_ready(self, node: Obj, machine: Machine, now: datetime) -> None:
+        path = f"{NODES}/{text(node, 'metadata', 'name')}"
+        self._cluster.act(WHO, "PATCH", f"{path}/status", alive_status(machine, HOW, now, now))
+        fresh = self._cluster.act(WHO, "GET", path)
+        kept = [one for one in rows(fresh, "spec", "taints") if text(one, "key") != NOT_READY]
+        if len(kept) < len(rows(fresh, "spec", "taints")):
+            body = {"spec": {"taints": kept}}
+            self._cluster.act(WHO, "PATCH", path, body, "application/merge-patch+json")
+
+    def _next_cidr(self) -> str:
+        taken = {text(node, "spec", "podCIDR") for node in self._cluster.objects("nodes")}
+        blocks = [str(one) for one in ip_network(CLUSTER_CIDR).subnets(new_prefix=24)]
+        ordered = blocks[self._given :] + blocks[: self._given]
+        free = next(one for one in ordered if one not in taken)
+        self._given = (blocks.index(free) + 1) % len(blocks)
+        return free
+
+
+def _spec(node: Obj) -> Obj:
+    spec = node.get("spec")
+    return {**spec} if isinstance(spec, dict) else {}

@@ -1,0 +1,274 @@
+"""Those who use the cluster and the cloud: they create, change, delete, and meddle."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from pileus.apiserver.tree import Obj, rows, text, words
+from pileus.providers.local.identity import provider_id
+from pileus.providers.local.model.balancers import (
+    CreateBalancer,
+    DeleteBalancer,
+    PutPort,
+    RemoveMembers,
+)
+from pileus.providers.local.model.machines import (
+    CreateMachine,
+    DeleteMachine,
+    StartMachine,
+    StopMachine,
+)
+from pileus.providers.local.model.records import Balancer, Mark, Member, Port, Power
+from pileus.providers.local.model.routes import CreateRoute, DeleteRoute
+from pileus.simulation.kinds import DeedKind
+from pileus.simulation.schedule import Deed
+from pileus.simulation.setup import CLUSTER
+from pileus.simulation.stage.account import Account
+from pileus.simulation.stage.cluster import MERGE, Cluster
+
+T = TypeVar("T")
+
+WHO = "people"
+SERVICES = "/api/v1/namespaces/default/services"
+NODES = "/api/v1/nodes"
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
+STRANGER = "other-cluster"
+"""The mark of another cluster that uses the same account."""
+OUR_CLASS = "pileus.dev/local"
+THEIR_CLASS = "example.com/other"
+MOST_MACHINES = 8
+
+
+class People:
+    def __init__(self, cluster: Cluster, account: Account) -> None:
+        self._cluster = cluster
+        self._account = account
+        self._named = 0
+        self._deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
+            DeedKind.SERVICE_CREATE: self._create_service,
+            DeedKind.SERVICE_EDIT: self._edit_service,
+            DeedKind.SERVICE_TYPE: self._change_type,
+            DeedKind.SERVICE_CLASS: self._change_class,
+            DeedKind.SERVICE_DELETE: self._delete_service,
+            DeedKind.SERVICE_FORCE: self._force_delete,
+            DeedKind.SERVICE_AGAIN: self._create_again,
+            DeedKind.MACHINE_ADD: self._add_machine,
+            DeedKind.MACHINE_DELETE: self._delete_machine,
+            DeedKind.MACHINE_REPLACE: self._replace_machine,
+            DeedKind.MACHINE_STOP: self._stop_machine,
+            DeedKind.MACHINE_START: self._start_machine,
+            DeedKind.MACHINE_OUTAGE: self._outage,
+            DeedKind.NODE_DELETE: self._delete_node,
+            DeedKind.NODE_APPROVE: self._approve,
+            DeedKind.NODE_FOREIGN: self._foreign_node,
+            DeedKind.NODE_EXCLUDE: self._exclude_node,
+            DeedKind.CLOUD_FOREIGN: self._foreign_cloud,
+            DeedKind.CLOUD_TAMPER: self._tamper,
+            DeedKind.CLOUD_VANISH: self._vanish,
+        }
+
+    def can(self, kind: DeedKind) -> bool:
+        return kind in self._deeds
+
+    def do(self, deed: Deed) -> None:
+        """Do it, or nothing where there is nothing to do it to."""
+        self._deeds[deed.kind](deed)
+
+    def _create_service(self, deed: Deed) -> None:
+        self._named += 1
+        name = f"web-{self._named}"
+        self._cluster.act(WHO, "POST", SERVICES, _service(name, deed.choice))
+
+    def _edit_service(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is None:
+            return
+        ranges = [[], ["10.0.0.0/8"], ["192.0.2.0/24", "10.0.0.0/8"]][deed.choice % 3]
+        ports = _ports(deed.choice >> 2)
+        spec: Obj = {"ports": ports, "loadBalancerSourceRanges": ranges}
+        if text(service, "spec", "type") != "LoadBalancer":
+            spec = {"ports": ports}
+        self._patch(service, {"spec": spec})
+
+    def _change_type(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is None:
+            return
+        if text(service, "spec", "type") == "LoadBalancer":
+            off: Obj = {"type": "ClusterIP", "loadBalancerClass": None}
+            off |= {"loadBalancerSourceRanges": None, "externalTrafficPolicy": None}
+            off |= {
+                "ports": [{**port, "nodePort": None} for port in rows(service, "spec", "ports")]
+            }
+            self._patch(service, {"spec": off})
+        else:
+            self._patch(service, {"spec": {"type": "LoadBalancer"}})
+
+    def _change_class(self, deed: Deed) -> None:
+        """A class can be given only with the type: so it is changed by way of another type."""
+        service = self._service(deed)
+        if service is None:
+            return
+        if text(service, "spec", "type") == "LoadBalancer":
+            self._change_type(deed)
+        given = (OUR_CLASS, THEIR_CLASS)[deed.choice // 7 % 2]
+        self._patch(service, {"spec": {"type": "LoadBalancer", "loadBalancerClass": given}})
+
+    def _delete_service(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is not None:
+            self._cluster.act(WHO, "DELETE", _path(service))
+
+    def _force_delete(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is not None:
+            self._cluster.act(WHO, "DELETE", _path(service))
+            self._patch(service, {"metadata": {"finalizers": None}})
+
+    def _create_again(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is not None:
+            self._force_delete(deed)
+            name = text(service, "metadata", "name")
+            self._cluster.act(WHO, "POST", SERVICES, _service(name, deed.choice >> 3))
+
+    def _add_machine(self, deed: Deed) -> None:
+        machines = self._account.machines()
+        if len(machines) >= MOST_MACHINES:
+            return
+        self._named += 1
+        self._account.attempt(
+            WHO, CreateMachine(name=f"m-{self._named}", external=deed.choice % 2 > 0)
+        )
+
+    def _delete_machine(self, deed: Deed) -> None:
+        machine = _chosen(self._account.machines(), deed)
+        if machine is not None:
+            self._account.attempt(WHO, DeleteMachine(machine=machine.id))
+
+    def _replace_machine(self, deed: Deed) -> None:
+        machine = _chosen(self._account.machines(), deed)
+        if machine is not None:
+            self._account.attempt(WHO, DeleteMachine(machine=machine.id))
+            self._account.attempt(WHO, CreateMachine(name=machine.name))
+
+    def _stop_machine(self, deed: Deed) -> None:
+        machine = _chosen(self._account.machines(), deed)
+        if machine is not None:
+            self._account.attempt(WHO, StopMachine(machine=machine.id))
+
+    def _start_machine(self, deed: Deed) -> None:
+        stopped = [one for one in self._account.machines() if one.power is Power.STOPPED]
+        machine = _chosen(stopped, deed)
+        if machine is not None:
+            self._account.attempt(WHO, StartMachine(machine=machine.id))
+
+    def _outage(self, deed: Deed) -> None:
+        for machine in self._account.machines()[deed.choice % 2 :]:
+            if deed.choice % 3:
+                self._account.attempt(WHO, StopMachine(machine=machine.id))
+            else:
+                self._account.attempt(WHO, DeleteMachine(machine=machine.id))
+
+    def _delete_node(self, deed: Deed) -> None:
+        node = _chosen(self._cluster.objects("nodes"), deed)
+        if node is not None:
+            self._cluster.act(WHO, "DELETE", f"{NODES}/{text(node, 'metadata', 'name')}")
+
+    def _approve(self, deed: Deed) -> None:
+        """Of every second one, whether its machine is gone or not: people err."""
+        for node in self._cluster.objects("nodes")[deed.choice % 2 :: 2]:
+            path = f"{NODES}/{text(node, 'metadata', 'name')}"
+            body = {"metadata": {"annotations": {"pileus.dev/deletion": "approved"}}}
+            self._cluster.act(WHO, "PATCH", path, body)
+
+    def _foreign_node(self, _: Deed) -> None:
+        """It is not ready, and none of this cloud's: the best bait for whoever deletes nodes."""
+        self._named += 1
+        name = f"m-{self._named}-elsewhere"
+        spec = {"providerID": f"elsewhere:///{provider_id(name)}"}
+        self._cluster.act(WHO, "POST", NODES, {"metadata": {"name": name}, "spec": spec})
+
+    def _exclude_node(self, deed: Deed) -> None:
+        node = _chosen(self._cluster.objects("nodes"), deed)
+        if node is not None:
+            label = None if EXCLUDED in words(node, "metadata", "labels") else "true"
+            path = f"{NODES}/{text(node, 'metadata', 'name')}"
+            self._cluster.act(WHO, "PATCH", path, {"metadata": {"labels": {EXCLUDED: label}}})
+
+    def _foreign_cloud(self, deed: Deed) -> None:
+        """Names, even owner marks, are those of one of our Services; only the cluster differs."""
+        service = self._service(deed)
+        uid = text(service, "metadata", "uid") if service else "nobody"
+        marks = (Mark(), Mark(cluster=STRANGER, owner=uid), Mark(cluster=CLUSTER, owner="x"))
+        made = CreateBalancer(
+            name=f"a{uid.replace('-', '')}"[:32],
+            mark=marks[deed.choice % 2],
+            ports=(Port(port=9000 + deed.choice % 90, node_port=30000),),
+            members=(Member(name="m-1"),),
+        )
+        self._account.attempt(WHO, made)
+        machine = _chosen(self._account.machines(), deed)
+        if machine is not None:
+            there = f"10.{200 + deed.choice % 40}.0.0/24"
+            route = CreateRoute(destination=there, target=machine.name, cluster=STRANGER)
+            self._account.attempt(WHO, route)
+
+    def _tamper(self, deed: Deed) -> None:
+        balancer = self._ours(deed)
+        if balancer is None:
+            return
+        if deed.choice % 2 and balancer.members:
+            names = (balancer.members[0].name,)
+            self._account.attempt(WHO, RemoveMembers(balancer=balancer.id, names=names))
+        else:
+            port = Port(port=8000 + deed.choice % 90, node_port=31000)
+            self._account.attempt(WHO, PutPort(balancer=balancer.id, port=port))
+
+    def _vanish(self, deed: Deed) -> None:
+        balancer = self._ours(deed)
+        if balancer is not None:
+            self._account.attempt(WHO, DeleteBalancer(balancer=balancer.id))
+        routes = [one for one in self._account.state.routes.values() if one.cluster == CLUSTER]
+        route = _chosen(routes, deed)
+        if route is not None:
+            self._account.attempt(WHO, DeleteRoute(destination=route.destination, cluster=CLUSTER))
+
+    def _ours(self, deed: Deed) -> Balancer | None:
+        ours = self._cluster.cluster_id()
+        found = [one for one in self._account.state.balancers.values() if one.mark.cluster == ours]
+        return _chosen(found, deed)
+
+    def _service(self, deed: Deed) -> Obj | None:
+        services = self._cluster.objects("services")
+        return _chosen(
+            [one for one in services if text(one, "metadata", "name") != "kubernetes"], deed
+        )
+
+    def _patch(self, service: Obj, body: Obj) -> None:
+        self._cluster.act(WHO, "PATCH", _path(service), body, MERGE)
+
+
+def _chosen(among: Sequence[T], deed: Deed) -> T | None:
+    return among[deed.choice % len(among)] if among else None
+
+
+def _path(service: Obj) -> str:
+    return f"{SERVICES}/{text(service, 'metadata', 'name')}"
+
+
+def _service(name: str, choice: int) -> Obj:
+    spec: Obj = {"type": ("LoadBalancer", "LoadBalancer", "ClusterIP")[choice % 3]}
+    spec["ports"] = _ports(choice >> 2)
+    if spec["type"] == "LoadBalancer" and choice % 5 == 0:
+        spec["externalTrafficPolicy"] = "Local"
+    if spec["type"] == "LoadBalancer" and choice % 11 == 0:
+        spec["loadBalancerClass"] = (OUR_CLASS, THEIR_CLASS)[choice // 11 % 2]
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _ports(choice: int) -> list[Obj]:
+    count = 1 + choice % 3
+    return [
+        {"name": f"p{number}", "port": 80 + (choice + number) % 40, "targetPort": 8080}
+        for number in range(count)
+    ]

@@ -1,0 +1,112 @@
+"""How outcomes are written down: the trace's file, the summary, the command that repeats a seed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pileus.simulation.campaign import Summary
+from pileus.simulation.play import Outcome
+from pileus.simulation.trace import FORMAT
+from pileus.version import PILEUS
+
+NONE = "none"
+"""How a schedule is written of which nothing is left."""
+
+
+class UnusableTrace(Exception):
+    """The file is no trace that this version can compare; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHead:
+    """What the first lines of a trace say: how to play it again."""
+
+    seed: int
+    scenario: str
+    only: tuple[int, ...] | None
+
+
+def read_numbers(text: str) -> tuple[int, ...]:
+    """Numbers with commas between. Errors: `ValueError`."""
+    return () if text == NONE else tuple(int(one) for one in text.split(","))
+
+
+def repeating(seed: int, scenario: str, only: Sequence[int] | None = None) -> str:
+    """The one command that plays a seed again."""
+    kept = f" --only {','.join(map(str, only)) or NONE}" if only is not None else ""
+    return f"pileus simulate --first-seed {seed} --seeds 1 --scenario {scenario}{kept}"
+
+
+def written_trace(outcome: Outcome, only: Sequence[int] | None) -> str:
+    schedule = outcome.schedule
+    kept = "all" if only is None else ",".join(map(str, only)) or NONE
+    head = [
+        FORMAT,
+        f"pileus {PILEUS}",
+        f"seed {schedule.seed} scenario {schedule.scenario} items {kept}",
+        f"setup {schedule.setup.name}, managers {schedule.replicas}",
+    ]
+    verdict = str(outcome.violation or "everything held")
+    return "\n".join([*head, *outcome.lines, f"verdict: {verdict}", ""])
+
+
+def read_head(text: str) -> TraceHead:
+    """Errors: `UnusableTrace`."""
+    lines = text.split("\n")
+    if lines[0] != FORMAT:
+        raise UnusableTrace(f'it is no trace of this format: it does not begin with "{FORMAT}"')
+    if lines[1] != f"pileus {PILEUS}":
+        raise UnusableTrace(
+            f"it was written by {lines[1]}, and this is {PILEUS}: "
+            "the same seed need not do the same in another version"
+        )
+    words = lines[2].split()
+    try:
+        seed, scenario, kept = int(words[1]), words[3], words[5]
+        only = None if kept == "all" else read_numbers(kept)
+    except (IndexError, ValueError) as error:
+        raise UnusableTrace(f'its third line is damaged: "{lines[2]}"') from error
+    return TraceHead(seed, scenario, only)
+
+
+def first_difference(before: str, after: str) -> str:
+    """Where two traces part, in words; empty if they are equal."""
+    old, new = before.split("\n"), after.split("\n")
+    for number, (was, now) in enumerate(zip(old, new, strict=False), 1):
+        if was != now:
+            return f"line {number}\n  then: {was}\n  now:  {now}"
+    if len(old) != len(new):
+        return f"line {min(len(old), len(new)) + 1}: {len(old)} lines then, {len(new)} now"
+    return ""
+
+
+def told_summary(summary: Summary, wall_seconds: float) -> Iterator[str]:
+    years = summary.virtual_seconds / 86400
+    yield (
+        f"{summary.seeds} seeds, {len(summary.failed)} failed; {years:.1f} days of virtual time "
+        f"in {wall_seconds:.0f} s, {summary.per_minute_and_core:.0f} seeds per minute and core"
+    )
+    yield ""
+    yield "done:    " + _counted({kind.value: n for kind, n in summary.done.items()})
+    yield ""
+    yield from _coverage(summary)
+    if summary.slowest:
+        slow = ", ".join(f"{one.seed} ({one.seconds:.2f} s)" for one in summary.slowest)
+        yield ""
+        yield f"slowest seeds: {slow}"
+
+
+def _coverage(summary: Summary) -> Iterator[str]:
+    """Faults, and whom they struck."""
+    who = sorted({struck for _, struck in summary.struck})
+    wide = max((len(name) for name in who), default=0)
+    if not who:
+        yield "no fault struck"
+        return
+    yield "faults that struck, by whom:"
+    for name in who:
+        row = {kind.value: n for (kind, struck), n in summary.struck.items() if struck == name}
+        yield f"  {name:<{wide}}  {_counted(row)}"
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {counts[name]}" for name in sorted(counts)) or "nothing"

@@ -1,0 +1,1 @@
+"""Between a manager and its surroundings: what can be lost, late, doubled or wrong."""

@@ -1,0 +1,290 @@
+"""A manager's connection to the API server: requests travel, arrive, and may go wrong."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from pileus.apiserver.call import Response
+from pileus.kube.errors import Unreachable
+from pileus.kube.transport import READS, Reply, Request
+from pileus.simulation.kinds import FaultKind, Place
+from pileus.simulation.weather import Strike
+from pileus.simulation.wires.life import Life, Surroundings
+
+HOST = "simulated"
+READ_FAULTS = frozenset({
+    FaultKind.API_LOST,
+    FaultKind.API_LATE,
+    FaultKind.API_THROTTLED,
+    FaultKind.API_BROKEN,
+    FaultKind.API_UNAVAILABLE,
+    FaultKind.API_TIMEOUT,
+})
+"""What may befall a request that changes nothing."""
+REFUSALS = {
+    FaultKind.API_CONFLICT: (409, "Conflict"),
+    FaultKind.API_THROTTLED: (429, "TooManyRequests"),
+    FaultKind.API_BROKEN: (500, "InternalError"),
+    FaultKind.API_UNAVAILABLE: (503, "ServiceUnavailable"),
+}
+"""Answers that mean: nothing was done."""
+
+
+class Wire:
+    """A transport of one life of one manager."""
+
+    host = HOST
+
+    def __init__(self, life: Life, around: Surroundings) -> None:
+        self._life = life
+        self._around = around
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return
+
+    @asynccontextmanager
+    async def send(self, request: Request) -> AsyncGenerator[Reply]:
+        if self._life.is_over:
+            raise _unreachable(request, "this process is no more")
+        if request.guard is not None:
+            request.guard()
+        response = await self._exchange(request)
+        if response.stream is None:
+            yield _Whole(response)
+            return
+        watch = Watch(request, response, self._life, self._around)
+        async with aclosing(response.stream), watch.registered():
+            yield watch
+
+    async def _exchange(self, request: Request) -> Response:
+        journey = _Journey(request, self._life, self._around)
+        journey.begin()
+        try:
+            async with asyncio.timeout(request.timeout):
+                return await journey.answer
+        except TimeoutError as error:
+            acted = request.method not in READS
+            raise _unreachable(request, "no answer in time", acted=acted, late=True) from error
+
+
+class _Journey:
+    """One request on its way to the server and back. It goes on though its sender be gone."""
+
+    def __init__(self, request: Request, life: Life, around: Surroundings) -> None:
+        self._request = request
+        self._life = life
+        self._around = around
+        self._writes = request.method not in READS
+        self.answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        may = None if self._writes else READ_FAULTS
+        self._who = _agent(request)
+        self._strike = around.weather.strike(
+            Place.API, self._who, may=lambda kind: may is None or kind in may
+        )
+
+    def begin(self) -> None:
+        if self._writes and self._who != "leader-election" and not _is_event(self._request):
+            self._around.sending(self._life, f"{self._request.method} {self._request.path}")
+            if self._life.is_struck_before_write() and self._life.is_over:
+                self._note("never left")
+                return
+        late = self._strike.seconds if self._is(FaultKind.API_LATE) and self._strike else 0.0
+        self._around.later(self._around.latency() + late, self._arrive)
+
+    def _arrive(self) -> None:
+        if self._around.cluster.is_down:
+            self._fail("connection refused", acted=False)
+        elif self._is(FaultKind.API_LOST):
+            self._fail("the connection was lost on the way", acted=self._writes)
+        elif self._strike is not None and self._strike.kind in REFUSALS:
+            code, reason = REFUSALS[self._strike.kind]
+            self._answer(refusal(code, reason, self._strike))
+        else:
+            self._act()
+
+    def _act(self) -> None:
+        response = self._around.cluster.respond(self._life.name, self._request)
+        if self._is(FaultKind.API_TWICE):
+            self._around.cluster.respond(self._life.name, self._request)
+        struck = self._writes and self._life.is_struck_after_write()
+        if struck and self._life.is_over:
+            self._note(f"{response.status}, unheard")
+        elif self._is(FaultKind.API_UNHEARD):
+            self._fail("the answer was lost", acted=True)
+        elif self._is(FaultKind.API_TIMEOUT) and self._strike:
+            self._answer(refusal(504, "Timeout", self._strike))
+        else:
+            self._answer(response)
+
+    def _answer(self, response: Response) -> None:
+        self._note(str(response.status))
+        self._around.later(self._around.latency(), self._hear, response)
+
+    def _hear(self, response: Response) -> None:
+        if not self.answer.done():
+            self.answer.set_result(response)
+
+    def _fail(self, why: str, *, acted: bool) -> None:
+        self._note(why)
+        if not self.answer.done():
+            self.answer.set_exception(_unreachable(self._request, why, acted=acted))
+
+    def _is(self, kind: FaultKind) -> bool:
+        return self._strike is not None and self._strike.kind is kind
+
+    def _note(self, how: str) -> None:
+        fault = f" [{self._strike.kind}]" if self._strike else ""
+        query = "&".join(f"{key}={value}" for key, value in self._request.query.items())
+        asked = f"{self._request.path}{'?' if query else ''}{query}"
+        self._around.trace.note(self._life.name, f"{self._request.method} {asked} {how}{fault}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    response: Response
+
+    @property
+    def status(self) -> int:
+        return self.response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _headers(self.response)
+
+    async def read(self) -> bytes:
+        return self.response.body
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self.response.body
+
+
+class Watch:
+    """The answer to a watch: what comes in, as late and as broken as the weather is."""
+
+    def __init__(
+        self, request: Request, response: Response, life: Life, around: Surroundings
+    ) -> None:
+        self._request = request
+        self._response = response
+        self._life = life
+        self._around = around
+        self._patience: asyncio.Timeout | None = None
+        self._is_cut = False
+
+    @asynccontextmanager
+    async def registered(self) -> AsyncGenerator[None]:
+        watches = self._around.cluster.watches
+        watches[self] = None
+        try:
+            yield
+        finally:
+            watches.pop(self, None)
+
+    def cut(self) -> None:
+        self._is_cut = True
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _headers(self._response)
+
+    async def read(self) -> bytes:
+        return b"".join([piece async for piece in self.chunks()])
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        stream = self._response.stream
+        while stream is not None:
+            try:
+                piece = await self._next(stream)
+            except StopAsyncIteration:
+                return
+            strike = self._around.weather.strike(Place.WATCH, _agent(self._request))
+            if strike is not None:
+                async for told in self._spoilt(strike):
+                    yield told
+            yield piece
+
+    async def _next(self, stream: AsyncGenerator[bytes]) -> bytes:
+        limit = self._request.idle_timeout
+        self._fail_if_cut()
+        try:
+            async with asyncio.timeout(limit) as self._patience:
+                return await anext(stream)
+        except TimeoutError as error:
+            self._fail_if_cut()
+            raise _unreachable(self._request, "no byte came in time", late=True) from error
+        finally:
+            self._patience = None
+
+    async def _spoilt(self, strike: Strike) -> AsyncIterator[bytes]:
+        """What comes instead of, or before, the next piece."""
+        self._around.trace.note(self._life.name, f"{self._request.path} [{strike.kind}]")
+        if strike.kind is FaultKind.WATCH_CUT:
+            raise _unreachable(self._request, "the connection was cut")
+        if strike.kind is FaultKind.WATCH_LAGGING:
+            await asyncio.sleep(strike.seconds)
+        elif strike.kind is FaultKind.WATCH_STALLED:
+            await asyncio.sleep(self._request.idle_timeout or 0.0)
+            raise _unreachable(self._request, "no byte came in time", late=True)
+        else:
+            yield b'{"type":"ERROR","object":%b}\n' % refusal(410, "Expired", strike).body
+            self._is_cut = True
+
+    def _fail_if_cut(self) -> None:
+        if self._is_cut or self._life.is_over:
+            raise _unreachable(self._request, "the connection was cut")
+
+
+def refusal(code: int, reason: str, strike: Strike) -> Response:
+    """How the server says no."""
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": f"simulated: {strike.kind}",
+    }
+    patience = {"Retry-After": str(max(1, round(strike.seconds)))}
+    asks = code in {429, 503}
+    return Response(status=code, body=msgspec.json.encode(status), headers=patience if asks else {})
+
+
+def _headers(response: Response) -> Mapping[str, str]:
+    named = {name.lower(): value for name, value in response.headers.items()}
+    return {"content-type": response.content_type, **named}
+
+
+def _agent(request: Request) -> str:
+    """Who of the manager asks: the last part of its user agent."""
+    given = next((v for k, v in request.headers.items() if k.lower() == "user-agent"), "")
+    return given.rpartition("/")[2]
+
+
+def _is_event(request: Request) -> bool:
+    return "/events" in request.path
+
+
+def _unreachable(
+    request: Request, cause: str, *, acted: bool = False, late: bool = False
+) -> Unreachable:
+    asked = f"{request.method} {request.path}"
+    return Unreachable(asked, HOST, cause, may_have_acted=acted, timed_out=late)

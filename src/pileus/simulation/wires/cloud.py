@@ -1,0 +1,149 @@
+"""A manager's connection to the cloud: the local cloud's own API, gone wrong."""
+
+import asyncio
+from typing import Any, cast
+
+from msgspec.structs import replace as changed
+
+from pileus.cloud.errors import (
+    CloudError,
+    Conflict,
+    QuotaExceeded,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
+from pileus.providers.local.model.operation import A, Operation
+from pileus.providers.local.model.records import Page
+from pileus.simulation.kinds import FaultKind, Place
+from pileus.simulation.weather import Strike
+from pileus.simulation.wires.life import Life, Surroundings
+
+READS_ONLY = frozenset({FaultKind.CLOUD_STALE, FaultKind.CLOUD_PARTIAL, FaultKind.CLOUD_EMPTY})
+WRITES_ONLY = frozenset({
+    FaultKind.CLOUD_UNHEARD,
+    FaultKind.CLOUD_AFTERWARDS,
+    FaultKind.CLOUD_QUOTA,
+    FaultKind.CLOUD_BUSY,
+})
+
+
+KEPT = 0.5
+"""How much of a list is left that is not whole."""
+
+
+class CloudWire:
+    """What the local cloud's provider talks to."""
+
+    def __init__(self, life: Life, around: Surroundings) -> None:
+        self._life = life
+        self._around = around
+
+    async def call(self, operation: Operation[A]) -> A:
+        if self._life.is_over:
+            raise Unavailable("this process is no more")
+        journey = _Journey(operation, self._life, self._around)
+        journey.begin()
+        return cast("A", await journey.answer)
+
+
+class _Journey:
+    """One call on its way to the cloud and back."""
+
+    def __init__(self, operation: Operation[Any], life: Life, around: Surroundings) -> None:
+        self._operation = operation
+        self._life = life
+        self._around = around
+        self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        spared = READS_ONLY if operation.WRITES else WRITES_ONLY
+        capability = operation.NAME.partition(".")[0]
+        self._strike = around.weather.strike(
+            Place.CLOUD, f"cloud {capability}", may=lambda kind: kind not in spared
+        )
+
+    def begin(self) -> None:
+        if self._operation.WRITES:
+            self._around.sending(self._life, self._operation.NAME)
+            if self._life.is_struck_before_write() and self._life.is_over:
+                self._note("never left")
+                return
+        late = self._strike.seconds if self._strike and self._is(FaultKind.CLOUD_LATE) else 0.0
+        self._around.later(self._around.latency() + late, self._arrive)
+
+    def _arrive(self) -> None:
+        refused = _refusal(self._strike)
+        if refused is not None:
+            self._fail(refused)
+            if self._strike and self._is(FaultKind.CLOUD_AFTERWARDS):
+                self._around.later(self._strike.seconds, self._perform_unheard)
+            return
+        try:
+            answer = self._perform()
+        except CloudError as error:
+            self._fail(error)
+            return
+        struck = self._operation.WRITES and self._life.is_struck_after_write()
+        if struck and self._life.is_over:
+            self._note("done, unheard")
+        elif self._is(FaultKind.CLOUD_UNHEARD):
+            self._fail(Unavailable("simulated: the answer was lost"))
+        else:
+            self._note(_told(answer))
+            self._around.later(self._around.latency(), self._hear, answer)
+
+    def _perform(self) -> object:
+        stale = self._strike.seconds if self._strike and self._is(FaultKind.CLOUD_STALE) else 0.0
+        account = self._around.account
+        answer = account.perform(self._life.name, self._operation, staleness=stale)
+        if self._is(FaultKind.CLOUD_EMPTY) and isinstance(answer, Page):
+            return changed(cast("Page[object]", answer), items=())
+        if self._is(FaultKind.CLOUD_PARTIAL) and isinstance(answer, Page):
+            page = cast("Page[object]", answer)
+            kept = tuple(item for item in page.items if self._around.chance.random() < KEPT)
+            return changed(page, items=kept, is_complete=False)
+        return answer
+
+    def _perform_unheard(self) -> None:
+        self._note("has its effect after all")
+        self._around.account.attempt(self._life.name, self._operation)
+
+    def _hear(self, answer: object) -> None:
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def _fail(self, error: CloudError) -> None:
+        self._note(f"{type(error).__name__}: {error}")
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def _is(self, kind: FaultKind) -> bool:
+        return self._strike is not None and self._strike.kind is kind
+
+    def _note(self, how: str) -> None:
+        fault = f" [{self._strike.kind}]" if self._strike else ""
+        self._around.trace.note(self._life.name, f"cloud {self._operation} {how}{fault}")
+
+
+def _refusal(strike: Strike | None) -> CloudError | None:
+    """What the cloud answers instead of doing it; None: it does it."""
+    told = f"simulated: {strike.kind}" if strike else ""
+    match strike and strike.kind:
+        case FaultKind.CLOUD_LOST | FaultKind.CLOUD_AFTERWARDS:
+            return Unavailable(told)
+        case FaultKind.CLOUD_THROTTLED:
+            return Throttled(told, retry_after=strike.seconds if strike else 0.0)
+        case FaultKind.CLOUD_FORBIDDEN:
+            return Unauthorized(told)
+        case FaultKind.CLOUD_QUOTA:
+            return QuotaExceeded(told)
+        case FaultKind.CLOUD_BUSY:
+            return Conflict(told)
+        case _:
+            return None
+
+
+def _told(answer: object) -> str:
+    if isinstance(answer, Page):
+        page = cast("Page[object]", answer)
+        return f"{len(page.items)} of {'all' if page.is_complete else 'more'}"
+    return "done"

@@ -1,0 +1,88 @@
+"""One life of one manager, from its start to its end, and what stands around it."""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from random import Random
+
+from pileus.simulation.loop import Process
+from pileus.simulation.stage.account import Account
+from pileus.simulation.stage.cluster import Cluster
+from pileus.simulation.trace import Trace
+from pileus.simulation.weather import Weather
+
+SLOWEST = 0.02
+"""Seconds that a message travels when nothing is wrong, at most."""
+
+
+class Life:
+    """A manager's process. Once it is over nothing that it does reaches anybody."""
+
+    def __init__(self, name: str, identity: str) -> None:
+        self.name = name
+        self.identity = identity
+        self.process = Process(name)
+        self.ended = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        self._ambush: _Ambush | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.process.is_dead
+
+    def crash(self) -> None:
+        self.process.is_dead = True
+        self.ended.set()
+
+    def ambush(self, number: int, strike: Callable[[], None], *, after: bool) -> None:
+        """Let something happen with the n-th write: before it leaves, or when it has its effect."""
+        self._ambush = _Ambush(number, strike, after)
+
+    def is_struck_before_write(self) -> bool:
+        """A write is about to leave; whether the ambush struck."""
+        if self._ambush is not None:
+            self._ambush.left -= 1
+        return self._spring(after=False)
+
+    def is_struck_after_write(self) -> bool:
+        """A write has had its effect; whether the ambush struck."""
+        return self._spring(after=True)
+
+    def _spring(self, *, after: bool) -> bool:
+        ambush = self._ambush
+        if ambush is None or ambush.left > 0 or ambush.after is not after or self.is_over:
+            return False
+        self._ambush = None
+        ambush.strike()
+        return True
+
+
+@dataclass(slots=True)
+class _Ambush:
+    left: int
+    strike: Callable[[], None]
+    after: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the wires of all managers have in common."""
+
+    cluster: Cluster
+    account: Account
+    weather: Weather
+    trace: Trace
+    chance: Random
+    outside: Context
+    """The context of what belongs to no manager."""
+    sending: Callable[[Life, str], None]
+    """Told that a manager sends a write."""
+
+    def latency(self) -> float:
+        return self.chance.uniform(0.001, SLOWEST)
+
+    def later(self, seconds: float, act: Callable[..., None], *args: object) -> None:
+        """Let something happen outside of all managers: be they paused or dead, it happens."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(seconds, act, *args, context=self.outside)

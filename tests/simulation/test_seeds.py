@@ -1,0 +1,18 @@
+"""Two hundred schedules of faults, and everything holds; `make soak` plays many more."""
+
+import pytest
+
+from pileus.simulation.play import play
+from pileus.simulation.scenario import SCENARIOS
+from pileus.simulation.schedule import draw
+from pileus.simulation.telling import repeating
+
+SEEDS = 200
+BLOCK = 10
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, BLOCK))
+def test_everything_holds(first: int):
+    for seed in range(first, first + BLOCK):
+        outcome = play(draw(seed, SCENARIOS["mixed"]))
+        assert outcome.violation is None, f"{outcome.violation}\n{repeating(seed, 'mixed')}"

@@ -1,0 +1,76 @@
+"""`pileus simulate`: what it prints, what it refuses, and how it ends."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from pileus.cli.main import dispatch
+from pileus.cli.terminal import Terminal
+from tests.simulation.defects import DEFECTS, planted
+
+STEALING = next(one for one in DEFECTS if one.name == "a lease is taken though its holder lives")
+
+
+def call(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = dispatch(("simulate", *arguments), Terminal(out, err, {}))
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_the_summary_counts_seeds_deeds_and_faults():
+    code, out, err = call("--seeds", "3", "--first-seed", "2")
+
+    assert (code, err) == (0, "")
+    assert out.startswith("3 seeds, 0 failed; ")
+    assert "seeds per minute and core" in out
+    assert "faults that struck, by whom:" in out
+    assert "slowest seeds: " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--scenario", "mixd"], "did you mean mixed?"),
+        (["--first-seed", "x"], "--first-seed"),
+        (["--seeds", "0"], "at least 1"),
+        (["--jobs", "0"], "at least 1"),
+        (["--only", "1,b", "--seeds", "1"], 'not "1,b"'),
+        (["--only", "1"], "--only is about one schedule"),
+        (["--sed", "1"], "unknown flag"),
+        (["--compare", "/no/such/file"], "cannot read the trace /no/such/file"),
+        (["--seeds", "1", "--trace", "/no/such/folder/t"], "cannot write the trace"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_what_to_do(arguments: list[str], told: str):
+    code, _, err = call(*arguments)
+
+    assert code == 1
+    assert told in err
+
+
+def test_a_trace_can_be_compared_and_one_of_another_version_is_refused(tmp_path: Path):
+    trace = tmp_path / "trace"
+
+    assert call("--seeds", "1", "--scenario", "calm", "--trace", str(trace))[0] == 0
+    assert call("--compare", str(trace))[:2] == (0, "the same\n")
+
+    trace.write_text(trace.read_text().replace(" 200\n", " 500\n", 1))
+    code, out, _ = call("--compare", str(trace))
+    assert (code, out.startswith(f"differs from {trace} at line ")) == (1, True)
+
+    trace.write_text(trace.read_text().replace("pileus 0", "pileus 99", 1))
+    assert "written by pileus 99" in call("--compare", str(trace))[2]
+
+
+def test_a_failing_seed_prints_the_command_that_repeats_it_and_a_smaller_schedule():
+    with planted(STEALING):
+        code, out, _ = call("--seeds", "1", "--scenario", "leaders", "--shrink")
+        again = out.rpartition("again: pileus simulate ")[2].split()
+        repeated = call(*again) if again[-2] == "--only" else None
+
+    assert code == 1
+    assert "seed 1 failed: only_the_leader_writes" in out
+    assert "again: pileus simulate --first-seed 1 --seeds 1 --scenario leaders\n" in out
+    assert "seed 1, made smaller: only_the_leader_writes" in out
+    assert repeated is None or repeated[0] == 1

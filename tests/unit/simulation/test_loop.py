@@ -1,0 +1,102 @@
+"""The loop of simulations: time jumps, processes pause, and what never ends is told."""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from contextvars import copy_context
+from typing import Any
+
+import pytest
+
+from pileus.simulation.loop import PROCESS, Process, SimulationLoop, Standstill
+
+
+@pytest.fixture
+def loop() -> Generator[SimulationLoop]:
+    made = SimulationLoop()
+    yield made
+    made.close()
+
+
+async def _in(process: Process, *coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run them as tasks of one process."""
+    context = copy_context()
+    context.run(PROCESS.set, process)
+    async with asyncio.TaskGroup() as group:
+        for coroutine in coroutines:
+            group.create_task(coroutine, context=context)
+
+
+def test_an_hour_passes_at_once(loop: SimulationLoop):
+    loop.run_until_complete(asyncio.sleep(3600))
+
+    assert loop.time() == pytest.approx(3600)
+
+
+def test_a_paused_process_takes_no_step_and_catches_up_when_it_is_resumed(loop: SimulationLoop):
+    process, ticks = Process("p"), list[float]()
+
+    async def tick() -> None:
+        for _ in range(3):
+            await asyncio.sleep(1)
+            ticks.append(loop.time())
+
+    loop.call_at(1.5, loop.pause, process)
+    loop.call_at(10, loop.resume, process)
+    loop.run_until_complete(_in(process, tick()))
+
+    assert ticks == pytest.approx([1, 10, 11])
+
+
+def test_others_go_on_while_one_is_paused(loop: SimulationLoop):
+    paused = Process("p")
+    loop.pause(paused)
+    loop.call_at(5, loop.resume, paused)
+    done = list[str]()
+
+    async def say(what: str) -> None:
+        await asyncio.sleep(1)
+        done.append(f"{what} at {loop.time():.0f}")
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_in(paused, say("paused")))
+            group.create_task(_in(Process("q"), say("other")))
+
+    loop.run_until_complete(both())
+
+    assert done == ["other at 1", "paused at 6"]
+
+
+def test_a_deadlock_ends_with_who_waits_and_where(loop: SimulationLoop):
+    async def waits_in_vain() -> None:
+        await asyncio.Event().wait()
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(waits_in_vain(), name="forlorn")
+
+    with pytest.raises(Standstill, match="no timer will wake one") as told:
+        loop.run_until_complete(both())
+
+    assert "forlorn" in str(told.value)
+    assert "waits_in_vain" in str(told.value)
+
+
+def test_a_loop_that_never_ends_is_told_instead_of_run(loop: SimulationLoop):
+    async def spins() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(Standstill, match="no end") as told:
+        loop.run_until_complete(spins())
+
+    assert "spins" in str(told.value)
+
+
+def test_tasks_in_a_set_are_in_the_order_of_their_making(loop: SimulationLoop):
+    async def made() -> list[str]:
+        async with asyncio.TaskGroup() as group:
+            tasks = {group.create_task(asyncio.sleep(1), name=f"{n}") for n in range(6)}
+            return [task.get_name() for task in tasks]
+
+    assert loop.run_until_complete(made()) == ["0", "1", "2", "3", "4", "5"]
