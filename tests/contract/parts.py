@@ -1,9 +1,12 @@
 """A cloud with parts (balancer, listeners, members, public address), slow and busy like Octavia,
-and a provider for it in the modern shape."""
+and a provider for it in the modern shape.
+
+Its stamp is a step of its own, offered when nothing else is left to do; every other step takes
+the stamp away, so that a balancer that is half-way carries none.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from pileus.cloud.balancer import (
@@ -16,10 +19,16 @@ from pileus.cloud.balancer import (
     Part,
     Wish,
 )
-from pileus.cloud.errors import Conflict
-from pileus.testing.conformance.harness import Built, Crash
+from pileus.cloud.errors import Conflict, Misconfigured
+from pileus.testing.conformance.harness import CRASH
 
 Mark = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    sticky: int | None = None
+    sources: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -27,26 +36,31 @@ class Api:
     """The vendor's API. Every creation makes the balancer busy for one look."""
 
     balancers: dict[str, Mark | None] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    stamps: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, Rules] = field(default_factory=dict)
     listeners: dict[str, tuple[str, int]] = field(default_factory=dict)
     members: set[tuple[str, str]] = field(default_factory=set)
     addresses: dict[str, Mark] = field(default_factory=dict)
     busy: set[str] = field(default_factory=set)
     made: int = 0
     chance: Callable[[], bool] = lambda: False
+    error: BaseException = CRASH
 
     def step(self, balancer: str = "") -> None:
         """Where a fault can strike."""
         if balancer in self.busy:
             raise Conflict(f"{balancer} is busy")
         if self.chance():
-            raise Crash
+            raise self.error
 
     def new(self) -> str:
         self.made += 1
         return f"id{self.made}"
 
     def drop(self, balancer: str) -> None:
-        self.balancers.pop(balancer, None)
+        for facts in (self.balancers, self.names, self.stamps, self.rules):
+            facts.pop(balancer, None)
         self.listeners = {i: at for i, at in self.listeners.items() if at[0] != balancer}
         self.members = {m for m in self.members if m[0] in self.listeners}
 
@@ -64,13 +78,21 @@ class Seen:
     members: frozenset[tuple[str, str]] = frozenset()
     address: str = ""
     balancer: Balancer | None = None
+    rules: Rules = Rules()
+    stamp: str = ""
+    is_shallow: bool = False
+    named: "Seen | None" = None
+    """The one that the wish wants to adopt, while the owner has none."""
+    mark: Mark | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
     owner: Owner
+    name: str
     ports: frozenset[int]
     members: frozenset[str]
+    rules: Rules
     effect: Effect = Effect.CREATE
     summary: str = "balancer"
     part: Part = Part.WHOLE
@@ -125,7 +147,34 @@ class Delete:
     part: Part = Part.WHOLE
 
 
-Change = Create | AddListener | RemoveListener | SetMembers | Publish | Withdraw | Delete
+@dataclass(frozen=True, slots=True)
+class SetRules:
+    rules: Rules
+    effect: Effect = Effect.UPDATE
+    summary: str = "affinity and source ranges"
+    part: Part = Part.WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    id: str
+    owner: Owner
+    was: Mark | None
+    effect: Effect = Effect.UPDATE
+    summary: str = "mark"
+    part: Part = Part.WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    fingerprint: str
+    effect: Effect = Effect.UPDATE
+    summary: str = "stamp"
+    part: Part = Part.WHOLE
+
+
+Alteration = AddListener | RemoveListener | SetMembers | SetRules
+Change = Create | Alteration | Claim | Stamp | Publish | Withdraw | Delete
 
 
 class PartsBalancers:
@@ -139,8 +188,16 @@ class PartsBalancers:
 
     async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
         self.api.step()
-        seen = {wish.owner: self.view(wish.owner) for wish in wishes}
+        seen = {wish.owner: self.look(wish, deep=deep) for wish in wishes}
         self.api.busy -= {view.id for view in seen.values()}
+        return seen
+
+    def look(self, wish: Wish, *, deep: bool) -> Seen:
+        seen = self.view(wish.owner)
+        if seen.id and seen.stamp == wish.fingerprint and not deep:
+            return replace(seen, listeners=(), members=frozenset(), rules=Rules(), is_shallow=True)
+        if not seen.id and wish.adopts in self.api.balancers:
+            return replace(seen, named=self.parts(wish.owner, wish.adopts, seen.address))
         return seen
 
     def is_owners(self, mark: Mark | None, owner: Owner) -> bool:
@@ -150,14 +207,25 @@ class PartsBalancers:
         api = self.api
         address = next((a for a, m in api.addresses.items() if self.is_owners(m, owner)), "")
         id_ = next((i for i, m in api.balancers.items() if self.is_owners(m, owner)), "")
-        if not id_:
-            return Seen(owner, address=address)
+        return self.parts(owner, id_, address) if id_ else Seen(owner, address=address)
+
+    def parts(self, owner: Owner, id_: str, address: str) -> Seen:
+        api = self.api
         listeners = tuple((i, port) for i, (of, port) in sorted(api.listeners.items()) if of == id_)
         members = frozenset(m for m in api.members if m[0] in dict(listeners))
         state = BalancerState.PENDING if id_ in api.busy else BalancerState.READY
         ingress = (Ingress(ip=address),) if address else ()
-        neutral = Balancer(id=id_, state=state, ingress=ingress, members=len(members))
-        return Seen(owner, id_, listeners, members, address, neutral)
+        return Seen(
+            owner,
+            id_,
+            listeners,
+            members,
+            address,
+            Balancer(id=id_, state=state, ingress=ingress, members=len(members)),
+            rules=api.rules[id_],
+            stamp=api.stamps.get(id_, ""),
+            mark=api.balancers[id_],
+        )
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
         if seen.balancer and seen.balancer.state is BalancerState.PENDING:
@@ -165,25 +233,37 @@ class PartsBalancers:
         if wish.spec is None:
             withdraw = (Withdraw(seen.address),) if seen.address else ()
             return (*withdraw, *((Delete(),) if seen.id else ()))
-        ports = frozenset(listener.port for listener in wish.spec.listeners)
-        members = frozenset(str(node.name) for node in wish.spec.members)
-        if not seen.id:
-            return (Create(wish.owner, ports, members),)
-        return self.mend(ports, members, seen)
+        if seen.is_shallow:
+            return ()
+        wanted = wanted_of(wish, wish.spec)
+        if seen.id:
+            return self.mend(wanted, seen) or self.stamp(wish, seen)
+        return self.adopt(wish, seen.named) if wish.adopts else (wanted,)
 
-    def mend(self, ports: frozenset[int], wanted: frozenset[str], seen: Seen) -> tuple[Change, ...]:
+    def stamp(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        return () if seen.stamp == wish.fingerprint else (Stamp(wish.fingerprint),)
+
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        if named is None:
+            raise Misconfigured(f"there is no balancer {wish.adopts} to adopt")
+        if named.mark is not None and named.mark[0] != wish.owner.cluster:
+            raise Misconfigured(f"balancer {named.id} belongs to {named.mark}")
+        return (Claim(named.id, wish.owner, named.mark),)
+
+    def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
         have = {port: i for i, port in seen.listeners}
         members = {
             i: frozenset(name for at, name in seen.members if at == i) for i, _ in seen.listeners
         }
         return (
-            *(AddListener(port, wanted) for port in sorted(ports - have.keys())),
-            *(RemoveListener(i) for port, i in sorted(have.items()) if port not in ports),
+            *(AddListener(port, wanted.members) for port in sorted(wanted.ports - have.keys())),
+            *(RemoveListener(i) for port, i in sorted(have.items()) if port not in wanted.ports),
             *(
-                SetMembers(i, wanted)
+                SetMembers(i, wanted.members)
                 for port, i in sorted(have.items())
-                if port in ports and members[i] != wanted
+                if port in wanted.ports and members[i] != wanted.members
             ),
+            *(() if seen.rules == wanted.rules else (SetRules(wanted.rules),)),
             *(() if seen.address else (Publish(seen.owner),)),
         )
 
@@ -193,11 +273,29 @@ class PartsBalancers:
         self.api.step()  # the answer may get lost after the effect
         return self.view(seen.owner)
 
-    def perform(self, change: Change, seen: Seen) -> None:  # noqa: C901, PLR0912 -- one branch each
+    def perform(self, change: Change, seen: Seen) -> None:
         api = self.api
         match change:
             case Create():
                 self.create(change)
+            case Claim():
+                self.claim(change)
+            case Stamp(fingerprint):
+                api.stamps[seen.id] = fingerprint
+            case Publish(owner):
+                if not self.view(owner).address:
+                    api.addresses[f"ip-{api.new()}"] = (owner.cluster, owner.uid)
+            case Withdraw(address):
+                api.addresses.pop(address, None)
+            case Delete():
+                api.drop(seen.id)
+            case _:
+                self.unstamp(seen.id)
+                self.alter(change, seen)
+
+    def alter(self, change: Alteration, seen: Seen) -> None:
+        api = self.api
+        match change:
             case AddListener(port, members):
                 if (seen.id, port) not in api.listeners.values():
                     api.listen(seen.id, port, members)
@@ -207,15 +305,20 @@ class PartsBalancers:
             case SetMembers(listener, members):
                 others = {m for m in api.members if m[0] != listener}
                 api.members = others | {(listener, name) for name in members}
-            case Publish(owner):
-                if not self.view(owner).address:
-                    api.addresses[f"ip-{api.new()}"] = (owner.cluster, owner.uid)
-            case Withdraw(address):
-                api.addresses.pop(address, None)
-            case Delete():
-                api.drop(seen.id)
+            case SetRules(rules):
+                api.rules[seen.id] = rules
             case _:
                 assert_never(change)
+
+    def unstamp(self, id_: str) -> None:
+        self.api.stamps.pop(id_, None)
+
+    def claim(self, change: Claim) -> None:
+        mine = (change.owner.cluster, change.owner.uid)
+        if self.api.balancers.get(change.id) not in (change.was, mine):
+            raise Conflict(f"{change.id} was claimed by someone else")
+        self.unstamp(change.id)
+        self.api.balancers[change.id] = mine
 
     def create(self, change: Create) -> None:
         owner = change.owner
@@ -223,6 +326,7 @@ class PartsBalancers:
             return
         id_ = self.api.new()
         self.api.balancers[id_] = (owner.cluster, owner.uid)  # marked in the same call
+        self.api.names[id_], self.api.rules[id_] = change.name, change.rules
         for port in sorted(change.ports):
             self.api.listen(id_, port, change.members)
         self.api.busy.add(id_)
@@ -231,42 +335,11 @@ class PartsBalancers:
         return wish.owner.uid
 
 
-@dataclass
-class PartsHarness:
-    provider: type[PartsBalancers] = PartsBalancers
-    api: Api = field(default_factory=Api)
-    finds_leftovers: bool = True
-
-    @asynccontextmanager
-    async def connect(self):
-        yield self.provider(self.api)
-
-    def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
-        return Wish(owner=owner, spec=spec)
-
-    def crash_when(self, chance: Callable[[], bool]) -> None:
-        self.api.chance = chance
-
-    def vandalise(self, owner: Owner) -> None:
-        mark = (owner.cluster, owner.uid)
-        for id_ in [i for i, m in self.api.balancers.items() if m == mark]:
-            self.api.drop(id_)
-
-    def built(self) -> Mapping[Owner, Built]:
-        api = self.api
-        built: dict[Owner, Built] = {}
-        for id_, mark in api.balancers.items():
-            listeners = {i: port for i, (of, port) in api.listeners.items() if of == id_}
-            members = frozenset(name for i, name in api.members if i in listeners)
-            owner = Owner(*mark) if mark else Owner("", id_)
-            built[owner] = Built(frozenset(listeners.values()), members)
-        return built
-
-    def strays(self) -> int:
-        """Unmarked balancers, twins of any kind, addresses whose balancer is gone."""
-        api = self.api
-        unmarked = [mark for mark in api.balancers.values() if mark is None]
-        orphans = [m for m in api.addresses.values() if m not in api.balancers.values()]
-        kinds = (api.listeners, api.balancers, api.addresses)
-        twins = [len(kind) - len(set(kind.values())) for kind in kinds]
-        return len(unmarked) + len(orphans) + sum(twins)
+def wanted_of(wish: Wish, spec: BalancerSpec) -> Create:
+    return Create(
+        wish.owner,
+        wish.name,
+        frozenset(listener.port for listener in spec.listeners),
+        frozenset(str(node.name) for node in spec.members),
+        Rules(spec.sticky_seconds, spec.source_ranges),
+    )

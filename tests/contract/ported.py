@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -15,16 +15,18 @@ from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import (
+    ClientIpConfig,
     LoadBalancerStatus,
     Node,
     Service,
     ServicePort,
     ServiceSpec,
+    SessionAffinityConfig,
 )
 from pileus.kube.model.meta import ObjectMeta
 from pileus.kube.transport import Request
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.conformance.harness import Built, Crash
+from pileus.testing.conformance.harness import CRASH, Built
 from pileus.testing.scripted import Answer, ScriptedTransport
 from tests.unit.classic.fakes import Access, Provider, View, adapted, kube_node
 
@@ -113,6 +115,7 @@ class ClassicBalancerCloud:
 
     built: dict[str, Built] = field(default_factory=dict)
     chance: Callable[[], bool] = lambda: False
+    error: BaseException = CRASH
 
     async def get_load_balancer(
         self, cluster_name: str, service: Service
@@ -130,7 +133,10 @@ class ClassicBalancerCloud:
         assert service.spec
         ports = frozenset(port.port for port in service.spec.ports or ())
         members = frozenset(node.metadata.name for node in nodes)
-        self.built[service.metadata.uid] = Built(ports, members)
+        affinity = service.spec.session_affinity_config
+        sticky = affinity and affinity.client_ip and affinity.client_ip.timeout_seconds
+        sources = frozenset(service.spec.load_balancer_source_ranges or ())
+        self.built[service.metadata.uid] = Built(ports, members, sticky, sources)
         self.step()
         return LoadBalancerStatus()
 
@@ -140,7 +146,7 @@ class ClassicBalancerCloud:
         self.step()
         old = self.built[service.metadata.uid]
         members = frozenset(node.metadata.name for node in nodes)
-        self.built[service.metadata.uid] = Built(old.ports, members)
+        self.built[service.metadata.uid] = replace(old, members=members)
         self.step()
 
     async def ensure_load_balancer_deleted(self, cluster_name: str, service: Service) -> None:
@@ -150,7 +156,7 @@ class ClassicBalancerCloud:
 
     def step(self) -> None:
         if self.chance():
-            raise Crash
+            raise self.error
 
 
 @dataclass
@@ -158,6 +164,7 @@ class ClassicBalancersHarness:
     cloud: ClassicBalancerCloud = field(default_factory=ClassicBalancerCloud)
     view: View = field(default_factory=lambda: View({name: kube_node(name) for name in "abcd"}))
     finds_leftovers: bool = False
+    keeps_fingerprints: bool = False
 
     @asynccontextmanager
     async def connect(self):
@@ -186,12 +193,23 @@ class ClassicBalancersHarness:
             metadata=ObjectMeta(
                 name=owner.uid, namespace="x", uid=uid, annotations=self.annotations(uid)
             ),
-            spec=ServiceSpec(type="LoadBalancer", ports=tuple(ServicePort(port=p) for p in ports)),
+            spec=ServiceSpec(
+                type="LoadBalancer",
+                ports=tuple(ServicePort(port=p) for p in ports),
+                load_balancer_source_ranges=tuple(sorted(spec.source_ranges)) if spec else None,
+                session_affinity_config=_affinity(spec.sticky_seconds if spec else None),
+            ),
         )
         return Wish(owner=owner, spec=spec)
 
-    def crash_when(self, chance: Callable[[], bool]) -> None:
-        self.cloud.chance = chance
+    def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
+        self.cloud.chance, self.cloud.error = chance, error
+
+    def tamper(self, owner: Owner) -> bool:
+        return False  # a ported provider says only whether there is one
+
+    def furnish(self, name: str, mark: Owner | None) -> str | None:
+        return None  # what is whose, a ported provider decides by itself
 
     def vandalise(self, owner: Owner) -> None:
         self.cloud.built.pop(f"{owner.cluster}/{owner.uid}", None)
@@ -203,10 +221,15 @@ class ClassicBalancersHarness:
         return 0
 
 
+def _affinity(seconds: int | None) -> SessionAffinityConfig | None:
+    return SessionAffinityConfig(client_ip=ClientIpConfig(seconds)) if seconds else None
+
+
 @dataclass
 class NotedBalancersHarness(ClassicBalancersHarness):
     """The same in a cluster that lets notes be written: a new process knows what was ensured."""
 
+    keeps_fingerprints: bool = True
     notes: dict[str, str | None] = field(default_factory=dict)
 
     def access(self) -> Access:

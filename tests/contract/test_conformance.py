@@ -7,7 +7,7 @@ from pileus.testing.conformance.ssh_keys import SshKeysLaws
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.contract.keyring import ClassicKeyringHarness, KeyringHarness
 from tests.contract.machines import MachinesHarness, RouteTableHarness
-from tests.contract.parts import PartsHarness
+from tests.contract.parts_harness import PartsHarness
 from tests.contract.ported import (
     ClassicBalancersHarness,
     ClassicInstancesHarness,

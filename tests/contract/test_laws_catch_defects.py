@@ -27,16 +27,17 @@ from tests.contract.parts import (
     Delete,
     Mark,
     PartsBalancers,
-    PartsHarness,
     Seen,
     Withdraw,
 )
+from tests.contract.parts_harness import PartsHarness
 
 
 class MarksAfterCreation(PartsBalancers):
     def create(self, change: Create) -> None:
         id_ = self.api.new()
         self.api.balancers[id_] = None
+        self.api.names[id_], self.api.rules[id_] = change.name, change.rules
         for port in sorted(change.ports):
             self.api.listen(id_, port, change.members)
         self.api.step()

@@ -10,6 +10,5 @@ Needs pytest and hypothesis.
 
 import pytest
 
-pytest.register_assert_rewrite(
-    f"{__name__}.instances", f"{__name__}.balancers", f"{__name__}.routes", f"{__name__}.ssh_keys"
-)
+LAWS = ("instances", "balancers", "identity", "keeping", "settling", "routes", "ssh_keys")
+pytest.register_assert_rewrite(*(f"{__name__}.{laws}" for laws in LAWS))

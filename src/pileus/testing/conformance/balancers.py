@@ -9,36 +9,11 @@ from typing import Any, ClassVar
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from pileus.cloud.balancer import (
-    Balancers,
-    BalancerSpec,
-    BalancerState,
-    Effect,
-    Listener,
-    Owner,
-    Part,
-    Wish,
-)
+from pileus.cloud.balancer import Balancers, BalancerSpec, Effect, Owner, Part
 from pileus.cloud.errors import Conflict
-from pileus.cloud.model import Failure, NodeName, NodeRef
-from pileus.testing.conformance.harness import (
-    BalancersHarness,
-    Built,
-    Crash,
-    LoopFactory,
-    run,
-)
-
-US, THEM = "our-cluster", "their-cluster"
-ROUNDS = 30
-Make = Callable[[], BalancersHarness]
-
-
-def spec_of(ports: frozenset[int], members: frozenset[str]) -> BalancerSpec:
-    return BalancerSpec(
-        listeners=frozenset(Listener(port=port, node_port=30000 + port) for port in ports),
-        members=frozenset(NodeRef(name=NodeName(name)) for name in members),
-    )
+from pileus.testing.conformance import identity, keeping
+from pileus.testing.conformance.harness import BalancersHarness, Built, Crash, LoopFactory, run
+from pileus.testing.conformance.settling import SMALL, THEM, US, Make, built_of, settle, spec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +30,12 @@ SPECS = st.builds(
     spec_of,
     st.frozensets(st.integers(1, 4), min_size=1),
     st.frozensets(st.sampled_from("abcd")),
+    st.none() | st.just(60),
+    st.frozensets(st.sampled_from(["10.0.0.0/8", "192.0.2.0/24"])),
 )
 EVENTS = SPECS | st.none() | st.builds(Vandal) | st.builds(Vanish)
 HISTORIES = st.lists(st.tuples(st.sampled_from(["u1", "u2", "u3"]), EVENTS), max_size=6)
-FOREIGN = spec_of(frozenset({1, 2}), frozenset("ab"))
+FOREIGN = SMALL
 
 
 class BalancersLaws:
@@ -81,23 +58,35 @@ class BalancersLaws:
     def test_deleting_what_is_gone_succeeds(self) -> None:
         run(gone_is_deleted(self.make()), self.new_loop)
 
+    def test_a_shallow_look_at_what_is_as_wished_finds_nothing_to_do(self) -> None:
+        run(keeping.shallow_finds_nothing(self.make()), self.new_loop)
 
-async def settle(balancers: Balancers[Any, Any], wish: Wish) -> object:
-    """The service reconciler in a nutshell; fails if the wish is not met in a few rounds."""
-    for _ in range(ROUNDS):
-        seen = (await balancers.observe([wish], deep=True)).get(wish.owner)
-        if seen is None or isinstance(seen, Failure):
-            continue
-        is_busy = seen.balancer is not None and seen.balancer.state is BalancerState.PENDING
-        changes = balancers.changes(wish, seen)
-        if not changes and not is_busy:
-            return seen
-        try:
-            for change in changes:
-                seen = await balancers.apply(change, seen)
-        except Conflict:
-            continue
-    raise AssertionError(f"{wish} is not settled after {ROUNDS} rounds")
+    def test_who_dies_half_way_is_followed_by_a_look_at_everything(self) -> None:
+        keeping.death_half_way_is_seen(self.make, self.new_loop)
+
+    def test_a_deep_look_finds_what_hands_did_and_it_is_undone(self) -> None:
+        run(keeping.hands_are_undone(self.make()), self.new_loop)
+
+    def test_a_change_of_members_touches_nothing_else(self) -> None:
+        run(keeping.members_alone(self.make()), self.new_loop)
+
+    def test_trap_3_a_balancer_of_the_same_name_is_not_ours(self) -> None:
+        run(identity.names_are_no_identity(self.make()), self.new_loop)
+
+    def test_trap_4_parts_are_deleted_when_their_parent_is_gone(self) -> None:
+        run(keeping.orphans_are_deleted(self.make()), self.new_loop)
+
+    def test_trap_9_a_failure_deletes_nothing_that_existed_before(self) -> None:
+        keeping.failures_delete_nothing(self.make, self.new_loop)
+
+    def test_trap_13_affinity_and_source_ranges_are_updated(self) -> None:
+        run(keeping.everything_is_updated(self.make()), self.new_loop)
+
+    def test_trap_16_what_the_user_names_is_adopted(self) -> None:
+        run(identity.named_by_the_user_is_adopted(self.make()), self.new_loop)
+
+    def test_what_belongs_to_another_cluster_is_not_adopted(self) -> None:
+        run(identity.of_another_cluster_is_refused(self.make()), self.new_loop)
 
 
 def hold_history(
@@ -125,14 +114,7 @@ async def _history(
         await _happen(harness, owner, event, wanted, lambda: chance.random() < rate)
     await _restart(harness, wanted)
 
-    expected = {
-        owner: Built(
-            frozenset(listener.port for listener in spec.listeners),
-            frozenset(node.name for node in spec.members),
-        )
-        for owner, spec in wanted.items()
-        if spec is not None
-    }
+    expected = {owner: built_of(spec) for owner, spec in wanted.items() if spec is not None}
     assert _of(harness, US) == expected
     assert _of(harness, THEM) == before, "something foreign was touched"
     assert harness.strays() == 0, "parts were left behind"
@@ -206,9 +188,7 @@ async def _changes(harness: BalancersHarness, first: BalancerSpec, later: Balanc
             await _apply_twice(balancers, change, seen)
         await settle(balancers, wish)
 
-    built = harness.built()[owner]
-    assert built.ports == {listener.port for listener in later.listeners}
-    assert built.members == {node.name for node in later.members}
+    assert harness.built()[owner] == built_of(later)
     assert harness.strays() == 0
 
 

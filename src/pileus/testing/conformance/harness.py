@@ -18,6 +18,9 @@ class Crash(BaseException):
     """The process dies here; nothing catches it."""
 
 
+CRASH = Crash()
+
+
 class InstancesHarness(Protocol):
     """One cloud with machines; every `connect` is a new process that looks at it."""
 
@@ -41,6 +44,19 @@ class Built:
 
     ports: frozenset[int]
     members: frozenset[str]
+    sticky_seconds: int | None = None
+    source_ranges: frozenset[str] = frozenset()
+
+
+class Countdown:
+    """Says yes once, at the question after so many others."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def __call__(self) -> bool:
+        self._left -= 1
+        return self._left == -1
 
 
 class BalancersHarness(Protocol):
@@ -49,22 +65,33 @@ class BalancersHarness(Protocol):
     finds_leftovers: bool
     """Whether `owners()` can find what was built before this process. Ported ones cannot."""
 
+    keeps_fingerprints: bool
+    """Whether a new process can tell by a shallow look that a balancer is as wished."""
+
     def connect(self) -> AbstractAsyncContextManager[Balancers[Any, Any]]: ...
 
     def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
         """The wish, with everything prepared that the provider expects beside it."""
         ...
 
-    def crash_when(self, chance: Callable[[], bool]) -> None:
-        """Ask at each request, before and after its effect; raise `Crash` when it says so."""
+    def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
+        """Ask at each request, before and after its effect; raise the error when it says so."""
         ...
 
     def vandalise(self, owner: Owner) -> None:
         """Delete the owner's balancer by hand, as far as a user could; a part may stay."""
         ...
 
+    def tamper(self, owner: Owner) -> bool:
+        """Change a part of the owner's balancer by hand; False: of these, no part can be seen."""
+        ...
+
+    def furnish(self, name: str, mark: Owner | None) -> str | None:
+        """Make a balancer of that name, with that mark or by hand; its id. None: none can be."""
+        ...
+
     def built(self) -> Mapping[Owner, Built]:
-        """Everything that stands, of every cluster."""
+        """Everything that stands, of every cluster; what is made by hand, of cluster ""."""
         ...
 
     def strays(self) -> int:

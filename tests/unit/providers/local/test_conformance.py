@@ -12,15 +12,20 @@ from pileus.providers.local.capabilities import LocalInstances, LocalRoutes
 from pileus.providers.local.connect import cloud_of
 from pileus.providers.local.host import Behaviour, LocalCloud
 from pileus.providers.local.model.account import AddFault, AddKey, ListKeys, RemoveFault
-from pileus.providers.local.model.balancers import DeleteBalancer
+from pileus.providers.local.model.balancers import (
+    CreateBalancer,
+    DeleteBalancer,
+    RemoveMembers,
+    SetTraffic,
+)
 from pileus.providers.local.model.machines import CreateMachine, DeleteMachine, StopMachine
 from pileus.providers.local.model.operation import A, Operation
-from pileus.providers.local.model.records import FaultKind
+from pileus.providers.local.model.records import FaultKind, Mark, Port, Traffic
 from pileus.providers.local.model.routes import CreateRoute
 from pileus.providers.local.model.state import Settings
 from pileus.providers.local.ssh_keys import LocalSshKeys
 from pileus.testing.conformance.balancers import BalancersLaws
-from pileus.testing.conformance.harness import Built, Crash
+from pileus.testing.conformance.harness import CRASH, Built
 from pileus.testing.conformance.instances import InstancesLaws
 from pileus.testing.conformance.routes import RoutesLaws
 from pileus.testing.conformance.ssh_keys import SshKeysLaws
@@ -84,6 +89,7 @@ class Crashing:
     def __init__(self, cloud: LocalCloud) -> None:
         self.cloud = cloud
         self.dies: Callable[[], bool] = lambda: False
+        self.error: BaseException = CRASH
 
     async def call(self, operation: Operation[A]) -> A:
         self._perhaps()
@@ -93,11 +99,12 @@ class Crashing:
 
     def _perhaps(self) -> None:
         if self.dies():
-            raise Crash
+            raise self.error
 
 
 class Balancers(Doors):
     finds_leftovers = True
+    keeps_fingerprints = True
 
     def __init__(self, clock: Hands, settings: Settings) -> None:
         super().__init__(local_cloud(clock, settings=settings))
@@ -111,8 +118,8 @@ class Balancers(Doors):
     def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
         return Wish(owner=owner, spec=spec)
 
-    def crash_when(self, chance: Callable[[], bool]) -> None:
-        self._api.dies = chance
+    def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
+        self._api.dies, self._api.error = chance, error
 
     def vandalise(self, owner: Owner) -> None:
         self._clock.forward(60)
@@ -120,11 +127,30 @@ class Balancers(Doors):
             if (one.mark.cluster, one.mark.owner) == (owner.cluster, owner.uid):
                 self.do(DeleteBalancer(balancer=one.id))
 
+    def tamper(self, owner: Owner) -> bool:
+        self._clock.forward(60)
+        (ours,) = (
+            one for one in self.cloud.state.balancers.values() if one.mark.owner == owner.uid
+        )
+        self.do(RemoveMembers(balancer=ours.id, names=("a",)))
+        self._clock.forward(60)
+        self.do(SetTraffic(balancer=ours.id, traffic=Traffic(sticky_seconds=7)))
+        self._clock.forward(60)
+        return True
+
+    def furnish(self, name: str, mark: Owner | None) -> str | None:
+        whose = Mark(cluster=mark.cluster, owner=mark.uid) if mark else Mark()
+        made = self.do(CreateBalancer(name=name, mark=whose, ports=(Port(port=9, node_port=9),)))
+        self._clock.forward(60)
+        return made.id
+
     def built(self) -> Mapping[Owner, Built]:
         return {
             Owner(one.mark.cluster, one.mark.owner): Built(
                 frozenset(port.port for port in one.ports),
                 frozenset(member.name for member in one.members),
+                one.traffic.sticky_seconds,
+                frozenset(one.traffic.sources),
             )
             for one in self.cloud.state.balancers.values()
         }

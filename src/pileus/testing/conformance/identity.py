@@ -1,0 +1,71 @@
+"""Laws on whose a balancer is: a name proves nothing, a user's word does, within the cluster."""
+
+from dataclasses import replace
+from typing import Any
+
+from pileus.cloud.balancer import Balancers, Owner, Wish
+from pileus.cloud.errors import CloudError, Misconfigured
+from pileus.testing.conformance.harness import BalancersHarness
+from pileus.testing.conformance.settling import SMALL, THEM, US, built_of, look, settle, standing
+
+OWNER = Owner(US, "u1")
+NAME = "web"
+
+
+async def names_are_no_identity(harness: BalancersHarness) -> None:
+    """Of the same name: one made by hand, and one of each of two Services."""
+    if harness.furnish(NAME, None) is None:
+        return
+    before = harness.built()
+    other = Owner(US, "u2")
+    async with harness.connect() as balancers:
+        for owner in (OWNER, other):
+            await settle(balancers, replace(harness.wish(owner, SMALL), name=NAME))
+        assert standing(harness, US) == dict.fromkeys(("u1", "u2"), built_of(SMALL))
+        await settle(balancers, replace(harness.wish(OWNER, None), name=NAME))
+
+    assert standing(harness, US) == {other.uid: built_of(SMALL)}
+    assert {o: b for o, b in harness.built().items() if o.cluster != US} == before
+
+
+async def named_by_the_user_is_adopted(harness: BalancersHarness) -> None:
+    for uid, mark in (("u1", None), ("u2", Owner(US, "before-the-restore"))):
+        named = harness.furnish(NAME, mark)
+        if named is None:
+            return
+        wish = replace(harness.wish(Owner(US, uid), SMALL), adopts=named)
+        async with harness.connect() as balancers:
+            assert await _effects(balancers, wish), "adoption is no change that a plan would show"
+            seen = await settle(balancers, wish)
+
+        assert seen.balancer is not None
+        assert seen.balancer.id == named, "another balancer was made"
+        assert standing(harness, US)[uid] == built_of(SMALL)
+    assert harness.strays() == 0
+
+
+async def _effects(balancers: Balancers[Any, Any], wish: Wish) -> list[str]:
+    return [c.effect for c in balancers.changes(wish, await look(balancers, wish, deep=False))]
+
+
+async def of_another_cluster_is_refused(harness: BalancersHarness) -> None:
+    theirs = Owner(THEM, "u9")
+    named = harness.furnish(NAME, theirs)
+    if named is None:
+        return
+    before = harness.built()
+    wish = replace(harness.wish(OWNER, SMALL), adopts=named)
+    refusal = await _refusal(harness, wish)
+
+    assert isinstance(refusal, Misconfigured), f"it was not refused: {refusal!r}"
+    assert THEM in str(refusal), "the refusal does not say whose it is"
+    assert harness.built() == before
+
+
+async def _refusal(harness: BalancersHarness, wish: Wish) -> CloudError | None:
+    async with harness.connect() as balancers:
+        try:
+            await settle(balancers, wish)
+        except CloudError as error:
+            return error
+    return None

@@ -1,0 +1,148 @@
+"""Laws on keeping balancers as wished: fingerprints, hands from outside, failures half-way."""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pileus.cloud.balancer import Balancers, BalancerSpec, Change, Owner, Part, Seen, Wish
+from pileus.cloud.errors import CloudError, Conflict, Rejected, Unavailable, Unsupported
+from pileus.testing.conformance.harness import BalancersHarness, Countdown, Crash, LoopFactory, run
+from pileus.testing.conformance.settling import (
+    LARGE,
+    SMALL,
+    US,
+    Make,
+    built_of,
+    look,
+    settle,
+    spec_of,
+    standing,
+)
+
+OWNER = Owner(US, "u1")
+REQUESTS = 25
+"""More than any change from one spec to the other makes."""
+
+
+async def shallow_finds_nothing(harness: BalancersHarness) -> None:
+    wish = harness.wish(OWNER, SMALL)
+    async with harness.connect() as balancers:
+        await settle(balancers, wish)
+        assert not balancers.changes(wish, await look(balancers, wish, deep=False))
+    if not harness.keeps_fingerprints:
+        return
+    async with harness.connect() as balancers:
+        seen = await look(balancers, wish, deep=False)
+        assert not balancers.changes(wish, seen), "a new process finds something to do"
+        assert seen.balancer is not None, "a shallow look lost the balancer"
+
+
+def death_half_way_is_seen(make: Make, loop_factory: LoopFactory) -> None:
+    """While the process is dead the wish goes back, or stays: only the mark tells what is there."""
+    for count in range(REQUESTS):
+        for wanted in (SMALL, LARGE):
+            run(_dies_and_returns(make(), count, wanted), loop_factory)
+
+
+async def _dies_and_returns(harness: BalancersHarness, count: int, wanted: BalancerSpec) -> None:
+    async with harness.connect() as balancers:
+        await settle(balancers, harness.wish(OWNER, SMALL))
+    other = harness.wish(OWNER, LARGE)
+    harness.crash_when(Countdown(count))
+    try:
+        async with harness.connect() as balancers:
+            await settle(balancers, other, deep=False)
+    except Crash:
+        pass
+    harness.crash_when(lambda: False)
+    async with harness.connect() as balancers:
+        await settle(balancers, harness.wish(OWNER, wanted), deep=False)
+
+    assert standing(harness, US) == {OWNER.uid: built_of(wanted)}, (
+        f"a process that died at request {count} left what no shallow look can see"
+    )
+
+
+async def hands_are_undone(harness: BalancersHarness) -> None:
+    wish = harness.wish(OWNER, SMALL)
+    async with harness.connect() as balancers:
+        await settle(balancers, wish)
+    if not harness.tamper(OWNER):
+        return
+    assert standing(harness, US) != {OWNER.uid: built_of(SMALL)}, "the harness changed nothing"
+    async with harness.connect() as balancers:
+        await settle(balancers, wish, deep=True)
+
+    assert standing(harness, US) == {OWNER.uid: built_of(SMALL)}
+
+
+async def members_alone(harness: BalancersHarness) -> None:
+    """Nothing else may come along with a change that says it is about members."""
+    async with harness.connect() as balancers:
+        await settle(balancers, harness.wish(OWNER, SMALL))
+        wish = harness.wish(OWNER, LARGE)
+        seen = await look(balancers, wish, deep=True)
+        for change in balancers.changes(wish, seen):
+            if change.part is Part.MEMBERS:
+                seen = await _applied(balancers, wish, change, seen)
+
+    before, after = built_of(SMALL), standing(harness, US)[OWNER.uid]
+    assert replace(after, members=before.members) == before, "more than members was changed"
+
+
+async def _applied(balancers: Balancers[Any, Any], wish: Wish, change: Change, seen: Seen) -> Seen:
+    try:
+        return await balancers.apply(change, seen)
+    except Conflict:
+        return await look(balancers, wish, deep=True)
+
+
+async def everything_is_updated(harness: BalancersHarness) -> None:
+    """What a cloud cannot do it refuses; nothing is only heeded at creation."""
+    async with harness.connect() as balancers:
+        await settle(balancers, harness.wish(OWNER, SMALL))
+        for sticky, sources in ((60, "10.0.0.0/8"), (90, "192.0.2.0/24"), (None, "")):
+            wanted = spec_of(
+                frozenset({1, 2}), frozenset("ab"), sticky, frozenset({sources} - {""})
+            )
+            try:
+                await settle(balancers, harness.wish(OWNER, wanted))
+            except (Unsupported, Rejected):
+                continue
+            assert standing(harness, US)[OWNER.uid] == built_of(wanted), "it was not updated"
+
+
+def failures_delete_nothing(make: Make, loop_factory: LoopFactory) -> None:
+    for count in range(REQUESTS):
+        run(_fails(make(), count), loop_factory)
+
+
+async def _fails(harness: BalancersHarness, count: int) -> None:
+    """What both the old and the new wish want stands, whatever failed on the way."""
+    async with harness.connect() as balancers:
+        await settle(balancers, harness.wish(OWNER, SMALL))
+        other = harness.wish(OWNER, LARGE)
+        harness.crash_when(Countdown(count), Unavailable("the cloud is down"))
+        with suppress(CloudError, ExceptionGroup):
+            await settle(balancers, other)
+        harness.crash_when(lambda: False)
+
+    after = standing(harness, US).get(OWNER.uid)
+    assert after is not None, f"a failure at request {count} deleted the balancer"
+    assert after.ports >= _ports(SMALL) & _ports(LARGE), "a port that stays was deleted"
+    assert after.members >= {"b"}, "a member that stays was removed"
+
+
+def _ports(spec: BalancerSpec) -> frozenset[int]:
+    return built_of(spec).ports
+
+
+async def orphans_are_deleted(harness: BalancersHarness) -> None:
+    """The balancer is gone, by hand; its parts still have to go."""
+    async with harness.connect() as balancers:
+        await settle(balancers, harness.wish(OWNER, SMALL))
+        harness.vandalise(OWNER)
+        await settle(balancers, harness.wish(OWNER, None))
+
+    assert standing(harness, US) == {}
+    assert harness.strays() == 0, "parts were left behind"

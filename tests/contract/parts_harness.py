@@ -1,0 +1,67 @@
+"""The cloud with parts as the laws furnish, break and inspect it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from pileus.cloud.balancer import BalancerSpec, Owner, Wish
+from pileus.testing.conformance.harness import CRASH, Built
+from tests.contract.parts import Api, PartsBalancers, Rules
+
+
+@dataclass
+class PartsHarness:
+    provider: type[PartsBalancers] = PartsBalancers
+    api: Api = field(default_factory=Api)
+    finds_leftovers: bool = True
+    keeps_fingerprints: bool = True
+
+    @asynccontextmanager
+    async def connect(self):
+        yield self.provider(self.api)
+
+    def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
+        return Wish(owner=owner, spec=spec)
+
+    def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
+        self.api.chance, self.api.error = chance, error
+
+    def vandalise(self, owner: Owner) -> None:
+        mark = (owner.cluster, owner.uid)
+        for id_ in [i for i, m in self.api.balancers.items() if m == mark]:
+            self.api.drop(id_)
+
+    def tamper(self, owner: Owner) -> bool:
+        self.api.members = {m for m in self.api.members if m[1] != "a"}
+        (id_,) = (i for i, m in self.api.balancers.items() if m == (owner.cluster, owner.uid))
+        self.api.rules[id_] = Rules(sticky=7)
+        return True
+
+    def furnish(self, name: str, mark: Owner | None) -> str | None:
+        id_ = self.api.new()
+        self.api.balancers[id_] = (mark.cluster, mark.uid) if mark else None
+        self.api.names[id_], self.api.rules[id_] = name, Rules()
+        self.api.listen(id_, 9, frozenset())
+        return id_
+
+    def built(self) -> Mapping[Owner, Built]:
+        api = self.api
+        built: dict[Owner, Built] = {}
+        for id_, mark in api.balancers.items():
+            listeners = {i: port for i, (of, port) in api.listeners.items() if of == id_}
+            members = frozenset(name for i, name in api.members if i in listeners)
+            owner = Owner(*mark) if mark else Owner("", id_)
+            rules = api.rules[id_]
+            built[owner] = Built(
+                frozenset(listeners.values()), members, rules.sticky, rules.sources
+            )
+        return built
+
+    def strays(self) -> int:
+        """Unmarked balancers, twins of any kind, addresses whose balancer is gone."""
+        api = self.api
+        unmarked = [mark for mark in api.balancers.values() if mark is None]
+        orphans = [m for m in api.addresses.values() if m not in api.balancers.values()]
+        kinds = (api.listeners, api.balancers, api.addresses)
+        twins = [len(kind) - len(set(kind.values())) for kind in kinds]
+        return len(unmarked) + len(orphans) + sum(twins)

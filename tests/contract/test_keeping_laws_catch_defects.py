@@ -1,0 +1,172 @@
+"""Each law on keeping and identifying balancers is broken by the defect that it is about."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pileus.cloud.balancer import Part, Wish
+from pileus.cloud.errors import CloudError
+from pileus.testing.conformance import identity, keeping
+from pileus.testing.conformance.harness import run
+from pileus.testing.virtual_time import VirtualTimeLoop
+from tests.contract.parts import (
+    Change,
+    Create,
+    PartsBalancers,
+    RemoveListener,
+    Seen,
+    SetRules,
+)
+from tests.contract.parts_harness import PartsHarness
+
+Make = Callable[[], PartsHarness]
+
+
+class StampsInItsMemory(PartsBalancers):
+    def __init__(self, api: Any) -> None:
+        super().__init__(api)
+        self.api.stamps.clear()
+
+
+class LosesTheBalancerFromAfar(PartsBalancers):
+    def look(self, wish: Wish, *, deep: bool) -> Seen:
+        seen = super().look(wish, deep=deep)
+        return replace(seen, balancer=None) if seen.is_shallow else seen
+
+
+class KeepsTheStampHalfWay(PartsBalancers):
+    def unstamp(self, id_: str) -> None:
+        pass
+
+
+class StampsFirst(PartsBalancers):
+    def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
+        self.api.stamps[seen.id] = self.wished.fingerprint
+        return super().mend(wanted, seen)
+
+    def look(self, wish: Wish, *, deep: bool) -> Seen:
+        self.wished = wish
+        return super().look(wish, deep=deep)
+
+    def unstamp(self, id_: str) -> None:
+        pass
+
+
+class NeverLooksDeep(PartsBalancers):
+    def look(self, wish: Wish, *, deep: bool) -> Seen:
+        return super().look(wish, deep=False)
+
+
+class CallsPortsMembers(PartsBalancers):
+    def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
+        return tuple(
+            replace(change, part=Part.MEMBERS) if isinstance(change, RemoveListener) else change
+            for change in super().mend(wanted, seen)
+        )
+
+
+class SetsRulesAtCreationAlone(PartsBalancers):
+    def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
+        return tuple(c for c in super().mend(wanted, seen) if not isinstance(c, SetRules))
+
+
+class RollsBackByDeleting(PartsBalancers):
+    async def apply(self, change: Change, seen: Seen) -> Seen:
+        try:
+            return await super().apply(change, seen)
+        except CloudError:
+            self.api.drop(seen.id)
+            raise
+
+
+class StopsWhenTheParentIsGone(PartsBalancers):
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        if wish.spec is None and not seen.id:
+            return ()
+        return super().changes(wish, seen)
+
+
+class IdentifiesByName(PartsBalancers):
+    def look(self, wish: Wish, *, deep: bool) -> Seen:
+        seen = super().look(wish, deep=deep)
+        same = next((i for i, name in self.api.names.items() if name == wish.name != ""), "")
+        return self.parts(wish.owner, same, seen.address) if same and not seen.id else seen
+
+
+class IgnoresAdoption(PartsBalancers):
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        return super().changes(replace(wish, adopts=""), seen)
+
+
+class AdoptsTheUnmarkedAlone(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        if named is not None and named.mark is not None and named.mark[0] == wish.owner.cluster:
+            named = None
+        return super().adopt(wish, named)
+
+
+class AdoptsFromAnyone(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        if named is None:
+            return super().adopt(wish, named)
+        (claim,) = super().adopt(wish, replace(named, mark=None))
+        return (replace(claim, was=named.mark),)
+
+
+def on_one(law: Callable[[Any], Any]) -> Callable[[Make], None]:
+    return lambda make: run(law(make()), VirtualTimeLoop)
+
+
+LAWS: dict[str, Callable[[Make], None]] = {
+    **{
+        law.__name__: on_one(law)
+        for law in (
+            keeping.shallow_finds_nothing,
+            keeping.hands_are_undone,
+            keeping.members_alone,
+            keeping.everything_is_updated,
+            keeping.orphans_are_deleted,
+            identity.names_are_no_identity,
+            identity.named_by_the_user_is_adopted,
+            identity.of_another_cluster_is_refused,
+        )
+    },
+    "death_half_way_is_seen": lambda make: keeping.death_half_way_is_seen(make, VirtualTimeLoop),
+    "failures_delete_nothing": lambda make: keeping.failures_delete_nothing(make, VirtualTimeLoop),
+}
+DEFECTS: Sequence[tuple[type[PartsBalancers], set[str]]] = [
+    (PartsBalancers, set()),
+    (StampsInItsMemory, {"shallow_finds_nothing"}),
+    (LosesTheBalancerFromAfar, {"shallow_finds_nothing"}),
+    (KeepsTheStampHalfWay, {"death_half_way_is_seen"}),
+    (StampsFirst, {"death_half_way_is_seen"}),
+    (NeverLooksDeep, {"hands_are_undone"}),
+    (CallsPortsMembers, {"members_alone"}),
+    (
+        SetsRulesAtCreationAlone,
+        {"everything_is_updated", "hands_are_undone", "death_half_way_is_seen"},
+    ),
+    (RollsBackByDeleting, {"failures_delete_nothing"}),
+    (StopsWhenTheParentIsGone, {"orphans_are_deleted"}),
+    (IdentifiesByName, {"names_are_no_identity"}),
+    (IgnoresAdoption, {"named_by_the_user_is_adopted", "of_another_cluster_is_refused"}),
+    (AdoptsTheUnmarkedAlone, {"named_by_the_user_is_adopted"}),
+    (AdoptsFromAnyone, {"of_another_cluster_is_refused"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("defect", "expected"), DEFECTS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_defect_is_caught_by_its_law(defect: type[PartsBalancers], expected: set[str]):
+    broken: set[str] = set()
+    for name, law in LAWS.items():
+        try:
+            law(partial(PartsHarness, defect))
+        except (AssertionError, CloudError, ExceptionGroup):
+            broken.add(name)
+
+    assert broken == expected
