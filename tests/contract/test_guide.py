@@ -1,27 +1,127 @@
 """What the guide for providers shows does work."""
 
-import asyncio
 import re
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.connection import connected
 from pileus.cloud.interface import ProviderConfig
 from pileus.cloud.model import Absent, NodeName, NodeRef
+from pileus.testing.conformance.balancers import BalancersLaws
+from pileus.testing.conformance.harness import CRASH, Built
+from pileus.testing.virtual_time import VirtualTimeLoop
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "write-a-provider.md"
 
 
+def module(name: str) -> Any:
+    """The page's block of Python that begins with the name of its file."""
+    (source,) = re.findall(rf"```python\n(# {name}.py\n.*?)```", GUIDE.read_text(), re.DOTALL)
+    made = ModuleType(name)
+    sys.modules[name] = made  # where dataclasses look for annotations
+    exec(compile(source, str(GUIDE), "exec"), made.__dict__)
+    return made
+
+
+CLOUD, BALANCERS = module("acme_cloud"), module("acme_balancers")
+
+
 async def test_the_smallest_provider_of_the_guide_works():
-    text = await asyncio.to_thread(GUIDE.read_text)
-    (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    module: dict[str, Any] = {"__name__": "acme_cloud"}
-    exec(compile(source, str(GUIDE), "exec"), module)
     nodes = [NodeRef(name=NodeName("node-1")), NodeRef(name=NodeName("node-2"))]
 
-    async with connected("acme", module["connect"], ProviderConfig()) as cloud:
+    async with connected("acme", CLOUD.connect, ProviderConfig()) as cloud:
         assert cloud.instances
         found = await cloud.instances.find(nodes, fresh=True)
 
     assert found[nodes[0].name].provider_id == "acme://i-17"  # type: ignore[union-attr]
     assert isinstance(found[nodes[1].name], Absent)
+
+
+@dataclass
+class Api:
+    """Acme's cloud."""
+
+    records: dict[str, Any] = field(default_factory=dict)
+    made: int = 0
+    chance: Callable[[], bool] = lambda: False
+    error: BaseException = CRASH
+
+    async def list(self) -> list[Any]:
+        self.step()
+        return list(self.records.values())
+
+    async def put(self, record: Any) -> Any:
+        self.step()
+        twin = next((r for r in self.records.values() if r.owner == record.owner), None)
+        record = replace(record, id=record.id or (twin.id if twin else self.new()))
+        self.records[record.id] = record
+        self.step()
+        return record
+
+    async def delete(self, record: str) -> None:
+        self.step()
+        self.records.pop(record, None)
+        self.step()
+
+    def new(self) -> str:
+        self.made += 1
+        return f"lb-{self.made}"
+
+    def step(self) -> None:
+        if self.chance():
+            raise self.error
+
+
+@dataclass
+class AcmeHarness:
+    api: Api = field(default_factory=Api)
+    finds_leftovers: bool = True
+    keeps_fingerprints: bool = True
+
+    @asynccontextmanager
+    async def connect(self):
+        yield BALANCERS.AcmeBalancers(self.api)
+
+    def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
+        return Wish(owner=owner, spec=spec)
+
+    def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
+        self.api.chance, self.api.error = chance, error
+
+    def vandalise(self, owner: Owner) -> None:
+        self.api.records = {i: r for i, r in self.api.records.items() if r.owner != owner}
+
+    def tamper(self, owner: Owner) -> bool:
+        records = self.api.records.items()
+        self.api.records = {i: replace(r, members=frozenset("z")) for i, r in records}
+        return True
+
+    def furnish(self, name: str, mark: Owner | None) -> str | None:
+        id_ = self.api.new()
+        self.api.records[id_] = BALANCERS.Record(id_, mark, frozenset(), frozenset())
+        return id_
+
+    def built(self) -> Mapping[Owner, Built]:
+        return {
+            r.owner or Owner("", r.id): Built(
+                frozenset(port for port, _ in r.ports), r.members, r.sticky_seconds, r.source_ranges
+            )
+            for r in self.api.records.values()
+        }
+
+    def strays(self) -> int:
+        return len(self.api.records) - len({r.owner for r in self.api.records.values() if r.owner})
+
+
+class TestTheBalancersOfTheGuide(BalancersLaws):
+    def new_loop(self):
+        return VirtualTimeLoop()
+
+    def make(self):
+        return AcmeHarness()
