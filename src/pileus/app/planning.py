@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from prometheus_client import CollectorRegistry
 
 from pileus.app.beside import beside
+from pileus.app.cluster_id import read_cluster_id
 from pileus.app.config import Config
+from pileus.app.controllers import SERVICE
 from pileus.app.ending import Fatal
 from pileus.app.leading import (
     DUTIES,
@@ -34,6 +36,7 @@ from pileus.telemetry.metrics import Metrics
 
 LOOK = 0.1
 """Seconds between two looks at what keeps the informers."""
+NOTHING: frozenset[str] = frozenset()
 PATIENCE = 10.0
 """Seconds for which the API server may fail to answer before a plan is given up."""
 
@@ -83,19 +86,41 @@ class Plan:
 
 
 @asynccontextmanager
-async def looking(config: Config, world: World) -> AsyncGenerator[Post]:
+async def looking(
+    config: Config, world: World, *, may: frozenset[str] = NOTHING
+) -> AsyncGenerator[Post]:
     """The manager's post, from which nothing can be written, neither to cluster nor to cloud.
 
-    Takes no lease, opens no port. Errors: as the manager's start; perhaps within a group.
+    `may` names the methods of the cloud that may write after all. Takes no lease, opens no port.
+    Errors: as the manager's start; perhaps within a group.
     """
     config = replace(config, dry_run=True)
     metrics = Metrics(CollectorRegistry())
     async with (
         connections(config, world, metrics, permits=reads) as clients,
         provider(config, world) as cloud,
-        watching(make_post(config, world, clients, read_only(cloud), Open())) as post,
+        watching(make_post(config, world, clients, read_only(cloud, but=may), Open())) as post,
     ):
-        yield post
+        yield await _identified(post)
+
+
+async def _identified(post: Post) -> Post:
+    """The post with the cluster's id, which previews would otherwise ask for until they get it."""
+    given = post.config.service
+    if given.cluster_id or post.cloud.balancers is None or not _serves(post.config):
+        return post
+    try:
+        found = await read_cluster_id(post.clients.main("cluster-id"))
+    except KubeError as error:
+        raise Fatal(
+            f"the cluster's id is not known: {error}; give the right to get the namespace "
+            "kube-system, or say --cluster-id"
+        ) from error
+    return replace(post, config=replace(post.config, service=replace(given, cluster_id=found)))
+
+
+def _serves(config: Config) -> bool:
+    return any(names is SERVICE for names in running_controllers(config))
 
 
 @asynccontextmanager

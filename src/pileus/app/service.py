@@ -61,15 +61,21 @@ def service_duty(post: Post) -> Duty | Skipped:
 def _settings(post: Post) -> ServiceSettings:
     asked = post.config.service
     return ServiceSettings(
-        classes=Classes.of(
-            post.cloud.name,
-            (name for name in asked.classes if name != NO_DEFAULT_CLASS),
-            default=NO_DEFAULT_CLASS not in asked.classes,
-        ),
+        classes=served_classes(post),
         workers=asked.workers or _affordable(post),
         drift_period=asked.drift_period,
         drain_cordoned=asked.drain_cordoned,
         sweep=SweepSettings(policy=Policy(asked.orphans), period=asked.drift_period),
+    )
+
+
+def served_classes(post: Post) -> Classes:
+    """Which Services are served, as `--service-classes` says."""
+    asked = post.config.service.classes
+    return Classes.of(
+        post.cloud.name,
+        (name for name in asked if name != NO_DEFAULT_CLASS),
+        default=NO_DEFAULT_CLASS not in asked,
     )
 
 

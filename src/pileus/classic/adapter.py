@@ -84,6 +84,7 @@ def as_cloud(
         ssh_keys=None if v1 is None else ClassicSshKeys(v1, calls),
         zones=None if zones is None else _Zones(zones, calls),
         leading=lambda access: _leading(provider, calls, access, (view, notes)),
+        knows_leftovers=False,
         has_cluster_id=provider.has_cluster_id(),
     )
 

@@ -7,9 +7,10 @@ Exit codes are their own too, except: 1 something is wrong, and was said on stan
 import asyncio
 import os
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from random import SystemRandom
+from typing import TypeVar
 
 from pileus.app import help as help_text
 from pileus.app import validate
@@ -30,6 +31,8 @@ from pileus.runtime.leadership import SYSTEM_TIMES
 from pileus.suggest import closest
 from pileus.telemetry.logs import LogSettings, logging_to
 from pileus.telemetry.mask import masked
+
+T = TypeVar("T")
 
 FAILED = 1
 QUIET = -1
@@ -71,8 +74,28 @@ class Asked:
         return self.values[OUTPUT] == "json"
 
 
-Work = Callable[[Asked], Awaitable[int]]
-"""What a command does. It is called before the event loop runs, and may refuse the words then."""
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs what looks at cluster and cloud, with a sign of life; may be called again."""
+
+    terminal: Terminal
+
+    def __call__(self, work: Coroutine[object, object, T]) -> T:
+        """Errors: of several at once, the one that says how the program is to end."""
+
+        async def run() -> T:
+            async with progress(self.terminal, "asking the cluster and the cloud"):
+                return await work
+
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                return runner.run(run())
+        except BaseExceptionGroup as errors:
+            raise ending_of(errors) from None
+
+
+Work = Callable[[Asked, Runs], int]
+"""What a command does, and its exit code."""
 
 
 def look(
@@ -104,26 +127,14 @@ def _work(settings: Settings, terminal: Terminal, work: Work) -> int:
     level = values[process.V] if values.given(process.V) else QUIET
     world = World(os.environ, SYSTEM_TIMES, SystemRandom(), lambda _: None)
     with logging_to(LogSettings(verbosity=level), terminal.err, terminal.err):
-        return _run(work, Asked(settings.words, values, config, world), terminal)
-
-
-def _run(work: Work, asked: Asked, terminal: Terminal) -> int:
-    begun = work(asked)
-
-    async def run() -> int:
-        async with progress(terminal, "asking the cluster and the cloud"):
-            return await begun
-
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(run())
-    except BaseExceptionGroup as errors:
-        raise ending_of(errors) from None
-    except (CommandFailed, Fatal):
-        raise
-    except Exception:  # noqa: BLE001 -- the end of the program: a bug is shown whole, secrets not
-        terminal.err.write(masked(traceback.format_exc()))
-        return FAILED
+        asked = Asked(settings.words, values, config, world)
+        try:
+            return work(asked, Runs(terminal))
+        except (CommandFailed, Fatal, UsageError):
+            raise
+        except Exception:  # noqa: BLE001 -- the end of the program: a bug is shown whole, secrets not
+            terminal.err.write(masked(traceback.format_exc()))
+            return FAILED
 
 
 def scope_of(program: str, words: Sequence[str]) -> Scope:

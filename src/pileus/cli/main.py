@@ -18,6 +18,8 @@ Main: TypeAlias = Callable[[str, Sequence[str], Terminal], int]
 COMMANDS = {
     "run": "run the manager, as the command cloud-controller-manager does",
     "plan": "print what the manager would change now; changes nothing",
+    "explain": "tell the story of a node or Service: wanted, seen, awaited, what to do",
+    "orphans": "list, and delete if told to, load balancers that no Service has any more",
     "apiserver": "serve an embedded Kubernetes API, for trying and testing",
     "demo": "show the whole thing on this machine: a cluster, a cloud, the manager",
     "providers": "list the cloud providers that are installed",

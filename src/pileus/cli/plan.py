@@ -3,12 +3,12 @@
 Exit codes: 0 nothing would change · 2 something would · 1 the plan is not whole, or an error.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
 from pileus.app.flags import Group
 from pileus.app.planning import Plan, Planner, looking
 from pileus.cli.existing import check_exists
-from pileus.cli.looking import FAILED, OUTPUT, Asked, Manual, look, scope_of
+from pileus.cli.looking import FAILED, OUTPUT, Asked, Manual, Runs, look, scope_of
 from pileus.cli.plan_json import as_json
 from pileus.cli.plan_text import as_text
 from pileus.cli.style import Style
@@ -25,18 +25,20 @@ MANUAL = Manual(
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
-    def work(asked: Asked) -> Awaitable[int]:
-        return _plan(asked, scope_of(program, asked.words), terminal)
+    def work(asked: Asked, run: Runs) -> int:
+        scope = scope_of(program, asked.words)
+        plan = run(_plan(asked, scope))
+        text = as_json(plan) if asked.as_json else as_text(plan, scope, Style.of(terminal))
+        terminal.out.write(text)
+        return exit_code(plan)
 
     return look(program, MANUAL, arguments, terminal, work)
 
 
-async def _plan(asked: Asked, scope: Scope, terminal: Terminal) -> int:
+async def _plan(asked: Asked, scope: Scope) -> Plan:
     async with looking(asked.config, asked.world) as post:
         await check_exists(post, scope)
-        plan = await Planner(post).plan(scope)
-    terminal.out.write(as_json(plan) if asked.as_json else as_text(plan, scope, Style.of(terminal)))
-    return exit_code(plan)
+        return await Planner(post).plan(scope)
 
 
 def exit_code(plan: Plan) -> int:

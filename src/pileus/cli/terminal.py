@@ -12,6 +12,8 @@ class Terminal:
     out: TextIO
     err: TextIO
     environment: Mapping[str, str]
+    source: TextIO | None = None
+    """Where a user types; None: there is no user."""
 
     def width(self, stream: TextIO) -> int:
         """The columns of a terminal; 0 when `stream` is something else, such as a file."""
@@ -19,6 +21,16 @@ class Terminal:
             return os.get_terminal_size(stream.fileno()).columns
         except (OSError, ValueError):
             return 0
+
+    def can_ask(self) -> bool:
+        """Whether someone sees a question and can answer it."""
+        return self.source is not None and self.source.isatty() and bool(self.width(self.err))
+
+    def agrees(self, question: str) -> bool:
+        """Whether the user types `yes`; nothing else will do."""
+        self.err.write(f"{question} Type yes to go on: ")
+        self.err.flush()
+        return self.source is not None and self.source.readline().strip() == "yes"
 
     def refuse(self, message: str, hint: str = "") -> int:
         """Say why a command is not carried out; return its exit code."""
@@ -30,4 +42,4 @@ class Terminal:
 
 def own_terminal() -> Terminal:
     """The one that this process was started in."""
-    return Terminal(sys.stdout, sys.stderr, os.environ)
+    return Terminal(sys.stdout, sys.stderr, os.environ, sys.stdin)

@@ -174,6 +174,8 @@ class Cloud:
     leading: Callable[[ClusterAccess], AbstractAsyncContextManager[None]] | None = None
     """Entered when this process leads, before any controller starts; left after all stopped."""
     controllers: tuple[OwnController, ...] = ()
+    knows_leftovers: bool = True
+    """False: `balancers.owners` cannot name those whose Service is gone."""
     has_cluster_id: bool = True
     """False stops the manager unless `--allow-untagged-cloud` is given."""
 

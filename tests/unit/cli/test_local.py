@@ -48,7 +48,7 @@ class Cloud:
 
     def __call__(self, line: str) -> tuple[int, str, str]:
         out, err = io.StringIO(), io.StringIO()
-        terminal = Wide(out, err, {"PILEUS_LOCAL": str(self.endpoint)}, self.width)
+        terminal = Wide(out, err, {"PILEUS_LOCAL": str(self.endpoint)}, columns=self.width)
         return dispatch(["local", *line.split()], terminal), out.getvalue(), err.getvalue()
 
     def json(self, line: str):

@@ -2,24 +2,28 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from pileus.cloud.errors import Unsupported
 from pileus.cloud.interface import Cloud
-from pileus.cloud.middleware.calls import Call, T, wrap
+from pileus.cloud.middleware.calls import Call, wrap
+
+T = TypeVar("T")
 
 
-def read_only(cloud: Cloud) -> Cloud:
+def read_only(cloud: Cloud, *, but: frozenset[str] = frozenset()) -> Cloud:
     """The same cloud; each write raises `Unsupported` and never reaches the provider.
 
-    Controllers that the provider brings along are left out: what they write goes past us.
+    `but` names methods that may write after all, such as `balancers.apply`. Controllers that the
+    provider brings along are left out: what they write goes past us.
     """
-    return replace(wrap(cloud, _refusing_writes), controllers=())
 
+    async def around(call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
+        if call.writes and call.name not in but:
+            raise Unsupported(
+                f"{call.name}: not done, for this process may only look at the cloud; "
+                "that it was tried is a bug, please report it"
+            )
+        return await proceed()
 
-async def _refusing_writes(call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
-    if call.writes:
-        raise Unsupported(
-            f"{call.name}: not done, for this process may only look at the cloud; "
-            "that it was tried is a bug, please report it"
-        )
-    return await proceed()
+    return replace(wrap(cloud, around), controllers=())

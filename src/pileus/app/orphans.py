@@ -1,0 +1,128 @@
+"""Load balancers that carry this cluster's mark and have no Service: found, shown, and deleted.
+
+    owners by mark ──▶ a fresh list of all Services ──▶ who has none ──▶ what is there for them
+
+The marks are read first: whoever has none by then, and gets a balancer a moment later, has a
+Service by the time that the Services are listed.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pileus.app.cluster_id import read_cluster_id
+from pileus.app.ending import CommandFailed
+from pileus.app.work import Post
+from pileus.cloud.balancer import Balancer, Change, Owner, Wish
+from pileus.cloud.errors import CloudError
+from pileus.controllers.service.annotations import Mode
+from pileus.controllers.service.workshop import Workshop
+from pileus.kube.errors import KubeError
+from pileus.kube.model.core_v1 import SERVICES
+
+BLIND = (
+    "this provider cannot say which load balancers it has made: it is a ported one, and knows only "
+    "those of its own process. Look for leftovers in the cloud's own console"
+)
+PATIENCE = 300.0
+"""Seconds for one balancer to go."""
+PAUSE = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """What is marked with one owner that is not there any more."""
+
+    owner: Owner
+    balancer: Balancer | None = None
+    changes: tuple[Change, ...] = ()
+    """What its deletion would do."""
+    trouble: str = ""
+    """Why nothing can be said of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphanage:
+    cluster: str
+    owners: int
+    """How many are marked as this cluster's, those with a Service included."""
+    orphans: tuple[Orphan, ...]
+
+
+async def find_orphans(post: Post) -> Orphanage:
+    """Errors: `CommandFailed`, if it cannot be known who has none."""
+    workshop, client = _workshop(post), post.clients.main("orphans")
+    try:
+        cluster = post.config.service.cluster_id or await read_cluster_id(client)
+        owners = await workshop.owners(cluster)
+        listed = await client.list(SERVICES)
+    except (CloudError, KubeError) as error:
+        raise CommandFailed(f"orphans cannot be told from others: {error}") from error
+    known = {each.metadata.uid for each in (*listed.items, *listed.unreadable)}
+    ours = [owner for owner in owners if owner.cluster == cluster and owner.uid not in known]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_seen(workshop, owner)) for owner in sorted(ours, key=_uid)]
+    return Orphanage(cluster, len(owners), tuple(task.result() for task in tasks))
+
+
+def _workshop(post: Post) -> Workshop:
+    if post.cloud.balancers is None:
+        raise CommandFailed("the cloud provider does not support load balancers")
+    if not post.cloud.knows_leftovers:
+        raise CommandFailed(BLIND)
+    return Workshop(post.cloud.balancers)
+
+
+async def _seen(workshop: Workshop, owner: Owner) -> Orphan:
+    try:
+        look = await workshop.look(Wish(owner=owner, spec=None), deep=True)
+    except CloudError as error:
+        return Orphan(owner=owner, trouble=str(error))
+    return Orphan(owner=owner, balancer=look.balancer, changes=look.changes)
+
+
+async def delete_orphans(post: Post, shown: Collection[Orphan]) -> Mapping[Owner, str]:
+    """Delete those that were shown, if they are still as they were shown.
+
+    Who they are is found out anew, by marks and a fresh list. The answer names those that are not
+    gone, and why. Errors: those of `find_orphans`.
+    """
+    before = {orphan.owner: orphan for orphan in shown}
+    now = {orphan.owner: orphan for orphan in (await find_orphans(post)).orphans}
+    workshop = _workshop(post)
+    failed: dict[Owner, str] = {}
+    for owner, orphan in before.items():
+        if owner in now and (problem := await _delete(workshop, orphan, now[owner])):
+            failed[owner] = problem
+    return failed
+
+
+async def _delete(workshop: Workshop, shown: Orphan, now: Orphan) -> str:
+    """Why it is not gone; nothing, if it is."""
+    if now.trouble:
+        return now.trouble
+    if now.changes != shown.changes:
+        return "it has changed since it was shown; look again"
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await _perform(workshop, now.owner)
+    except CloudError as error:
+        return str(error)
+    except TimeoutError:
+        return f"it is still being deleted after {PATIENCE:.0f} s; look again later"
+    return ""
+
+
+async def _perform(workshop: Workshop, owner: Owner) -> None:
+    """Change what there is to change until nothing is left of it."""
+    while True:
+        look = await workshop.look(Wish(owner=owner, spec=None), deep=True)
+        if look.changes:
+            look = await workshop.perform(look, Mode.FULL)
+        if look.balancer is None and not look.changes:
+            return
+        await asyncio.sleep((look.balancer and look.balancer.look_again_in) or PAUSE)
+
+
+def _uid(owner: Owner) -> str:
+    return owner.uid

@@ -1,0 +1,126 @@
+"""The story of a node: its machine in the cloud, and its face in the cluster."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pileus.app.planning import Plan
+from pileus.app.stories.story import Leader, Remark, Story, newest_first
+from pileus.app.work import Post
+from pileus.cloud.errors import CloudError
+from pileus.cloud.interface import Cloud
+from pileus.cloud.model import Absent, Failure, Found, Instance, NodeName
+from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import (
+    about_node,
+    addresses_of,
+    condition_of,
+    is_uninitialized,
+    provider_id_of,
+    reference,
+    taints_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What else is known when a story is told."""
+
+    plan: Plan
+    warnings: tuple[Remark, ...]
+    leader: Leader | None
+
+
+async def machine_of(post: Post, node: Node) -> Found | None:
+    """What the cloud says of the node's machine; None: nothing."""
+    if post.cloud.instances is None:
+        return None
+    try:
+        found = await post.cloud.instances.find([reference(node)], fresh=False)
+    except CloudError as error:
+        return Failure(error)
+    return found.get(NodeName(node.metadata.name))
+
+
+def node_story(post: Post, node: Node, found: Found | None, around: Around) -> Story:
+    leaving = node.metadata.deletion_timestamp is not None
+    return Story(
+        about=about_node(node),
+        created=node.metadata.creation_timestamp,
+        is_ours=owned_by(node, post.cloud) is not False,
+        wanted=tuple(_wanted(found, post.cloud.name)),
+        observed=tuple(_observed(node)),
+        changes=tuple(change for _, change in around.plan.changes),
+        waits=("its deletion, which has begun",) if leaving else (),
+        remarks=newest_first((
+            *troubles_now(around.plan),
+            *_missing(node, found, around.plan),
+            *around.warnings,
+        )),
+        owner=(_owner(node, post.cloud),),
+        leader=around.leader,
+    )
+
+
+def _wanted(found: Found | None, cloud: str) -> Iterator[str]:
+    match found:
+        case Instance():
+            where = "/".join(filter(None, (found.region, found.zone))) or "nowhere in particular"
+            kind = f" of type {found.type}" if found.type else ""
+            yield f"machine {found.id} in {where}{kind}: {found.state}"
+            yield f"provider ID {found.provider_id or 'none'}"
+            addresses = ", ".join(f"{each.type} {each.address}" for each in found.addresses)
+            yield f"addresses: {addresses or 'none'}"
+        case Absent(evidence):
+            yield f"the cloud {cloud} has no such machine: {evidence}"
+        case Failure(error):
+            yield f"the cloud {cloud} could not say: {error}"
+        case None:
+            yield f"the cloud {cloud} said nothing of it"
+
+
+def _observed(node: Node) -> Iterator[str]:
+    ready = condition_of(node, "Ready")
+    state = {"True": "ready", "False": "not ready"}.get(ready.status if ready else "", "silent")
+    why = f" ({ready.reason})" if ready and ready.status != "True" and ready.reason else ""
+    fresh = "not initialized yet (tainted)" if is_uninitialized(node) else "initialized"
+    yield f"{state}{why}, {fresh}"
+    yield f"provider ID {provider_id_of(node) or 'none'}"
+    addresses = ", ".join(f"{each.type} {each.address}" for each in addresses_of(node))
+    yield f"addresses: {addresses or 'none'}"
+    taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in taints_of(node))
+    if taints:
+        yield f"taints: {taints}"
+
+
+def _owner(node: Node, cloud: Cloud) -> str:
+    match owned_by(node, cloud):
+        case True:
+            return f"its provider ID is one of the cloud {cloud.name}"
+        case False:
+            return f"foreign: {provider_id_of(node)} is not of the cloud {cloud.name}; not touched"
+        case None:
+            return f"it does not say whose it is; the cloud {cloud.name} is asked"
+
+
+def owned_by(node: Node, cloud: Cloud) -> bool | None:
+    """Whether the node is one of that cloud's; None: it is not known before asking."""
+    return cloud.owns(reference(node)) if cloud.owns else None
+
+
+def _missing(node: Node, found: Found | None, plan: Plan) -> Iterator[Remark]:
+    """A machine that is gone, where nobody is to do anything about it."""
+    if isinstance(found, Absent) and not plan.lines and not is_uninitialized(node):
+        yield Remark(
+            source="now",
+            reason="InstanceNotFound",
+            message=f"the cloud has no such machine: {found.evidence}",
+            is_now=True,
+        )
+
+
+def troubles_now(plan: Plan) -> Iterable[Remark]:
+    """What is in the way at this moment."""
+    for _, trouble in plan.troubles:
+        yield Remark(source="now", reason=trouble.reason, message=trouble.message, is_now=True)
+    for controller, why in plan.failures.items():
+        yield Remark(source=controller, reason="NoPlan", message=why, is_now=True)

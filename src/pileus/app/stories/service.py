@@ -1,0 +1,160 @@
+"""The story of a Service: the balancer that it wants, and the one that it has."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pileus.app.service import served_classes
+from pileus.app.stories.node import Around, troubles_now
+from pileus.app.stories.story import Remark, Story, newest_first
+from pileus.app.work import Post
+from pileus.cloud.balancer import Balancer, BalancerSpec
+from pileus.cloud.errors import CloudError
+from pileus.controllers.service.annotations import MANAGE, UnknownMode, mode_of
+from pileus.controllers.service.classes import Classes, is_load_balancer
+from pileus.controllers.service.members import is_excluded, is_member
+from pileus.controllers.service.plan import is_claimed
+from pileus.controllers.service.status import condition_of, published_ingress
+from pileus.controllers.service.teller import about_service
+from pileus.controllers.service.wish import Refusal, Wishing
+from pileus.controllers.service.workshop import Workshop
+from pileus.kube.model.core_v1 import Node, Service
+from pileus.objects.nodes import reference
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The Service as the cloud has to see it, and sees it."""
+
+    wish: BalancerSpec | Refusal | None
+    balancer: Balancer | CloudError | None
+
+
+async def cloud_side(post: Post, service: Service, nodes: Sequence[Node]) -> Side:
+    """What it wants of the cloud, and what is there. Reads the cloud once."""
+    if post.cloud.balancers is None:
+        return Side(None, None)
+    wishing = Wishing(cluster=post.config.service.cluster_id, annotations=post.cloud.annotations)
+    drains = post.config.service.drain_cordoned
+    members = frozenset(reference(each) for each in nodes if is_member(each, drain_cordoned=drains))
+    wish = wishing.wish(service, members)
+    wanted = wish if isinstance(wish, Refusal) else wish.spec
+    if isinstance(wish, Refusal) or not served_classes(post).serve(service):
+        wish = wishing.farewell(service)
+    try:
+        look = await Workshop(post.cloud.balancers).look(wish, deep=True)
+    except CloudError as error:
+        return Side(wanted, error)
+    return Side(wanted, look.balancer)
+
+
+def service_story(
+    post: Post, service: Service, nodes: Sequence[Node], side: Side, around: Around
+) -> Story:
+    classes = served_classes(post)
+    served = classes.serve(service)
+    leaving = service.metadata.deletion_timestamp is not None
+    changes = tuple(change for _, change in around.plan.changes)
+    return Story(
+        about=about_service(service),
+        created=service.metadata.creation_timestamp,
+        is_ours=served or bool(changes) or is_claimed(service),
+        wanted=tuple(_wanted(service, nodes, side, post)) if served else (_unserved(service),),
+        observed=tuple(_observed(service, side)),
+        changes=changes,
+        waits=("its deletion, which has begun",) if leaving else (),
+        remarks=newest_first((
+            *troubles_now(around.plan),
+            *_condition(service),
+            *around.warnings,
+        )),
+        owner=tuple(_owner(service, classes, post)),
+        leader=around.leader,
+    )
+
+
+def _unserved(service: Service) -> str:
+    if not is_load_balancer(service):
+        kind = (service.spec and service.spec.type) or "ClusterIP"
+        return f"no load balancer: its type is {kind}"
+    named = service.spec.load_balancer_class if service.spec else None
+    return f"a load balancer, but from others: its class is {named or 'none'}"
+
+
+def _wanted(service: Service, nodes: Sequence[Node], side: Side, post: Post) -> Iterator[str]:
+    if service.metadata.deletion_timestamp is not None:
+        yield "nothing any more: it is being deleted"
+        return
+    if isinstance(side.wish, Refusal):
+        yield f"what cannot be made: {side.wish}"
+        return
+    if side.wish is None:
+        yield "a load balancer, but this cloud has none"
+        return
+    ports = sorted(side.wish.listeners, key=lambda each: (each.port, each.transport))
+    told = ", ".join(f"{each.port}/{each.transport} → node port {each.node_port}" for each in ports)
+    yield f"a load balancer on {told}"
+    names = sorted(each.name for each in side.wish.members)
+    yield f"members: {', '.join(names) or 'none'} ({len(names)} of {len(nodes)} nodes)"
+    drains = post.config.service.drain_cordoned
+    for node in nodes:
+        if not is_member(node, drain_cordoned=drains):
+            yield f"not a member: {node.metadata.name}, {_why_not(node)}"
+    if side.wish.source_ranges:
+        yield f"only from {', '.join(sorted(side.wish.source_ranges))}"
+    if side.wish.requested_address:
+        yield f"address {side.wish.requested_address}"
+
+
+def _why_not(node: Node) -> str:
+    if node.metadata.deletion_timestamp:
+        return "which is being deleted"
+    if is_excluded(node):
+        return "which is excluded by its label"
+    if node.spec is not None and node.spec.unschedulable:
+        return "which is cordoned"
+    return "which the autoscaler is about to remove"
+
+
+def _observed(service: Service, side: Side) -> Iterator[str]:
+    match side.balancer:
+        case CloudError() as error:
+            yield f"the cloud could not say: {error}"
+        case None:
+            yield "no load balancer in the cloud"
+        case Balancer() as balancer:
+            where = ", ".join(each.ip or each.hostname for each in balancer.ingress)
+            members = "" if balancer.members is None else f", {balancer.members} members"
+            problem = f": {balancer.problem}" if balancer.problem else ""
+            yield f"load balancer {balancer.id} at {where or 'no address yet'}{members}"
+            yield f"the cloud says that it is {balancer.state}{problem}"
+    told = ", ".join(each.ip or each.hostname or "" for each in published_ingress(service))
+    yield f"addresses on the Service: {told or 'none'}"
+
+
+def _condition(service: Service) -> Iterator[Remark]:
+    """What our condition says, if it is not that all is well."""
+    found = condition_of(service)
+    if found is not None and found.status != "True":
+        yield Remark(
+            source=f"condition {found.type} {found.status}",
+            reason=found.reason,
+            message=found.message,
+            at=found.last_transition_time,
+            is_now=found.reason != "Pending",
+        )
+
+
+def _owner(service: Service, classes: Classes, post: Post) -> Iterator[str]:
+    if is_load_balancer(service):
+        named = service.spec.load_balancer_class if service.spec else None
+        ours = "served here" if classes.serve(service) else "served by others"
+        yield f"class: {named or 'none'} ({ours})"
+    elif not is_claimed(service):
+        return
+    try:
+        yield f"managed: {mode_of(service)} ({MANAGE})"
+    except UnknownMode as error:
+        yield f"managed: not known: {error}"
+    cluster = post.config.service.cluster_id or "not known"
+    yield f"mark in the cloud: cluster {cluster}, owner {service.metadata.uid}"
+    yield f"finalizer: {'there' if is_claimed(service) else 'not there'}"

@@ -1,0 +1,143 @@
+"""`pileus explain`: the story of one object, told from cluster, cloud and controllers.
+
+Exit codes: 0 told · 1 there is no such object, or something is wrong.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from pileus.app.ending import CommandFailed
+from pileus.app.flags import Group
+from pileus.app.planning import looking
+from pileus.app.stories.story import Leader, Remark, Standing, Story
+from pileus.app.stories.tell import tell
+from pileus.cli.ages import age
+from pileus.cli.arguments import UsageError
+from pileus.cli.existing import check_exists
+from pileus.cli.looking import OUTPUT, Asked, Manual, Runs, look, scope_of
+from pileus.cli.plan_json import change_document, reference, written
+from pileus.cli.plan_text import change_lines, title
+from pileus.cli.style import Ink, Style
+from pileus.cli.terminal import Terminal
+from pileus.objects.planned import Scope
+
+MANUAL = Manual(
+    "node NAME | service NAMESPACE/NAME",
+    "Tell the story of one object: what is wanted, what is, what is waited for, what went wrong,\n"
+    "who sees to it, and what to do next. Changes nothing.",
+    Group("Explain", (OUTPUT,), ours=True),
+)
+VERSION = 1
+INKS = {
+    Standing.AS_WANTED: Ink.GREEN,
+    Standing.IN_WORK: Ink.YELLOW,
+    Standing.WAITING: Ink.YELLOW,
+    Standing.STUCK: Ink.RED,
+    Standing.NOT_OURS: Ink.DIM,
+}
+INDENT = len("  waits for  ")
+
+
+def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
+    def work(asked: Asked, run: Runs) -> int:
+        scope = scope_of(program, asked.words)
+        if not scope.kind:
+            raise UsageError(f"{program}: expected node NAME or service NAMESPACE/NAME")
+        story = run(_story(asked, scope))
+        now = asked.world.times.wall.now()
+        text = as_json(story) if asked.as_json else as_text(story, now, Style.of(terminal))
+        terminal.out.write(text)
+        return 0
+
+    return look(program, MANUAL, arguments, terminal, work)
+
+
+async def _story(asked: Asked, scope: Scope) -> Story:
+    async with looking(asked.config, asked.world) as post:
+        found = await check_exists(post, scope)
+        if found is None:
+            raise CommandFailed(f"there is no {scope.kind} {scope.name}")
+        return await tell(post, found, scope)
+
+
+def as_text(story: Story, now: datetime, style: Style) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in _lines(story, now, style))
+
+
+def _lines(story: Story, now: datetime, style: Style) -> Iterator[str]:
+    standing = style.inked(story.standing, INKS[story.standing])
+    born = f" (created {age(story.created, now)} ago)" if story.created else ""
+    yield f"{style.inked(title(story.about), Ink.BOLD)} is {standing}{born}"
+    yield ""
+    yield from _part("wanted", story.wanted, style)
+    yield from _part("is", story.observed, style)
+    if story.changes:
+        yield "  to do"
+        for change in story.changes:
+            yield from (f"  {line}" for line in change_lines(change, style))
+    yield from _part("waits for", story.waits, style)
+    yield from _part("said", (_said(remark, now) for remark in story.remarks), style)
+    yield from _part("owner", (*story.owner, _leader(story.leader, now)), style)
+    yield from _part("next", story.next_steps, style)
+
+
+def _part(name: str, texts: Iterable[str], style: Style) -> Iterator[str]:
+    head = name
+    for text in texts:
+        for line in style.lines(text, INDENT):
+            yield f"  {head:<{INDENT - 2}}{line}"
+            head = ""
+
+
+def _said(remark: Remark, now: datetime) -> str:
+    when = f", {age(remark.at, now)} ago" if remark.at else ""
+    often = f", {remark.count} times" if remark.count > 1 else ""
+    return f"{remark.reason} ({remark.source}{often}{when}): {remark.message}"
+
+
+def _leader(leader: Leader | None, now: datetime) -> str:
+    if leader is None:
+        return "manager: leader election is off, so nothing tells who works"
+    if leader.problem:
+        return f"manager: not known who leads: {leader.problem}"
+    if not leader.holder:
+        return f"manager: none leads; nobody holds the lease {leader.lock}"
+    renewed = f"{age(leader.renewed, now)} ago" if leader.renewed else "never"
+    state = "leads" if leader.is_alive else "led, but its lease is too old"
+    return f"manager: {leader.holder} {state} (lease {leader.lock}, renewed {renewed})"
+
+
+def as_json(story: Story) -> str:
+    leader = story.leader
+    return written({
+        "version": VERSION,
+        "object": reference(story.about),
+        "created": story.created.isoformat() if story.created else "",
+        "standing": story.standing.value,
+        "wanted": list(story.wanted),
+        "observed": list(story.observed),
+        "changes": [change_document("", change) for change in story.changes],
+        "waits": list(story.waits),
+        "remarks": [_remark(remark) for remark in story.remarks],
+        "owner": list(story.owner),
+        "leader": leader
+        and {
+            "lease": leader.lock,
+            "holder": leader.holder,
+            "renewed": leader.renewed.isoformat() if leader.renewed else "",
+            "alive": leader.is_alive,
+            "problem": leader.problem,
+        },
+        "next": list(story.next_steps),
+    })
+
+
+def _remark(remark: Remark) -> dict[str, object]:
+    return {
+        "source": remark.source,
+        "reason": remark.reason,
+        "message": remark.message,
+        "at": remark.at.isoformat() if remark.at else "",
+        "count": remark.count,
+        "now": remark.is_now,
+    }

@@ -1,0 +1,88 @@
+"""A whole cluster and a whole cloud in this process: managers come, plans are made, in between."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+
+from pileus.app.manager import Manager
+from pileus.app.opening import World
+from pileus.app.planning import Plan, Planner, looking
+from pileus.app.work import Post
+from pileus.cloud.interface import Cloud, ProviderConfig
+from pileus.cloud.registry import Registry
+from pileus.kube.client import Client
+from pileus.kube.model.core_v1 import NODES, SERVICES
+from pileus.objects.planned import EVERYTHING, Scope
+from pileus.providers.local.connect import cloud_of
+from pileus.providers.local.host import LocalCloud, Surroundings
+from pileus.providers.local.model.machines import CreateMachine
+from tests.unit.app.stage import TIMES, Kube, LoopClock, configured, new_node, posted
+
+LIFE = ("--controller-start-interval=0s", "--controllers=*")
+
+
+@dataclass
+class Scene:
+    kube: Kube
+    client: Client
+    cloud: LocalCloud
+    flags: tuple[str, ...] = LIFE
+
+    def world(self) -> World:
+        @asynccontextmanager
+        async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
+            yield await cloud_of(self.cloud)
+
+        providers = Registry(discover=tuple)
+        providers.register("fake", connect)
+        return World({}, TIMES, Random(0), lambda _: None, providers, self.kube.connect)
+
+    async def add_nodes(self, *names: str) -> None:
+        for name in names:
+            await self.cloud.call(CreateMachine(name=name))
+            await self.client.create(NODES, new_node(name))
+
+    async def add_service(self, name: str, *ports: int) -> str:
+        """Its UID."""
+        wanted = [{"name": f"p{port}", "port": port} for port in ports]
+        made = {"metadata": {"name": name}, "spec": {"type": "LoadBalancer", "ports": wanted}}
+        return (await self.client.create(SERVICES, made, namespace="default")).metadata.uid
+
+    async def managed(self, seconds: float = 30, *flags: str) -> None:
+        """Let a manager run for so long."""
+        async with asyncio.TaskGroup() as group:
+            manager = Manager(configured(*self.flags, *flags), self.world())
+            running = group.create_task(manager.run())
+            await asyncio.sleep(seconds)
+            running.cancel()
+
+    @asynccontextmanager
+    async def looked_at(
+        self, *flags: str, may: frozenset[str] = frozenset()
+    ) -> AsyncGenerator[Post]:
+        async with looking(configured(*self.flags, *flags), self.world(), may=may) as post:
+            yield post
+
+    async def plan(self, scope: Scope = EVERYTHING, *flags: str) -> Plan:
+        async with self.looked_at(*flags) as post:
+            return await Planner(post).plan(scope)
+
+    def writes(self) -> Sequence[str]:
+        return [
+            f"{request.method} {request.path}"
+            for _, request in self.kube.requests
+            if request.method != "GET"
+        ]
+
+
+@asynccontextmanager
+async def scene(*names: str) -> AsyncGenerator[Scene]:
+    """With machines and their new nodes of these names."""
+    kube = Kube()
+    cloud = LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1)))
+    async with posted(Cloud(name="fake"), kube=kube) as post:
+        made = Scene(kube, post.clients.main("user"), cloud)
+        await made.add_nodes(*names)
+        yield made

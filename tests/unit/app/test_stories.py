@@ -1,0 +1,272 @@
+"""The story of one object: how it stands, why, and what its reader should do."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pileus.app.stories.advice import ADVICE
+from pileus.app.stories.story import Leader, Remark, Standing, Story
+from pileus.app.stories.tell import tell
+from pileus.cli.existing import check_exists
+from pileus.cli.explain import as_json, as_text
+from pileus.cli.style import Style
+from pileus.cloud.balancer import Effect
+from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, ObjectReference
+from pileus.kube.patch import MergePatch
+from pileus.objects.planned import Place, Planned, Scope
+from pileus.providers.local.model.machines import DeleteMachine
+from tests.unit.app.scene import Scene, scene
+from tests.unit.app.stage import LoopClock, new_node
+
+DOCS = Path(__file__).parents[3] / "docs"
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+WEB = ObjectReference(kind="Service", namespace="default", name="web")
+ALIVE = Leader("kube-system/ccm", "me", NOW, is_alive=True)
+CHANGE = Planned(about=WEB, place=Place.CLOUD, effect=Effect.CREATE, summary="balancer")
+WAITING = Planned(
+    about=WEB, place=Place.CLOUD, effect=Effect.CREATE, summary="balancer", waits_for="x"
+)
+TROUBLE = Remark(source="now", reason="QuotaExceeded", message="no more", is_now=True)
+PAST = Remark(source="event", reason="QuotaExceeded", message="no more")
+
+
+async def told(stage: Scene, kind: str, name: str, *flags: str) -> Story:
+    scope = Scope(kind, "" if kind == "Node" else "default", name)
+    before = stage.cloud.state
+    stage.kube.requests.clear()
+    async with stage.looked_at(*flags) as post:
+        found = await check_exists(post, scope)
+        assert found
+        story = await tell(post, found, scope)
+    assert stage.writes() == []
+    assert stage.cloud.state is before
+    return story
+
+
+def text(story: Story) -> str:
+    return as_text(story, LoopClock().now(), Style())
+
+
+@pytest.mark.parametrize(
+    ("story", "standing", "steps"),
+    [
+        (Story(about=WEB, is_ours=True, leader=ALIVE), Standing.AS_WANTED, "nothing"),
+        (
+            Story(about=WEB, is_ours=True, changes=(CHANGE,), leader=ALIVE),
+            Standing.IN_WORK,
+            "nothing: the manager does this within seconds",
+        ),
+        (
+            Story(about=WEB, is_ours=True, changes=(CHANGE,), leader=Leader("a/b")),
+            Standing.IN_WORK,
+            "start the manager, or see why it does not lead: the lease a/b is free",
+        ),
+        (
+            Story(about=WEB, is_ours=True, changes=(WAITING,), leader=ALIVE),
+            Standing.WAITING,
+            "wait",
+        ),
+        (
+            Story(about=WEB, is_ours=True, changes=(WAITING,), remarks=(TROUBLE,), leader=ALIVE),
+            Standing.STUCK,
+            "free something, or ask for more (QuotaExceeded)",
+        ),
+        (Story(about=WEB, is_ours=True, remarks=(PAST,), leader=ALIVE), Standing.AS_WANTED, "no"),
+        (Story(about=WEB, is_ours=False, leader=Leader("a/b")), Standing.NOT_OURS, "nothing"),
+    ],
+)
+def test_how_it_stands_and_what_to_do(story: Story, standing: Standing, steps: str):
+    assert story.standing is standing
+    assert story.next_steps[0].startswith(steps)
+
+
+async def test_a_new_node_without_a_manager() -> None:
+    async with scene("n1") as stage:
+        story = await told(stage, "Node", "n1")
+
+    assert story.standing is Standing.IN_WORK
+    assert "not initialized yet" in story.observed[0]
+    assert story.wanted[0].startswith("machine i-")
+    assert [change.about.name for change in story.changes] == ["n1", "n1"]
+    assert "start the manager" in story.next_steps[0]
+
+
+async def test_a_node_that_is_well() -> None:
+    async with scene("n1") as stage:
+        await stage.managed(60)
+        story = await told(stage, "Node", "n1", "--leader-elect=false")
+
+    assert story.standing is Standing.AS_WANTED
+    assert story.owner == ("its provider ID is one of the cloud local",)
+    assert story.next_steps == ("nothing",)
+
+
+async def test_a_node_without_a_machine_is_stuck_and_told_with_its_events() -> None:
+    async with scene() as stage:
+        await stage.client.create(NODES, new_node("n9"))
+        await stage.managed(60)
+        story = await told(stage, "Node", "n9")
+
+    assert story.standing is Standing.STUCK
+    assert story.remarks[0].source == "now"
+    events = [remark for remark in story.remarks if remark.source == "event"]
+    assert {"InstanceNotFound", "NeverInitialized"} <= {remark.reason for remark in events}
+    assert all(event.at for event in events)
+    assert "compare node name and provider ID with the cloud (InstanceNotFound)" in story.next_steps
+
+
+async def test_a_machine_that_is_gone_is_told_even_if_no_controller_minds() -> None:
+    async with scene("n1") as stage:
+        await stage.managed(60)
+        await stage.cloud.call(DeleteMachine(machine="n1"))
+        story = await told(stage, "Node", "n1", "--controllers=-cloud-node-lifecycle")
+
+    assert story.standing is Standing.STUCK
+    assert "has no such machine" in story.wanted[0]
+
+
+async def test_a_foreign_node_is_nobodys_business_here() -> None:
+    async with scene() as stage:
+        node = new_node("n1")
+        await stage.client.create(NODES, {**node, "spec": {"providerID": "other://x"}})
+        story = await told(stage, "Node", "n1")
+
+    assert story.standing is Standing.NOT_OURS
+    assert story.owner[0].startswith("foreign: other://x")
+
+
+async def test_a_service_that_is_well() -> None:
+    async with scene("n1", "n2") as stage:
+        uid = await stage.add_service("web", 80)
+        await stage.managed(60)
+        cordon = MergePatch({"spec": {"unschedulable": True}})
+        await stage.client.patch(NODES, "n2", cordon)
+        story = await told(stage, "Service", "web")
+        drained = await told(stage, "Service", "web", "--service-drain-cordoned")
+
+    assert story.standing is Standing.AS_WANTED, text(story)
+    assert re.match(r"a load balancer on 80/TCP → node port \d+", story.wanted[0])
+    assert "members: n1, n2 (2 of 2 nodes)" in story.wanted
+    assert any(uid in line for line in story.owner)
+    assert "managed: full (pileus.dev/manage)" in story.owner
+    assert drained.standing is Standing.IN_WORK
+    assert "not a member: n2, which is cordoned" in drained.wanted
+
+
+async def test_a_service_that_asks_for_nonsense() -> None:
+    async with scene("n1") as stage:
+        await stage.add_service("web", 80)
+        patch = MergePatch({"metadata": {"annotations": {"pileus.dev/manage": "ful"}}})
+        await stage.client.patch(SERVICES, "web", patch, namespace="default")
+        await stage.managed(60)
+        story = await told(stage, "Service", "web")
+
+    assert story.standing is Standing.STUCK
+    assert 'did you mean "full"?' in text(story)
+    assert "mend what the message names (Misconfigured)" in story.next_steps
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({"type": "ClusterIP"}, "no load balancer: its type is ClusterIP"),
+        (
+            {"loadBalancerClass": "metallb"},
+            "a load balancer, but from others: its class is metallb",
+        ),
+    ],
+)
+async def test_a_service_that_is_not_ours(spec: dict[str, object], wanted: str) -> None:
+    async with scene() as stage:
+        made = {"type": "LoadBalancer", "ports": [{"port": 80}], **spec}
+        body = {"metadata": {"name": "web"}, "spec": made}
+        await stage.client.create(SERVICES, body, namespace="default")
+        story = await told(stage, "Service", "web")
+
+    assert story.standing is Standing.NOT_OURS
+    assert story.wanted == (wanted,)
+
+
+async def test_others_events_and_normal_ones_are_left_out() -> None:
+    async with scene("n1") as stage:
+        for number, (kind, source) in enumerate([
+            ("Warning", "kubelet"),
+            ("Normal", "cloud-node-controller"),
+            ("Warning", "cloud-node-controller"),
+        ]):
+            event = {
+                "metadata": {"name": f"e{number}"},
+                "involvedObject": {"kind": "Node", "name": "n1"},
+                "reason": f"R{number}",
+                "type": kind,
+                "source": {"component": source},
+            }
+            await stage.client.create(EVENTS, event, namespace="default")
+        story = await told(stage, "Node", "n1")
+
+    assert [remark.reason for remark in story.remarks] == ["R2"]
+
+
+async def test_who_leads_is_told_with_the_age_of_the_lease() -> None:
+    async with scene("n1") as stage:
+        await stage.managed(60)
+        story = await told(stage, "Node", "n1")
+
+    assert "manager: none leads; nobody holds the lease kube-system/cloud-controller" in text(story)
+    assert '"alive": false' in as_json(story)
+
+
+def test_the_text_has_all_parts_in_order():
+    story = Story(
+        about=WEB,
+        is_ours=True,
+        created=NOW,
+        wanted=("a load balancer",),
+        observed=("none",),
+        changes=(WAITING,),
+        waits=("its deletion",),
+        remarks=(TROUBLE, Remark(source="event", reason="Odd", message="m", at=NOW, count=3)),
+        owner=("class: none",),
+        leader=ALIVE,
+    )
+
+    assert (
+        as_text(story, NOW.replace(minute=5), Style())
+        == """\
+Service default/web is stuck (created 5m ago)
+
+  wanted     a load balancer
+  is         none
+  to do
+    + cloud    balancer
+               waits for x
+  waits for  its deletion
+  said       QuotaExceeded (now): no more
+             Odd (event, 3 times, 5m ago): m
+  owner      class: none
+             manager: me leads (lease kube-system/ccm, renewed 5m ago)
+  next       free something, or ask for more (QuotaExceeded)
+"""
+    )
+
+
+ROW = re.compile(r"^\| (?:.*reason )?(`\w+`(?:, `\w+`)*) \|.* \| (.+) \|$", re.MULTILINE)
+PAGES = (
+    "reference/events.md",
+    "reference/services.md",
+    "reference/plan.md",
+    "guides/when-a-node-is-not-deleted.md",
+)
+
+
+def test_advice_is_what_the_pages_say():
+    said = {
+        (reason, re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", advice).replace("`", ""))
+        for page in PAGES
+        for cell, advice in ROW.findall((DOCS / page).read_text())
+        for reason in re.findall(r"\w+", cell)
+    }
+
+    assert ADVICE.items() <= said

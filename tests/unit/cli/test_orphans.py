@@ -1,0 +1,146 @@
+"""`pileus orphans`: what it prints, when it asks, and with which code it ends."""
+
+import io
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from pileus.app.declared.table import TABLE
+from pileus.app.flags import Table
+from pileus.app.orphans import Orphan, Orphanage
+from pileus.app.settings import gather
+from pileus.cli.arguments import UsageError
+from pileus.cli.main import dispatch
+from pileus.cli.orphans import MANUAL, agreed, as_text, document, exit_code
+from pileus.cli.style import Style
+from pileus.cli.terminal import Terminal
+from pileus.cloud.balancer import Balancer, BalancerState, Ingress, Owner
+from tests.unit.cloud.fakes import Change
+
+GONE = Orphan(
+    owner=Owner("c1", "u1"),
+    balancer=Balancer(
+        id="lb-1", state=BalancerState.READY, ingress=(Ingress(ip="10.0.0.1"),), members=3
+    ),
+    changes=(Change(),),
+)
+SILENT = Orphan(owner=Owner("c1", "u2"), trouble="the cloud is down")
+
+
+class Person(io.StringIO):
+    """Someone at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Screen(Terminal):
+    """A terminal that someone sees."""
+
+    __slots__ = ()
+
+    def width(self, stream: object) -> int:
+        return 80
+
+
+def terminal(*, typing: str | None = None) -> Terminal:
+    if typing is None:
+        return Terminal(io.StringIO(), io.StringIO(), {})
+    return Screen(io.StringIO(), io.StringIO(), {}, Person(typing))
+
+
+def values(*flags: str):
+    return gather(Table((MANUAL.flags, *TABLE.groups)), "pileus orphans", flags, {}).values
+
+
+def test_each_is_shown_with_what_it_is_and_what_its_deletion_would_do():
+    assert (
+        as_text(Orphanage("c1", 5, (GONE, SILENT)), Style())
+        == """\
+Service with UID u1, which is gone
+  load balancer lb-1: ready, 10.0.0.1, 3 members
+  + balancer
+
+Service with UID u2, which is gone
+  ! the cloud is down
+
+2 load balancers without a Service, of 5 with the mark of cluster c1
+"""
+    )
+    assert as_text(Orphanage("c1", 0, ()), Style()) == (
+        "No load balancer without a Service, of 0 with the mark of cluster c1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("orphans", "failed", "code"),
+    [
+        ((), None, 0),
+        ((GONE,), None, 2),
+        ((GONE,), {}, 0),
+        ((GONE,), {GONE.owner: "busy"}, 1),
+        ((SILENT,), None, 1),
+    ],
+)
+def test_the_exit_code(orphans: tuple[Orphan, ...], failed: Mapping[Owner, str] | None, code: int):
+    assert exit_code(Orphanage("c1", 5, orphans), failed) == code
+
+
+@pytest.mark.parametrize(("answer", "is_agreed"), [("yes\n", True), ("y\n", False), ("", False)])
+def test_only_a_whole_yes_is_one(answer: str, is_agreed: bool):
+    someone = terminal(typing=answer)
+
+    assert agreed(Orphanage("c1", 5, (GONE,)), values("--delete"), someone) is is_agreed
+    assert "Delete 1 load balancer without a Service?" in someone.err.getvalue()  # type: ignore[attr-defined]
+
+
+def test_where_nobody_can_be_asked_nothing_is_deleted_without_yes():
+    found = Orphanage("c1", 5, (GONE,))
+
+    with pytest.raises(UsageError, match="no terminal to ask on"):
+        agreed(found, values("--delete"), terminal())
+    assert agreed(found, values("--delete", "--yes"), terminal())
+
+
+def test_that_everything_is_an_orphan_is_not_taken_for_granted():
+    everyone = Orphanage("c1", 4, (GONE,) * 4)
+
+    with pytest.raises(UsageError, match="another cluster's id"):
+        agreed(everyone, values("--delete", "--yes"), terminal())
+    assert agreed(everyone, values("--delete"), terminal(typing="yes\n"))
+    assert agreed(Orphanage("c1", 3, (GONE,) * 3), values("--delete", "--yes"), terminal())
+
+
+def test_the_document_for_programs():
+    found = Orphanage("c1", 5, (GONE, SILENT))
+
+    made = json.loads(json.dumps(document(found, {SILENT.owner: "the cloud is down"})))
+
+    assert (made["version"], made["cluster"], made["owners"]) == (1, "c1", 5)
+    assert made["orphans"][0] == {
+        "uid": "u1",
+        "id": "lb-1",
+        "state": "ready",
+        "addresses": ["10.0.0.1"],
+        "changes": [{"action": "create", "summary": "balancer"}],
+        "deleted": True,
+        "trouble": "",
+    }
+    assert made["orphans"][1]["deleted"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["orphans", "all", "--cloud-provider=local"], 'takes no arguments, got "all"'),
+        (["orphans", "--delet"], "did you mean --delete?"),
+        (["explain", "--cloud-provider=local"], "expected node NAME or service NAMESPACE/NAME"),
+        (["explain", "nod", "a", "--cloud-provider=local"], "did you mean pileus explain node?"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_with_1(arguments: list[str], message: str):
+    someone = terminal()
+
+    assert dispatch(arguments, someone) == 1
+    assert message in someone.err.getvalue()  # type: ignore[attr-defined]
