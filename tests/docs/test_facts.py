@@ -5,11 +5,14 @@ import re
 import tomllib
 from pathlib import Path
 
-from pileus.app import route
+import pytest
+
+from pileus.app import ipam, route
 from pileus.app.controllers import ALL
 from pileus.app.informers import DEAD, SILENT
 from pileus.app.leading import DUTIES
 from pileus.app.node import STUCK
+from pileus.controllers.ipam import plan as ipam_plan
 from pileus.controllers.lifecycle import acting
 from pileus.controllers.lifecycle import plan as lifecycle_plan
 from pileus.controllers.node import trouble
@@ -95,10 +98,17 @@ def test_every_event_about_ssh_keys_is_explained():
         assert told <= explained, page
 
 
-def test_every_reason_of_the_route_controller_is_explained():
-    for page in ("events.md", "routes.md"):
-        text = (DOCS / "reference" / page).read_text()
-        assert all(f"`{reason}`" in text for reason in (telling.FAILED, telling.REFUSED)), page
+@pytest.mark.parametrize(
+    ("page", "reasons"),
+    [
+        ("routes.md", (telling.FAILED, telling.REFUSED)),
+        ("ipam.md", (ipam_plan.FULL, ipam_plan.FAILED, ipam_plan.ODD)),
+    ],
+)
+def test_every_reason_of_routes_and_pod_ranges_is_explained(page, reasons):
+    for name in ("events.md", page):
+        text = (DOCS / "reference" / name).read_text()
+        assert all(f"`{reason}`" in text for reason in reasons), name
 
 
 def test_every_health_check_is_explained_with_its_limit():
@@ -116,6 +126,7 @@ def test_every_health_check_is_explained_with_its_limit():
     assert f"{SILENT:.0f} s" in rows["informers-synced"]
     assert f"{STUCK:.0f} s" in rows["cloud-node-controller"]
     assert f"{route.STUCK:.0f} s" in rows["node-route-controller"]
+    assert f"{ipam.STUCK:.0f} s" in rows["node-ipam-controller"]
 
 
 def test_the_readme_says_which_controllers_and_providers_there_are():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pileus.app.config import Config
 from pileus.app.controllers import (
     ALL,
+    IPAM,
     LIFECYCLE,
     NODE,
     ROUTE,
@@ -22,6 +23,7 @@ from pileus.app.controllers import (
     is_running,
 )
 from pileus.app.ending import Fatal
+from pileus.app.ipam import ipam_duty
 from pileus.app.lifecycle import lifecycle_duty
 from pileus.app.migration import Lock, Migration
 from pileus.app.node import node_duty
@@ -52,6 +54,7 @@ DUTIES: Mapping[str, MakeDuty] = {
     LIFECYCLE.canonical: lifecycle_duty,
     SERVICE.canonical: service_duty,
     ROUTE.canonical: route_duty,
+    IPAM.canonical: ipam_duty,
     SSH_KEYS.canonical: ssh_keys_duty,
 }
 """The controllers of this version, by canonical name."""

@@ -8,6 +8,8 @@ from pileus.app.config import Config
 from pileus.app.controllers import ALL, IPAM, is_running, unknown
 from pileus.app.declared.pileus import DELETION_POLICIES, NO_DEFAULT_CLASS, ORPHAN_POLICIES
 from pileus.app.durations import render_duration
+from pileus.app.ipam import asked_of
+from pileus.controllers.ipam import sizes
 from pileus.controllers.ssh_keys.location import BadLocation, located
 from pileus.runtime import timing
 from pileus.server.ciphers import tls_problems
@@ -219,17 +221,19 @@ def _webhooks(config: Config, known: Iterable[str]) -> Iterator[str]:
 
 
 def _ipam(config: Config) -> Iterator[str]:
-    sizes = {
+    lengths = {
         "node-cidr-mask-size": (config.ipam.node_cidr_mask_size, 128),
         "node-cidr-mask-size-ipv4": (config.ipam.node_cidr_mask_size_ipv4, 32),
         "node-cidr-mask-size-ipv6": (config.ipam.node_cidr_mask_size_ipv6, 128),
     }
-    for name, (size, longest) in sizes.items():
+    for name, (size, longest) in lengths.items():
         if not 0 <= size <= longest:
             yield f"{name} must be between 0 and {longest}, but got {size}"
     allocates = config.shared.allocate_node_cidrs and is_running(IPAM, config.generic.controllers)
     if allocates and not config.shared.cluster_cidr:
         yield f"--allocate-node-cidrs with {IPAM.canonical} needs --cluster-cidr"
+    elif allocates:
+        yield from sizes.problems(asked_of(config))
 
 
 def _ssh_keys(config: Config) -> Iterator[str]:

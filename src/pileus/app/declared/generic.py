@@ -117,7 +117,10 @@ ALLOCATE_NODE_CIDRS = switch(
     "Give each node a range of pod addresses out of --cluster-cidr.",
 )
 CIDR_ALLOCATOR_TYPE = Flag(
-    "cidr-allocator-type", STRING, "RangeAllocator", "Where the nodes' pod ranges come from."
+    "cidr-allocator-type",
+    STRING,
+    "RangeAllocator",
+    "Where the nodes' pod ranges come from; only RangeAllocator is possible.",
 )
 CONFIGURE_CLOUD_ROUTES = switch(
     "configure-cloud-routes",

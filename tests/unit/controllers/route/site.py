@@ -1,42 +1,22 @@
 """The whole route controller in virtual time: an API server and a route table in memory."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Self
 
-from prometheus_client import CollectorRegistry
-
-from pileus.apiserver.serving import api_in_memory
 from pileus.cloud.errors import CloudError, Conflict
 from pileus.cloud.model import Route
 from pileus.controllers.route.controller import RouteController, RouteSettings, Surroundings
 from pileus.kube.client import Client
-from pileus.kube.errors import Unreachable
-from pileus.kube.informer import Handler, Informer, InformerOptions
-from pileus.kube.model.core_v1 import NODES, Node, ObjectReference
-from pileus.kube.patch import MergePatch
-from pileus.kube.store import NamespacedName
-from pileus.kube.transport import Reply, Request
+from pileus.kube.informer import Informer, InformerOptions
+from pileus.kube.model.core_v1 import NODES
 from pileus.objects.nodes import condition_of
-from pileus.telemetry.metrics import Metrics
-from pileus.testing.in_process import InProcessTransport
+from tests.unit.controllers.cluster import Cluster, LoopClock, Veiled
 from tests.unit.controllers.route.objects import RULES
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = RouteSettings(ranges=RULES.ranges)
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
-
-class LoopClock:
-    def now(self) -> datetime:
-        return EPOCH + timedelta(seconds=loop_time())
 
 
 @dataclass
@@ -99,97 +79,12 @@ class FakeRoutes:
         return {route.destination: route.target for route in self.table.values()}
 
 
-@dataclass
-class FakeEvents:
-    told: list[tuple[str, str, str, str]] = field(default_factory=list[tuple[str, str, str, str]])
-
-    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.told.append((about.name, kind, reason, message))
-
-
-class Counting:
-    """A transport that keeps the requests, and may refuse some."""
-
-    def __init__(self, inner: InProcessTransport) -> None:
-        self._inner = inner
-        self.requests: list[Request] = []
-        self.refuse = ""
-        """The end of paths to which no request but a watch gets through."""
-
-    @asynccontextmanager
-    async def send(self, request: Request) -> AsyncGenerator[Reply]:
-        self.requests.append(request)
-        if self.refuse and "watch" not in request.query and request.path.endswith(self.refuse):
-            raise Unreachable(request.path, "in-process", "connection refused")
-        async with self._inner.send(request) as reply:
-            yield reply
-
-    def writes(self, tail: str = "") -> list[Request]:
-        return [each for each in self.requests if each.method != "GET" and each.path.endswith(tail)]
-
-
-class Veiled:
-    """An informer whose view can be lost, as by a list that lacks everything."""
-
-    def __init__(self, informer: Informer[Node]) -> None:
-        self._informer = informer
-        self.is_blind = False
-
-    @property
-    def store(self) -> Self:
-        return self
-
-    async def wait_synced(self) -> None:
-        await self._informer.wait_synced()
-
-    def subscribe(self, handler: Handler[Node]) -> None:
-        self._handler = handler
-        self._informer.subscribe(handler)
-
-    def lose(self) -> None:
-        """Take everything for deleted."""
-        lost, self.is_blind = self._informer.store.list(), True
-        for each in lost:
-            self._handler.deleted(each)
-
-    def get(self, key: NamespacedName) -> Node | None:
-        return None if self.is_blind else self._informer.store.get(key)
-
-    def list(self) -> tuple[Node, ...]:
-        return () if self.is_blind else self._informer.store.list()
-
-    def by_index(self, index: str, value: Hashable) -> tuple[Node, ...]:
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        return len(self.list())
-
-
-class Site:
+class Site(Cluster):
     def __init__(self, routes: FakeRoutes | None = None) -> None:
-        api = InProcessTransport(api_in_memory(clock=LoopClock(), random=Random(0)))
-        self.wire = Counting(api)
-        self.metrics = Metrics(CollectorRegistry())
-        self.kubectl = Client(api, user_agent="kubectl", metrics=Metrics(CollectorRegistry()))
+        super().__init__()
         self.routes = routes or FakeRoutes()
-        self.events = FakeEvents()
         self.controller: RouteController
         self.view: Veiled
-
-    async def register(self, name: str, *ranges: str) -> None:
-        spec = {"podCIDR": ranges[0], "podCIDRs": list(ranges)} if ranges else {}
-        await self.kubectl.create(NODES, {"metadata": {"name": name}, "spec": spec})
-
-    async def assign(self, name: str, *ranges: str) -> None:
-        body = {"spec": {"podCIDR": ranges[0], "podCIDRs": list(ranges)}}
-        await self.kubectl.patch(NODES, name, MergePatch(body))
-
-    async def remove(self, *names: str) -> None:
-        for name in names:
-            await self.kubectl.delete(NODES, name)
-
-    async def node(self, name: str) -> Node:
-        return await self.kubectl.get(NODES, name)
 
     async def network(self, name: str) -> tuple[str, str | None] | None:
         found = condition_of(await self.node(name), "NetworkUnavailable")

@@ -9,8 +9,9 @@ from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import StrategicPatch
 from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
+from tests.unit.controllers.cluster import loop_time
 from tests.unit.controllers.route.objects import RULES, route
-from tests.unit.controllers.route.site import SETTINGS, FakeRoutes, Site, loop_time
+from tests.unit.controllers.route.site import SETTINGS, FakeRoutes, Site
 
 PERIODIC = replace(SETTINGS, watch=False, period=10.0)
 

@@ -1,0 +1,1 @@
+"""The node-ipam controller: each node has its own part of the cluster's pod ranges."""

@@ -1,0 +1,162 @@
+"""The node-ipam controller as one thing to run: what is known first, then queue and workers."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pileus.controllers.ipam.blocks import Blocks
+from pileus.controllers.ipam.patches import ranges_patch
+from pileus.controllers.ipam.plan import Holdings
+from pileus.controllers.ipam.preview import lines
+from pileus.controllers.ipam.reconciler import IpamReconciler, Tools
+from pileus.controllers.ipam.sizes import Sizes
+from pileus.kube.client import Client
+from pileus.kube.errors import KubeError
+from pileus.kube.informer import Handler
+from pileus.kube.model.core_v1 import Node
+from pileus.kube.store import Store
+from pileus.objects.cluster import ClusterNodes
+from pileus.objects.notices import Notices
+from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.objects.ranges import pod_ranges_of
+from pileus.objects.writer import NodeWriter
+from pileus.runtime.backoff import Exponential, RetryPolicy
+from pileus.runtime.controller import Controller, Limits
+from pileus.runtime.events import Recorder
+from pileus.runtime.queue import WorkQueue
+from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
+
+log = Log(__name__)
+
+QUEUE = "cidrallocator_node"
+WORKERS = 200
+RETRIES = Exponential(0.25, 300.0)
+PATIENCE = Exponential(1.0, 60.0)
+"""Seconds between two attempts to learn what nodes have, before any is given something."""
+
+
+class NodeInformer(Protocol):
+    @property
+    def store(self) -> Store[Node]: ...
+    async def wait_synced(self) -> None: ...
+    def subscribe(self, handler: Handler[Node]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the controller is put into."""
+
+    client: Client
+    informer: NodeInformer
+    events: Recorder
+    metrics: Metrics
+    random: random.Random
+
+
+class IpamController:
+    """Gives nodes their pod ranges.
+
+    Guarantees: before the first one is given, all nodes were read from the API server itself, after
+    this process became leader. A range is given back only when its node is confirmed to be gone.
+    """
+
+    def __init__(self, around: Surroundings, sizes: Sizes) -> None:
+        self._around = around
+        self._sizes = sizes
+        self._nodes = ClusterNodes(around.client, around.informer.store, ranges_patch)
+        self._queue = WorkQueue[str](QUEUE, around.metrics)
+        self._reconciler = IpamReconciler(
+            Tools(
+                nodes=self._nodes,
+                writer=NodeWriter(self._nodes, around.random),
+                holdings=Holdings(sizes, MeasuredBlocks(around.metrics)),
+                notices=Notices(around.events),
+                queue=self._queue,
+            )
+        )
+        self._controller = Controller(
+            "node-ipam-controller",
+            self._reconciler,
+            self._queue,
+            RetryPolicy(RETRIES, around.random),
+            Limits(workers=WORKERS),
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled, once all nodes are known for certain; call once."""
+        await self._around.informer.wait_synced()
+        for node in await self._everyone():
+            if pod_ranges_of(node):
+                self._reconciler.know(node)
+        self._around.informer.subscribe(_Watcher(self._reconciler, self._queue))
+        await self._controller.run()
+
+    async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
+        """What nodes of `scope` would be given by a manager that begins now. Reads only."""
+        await self._around.informer.wait_synced()
+        return lines(self._sizes, self._nodes.nodes(), scope)
+
+    def stuck(self, limit: float) -> str | None:
+        """What to tell a health check if a pass has been in hand for longer than `limit`."""
+        return self._controller.stuck(limit)
+
+    async def _everyone(self) -> tuple[Node, ...]:
+        """All nodes, as the API server has them; asks until it is certain."""
+        failures = 0
+        while True:
+            try:
+                return await self._certainly()
+            except KubeError as error:
+                failures += 1
+                delay = PATIENCE.delay(failures)
+                log.error("No pod range is given yet", error=error, retry_in=delay)
+            await asyncio.sleep(delay)
+
+    async def _certainly(self) -> tuple[Node, ...]:
+        listed = await self._nodes.fresh()
+        if listed.unreadable:
+            names = ", ".join(sorted(each.metadata.name for each in listed.unreadable))
+            raise KubeError(f"nodes that cannot be read may have any range: {names}")
+        return listed.items
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBlocks:
+    metrics: Metrics
+
+    def changed(self, blocks: Blocks, *, taken: int = 0, released: int = 0) -> None:
+        label = str(blocks.range)
+        self.metrics.ranges_taken.labels(label).inc(taken)
+        self.metrics.ranges_released.labels(label).inc(released)
+        self.metrics.ranges_most.labels(label).set(blocks.count)
+        self.metrics.ranges_usage.labels(label).set(blocks.used / blocks.count)
+
+    def searched(self, blocks: Blocks, tries: int) -> None:
+        self.metrics.range_tries.labels(str(blocks.range)).observe(tries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watcher:
+    """Marks what nodes have at once, before anybody else can be given it."""
+
+    reconciler: IpamReconciler
+    queue: WorkQueue[str]
+
+    def added(self, new: Node, /) -> None:
+        self._see(new)
+
+    def updated(self, old: Node, new: Node, /) -> None:
+        if old is new or pod_ranges_of(old) != pod_ranges_of(new):
+            self._see(new)
+
+    def deleted(self, old: Node, /) -> None:
+        self.queue.add(old.metadata.name)
+
+    def _see(self, node: Node) -> None:
+        if pod_ranges_of(node):
+            self.reconciler.know(node)
+        else:
+            self.queue.add(node.metadata.name)

@@ -1,0 +1,50 @@
+"""How the node-ipam controller is put into the process, and what is refused before it starts."""
+
+import pytest
+
+from pileus.app.ipam import ipam_duty
+from pileus.app.validate import problems
+from pileus.app.work import Duty, Skipped
+from pileus.cloud.interface import Cloud
+from tests.unit.app.stage import configured, posted
+
+CLOUD = Cloud(name="fake")
+ON = ("--controllers=*,nodeipam", "--allocate-node-cidrs")
+
+
+async def test_it_runs_only_when_ranges_are_to_be_allocated():
+    async with posted(CLOUD, "--controllers=nodeipam", "--cluster-cidr=10.0.0.0/16") as post:
+        skipped = ipam_duty(post)
+    async with posted(CLOUD, *ON, "--cluster-cidr=10.0.0.0/16,fd00::/48") as post:
+        duty = ipam_duty(post)
+        assert isinstance(duty, Duty)
+        assert duty.health() is None
+
+    assert isinstance(skipped, Skipped)
+    assert "--allocate-node-cidrs" in skipped.why
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--cluster-cidr=nonsense",), '--cluster-cidr: "nonsense" is no CIDR'),
+        (
+            ("--cluster-cidr=10.0.0.0/16", "--cidr-allocator-type=CloudAllocator"),
+            '--cidr-allocator-type: "CloudAllocator" is not possible',
+        ),
+        (
+            ("--cluster-cidr=10.0.0.0/16", "--node-cidr-mask-size=8"),
+            "node CIDRs of /8 do not fit into 10.0.0.0/16",
+        ),
+        (
+            ("--cluster-cidr=10.0.0.0/16", "--service-cluster-ip-range=10.0.0.0"),
+            '--service-cluster-ip-range: "10.0.0.0" is no CIDR',
+        ),
+    ],
+)
+def test_flags_that_make_no_sense_are_refused_only_where_they_count(flags, told):
+    (problem,) = problems(configured(*ON, *flags))
+
+    assert problem.startswith(told)
+    assert problems(configured("--allocate-node-cidrs", *flags)) == ()
+    assert problems(configured("--controllers=nodeipam", *flags)) == ()

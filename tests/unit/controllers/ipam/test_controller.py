@@ -1,0 +1,243 @@
+"""The whole controller: bulk start, races, lost answers, exhaustion, nodes that come and go."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from pileus.controllers.ipam.controller import IpamController, Surroundings
+from pileus.controllers.ipam.sizes import Asked, sizes
+from pileus.kube.client import Client
+from pileus.kube.informer import Informer, InformerOptions
+from pileus.kube.model.core_v1 import NODES
+from pileus.objects.planned import EVERYTHING, Planned, Scope, Trouble
+from pileus.objects.ranges import pod_ranges_of
+from tests.unit.controllers.cluster import Cluster, Veiled
+
+DUAL = Asked(cluster_cidr="10.0.0.0/16,fd00::/48", service_range="10.0.0.0/24")
+FOUR = Asked(cluster_cidr="10.0.0.0/22")
+
+
+class Site(Cluster):
+    def __init__(self) -> None:
+        super().__init__()
+        self.controller: IpamController
+        self.view: Veiled
+
+    async def ranges(self) -> dict[str, tuple[str, ...]]:
+        return {each.metadata.name: pod_ranges_of(each) for each in await self.nodes()}
+
+    def metric(self, name: str, cluster: str) -> float:
+        full = f"node_ipam_controller_{name}"
+        return self.metrics.registry.get_sample_value(full, {"clusterCIDR": cluster}) or 0.0
+
+    @asynccontextmanager
+    async def running(self, asked: Asked = DUAL) -> AsyncGenerator[None]:
+        chance = Random(1)
+        client = Client(self.wire, user_agent="test", metrics=self.metrics)
+        informer = Informer(client, NODES, random=chance, options=InformerOptions())
+        self.view = Veiled(informer)
+        around = Surroundings(
+            client=client,
+            informer=self.view,
+            events=self.events,
+            metrics=self.metrics,
+            random=chance,
+        )
+        self.controller = IpamController(around, sizes(asked))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(informer.run()), group.create_task(self.controller.run())]
+            yield
+            for task in tasks:
+                task.cancel()
+
+
+async def test_nodes_get_ranges_of_both_families_in_one_write_and_then_peace():
+    at = Site()
+    await at.register("n1")
+    await at.register("n2")
+
+    async with at.running():
+        await asyncio.sleep(5)
+        assert await at.ranges() == {
+            "n1": ("10.0.1.0/24", "fd00::/64"),
+            "n2": ("10.0.2.0/24", "fd00:0:0:1::/64"),
+        }
+        await asyncio.sleep(3600)
+
+    assert len(at.wire.writes()) == 2
+    assert (await at.node("n1")).spec.pod_cidr == "10.0.1.0/24"  # type: ignore[union-attr]
+    assert at.metric("cidrset_cidrs_allocations_total", "fd00::/48") == 2
+    assert at.metric("cirdset_max_cidrs", "10.0.0.0/16") == 256
+    assert at.metric("cidrset_usage_cidrs", "10.0.0.0/16") == 3 / 256
+    assert at.metric("cidrset_allocation_tries_per_request_count", "fd00::/48") == 2
+
+
+async def test_a_thousand_nodes_get_a_thousand_ranges_with_a_write_each():
+    at = Site()
+    for number in range(1000):
+        await at.register(f"n{number}")
+
+    async with at.running(Asked(cluster_cidr="10.0.0.0/14")):
+        await asyncio.sleep(30)
+
+    given = [each for mine in (await at.ranges()).values() for each in mine]
+    assert len(set(given)) == len(given) == 1000
+    assert len(at.wire.writes()) == 1000
+
+
+async def test_what_a_node_has_is_given_to_no_other_also_after_a_restart():
+    at = Site()
+    await at.register("old", "10.0.1.0/24")
+    async with at.running(FOUR):
+        await at.register("n1")
+        await asyncio.sleep(1)
+    async with at.running(FOUR):
+        await at.register("n2")
+        await at.register("n3")
+        await asyncio.sleep(5)
+
+    assert sorted((await at.ranges()).values()) == [(f"10.0.{n}.0/24",) for n in range(4)]
+
+
+async def test_nothing_is_given_before_all_nodes_were_read_from_the_server_itself():
+    at = Site()
+    await at.register("hidden", "10.0.0.0/24")
+    await at.register("n1")
+    at.wire.refuse = "/api/v1/nodes"
+
+    async with at.running(FOUR):
+        await asyncio.sleep(30)
+        assert at.wire.writes() == []
+        at.wire.refuse = ""
+        await asyncio.sleep(120)
+
+    assert (await at.ranges())["n1"] == ("10.0.1.0/24",)
+
+
+async def test_a_node_that_got_ranges_meanwhile_keeps_them_and_its_promise_is_free_again(caplog):
+    at = Site()
+    at.wire.before_write = lambda: at.assign("n1", "10.0.3.0/24")
+    await at.register("n1")
+
+    async with at.running(FOUR):
+        await asyncio.sleep(5)
+        await at.register("n2")
+        await asyncio.sleep(5)
+
+    assert (await at.ranges())["n1"] == ("10.0.3.0/24",)
+    assert len(set((await at.ranges()).values())) == 2
+    assert "Somebody else gives nodes their pod ranges" in caplog.text
+
+
+async def test_an_answer_that_was_lost_makes_no_node_get_another_range_and_no_two_the_same():
+    at = Site()
+    at.wire.lose_answers = 3
+    for number in range(3):
+        await at.register(f"n{number}")
+
+    async with at.running(FOUR):
+        await asyncio.sleep(60)
+
+    given = list((await at.ranges()).values())
+    assert len(set(given)) == 3
+    assert {reason for _, _, reason, _ in at.events.told} == {"CIDRAssignmentFailed"}
+
+
+async def test_a_full_range_is_told_and_served_as_soon_as_one_is_given_back():
+    at = Site()
+    async with at.running(FOUR):
+        for number in range(6):
+            await at.register(f"n{number}")
+        await asyncio.sleep(10)
+        waiting = [name for name, mine in (await at.ranges()).items() if not mine]
+        assert len(waiting) == 2
+        assert set(at.events.told) == {
+            (name, "Normal", "CIDRNotAvailable", f"Node {name} status is now: CIDRNotAvailable")
+            for name in waiting
+        }
+        served = [name for name, mine in (await at.ranges()).items() if mine]
+        await at.remove(*served[:2])
+        await asyncio.sleep(5)
+
+    assert all((await at.ranges()).values())
+
+
+async def test_defect_19_retries_with_one_family_full_leak_nothing_of_the_other():
+    at = Site()
+    asked = Asked(cluster_cidr="10.0.0.0/21,fd00::/63")
+    for number in range(4):
+        await at.register(f"n{number}")
+
+    async with at.running(asked):
+        await asyncio.sleep(3600)
+        assert at.metric("cidrset_usage_cidrs", "10.0.0.0/21") == 2 / 8
+        served = [name for name, mine in (await at.ranges()).items() if mine]
+        assert len(served) == 2
+        await at.remove(*served)
+        await asyncio.sleep(5)
+
+    assert all((await at.ranges()).values())
+
+
+@pytest.mark.parametrize("odd", ["192.168.0.0/24", "fd99::/64", "10.0.0.0/24"])
+async def test_a_node_with_an_odd_range_is_told_and_ends_nothing(odd):
+    at = Site()
+    await at.register("first", "10.0.0.0/24")
+    await at.register("odd", odd)
+    await at.register("n1")
+
+    async with at.running(FOUR):
+        await asyncio.sleep(60)
+
+    assert (await at.ranges())["n1"] == ("10.0.1.0/24",)
+    assert [told[2] for told in at.events.told] == ["PodCIDRUnexpected"]
+
+
+async def test_a_watch_that_loses_nodes_gives_nothing_back():
+    at = Site()
+    async with at.running(FOUR):
+        for number in range(4):
+            await at.register(f"n{number}")
+        await asyncio.sleep(5)
+        at.view.lose()
+        await asyncio.sleep(300)
+        at.view.is_blind = False
+        await at.register("n5")
+        await asyncio.sleep(60)
+
+    assert (await at.ranges())["n5"] == ()
+    assert ("n5", "CIDRNotAvailable") in [(told[0], told[2]) for told in at.events.told]
+
+
+async def test_a_node_that_is_registered_anew_gets_a_range_anew():
+    at = Site()
+    async with at.running(FOUR):
+        await at.register("n1")
+        await asyncio.sleep(5)
+        await at.remove("n1")
+        await at.register("n1")
+        await asyncio.sleep(5)
+        assert at.metric("cidrset_usage_cidrs", "10.0.0.0/22") == 1 / 4
+
+    assert (await at.ranges())["n1"]
+
+
+async def test_a_preview_says_who_would_get_what_and_does_nothing():
+    at = Site()
+    await at.register("odd", "192.168.0.0/24")
+    for number in range(5):
+        await at.register(f"n{number}")
+    at.wire.refuse = "/api/v1/nodes"
+
+    async with at.running(FOUR):
+        everything = await at.controller.preview(EVERYTHING)
+        (one,) = await at.controller.preview(Scope("Node", "", "n1"))
+
+    assert at.wire.writes() == []
+    assert isinstance(one, Planned)
+    assert one.details == ("spec.podCIDRs: [] → [10.0.1.0/24]",)
+    troubles = [each.reason for each in everything if isinstance(each, Trouble)]
+    assert troubles == ["PodCIDRUnexpected", "CIDRNotAvailable"]
