@@ -109,10 +109,16 @@ class Guard:
         return self.share.is_too_large
 
     @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to count."""
+        return not (self.suspects or self.acted or self.is_open)
+
+    @property
     def held(self) -> int:
-        return sum(each.counts and each.is_confirmed for each in self.suspects.values()) * (
-            self.is_open
-        )
+        """How many would be acted on if the breaker were closed."""
+        if not self.is_open:
+            return 0
+        return sum(each.counts and each.is_confirmed for each in self.suspects.values())
 
     def heard(
         self, reports: Iterable[Report], *, began: float, ended: float, nodes: AbstractSet[str]

@@ -77,8 +77,7 @@ class Knowledge:
     @property
     def is_blank(self) -> bool:
         """Whether no case is open: then nobody needs to be counted."""
-        guards = (self.gone, self.stopped)
-        return not any(guard.suspects or guard.acted for guard in guards)
+        return self.gone.is_idle and self.stopped.is_idle
 
     def step(self, seen: Seen, *, confirmed: bool = False) -> Step | None:
         """What to do now about a node; None: nothing is known, so nothing is done.

@@ -24,6 +24,7 @@ class Teller:
         self.metrics = metrics
         self._failing: frozenset[str] = frozenset()
         self._is_blind = False
+        self.tell_breakers(Knowledge(), Knowledge())
 
     async def counted(
         self, nodes: Sequence[Node], asked: Awaitable[Mapping[str, Answer]]

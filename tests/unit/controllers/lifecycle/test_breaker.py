@@ -86,6 +86,24 @@ async def test_nodes_whose_machines_are_found_again_close_it() -> None:
         assert await world.names() == set(TEN[1:])
 
 
+async def test_nodes_that_are_ready_again_close_it() -> None:
+    world = World()
+    await world.add(*TEN)
+
+    async with world.running():
+        assert world.sample("pileus_node_breaker_open", action="delete") == 0
+        await world.lose(*TEN)
+        await asyncio.sleep(60)
+        assert world.sample("pileus_node_breaker_open", action="delete") == 1
+        for name in TEN:
+            await world.ready(name, "True")
+        await asyncio.sleep(6)
+
+        assert world.sample("pileus_node_breaker_open", action="delete") == 0
+        assert world.sample("pileus_nodes_held", action="delete") == 0
+        assert await world.condition("n5") == ("False", "NodeReady")
+
+
 async def test_an_approval_deletes_what_is_held_and_nothing_else() -> None:
     world = World()
     await world.add(*TEN)
