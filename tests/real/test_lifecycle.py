@@ -1,6 +1,7 @@
 """Nodes whose machines are gone or stopped, on a real control plane."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.real.manager import (
 TEN = tuple(f"node-{number}" for number in range(10))
 QUICK = ("--node-deletion-grace=3s", "--node-monitor-period=1s")
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -56,6 +58,13 @@ def initialized(cluster: ControlPlane, *nodes: str) -> None:
     say_ready(cluster, "True", *nodes)
 
 
+def as_the_guide_says() -> list[str]:
+    """The guide's command that lists the nodes whose machines are missing."""
+    text = (DOCS / "guides" / "when-a-node-is-not-deleted.md").read_text()
+    line = next(each for each in text.splitlines() if each.startswith("    kubectl get nodes"))
+    return shlex.split(line)[1:]
+
+
 def deletions(manager: Manager) -> float:
     return manager.metric("rest_client_requests_total", method="DELETE")
 
@@ -80,6 +89,7 @@ def test_a_lost_node_is_deleted_and_a_cluster_that_is_denied_is_not(
         )
         assert manager.metric("pileus_node_breaker_open", action="delete") == 1
         assert names(clean) == set(TEN[1:])
+        assert set(clean.kubectl(*as_the_guide_says()).split()) == set(TEN[1:])
 
         clean.kubectl("annotate", "node", TEN[1], "pileus.dev/deletion=approved")
         eventually("the approved one deleted", lambda: names(clean) == set(TEN[2:]))

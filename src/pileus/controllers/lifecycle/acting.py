@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pileus.clock import Clock
@@ -16,6 +16,7 @@ from pileus.controllers.lifecycle.plan import (
     is_out_of_service,
     object_write,
     status_write,
+    subject_of,
 )
 from pileus.fence import Fenced
 from pileus.kube.errors import Conflict, KubeError, NotFound
@@ -68,16 +69,24 @@ class Actor:
         self._tools = tools
         self._slots = asyncio.Semaphore(tools.concurrency)
         self._rests: dict[str, _Rest] = {}
+        self._announced: set[str] = set()
 
     def is_resting(self, node: Node) -> bool:
         """Whether the node is to be left alone for now, because of what happened last."""
         rest = self._rests.get(node.metadata.uid)
         return rest is not None and _now() < rest.until
 
+    def rouse(self, node: Node) -> None:
+        """End its rest; a further failure makes the next one longer all the same."""
+        rest = self._rests.get(node.metadata.uid)
+        if rest is not None:
+            self._rests[node.metadata.uid] = replace(rest, until=0.0)
+
     def keep(self, nodes: Iterable[Node]) -> None:
         """Forget all nodes but these."""
         kept = {node.metadata.uid: node for node in nodes}
         self._rests = {uid: rest for uid, rest in self._rests.items() if uid in kept}
+        self._announced &= kept.keys()
         self._tools.notices.keep(about_node(node) for node in kept.values())
 
     def tell(self, node: Node, wanted: Wanted) -> bool:
@@ -94,13 +103,23 @@ class Actor:
         return is_met(node, wanted, self._tools.clock.now())
 
     async def bring(self, node: Node, wanted: Wanted) -> None:
-        """Make taints, annotations and condition what is wanted."""
-        now, bring = self._tools.clock.now(), self._tools.writer.bring
+        """Make taints, annotations and condition what is wanted.
+
+        A node that turned ready, or not ready, in between is left for the next look.
+        """
+        now, bring, spell = self._tools.clock.now(), self._tools.writer.bring, subject_of(node)
+
+        def on_object(seen: Node) -> Write | None:
+            return object_write(seen, wanted) if subject_of(seen) == spell else None
+
+        def on_status(seen: Node) -> Write | None:
+            return status_write(seen, wanted, now) if subject_of(seen) == spell else None
+
         async with self._slots:
             with self._caught(node, "NodeWriteFailed", "Failed writing node"):
-                after, _ = await bring(node, lambda seen: object_write(seen, wanted))
+                after, _ = await bring(node, on_object)
                 self._announce(node, after)
-                await bring(after, lambda seen: status_write(seen, wanted, now))
+                await bring(after, on_status)
                 self._rests.pop(node.metadata.uid, None)
 
     async def delete(self, node: Node, evidence: str, is_condemned: Callable[[Node], bool]) -> None:
@@ -135,7 +154,8 @@ class Actor:
     def _announce_deletion(self, node: Node, evidence: str) -> None:
         name = node.metadata.name
         log.info("Deleting node", node=name, provider_id=provider_id_of(node), evidence=evidence)
-        if node.metadata.uid not in self._rests:
+        if node.metadata.uid not in self._announced:
+            self._announced.add(node.metadata.uid)
             text = f"Deleting node {name} because it does not exist in the cloud provider"
             self._tools.notices.announce(about_node(node), "DeletingNode", text)
 

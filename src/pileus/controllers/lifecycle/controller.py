@@ -9,7 +9,8 @@ from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import NodeRef
 from pileus.controllers.lifecycle.acting import Actor, Tools
-from pileus.controllers.lifecycle.monitor import LifecycleSettings, NodeMonitor, View
+from pileus.controllers.lifecycle.looking import View
+from pileus.controllers.lifecycle.monitor import LifecycleSettings, NodeMonitor
 from pileus.controllers.lifecycle.patches import patch_of
 from pileus.controllers.lifecycle.plan import DELETION, Ownership, Write, ownership
 from pileus.controllers.lifecycle.preview import LifecyclePreview
@@ -130,7 +131,7 @@ class _Wake:
         if is_ready(new):
             self._monitor.forget(new)
         if is_ready(old) != is_ready(new) or _word(old) != _word(new):
-            self._monitor.wake(new.metadata.name)
+            self._monitor.changed(new)
 
     def deleted(self, old: Node, /) -> None:
         self._monitor.forget(old)

@@ -7,7 +7,7 @@ Nodes that are ready cost no call.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pileus.cloud.interface import Instances
@@ -15,6 +15,7 @@ from pileus.cloud.model import Instance, InstanceState
 from pileus.controllers.lifecycle.acting import Actor
 from pileus.controllers.lifecycle.guard import Guard, Rules
 from pileus.controllers.lifecycle.knowledge import Knowledge, Seen
+from pileus.controllers.lifecycle.looking import View, look_at
 from pileus.controllers.lifecycle.plan import (
     RECOVERED,
     Delete,
@@ -28,7 +29,7 @@ from pileus.controllers.lifecycle.plan import (
 )
 from pileus.controllers.lifecycle.telling import Teller
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.lookups import Answer, look_up
+from pileus.objects.lookups import Answer
 from pileus.objects.nodes import is_ready
 
 CHUNK = 500
@@ -63,17 +64,6 @@ class LifecycleSettings:
             gone=Guard(rules=self.rules),
             stopped=Guard(rules=self.rules),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """The cluster as it is seen here."""
-
-    node: Callable[[str], Node | None]
-    nodes: Callable[[], Sequence[Node]]
-    whose: Callable[[Node], Ownership]
-    blindness: Callable[[], str]
-    """Why what is seen may be old; empty: it is not."""
 
 
 class NodeMonitor:
@@ -121,6 +111,11 @@ class NodeMonitor:
         """Something happened to the node: look at it soon."""
         self._woken.add(name)
         self._wake.set()
+
+    def changed(self, node: Node) -> None:
+        """The node is not what it was: look at it soon, even if it was to be left alone."""
+        self._actor.rouse(node)
+        self.wake(node.metadata.name)
 
     def forget(self, node: Node) -> None:
         """The node is ready, or gone: whatever was the matter with its machine is over."""
@@ -184,7 +179,7 @@ class NodeMonitor:
     async def _look_at(self, nodes: Sequence[Node]) -> None:
         async with self._calls:
             began = _now()
-            asked = look_up(self._instances, nodes, fresh=True)
+            asked = look_at(self._instances, nodes, self._witnesses(nodes))
             answers = await self._teller.counted(nodes, asked)
         seen = {node.metadata.name: self._seen(node, answers) for node in nodes}
         self._hear([each for each in seen.values() if each], began)
@@ -195,6 +190,13 @@ class NodeMonitor:
                     self._in_hand.pop(name)
                 else:
                     group.create_task(work)
+
+    def _witnesses(self, nodes: Iterable[Node]) -> Sequence[Node]:
+        """Whom to ask about besides, where an answer may lead to a deletion."""
+        suspects = self.knowledge.gone.suspects
+        is_grave = any(node.metadata.uid in suspects for node in nodes)
+        guarded = self._settings.policy is Policy.GUARDED
+        return self._view.witnesses() if is_grave and guarded else ()
 
     def _seen(self, asked: Node, answers: Mapping[str, Answer]) -> Seen | None:
         """The node as it is now with its answer; None if that was about what it is no longer."""
@@ -268,8 +270,8 @@ class NodeMonitor:
             """Decided anew from the newest state, just before the request."""
             same = subject_of(fresh) == subject_of(seen.node) and not is_ready(fresh)
             again = replace(seen, node=fresh, whose=self._view.whose(fresh))
-            ours = same and again.whose is not Ownership.FOREIGN
-            doomed = ours and isinstance(self.knowledge.step(again), Delete)
+            ours = again.whose is not Ownership.FOREIGN and not fresh.metadata.deletion_timestamp
+            doomed = same and ours and isinstance(self.knowledge.step(again), Delete)
             if doomed:
                 self.knowledge = self.knowledge.deleting(fresh.metadata.uid, _now())
             return doomed

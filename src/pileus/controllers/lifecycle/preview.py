@@ -12,13 +12,15 @@ from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
 from pileus.controllers.lifecycle.knowledge import Knowledge, Seen
-from pileus.controllers.lifecycle.monitor import View, chunks
+from pileus.controllers.lifecycle.looking import View, look_at
+from pileus.controllers.lifecycle.monitor import chunks
 from pileus.controllers.lifecycle.plan import (
     CONDITION,
     RECOVERED,
     TOO_MANY_GONE,
     Delete,
     Ownership,
+    Policy,
     Wait,
     Wanted,
     object_write,
@@ -26,7 +28,6 @@ from pileus.controllers.lifecycle.plan import (
     subject_of,
 )
 from pileus.kube.model.core_v1 import Node, Taint
-from pileus.objects.lookups import look_up
 from pileus.objects.nodes import about_node, is_ready, taints_of
 from pileus.objects.planned import Place, Planned, Scope, Trouble
 
@@ -65,10 +66,11 @@ class LifecyclePreview:
         now, whose = asyncio.get_running_loop().time, self.view.whose
         ours = frozenset(n.metadata.uid for n in self.view.nodes() if whose(n) is Ownership.OURS)
         known = known.kept(map(subject_of, nodes), now(), ours)
+        witnesses = self.view.witnesses() if known.policy is Policy.GUARDED else ()
         seen: list[Seen] = []
         for chunk in chunks(nodes):
             began = now()
-            answers = await look_up(self.instances, chunk, fresh=True)
+            answers = await look_at(self.instances, chunk, witnesses)
             some = [Seen(node, whose(node), answers[node.metadata.name]) for node in chunk]
             known = known.heard(some, began=began, ended=now(), ours=ours)
             seen += some

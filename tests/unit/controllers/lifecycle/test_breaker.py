@@ -161,6 +161,19 @@ async def test_deletions_within_the_window_count() -> None:
         assert await world.names() == set(TEN[3:])
 
 
+async def test_nodes_that_a_human_keeps_make_no_crowd() -> None:
+    world = World()
+    await world.add(*TEN)
+    for name in TEN[:5]:
+        await world.annotate(name, deletion="never")
+
+    async with world.running():
+        await world.lose(*TEN[:6])
+        await asyncio.sleep(60)
+
+        assert await world.names() == set(TEN) - {"n5"}
+
+
 async def test_foreign_and_unproven_nodes_make_no_crowd() -> None:
     world = World()
     await world.add("n1", "n2")

@@ -40,6 +40,12 @@ def test_defect_8_one_look_is_never_enough() -> None:
     assert guard.standing(subject(2)) is Standing.CLEAR
 
 
+def test_a_case_is_about_one_spell_of_being_not_ready() -> None:
+    guard = look(Guard(rules=RULES), 0, 1)
+
+    assert guard.standing(subject(1, "fake://other")) is Standing.CLEAR
+
+
 def test_a_second_look_a_grace_after_the_first_confirms_it() -> None:
     guard = look(Guard(rules=RULES), 0, 1)
 
@@ -82,6 +88,7 @@ def test_nodes_that_are_ready_or_away_are_forgotten() -> None:
     guard = look(Guard(rules=RULES), 0, 1, 2).kept([subject(2)])
 
     assert guard.suspects.keys() == {"uid-2"}
+    assert guard.kept([subject(2, "fake://other")]).suspects == {}
     assert guard.without("uid-2").suspects == {}
 
 
@@ -119,6 +126,14 @@ def test_trap_7_what_was_deleted_counts_until_the_window_has_passed() -> None:
     guard = guard.reckoned(630, uids(8))
     assert guard.standing(subject(3)) is Standing.WAITING, "it has to be confirmed anew"
     assert look(guard, 660, 3, nodes=8).standing(subject(3)) is Standing.CONFIRMED
+
+
+def test_those_that_were_deleted_lately_were_nodes_as_well() -> None:
+    guard = Guard(rules=RULES).acting("uid-1", 30).acting("uid-2", 30)
+
+    guard = guard.reckoned(40, uids(10) - {"uid-1", "uid-2"})
+
+    assert guard.share == Share(going=2, limit=2, nodes=10)
 
 
 def test_when_others_come_back_whoever_is_left_has_to_be_confirmed_anew() -> None:

@@ -92,6 +92,45 @@ async def test_trap_1_a_page_that_is_missing_is_no_absence() -> None:
         assert await world.names() == set(FEW[1:])
 
 
+async def test_trap_1_a_cloud_that_denies_what_is_alive_is_not_believed() -> None:
+    world = World()
+    await world.add(*FEW)
+    world.cloud.machines = {name: gone(name) for name in FEW}
+
+    async with world.running():
+        await world.lose("n1")
+        await asyncio.sleep(300)
+        assert await world.names() == set(FEW)
+
+        world.cloud.machines |= {name: instance(name) for name in FEW[1:]}
+        await asyncio.sleep(6)
+
+        assert await world.names() == set(FEW[1:])
+
+
+async def test_one_machine_that_is_found_is_witness_enough() -> None:
+    world = World()
+    await world.add(*FEW)
+    world.cloud.machines |= {"n1": gone("n1"), "n2": gone("n2"), "n3": Failure(Unavailable("x"))}
+
+    async with world.running():
+        await world.lose("n1")
+        await asyncio.sleep(40)
+
+        assert await world.names() == set(FEW[1:])
+
+
+async def test_without_witnesses_the_two_looks_have_to_do() -> None:
+    world = World()
+    await world.add("n1")
+
+    async with world.running():
+        await world.lose("n1")
+        await asyncio.sleep(40)
+
+        assert await world.names() == set()
+
+
 async def test_trap_2_only_fresh_answers_are_asked_for() -> None:
     world = World()
     await world.add(*FEW)

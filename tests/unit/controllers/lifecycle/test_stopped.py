@@ -5,6 +5,7 @@ import asyncio
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import InstanceState
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
+from pileus.kube.errors import Unreachable
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Request
@@ -23,6 +24,11 @@ async def taint(world: World, name: str, *taints: str) -> None:
         for key, _, effect in split
     ]
     await world.users.patch(NODES, name, MergePatch({"spec": {"taints": body}}))
+
+
+def cut(request: Request) -> None:
+    if request.method == "PATCH":
+        raise Unreachable(request.path, "in-process", "cut")
 
 
 async def test_a_stopped_machine_taints_its_node_until_it_is_ready_again() -> None:
@@ -195,6 +201,24 @@ async def test_nodes_out_of_service_for_long_do_not_count_for_ever() -> None:
         await asyncio.sleep(60)
 
         assert OUT_OF_SERVICE in await world.taints("n3")
+
+
+async def test_a_node_that_is_ready_again_does_not_rest_for_an_earlier_failure() -> None:
+    world = World()
+    await world.add(*TEN)
+    await world.stop("n1")
+    async with world.running():
+        await asyncio.sleep(5)
+        world.wire.before = cut
+        await world.ready("n1", "True")
+        await asyncio.sleep(200)
+        world.wire.before = lambda _: None
+        await world.ready("n1", "Unknown")
+        await world.ready("n1", "True")
+        await asyncio.sleep(1)
+
+        assert await world.taints("n1") == []
+        assert world.events.reasons("n1") == ["NodeWriteFailed"]
 
 
 async def test_a_node_that_turns_ready_is_not_taken_out_of_service_by_an_old_view() -> None:
