@@ -17,6 +17,7 @@ from pileus.controllers.lifecycle import acting
 from pileus.controllers.lifecycle import plan as lifecycle_plan
 from pileus.controllers.node import trouble
 from pileus.controllers.route import telling
+from pileus.controllers.service.reasons import Reason
 from pileus.controllers.ssh_keys import report as ssh_keys
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,6 +110,21 @@ def test_every_reason_of_routes_and_pod_ranges_is_explained(page, reasons):
     for name in ("events.md", page):
         text = (DOCS / "reference" / name).read_text()
         assert all(f"`{reason}`" in text for reason in reasons), name
+
+
+def test_every_reason_on_a_service_is_explained():
+    told = {
+        found
+        for module in ("trouble", "status", "reconciler")
+        for found in strings_in(ROOT / f"src/pileus/controllers/service/{module}.py")
+        if re.fullmatch(r"([A-Z][a-z]+){1,4}", found) and found not in {"True", "False", "Unknown"}
+    } - {"Proxy", "SyncFailed"}
+    text = (DOCS / "reference" / "services.md").read_text()
+    explained = set(re.findall(r"`(\w+)`", text))
+
+    assert {"QuotaExceeded", "LoadBalancerReady", "Pending", "WaitsForFormer"} <= told
+    assert told <= explained
+    assert set(Reason) <= explained
 
 
 def test_every_health_check_is_explained_with_its_limit():

@@ -78,6 +78,26 @@ def test_these_rights_are_enough_for_routes(
             assert manager.metric("rest_client_requests_total", code="403") == 0
 
 
+@pytest.mark.parametrize(("rights", "flags"), WAYS, indirect=["rights"])
+@pytest.mark.usefixtures("rights")
+def test_these_rights_are_enough_for_services(
+    clean: ControlPlane, lab: Lab, account: Path, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+    clean.kubectl("create", "-f", "-", stdin=json.dumps(body))
+
+    with local_cloud(tmp_path) as cloud:
+        given = (*cloud.flags, "--controllers=service", *flags)
+        with running(clean, lab, *given, kubeconfig=account) as manager:
+            eventually("served", lambda: "127." in clean.kubectl("get", "service", "web"))
+            clean.kubectl("delete", "service", "web", "--timeout=60s")
+            eventually("told", lambda: "DeletedLoadBalancer" in clean.kubectl("get", "events"))
+
+            assert cloud.pileus("balancers", "list").strip() == "No balancers."
+            assert manager.metric("rest_client_requests_total", code="403") == 0
+
+
 @pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)
 @pytest.mark.usefixtures("rights")
 def test_without_the_rights_on_nodes_a_node_stays_tainted_and_says_why(

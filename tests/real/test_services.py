@@ -1,6 +1,7 @@
 """Services of type LoadBalancer on a real control plane, with the local cloud."""
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ import pytest
 
 from pileus.testing.control_plane import ControlPlane
 from tests.real.local_cloud import LocalCloud, local_cloud
-from tests.real.manager import Lab, eventually, running
+from tests.real.manager import QUICK_LEASE, Lab, eventually, running
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+READY = "pileus.dev/Ready"
+MANY = 100
 
 
 @pytest.fixture
@@ -29,14 +32,19 @@ def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
 def cluster(clean: ControlPlane) -> Iterator[ControlPlane]:
     """Without the Services of earlier tests."""
     yield clean
-    for name in services(clean):
-        patch = '{"metadata":{"finalizers":null}}'
-        clean.kubectl("patch", "service", name, "--type=merge", "--patch", patch)
-        clean.kubectl("delete", "service", name, "--ignore-not-found", "--wait=false")
+    clear(clean)
 
 
-def flags(cloud: LocalCloud) -> tuple[str, ...]:
-    return "--cloud-provider=local", f"--cloud-config={cloud.config}"
+def clear(cluster: ControlPlane) -> None:
+    found = list(services(cluster).values())
+    for each in found:
+        each["metadata"].pop("finalizers", None)
+        each["metadata"].pop("resourceVersion")
+    if found:
+        listed = {"apiVersion": "v1", "kind": "List", "items": found}
+        cluster.kubectl("replace", "-f", "-", stdin=json.dumps(listed))
+        others = "--selector=component!=apiserver"
+        cluster.kubectl("delete", "services", others, "--wait=false")
 
 
 def add_nodes(cluster: ControlPlane, *names: str) -> None:
@@ -79,29 +87,116 @@ def address(cluster: ControlPlane, name: str) -> str:
     return ingress[0].get("ip", "")
 
 
+def condition(cluster: ControlPlane, name: str) -> tuple[str, str]:
+    conditions = services(cluster)[name]["status"].get("conditions", [])
+    found = [(one["status"], one["reason"]) for one in conditions if one["type"] == READY]
+    return found[0] if found else ("", "")
+
+
+def change(cluster: ControlPlane, name: str, **fields: Any) -> None:
+    patch = json.dumps(fields)
+    cluster.kubectl("patch", "service", name, "--type=merge", "--patch", patch)
+
+
+def is_told(cluster: ControlPlane, reason: str) -> bool:
+    selector = f"--field-selector=reason={reason}"
+    return bool(cluster.kubectl("get", "events", "--output=name", selector))
+
+
 def test_a_balancer_is_made_updated_and_deleted(
     cluster: ControlPlane, lab: Lab, cloud: LocalCloud
 ) -> None:
     add_nodes(cluster, "one", "two")
 
-    with running(cluster, lab, *flags(cloud)):
-        add_services(cluster, "web")
+    with running(cluster, lab, *cloud.flags):
+        add_services(cluster, "web", sessionAffinity="ClientIP")
         eventually("an address", lambda: address(cluster, "web"))
-        assert services(cluster)["web"]["metadata"]["finalizers"] == [FINALIZER]
+        found = services(cluster)["web"]
+        assert found["metadata"]["finalizers"] == [FINALIZER]
+        assert found["status"]["loadBalancer"]["ingress"][0]["ipMode"] == "Proxy"
+        assert condition(cluster, "web") == ("True", "LoadBalancerReady")
         made = cloud.balancers()["default-web"]
         assert made["addresses"] == [address(cluster, "web")]
         assert cloud.members("default-web") == ["one", "two"]
 
         add_nodes(cluster, "three")
         eventually("a member", lambda: len(cloud.members("default-web")) == 3)
-        ports = '{"spec":{"ports":[{"port":80},{"name":"tls","port":443}]}}'
-        ports = ports.replace('"port":80', '"name":"plain","port":80')
-        cluster.kubectl("patch", "service", "web", "--type=merge", "--patch", ports)
+        ports = [{"name": "plain", "port": 80}, {"name": "tls", "port": 443}]
+        change(cluster, "web", spec={"ports": ports})
         eventually("a port", lambda: len(cloud.balancers()["default-web"]["ports"]) == 2)
-
         cluster.kubectl("delete", "service", "web", "--timeout=60s")
         assert cloud.balancers() == {}
-        told = cluster.kubectl(
-            "get", "events", "--output=name", "--field-selector=reason=DeletedLoadBalancer"
+        eventually("told", lambda: is_told(cluster, "DeletedLoadBalancer"))
+        assert is_told(cluster, "EnsuredLoadBalancer")
+        assert is_told(cluster, "UpdatedLoadBalancer")
+
+
+def test_a_cleared_status_is_restored_and_a_change_of_type_cleans_up(
+    cluster: ControlPlane, lab: Lab, cloud: LocalCloud
+) -> None:
+    add_nodes(cluster, "one")
+    add_services(cluster, "web")
+
+    with running(cluster, lab, *cloud.flags):
+        eventually("an address", lambda: address(cluster, "web"))
+        cluster.kubectl(
+            "patch", "service", "web", "--subresource=status", "--type=merge",
+            "--patch", '{"status":{"loadBalancer":{"ingress":null}}}',
+        )  # fmt: skip
+        eventually("an address again", lambda: address(cluster, "web"))
+
+        change(cluster, "web", spec={"type": "ClusterIP"})
+        eventually("gone with the type", lambda: cloud.balancers() == {})
+        eventually("no finalizer", lambda: "finalizers" not in services(cluster)["web"]["metadata"])
+        assert condition(cluster, "web") == ("", "")
+        change(cluster, "web", spec={"type": "LoadBalancer"})
+        eventually("an address after all", lambda: address(cluster, "web"))
+
+
+def test_a_restart_with_unchanged_services_writes_nothing(
+    cluster: ControlPlane, lab: Lab, cloud: LocalCloud
+) -> None:
+    add_nodes(cluster, "one", "two", "three")
+    cloud.pileus("quota", "set", f"balancers={MANY}", f"listeners={MANY}")
+    names = [f"web-{number}" for number in range(MANY)]
+    add_services(cluster, *names)
+
+    def are_served() -> bool:
+        return all(
+            each["status"]["loadBalancer"].get("ingress") for each in services(cluster).values()
         )
-        eventually("told", lambda: told)
+
+    with running(cluster, lab, *cloud.flags) as manager:
+        eventually("all served", are_served, limit=200)
+        assert manager.metric("rest_client_requests_total", method="PATCH", code="200") <= 2 * MANY
+        assert manager.metric("pileus_cloud_calls_total", method="apply") == MANY
+
+    with running(cluster, lab, *cloud.flags) as manager:
+        looks = {"capability": "balancers", "method": "observe"}
+        eventually(
+            "looked at all",
+            lambda: manager.metric("pileus_cloud_call_items_total", **looks) >= MANY,
+        )
+        assert manager.metric("rest_client_requests_total", method="PATCH") == 0
+        assert manager.metric("pileus_cloud_calls_total", method="apply") == 0
+        assert manager.metric("pileus_cloud_calls_total", **looks) <= 5
+        assert not is_told(cluster, "SyncLoadBalancerFailed")
+
+
+def test_a_manager_that_was_killed_half_way_is_succeeded(
+    cluster: ControlPlane, lab: Lab, cloud: LocalCloud
+) -> None:
+    add_nodes(cluster, "one")
+    add_services(cluster, "web")
+    slow = ("fault", "add", "latency", "--where=balancers.create", "--seconds=3", "--times=1")
+    cloud.pileus(*slow)
+
+    with running(cluster, lab, *cloud.flags, *QUICK_LEASE) as manager:
+        eventually("claimed", lambda: services(cluster)["web"]["metadata"].get("finalizers"))
+        manager.end(signal.SIGKILL)
+
+    with running(cluster, lab, *cloud.flags, *QUICK_LEASE):
+        eventually("an address", lambda: address(cluster, "web"))
+        assert len(cloud.balancers()) == 1
+        cluster.kubectl("delete", "service", "web", "--timeout=60s")
+        assert cloud.balancers() == {}

@@ -93,7 +93,7 @@ class ClassicBalancers:
         claimed = (
             Owner(cluster, service.metadata.uid)
             for service in self.view.services()
-            if self.notes.is_noted(service) or FINALIZER in (service.metadata.finalizers or ())
+            if self.notes.is_noted(service) or _is_perhaps_ours(service)
         )
         return self.memory.owners(cluster) | frozenset(claimed)
 
@@ -292,6 +292,12 @@ def _removal(owner: Owner, seen: ClassicSeen, name: str) -> tuple[ClassicChange,
     if seen.exists:
         return (Delete(owner, name),)
     return (Forget(owner, f"note that there is no {name}"),) if seen.is_noted else ()
+
+
+def _is_perhaps_ours(service: Service) -> bool:
+    """By its finalizer, which other classes use as well."""
+    named = service.spec is not None and service.spec.load_balancer_class is not None
+    return FINALIZER in (service.metadata.finalizers or ()) and not named
 
 
 def _members(wish: Wish) -> Members:

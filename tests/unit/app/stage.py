@@ -103,7 +103,7 @@ class Wire:
         self._kube.requests.append((self, request))
         if request.path in self._kube.hangs:
             await asyncio.get_running_loop().create_future()
-        if self._kube.is_down:
+        if self._kube.is_down or request.path in self._kube.refuses:
             raise Unreachable(request.path, self.host, "connection refused")
         async with self._kube.transport.send(request) as reply:
             yield reply
@@ -121,6 +121,7 @@ class Kube:
     wires: list[Wire] = field(default_factory=list[Wire])
     requests: list[tuple[Wire, Request]] = field(default_factory=list[tuple[Wire, Request]])
     hangs: set[str] = field(default_factory=set[str])
+    refuses: set[str] = field(default_factory=set[str])
     is_down: bool = False
 
     def connect(self, access: Access) -> Wire:

@@ -147,7 +147,7 @@ class ServiceController:
         )
 
     def _gauge(self) -> None:
-        metrics, count = self._around.metrics, self._notes.count
-        metrics.services_held.set_function(lambda: count(lambda n: n.held_since is not None))
-        metrics.services_pending.set_function(lambda: count(lambda n: n.waiting_since is not None))
-        metrics.services_failing.set_function(lambda: count(lambda n: n.failing_since is not None))
+        metrics, number = self._around.metrics, self._notes.count
+        metrics.services_held.set_function(lambda: number(lambda n: n.held_since is not None))
+        metrics.services_pending.set_function(lambda: number(lambda n: n.waiting_since is not None))
+        metrics.services_failing.set_function(lambda: number(lambda n: n.failing_since is not None))

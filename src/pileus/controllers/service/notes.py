@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from pileus.cloud.balancer import Wish
+from pileus.controllers.service.reasons import Stage
 from pileus.runtime.backoff import Exponential
 
 SLOTS = 10
@@ -26,8 +27,9 @@ class Note:
     """Whether it was announced that something is being done, and not yet that it is done."""
     deleting: bool = False
     """Likewise for its deletion."""
-    stage: str = ""
-    """What a failure now would be a failure of."""
+    stage: Stage = Stage.ENSURE
+    hosts: str = ""
+    """Who is to be a member, while only members are changed."""
     failing_since: float | None = None
     told: str = ""
     """The reason that was told last for failing."""

@@ -16,6 +16,8 @@ from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.classes import Classes, is_load_balancer
 from pileus.controllers.service.departed import Departed
+from pileus.controllers.service.reasons import Reason
+from pileus.controllers.service.teller import about_service
 from pileus.controllers.service.tools import Tools
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError
@@ -33,7 +35,6 @@ FRACTION = 0.2
 FEW, MOST = 3, 0.5
 """More orphans than a few, and than this part of all owners, look like a mistake."""
 SHOWN = 5
-REASON = "OrphanedLoadBalancers"
 
 
 class Policy(StrEnum):
@@ -108,7 +109,7 @@ class Sweeper:
         found = self._not_in_hand(unwanted(owners, services, self._tools.classes))
         now = asyncio.get_running_loop().time()
         self._since = {uid: self._since.get(uid, now) for uid in found}
-        self._report(found)
+        self._report(found, services)
         if policy is Policy.DELETE and found:
             await self._delete(deletable(self._since, len(owners), now))
 
@@ -133,17 +134,20 @@ class Sweeper:
             if uid not in self._departed and ((note := notes.find(uid)) is None or not note.known)
         )
 
-    def _report(self, found: Collection[str]) -> None:
+    def _report(self, found: Collection[str], services: Iterable[Service]) -> None:
         self._tools.metrics.orphaned_balancers.set(len(found))
         about = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
+        self._notices.keep([about, *map(about_service, services)])
         if not found:
-            self._notices.forget(about, REASON)
+            self._notices.forget(about, Reason.ORPHANED)
             return
         names = ", ".join(sorted(found)[:SHOWN])
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         text = f"Load balancers without a Service, marked as this cluster's: {names}{more}"
         log.warning("Orphaned load balancers", count=len(found), owners=names + more)
-        self._notices.warn(about, REASON, f"{text} (see pileus orphans, --service-orphans)")
+        self._notices.warn(
+            about, Reason.ORPHANED, f"{text} (see pileus orphans, --service-orphans)"
+        )
 
     async def _delete(self, uids: Collection[str]) -> None:
         """Errors: `KubeError`, if the Services cannot be listed."""

@@ -29,6 +29,9 @@ from pileus.kube.model.meta import Condition
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
+OWN_NOTE = "pileus.dev/ensured"
+"""What ported providers' adapter notes on a Service; no wish of its user's."""
+
 ChangeT = TypeVar("ChangeT", bound=Change)
 
 
@@ -202,9 +205,5 @@ def _looked_at(service: Service) -> tuple[object, ...]:
 
 def _asked(service: Service) -> tuple[object, ...]:
     metadata = service.metadata
-    return (
-        metadata.uid,
-        metadata.annotations or {},
-        metadata.deletion_timestamp,
-        service.spec,
-    )
+    annotations = {k: v for k, v in (metadata.annotations or {}).items() if k != OWN_NOTE}
+    return metadata.uid, annotations, metadata.deletion_timestamp, service.spec

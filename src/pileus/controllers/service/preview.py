@@ -30,6 +30,7 @@ from pileus.controllers.service.plan import (
     released,
     unclaimed,
 )
+from pileus.controllers.service.seeing import look_at
 from pileus.controllers.service.status import (
     CONDITION,
     condition_of,
@@ -93,23 +94,22 @@ class ServicePreview:
         wish = self.tools.wishing.wish(service, self.tools.membership.now())
         if isinstance(wish, Refusal):
             raise Misconfigured(str(wish))
-        look = await self.tools.workshop.look(wish, deep=True)
+        look = await look_at(self.tools.workshop, service, wish, deep=True)
         check_health(look)
         return self._served(service, look, mode)
 
     def _served(self, service: Service, look: Look, mode: Mode) -> Iterator[Planned]:
-        wanted = len(look.wish.spec.members) if look.wish.spec else 0
         at_stake = bool(look.left(mode)) or look.balancer is not None
         if needs_claim(service, mode, at_stake=at_stake):
             yield _write(service, CLAIM)
-        is_held = loses_too_many(look.balancer, wanted)
+        is_held = loses_too_many(look.balancer, look.members)
         yield from _cloud(service, look, mode, SECOND_LOOK if is_held else "")
         if look.left(mode) or is_busy(look.balancer):
             if not published_ingress(service):
                 waits_for = AFTER if look.left(mode) else BUSY
                 yield _planned(service, "addresses of the load balancer", waits_for=waits_for)
             return
-        verdict = verdict_of(look.balancer, mode, wanted)
+        verdict = verdict_of(look.balancer, mode, look.members)
         write = published(service, look.balancer, verdict, Telling(self.clock.now()))
         write = unclaimed(write, service, mode)
         if write:

@@ -11,9 +11,10 @@ from pileus.controllers.service.annotations import Mode, UnknownMode, mode_of
 from pileus.controllers.service.cluster import ServiceReplaced
 from pileus.controllers.service.departed import PAUSE, Departed, Gone, is_orphan
 from pileus.controllers.service.plan import Leave, Puzzled, Serve, Withdraw, course
+from pileus.controllers.service.reasons import Stage
 from pileus.controllers.service.serving import Serving
 from pileus.controllers.service.status import State, Verdict
-from pileus.controllers.service.teller import PATIENCE, UPDATE, name_of
+from pileus.controllers.service.teller import PATIENCE, name_of
 from pileus.controllers.service.tools import Tools
 from pileus.controllers.service.trouble import verdict_on
 from pileus.controllers.service.withdrawing import Withdrawing
@@ -143,7 +144,7 @@ class ServiceReconciler:
         return again_in(delay)
 
     def _count(self, uid: str) -> None:
-        if self._tools.notes.of(uid).stage.startswith(UPDATE):
+        if self._tools.notes.of(uid).stage is Stage.UPDATE:
             self._tools.metrics.host_update_errors.inc()
 
 

@@ -7,6 +7,7 @@ from pileus.controllers.service.cluster import ClusterServices
 from pileus.controllers.service.departed import is_orphan
 from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import Telling, Write, told
+from pileus.controllers.service.reasons import Reason, failure_event
 from pileus.controllers.service.status import Verdict
 from pileus.controllers.service.trouble import is_lasting, message_of, reason_of, verdict_on
 from pileus.kube.errors import KubeError
@@ -20,19 +21,7 @@ PATIENCE = 10.0
 """Seconds of failing or waiting before it is told, unless waiting cannot mend it."""
 REWORD_AFTER = 300.0
 """Seconds for which a condition's message stands although the wording has changed."""
-
-ENSURING = "EnsuringLoadBalancer"
-ENSURED = "EnsuredLoadBalancer"
-UPDATED = "UpdatedLoadBalancer"
-DELETING = "DeletingLoadBalancer"
-DELETED = "DeletedLoadBalancer"
-KEPT = "LoadBalancerKept"
-UNAVAILABLE = "UnAvailableLoadBalancer"
-SYNC_FAILED = "SyncLoadBalancerFailed"
-UPDATE_FAILED = "UpdateLoadBalancerFailed"
-DELETE_FAILED = "DeleteLoadBalancerFailed"
-HELD = "LoadBalancerMembersHeld"
-MISSPELT = "UnknownAnnotation"
+FAILURES = (Reason.SYNC_FAILED, Reason.UPDATE_FAILED, Reason.DELETE_FAILED)
 
 
 class Teller:
@@ -41,16 +30,16 @@ class Teller:
         self._notices = notices
         self._clock = clock
 
-    def announce(self, service: Service, reason: str, message: str) -> None:
+    def announce(self, service: Service, reason: Reason, message: str) -> None:
         if not is_orphan(service):
             self._notices.announce(about_service(service), reason, message)
 
-    def warn(self, service: Service, reason: str, message: str) -> None:
+    def warn(self, service: Service, reason: Reason, message: str) -> None:
         """Once an hour at most, until it is `well` again."""
         if not is_orphan(service):
             self._notices.warn(about_service(service), reason, shortened(message))
 
-    def well(self, service: Service, *reasons: str) -> None:
+    def well(self, service: Service, *reasons: Reason) -> None:
         for reason in reasons:
             self._notices.forget(about_service(service), reason)
 
@@ -86,34 +75,11 @@ class Teller:
         await self.condition(service, note, verdict_on(error))
 
     def complain(self, service: Service, note: Note, error: Exception) -> None:
+        """Once for each kind of error, until it is well again."""
         if note.told != reason_of(error):
-            self.well(service, SYNC_FAILED, UPDATE_FAILED, DELETE_FAILED)
+            self.well(service, *FAILURES)
             note.told = reason_of(error)
-        reason, message = _failed_event(note.stage, message_of(error))
-        self.warn(service, reason, message)
-
-
-ENSURE, CHECK, DELETE = (
-    "failed to ensure load balancer",
-    "failed to check if load balancer exists before cleanup",
-    "failed to delete load balancer",
-)
-CLAIM, RELEASE, PUBLISH = (
-    "failed to add load balancer cleanup finalizer",
-    "failed to remove load balancer cleanup finalizer",
-    "failed to update load balancer status",
-)
-UPDATE = "Error updating load balancer with new hosts"
-BURY = "Error deleting load balancer"
-"""What a failure is called, in the Go framework's words."""
-
-
-def _failed_event(stage: str, message: str) -> tuple[str, str]:
-    if stage.startswith(UPDATE):
-        return UPDATE_FAILED, f"{stage}, error: {message}"
-    if stage.startswith(BURY):
-        return DELETE_FAILED, f"{stage}: {message}"
-    return SYNC_FAILED, f"Error syncing load balancer: {stage}: {message}"
+        self.warn(service, *failure_event(note.stage, note.hosts, message_of(error)))
 
 
 def about_service(service: Service) -> ObjectReference:

@@ -13,6 +13,7 @@ from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 AFFINITY_SECONDS = 10800
 """How long an affinity lasts that does not say so; the API server's default."""
+PREFER_DUAL_STACK = "PreferDualStack"
 HIGHEST_PORT = 65535
 FAMILIES = {4: "IPv4", 6: "IPv6"}
 
@@ -71,6 +72,14 @@ def farewell_of(wishing: Wishing, service: Service, mode: Mode) -> Wish | None:
             return None if isinstance(wish, Refusal) else wish
         case Mode.OBSERVE | Mode.NONE:
             return None
+
+
+def narrowed(service: Service, wish: Wish) -> Wish | None:
+    """The wish for one family, of a Service that prefers two and does not require them."""
+    prefers = service.spec is not None and service.spec.ip_family_policy == PREFER_DUAL_STACK
+    if not prefers or wish.spec is None or len(wish.spec.families) == 1:
+        return None
+    return replace(wish, spec=replace(wish.spec, families=wish.spec.families[:1]))
 
 
 def differ_in_members(one: Wish | None, other: Wish) -> bool:

@@ -4,16 +4,8 @@ from pileus.cloud.errors import Unavailable
 from pileus.controllers.service.annotations import MANAGE, Mode
 from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import is_busy, is_claimed, released
-from pileus.controllers.service.teller import (
-    BURY,
-    CHECK,
-    DELETE,
-    DELETED,
-    DELETING,
-    KEPT,
-    RELEASE,
-    name_of,
-)
+from pileus.controllers.service.reasons import Reason, Stage
+from pileus.controllers.service.teller import name_of
 from pileus.controllers.service.tools import Tools
 from pileus.controllers.service.waiting import wait_for
 from pileus.controllers.service.wish import farewell_of
@@ -36,11 +28,11 @@ class Withdrawing:
         The finalizer goes only after the cloud, looked at, had nothing left.
         """
         note = self._tools.notes.of(service.metadata.uid)
-        note.stage = CHECK
+        note.stage = Stage.CHECK
         look = await self._clear(service, mode, note)
         if look is not None and _is_unfinished(look, mode):
             return await wait_for(self._tools.teller, service, look, note)
-        note.stage = RELEASE
+        note.stage = Stage.RELEASE
         self._tools.notes.release(service.metadata.uid)
         try:
             await self._tools.teller.write(service, note, released(service, mode))
@@ -52,7 +44,7 @@ class Withdrawing:
     async def bury(self, service: Service, mode: Mode) -> Result:
         """One pass for a Service that is there no more. Errors: `CloudError`, `Fenced`."""
         note = self._tools.notes.of(service.metadata.uid)
-        note.stage = BURY
+        note.stage = Stage.BURY
         look = await self._clear(service, mode, note)
         if look is not None and _is_unfinished(look, mode):
             return await wait_for(None, service, look, note)
@@ -75,11 +67,11 @@ class Withdrawing:
                 return await self._delete(service, look, mode, note)
 
     async def _delete(self, service: Service, look: Look, mode: Mode, note: Note) -> Look:
-        if note.stage == CHECK:
-            note.stage = DELETE
+        if note.stage == Stage.CHECK:
+            note.stage = Stage.DELETE
         if mode is Mode.FULL and not note.deleting:
             note.deleting = True
-            self._tools.teller.announce(service, DELETING, "Deleting load balancer")
+            self._tools.teller.announce(service, Reason.DELETING, "Deleting load balancer")
         for change in look.left(mode):
             log.info(
                 "Removing", service=name_of(service), effect=change.effect, what=change.summary
@@ -90,10 +82,10 @@ class Withdrawing:
         teller = self._tools.teller
         if mode is Mode.FULL:
             if is_claimed(service) or note.deleting:
-                teller.announce(service, DELETED, "Deleted load balancer")
+                teller.announce(service, Reason.DELETED, "Deleted load balancer")
         elif is_claimed(service) or (look is not None and look.done):
             teller.announce(
-                service, KEPT, f"The load balancer stays in the cloud: {MANAGE} is {mode}"
+                service, Reason.KEPT, f"The load balancer stays in the cloud: {MANAGE} is {mode}"
             )
 
 

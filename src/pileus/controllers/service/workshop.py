@@ -31,6 +31,11 @@ class Look:
     def balancer(self) -> Balancer | None:
         return self.seen.balancer
 
+    @property
+    def members(self) -> int:
+        """How many are wished for."""
+        return len(self.wish.spec.members) if self.wish.spec else 0
+
     def left(self, mode: Mode) -> tuple[Change, ...]:
         """What is to be changed and may be."""
         return doable(self.changes, mode)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,11 +124,3 @@ def test_never_too_young_never_too_many(orphans: Mapping[str, float], more: int,
     assert len(chosen) <= max(1, owners / 5)
     if len(orphans) > max(3, owners / 2):
         assert chosen == ()
-
-
-@pytest.mark.parametrize("policy", list(Policy))
-def test_the_flag_and_the_controller_mean_the_same_policies(policy: Policy):
-    from pileus.app.declared.pileus import ORPHAN_POLICIES
-
-    assert policy in ORPHAN_POLICIES
-    assert len(ORPHAN_POLICIES) == len(Policy)

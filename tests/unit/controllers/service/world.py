@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from pileus.apiserver.api import Api
 from pileus.apiserver.serving import api_in_memory
+from pileus.apiserver.state import Options
 from pileus.app.informers import BY_UID, SharedInformers
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
@@ -28,7 +29,7 @@ from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Request
 from pileus.providers.local.connect import cloud_of
-from pileus.providers.local.host import Behaviour, LocalCloud
+from pileus.providers.local.host import LocalCloud
 from pileus.providers.local.host import Surroundings as CloudSurroundings
 from pileus.providers.local.model.operation import Operation
 from pileus.providers.local.model.records import Balancer
@@ -115,10 +116,10 @@ class World:
     """A cluster and a cloud; managers come and go."""
 
     def __init__(
-        self, *, settings: CloudSettings | None = None, behaviour: Behaviour | None = None
+        self, *, settings: CloudSettings | None = None, options: Options | None = None
     ) -> None:
         self.clock = LoopClock()
-        self.api = api_in_memory(clock=self.clock, random=Random(0))
+        self.api = api_in_memory(clock=self.clock, random=Random(0), options=options)
         self.wire = Wire(self.api)
         self.user = Client(
             InProcessTransport(self.api), user_agent="user", metrics=Metrics(CollectorRegistry())
@@ -128,7 +129,6 @@ class World:
                 clock=self.clock,
                 chance=Random(1),
                 settings=settings or CloudSettings(),
-                behaviour=behaviour or Behaviour(),
             )
         )
         self.front = Front(self.cloud)

@@ -1,0 +1,266 @@
+"""From a Service to the balancer that it wants."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Transport, Wish
+from pileus.cloud.model import NodeName, NodeRef
+from pileus.controllers.service.annotations import Mode
+from pileus.controllers.service.wish import (
+    SOURCE_RANGES,
+    Refusal,
+    Wishing,
+    desired,
+    differ_in_members,
+    farewell_of,
+    narrowed,
+)
+from pileus.kube.model.core_v1 import (
+    ClientIpConfig,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    SessionAffinityConfig,
+)
+from pileus.kube.model.meta import ObjectMeta
+from pileus.providers.local.options import ANNOTATIONS
+
+MEMBERS = frozenset({NodeRef(name=NodeName("a"))})
+PORT = ServicePort(port=80, node_port=30080)
+
+
+def service(annotations: dict[str, str] | None = None, **spec: Any) -> Service:
+    metadata = ObjectMeta(name="web", namespace="shop", uid="u1", annotations=annotations)
+    given: dict[str, Any] = {"type": "LoadBalancer", "ports": (PORT,), **spec}
+    return Service(metadata=metadata, spec=ServiceSpec(**given))
+
+
+def spec_of(**spec: Any) -> BalancerSpec:
+    found = desired(service(**spec), MEMBERS)
+    assert isinstance(found, BalancerSpec), found
+    return found
+
+
+def test_a_plain_service():
+    assert spec_of() == BalancerSpec(
+        listeners=frozenset({Listener(port=80, node_port=30080)}), members=MEMBERS
+    )
+
+
+def test_ports_of_several_protocols_with_names_and_application_protocols():
+    ports = (
+        ServicePort(port=53, node_port=30053, name="dns"),
+        ServicePort(port=53, node_port=30054, name="dns-udp", protocol="UDP"),
+        ServicePort(port=443, node_port=30443, name="web", app_protocol="kubernetes.io/h2c"),
+    )
+
+    assert spec_of(ports=ports).listeners == {
+        Listener(port=53, node_port=30053, name="dns"),
+        Listener(port=53, node_port=30054, name="dns-udp", transport=Transport.UDP),
+        Listener(port=443, node_port=30443, name="web", application_protocol="kubernetes.io/h2c"),
+    }
+
+
+def test_a_service_without_node_ports():
+    ports = (ServicePort(port=80),)
+
+    found = spec_of(ports=ports, allocate_load_balancer_node_ports=False)
+
+    assert found.listeners == {Listener(port=80, node_port=0)}
+
+
+@pytest.mark.parametrize(
+    ("given", "families", "ranges"),
+    [
+        (("10.1.2.3/8",), ("IPv4",), {"10.0.0.0/8"}),
+        ((" 10.0.0.0/8 ",), ("IPv4",), {"10.0.0.0/8"}),
+        (("0.0.0.0/0",), ("IPv4",), set[str]()),
+        (("0.0.0.0/0", "10.0.0.0/8"), ("IPv4",), set[str]()),
+        (("0.0.0.0/0",), ("IPv4", "IPv6"), {"0.0.0.0/0"}),
+        (("0.0.0.0/0", "::/0"), ("IPv4", "IPv6"), set[str]()),
+        (("2001:DB8::/32",), ("IPv6",), {"2001:db8::/32"}),
+        ((), ("IPv4",), set[str]()),
+    ],
+)
+def test_who_may_connect(given: tuple[str, ...], families: tuple[str, ...], ranges: set[str]):
+    found = spec_of(load_balancer_source_ranges=given, ip_families=families)
+
+    assert found.source_ranges == ranges
+
+
+def test_ranges_come_from_the_annotation_where_the_spec_has_none():
+    annotations = {SOURCE_RANGES: " 10.0.0.0/8 ,192.0.2.0/24"}
+
+    from_annotation = desired(service(annotations), MEMBERS)
+    from_spec = desired(
+        service(annotations, load_balancer_source_ranges=("198.51.100.0/24",)), MEMBERS
+    )
+
+    assert isinstance(from_annotation, BalancerSpec)
+    assert isinstance(from_spec, BalancerSpec)
+    assert from_annotation.source_ranges == {"10.0.0.0/8", "192.0.2.0/24"}
+    assert from_spec.source_ranges == {"198.51.100.0/24"}
+
+
+def test_affinity_lasts_as_long_as_it_says():
+    config = SessionAffinityConfig(client_ip=ClientIpConfig(timeout_seconds=60))
+
+    assert spec_of().sticky_seconds is None
+    assert spec_of(session_affinity="ClientIP").sticky_seconds == 10800
+    asked = spec_of(session_affinity="ClientIP", session_affinity_config=config)
+    assert asked.sticky_seconds == 60
+
+
+def test_local_traffic_is_checked_at_its_own_port():
+    local = spec_of(external_traffic_policy="Local", health_check_node_port=31234)
+
+    assert local.health == HealthCheck(node_port=31234, path="/healthz")
+    assert spec_of(external_traffic_policy="Cluster", health_check_node_port=31234).health is None
+
+
+def test_families_are_those_of_the_service_in_its_order():
+    assert spec_of(ip_families=("IPv6", "IPv4")).families == ("IPv6", "IPv4")
+    assert spec_of(cluster_ips=("2001:db8::1",)).families == ("IPv6",)
+    assert spec_of(cluster_ips=("None",)).families == ("IPv4",)
+
+
+def test_a_requested_address_is_spelled_as_usual():
+    asked = spec_of(load_balancer_ip="2001:DB8:0::7", ip_families=("IPv6",))
+
+    assert asked.requested_address == "2001:db8::7"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"ports": ()}, "spec.ports is empty"),
+        ({"ports": (ServicePort(port=80, node_port=1, protocol="QUIC"),)}, "80/QUIC"),
+        ({"ports": (ServicePort(port=70000, node_port=1),)}, "from 1 to 65535"),
+        ({"ports": (ServicePort(port=80),)}, "no node port yet"),
+        ({"load_balancer_source_ranges": ("10/8x",)}, '"10/8x" is not a CIDR'),
+        ({"load_balancer_ip": "x"}, '"x" is not an IP address'),
+        ({"load_balancer_ip": "::1"}, "::1 is IPv6, but spec.ipFamilies is IPv4"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(spec: dict[str, Any], words: str):
+    found = desired(service(**spec), MEMBERS)
+
+    assert isinstance(found, Refusal)
+    assert words in str(found)
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    bad = service(load_balancer_ip="x", load_balancer_source_ranges=("y", "z"), ports=())
+
+    found = desired(bad, MEMBERS)
+
+    assert isinstance(found, Refusal)
+    assert len(found.problems) == 4
+
+
+def test_a_service_that_says_nothing_at_all_is_refused_and_no_crash():
+    assert isinstance(desired(Service(), MEMBERS), Refusal)
+
+
+def test_the_wish_carries_what_the_provider_declared_and_the_users_word():
+    annotations = {
+        "local.pileus/drain-seconds": "7",
+        "local.pileus/drain-second": "8",
+        "other.example/size": "big",
+        "pileus.dev/adopt": " lb-7 ",
+    }
+    wishing = Wishing(cluster="c", annotations=ANNOTATIONS)
+
+    wish = wishing.wish(service(annotations), MEMBERS)
+
+    assert isinstance(wish, Wish)
+    assert (wish.owner, wish.name, wish.adopts) == (Owner("c", "u1"), "shop-web", "lb-7")
+    assert wish.options == {"local.pileus/drain-seconds": "7"}
+    assert wishing.farewell(service(annotations)).spec is None
+    assert wishing.farewell(service(annotations)).adopts == ""
+
+
+def test_what_goes_with_a_service_depends_on_its_mode():
+    wishing = Wishing(cluster="c")
+    full = farewell_of(wishing, service(), Mode.FULL)
+    members = farewell_of(wishing, service(), Mode.MEMBERS)
+
+    assert full is not None
+    assert full.spec is None
+    assert members is not None
+    assert members.spec is not None
+    assert members.spec.members == frozenset()
+    assert farewell_of(wishing, service(ports=()), Mode.MEMBERS) is None
+    assert farewell_of(wishing, service(), Mode.OBSERVE) is None
+    assert farewell_of(wishing, service(), Mode.NONE) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "families", "left"),
+    [
+        ("PreferDualStack", ("IPv6", "IPv4"), ("IPv6",)),
+        ("PreferDualStack", ("IPv4",), None),
+        ("RequireDualStack", ("IPv4", "IPv6"), None),
+        (None, ("IPv4", "IPv6"), None),
+    ],
+)
+def test_only_who_prefers_two_families_does_with_one(
+    policy: str | None, families: tuple[str, ...], left: tuple[str, ...] | None
+):
+    asked = service(ip_family_policy=policy, ip_families=families)
+    wish = Wishing(cluster="c").wish(asked, MEMBERS)
+    assert isinstance(wish, Wish)
+
+    narrower = narrowed(asked, wish)
+
+    assert (narrower and narrower.spec and narrower.spec.families) == left
+
+
+def test_wishes_that_differ_in_members_alone():
+    wishing, more = Wishing(cluster="c"), frozenset({NodeRef(name=NodeName("b"))})
+    one, other = wishing.wish(service(), MEMBERS), wishing.wish(service(), more)
+    third = wishing.wish(service(session_affinity="ClientIP"), more)
+    assert isinstance(one, Wish)
+    assert isinstance(other, Wish)
+    assert isinstance(third, Wish)
+
+    assert differ_in_members(one, other)
+    assert not differ_in_members(one, third)
+    assert not differ_in_members(None, one)
+
+
+@given(
+    st.lists(
+        st.builds(
+            ServicePort,
+            port=st.integers(-1, 70000),
+            node_port=st.integers(0, 40000),
+            protocol=st.sampled_from(["TCP", "UDP", "SCTP", "", "tcp"]),
+            name=st.text(max_size=3),
+        ),
+        max_size=4,
+    ),
+    st.lists(st.text(alphabet="0123456789./:abcf ", max_size=20), max_size=3),
+    st.text(alphabet="0123456789.:abcf% ", max_size=20),
+    st.lists(st.sampled_from(["IPv4", "IPv6", "odd"]), max_size=2),
+)
+def test_any_service_gives_a_wish_or_a_refusal_with_words(
+    ports: list[ServicePort], ranges: list[str], address: str, families: list[str]
+):
+    asked = service(
+        ports=tuple(ports),
+        load_balancer_source_ranges=tuple(ranges),
+        load_balancer_ip=address,
+        ip_families=tuple(families),
+    )
+
+    found = desired(asked, MEMBERS)
+
+    if isinstance(found, Refusal):
+        assert all(found.problems)
+    else:
+        assert found.listeners
+        assert found == desired(asked, MEMBERS)
