@@ -197,7 +197,8 @@ class PartsBalancers:
         if seen.id and seen.stamp == wish.fingerprint and not deep:
             return replace(seen, listeners=(), members=frozenset(), rules=Rules(), is_shallow=True)
         if not seen.id and wish.adopts in self.api.balancers:
-            return replace(seen, named=self.parts(wish.owner, wish.adopts, seen.address))
+            named = self.parts(wish.owner, wish.adopts, seen.address)
+            return replace(seen, named=named, balancer=named.balancer)
         return seen
 
     def is_owners(self, mark: Mark | None, owner: Owner) -> bool:
@@ -248,7 +249,10 @@ class PartsBalancers:
             raise Misconfigured(f"there is no balancer {wish.adopts} to adopt")
         if named.mark is not None and named.mark[0] != wish.owner.cluster:
             raise Misconfigured(f"balancer {named.id} belongs to {named.mark}")
-        return (Claim(named.id, wish.owner, named.mark),)
+        assert wish.spec
+        mending = self.mend(wanted_of(wish, wish.spec), named)
+        members = (change for change in mending if change.part is Part.MEMBERS)
+        return Claim(named.id, wish.owner, named.mark), *members
 
     def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
         have = {port: i for i, port in seen.listeners}
@@ -271,7 +275,8 @@ class PartsBalancers:
         self.api.step(seen.id)
         self.perform(change, seen)
         self.api.step()  # the answer may get lost after the effect
-        return self.view(seen.owner)
+        after = self.view(seen.owner)
+        return after if after.id else replace(after, named=seen.named, balancer=seen.balancer)
 
     def perform(self, change: Change, seen: Seen) -> None:
         api = self.api

@@ -41,7 +41,7 @@ class PartsHarness:
         id_ = self.api.new()
         self.api.balancers[id_] = (mark.cluster, mark.uid) if mark else None
         self.api.names[id_], self.api.rules[id_] = name, Rules()
-        self.api.listen(id_, 9, frozenset())
+        self.api.listen(id_, 1, frozenset())
         return id_
 
     def built(self) -> Mapping[Owner, Built]:

@@ -14,6 +14,7 @@ from pileus.testing.conformance.harness import run
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.contract.parts import (
     Change,
+    Claim,
     Create,
     PartsBalancers,
     RemoveListener,
@@ -112,8 +113,26 @@ class AdoptsFromAnyone(PartsBalancers):
     def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
         if named is None:
             return super().adopt(wish, named)
-        (claim,) = super().adopt(wish, replace(named, mark=None))
-        return (replace(claim, was=named.mark),)
+        claim, *members = super().adopt(wish, replace(named, mark=None))
+        assert isinstance(claim, Claim)
+        return replace(claim, was=named.mark), *members
+
+
+class HidesWhatIsNamed(PartsBalancers):
+    def look(self, wish: Wish, *, deep: bool) -> Seen:
+        seen = super().look(wish, deep=deep)
+        return seen if seen.id else replace(seen, balancer=None)
+
+
+class ClaimsWithMembers(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        claim, *members = super().adopt(wish, named)
+        return replace(claim, part=Part.MEMBERS), *members
+
+
+class AdoptsAllOrNothing(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        return super().adopt(wish, named)[:1]
 
 
 def on_one(law: Callable[[Any], Any]) -> Callable[[Make], None]:
@@ -131,6 +150,7 @@ LAWS: dict[str, Callable[[Make], None]] = {
             keeping.orphans_are_deleted,
             identity.names_are_no_identity,
             identity.named_by_the_user_is_adopted,
+            identity.named_without_being_ours,
             identity.of_another_cluster_is_refused,
         )
     },
@@ -152,9 +172,19 @@ DEFECTS: Sequence[tuple[type[PartsBalancers], set[str]]] = [
     (RollsBackByDeleting, {"failures_delete_nothing"}),
     (StopsWhenTheParentIsGone, {"orphans_are_deleted"}),
     (IdentifiesByName, {"names_are_no_identity"}),
-    (IgnoresAdoption, {"named_by_the_user_is_adopted", "of_another_cluster_is_refused"}),
+    (
+        IgnoresAdoption,
+        {
+            "named_by_the_user_is_adopted",
+            "named_without_being_ours",
+            "of_another_cluster_is_refused",
+        },
+    ),
     (AdoptsTheUnmarkedAlone, {"named_by_the_user_is_adopted"}),
     (AdoptsFromAnyone, {"of_another_cluster_is_refused"}),
+    (HidesWhatIsNamed, {"named_without_being_ours"}),
+    (ClaimsWithMembers, {"named_without_being_ours"}),
+    (AdoptsAllOrNothing, {"named_without_being_ours"}),
 ]
 
 

@@ -12,6 +12,7 @@ protocols here say of them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property, lru_cache
 from typing import Protocol, TypeVar
 
 from pileus.cloud.fingerprint import digest, usual_address, usual_network
@@ -66,7 +67,7 @@ class BalancerSpec:
     health: HealthCheck | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Wish:
     """What one Service wants; `spec` None means: nothing, and nothing may be left."""
 
@@ -79,7 +80,7 @@ class Wish:
     adopts: str = ""
     """The id of a balancer in the cloud that the user says is this Service's; "": none."""
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A short hash of name, spec and options: equal wishes, equal hash, on any machine.
 
@@ -101,13 +102,19 @@ def _facts(spec: BalancerSpec) -> list[object]:
             (one.port, one.transport, one.node_port, one.name, one.application_protocol)
             for one in spec.listeners
         ),
-        sorted(map(_member_facts, spec.members)),
+        _members_digest(spec.members),
         sorted({usual_network(one) for one in spec.source_ranges}),
         spec.sticky_seconds,
         spec.families,
         usual_address(spec.requested_address),
         health,
     ]
+
+
+@lru_cache(maxsize=8)
+def _members_digest(members: frozenset[NodeRef]) -> str:
+    """Kept, because a thousand Services share one set of a thousand members."""
+    return digest(sorted(map(_member_facts, members)))
 
 
 def _member_facts(node: NodeRef) -> tuple[str, ...]:

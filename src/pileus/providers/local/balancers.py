@@ -65,7 +65,7 @@ class LocalBalancers:
         if isinstance(step, StampBalancer) and not plan.is_complete(change, seen):
             return seen
         try:
-            return Seen(seen.owner, await self.api.call(step))
+            return plan.seen_of(seen.owner, await self.api.call(step))
         except NotFound as error:
             raise Conflict(f"{error}: it was deleted meanwhile; observe again") from error
 

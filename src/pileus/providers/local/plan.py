@@ -95,6 +95,12 @@ def mark_of(owner: Owner) -> Mark:
     return Mark(cluster=owner.cluster, owner=owner.uid)
 
 
+def seen_of(owner: Owner, balancer: Balancer) -> Seen:
+    """What a step left behind: the owner's, or still only the one that the user names."""
+    is_ours = balancer.mark == mark_of(owner)
+    return Seen(owner, balancer) if is_ours else Seen(owner, named=balancer)
+
+
 def needs_parts(wish: Wish, seen: Seen) -> bool:
     """Whether an outline is too little to decide by."""
     if wish.spec is None:

@@ -85,6 +85,9 @@ class BalancersLaws:
     def test_trap_16_what_the_user_names_is_adopted(self) -> None:
         run(identity.named_by_the_user_is_adopted(self.make()), self.new_loop)
 
+    def test_members_of_what_the_user_names_are_changed_without_adopting_it(self) -> None:
+        run(identity.named_without_being_ours(self.make()), self.new_loop)
+
     def test_what_belongs_to_another_cluster_is_not_adopted(self) -> None:
         run(identity.of_another_cluster_is_refused(self.make()), self.new_loop)
 

@@ -87,7 +87,10 @@ class BalancersHarness(Protocol):
         ...
 
     def furnish(self, name: str, mark: Owner | None) -> str | None:
-        """Make a balancer of that name, with that mark or by hand; its id. None: none can be."""
+        """Make a balancer of that name on port 1, with that mark or by hand; its id.
+
+        None: of these, none can be made that way.
+        """
         ...
 
     def built(self) -> Mapping[Owner, Built]:

@@ -3,10 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
-from pileus.cloud.balancer import Balancers, Owner, Wish
+from pileus.cloud.balancer import Balancers, Change, Owner, Part, Seen, Wish
 from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.testing.conformance.harness import BalancersHarness
-from pileus.testing.conformance.settling import SMALL, THEM, US, built_of, look, settle, standing
+from pileus.testing.conformance.settling import (
+    ROUNDS,
+    SMALL,
+    THEM,
+    US,
+    built_of,
+    look,
+    settle,
+    standing,
+)
 
 OWNER = Owner(US, "u1")
 NAME = "web"
@@ -46,6 +55,31 @@ async def named_by_the_user_is_adopted(harness: BalancersHarness) -> None:
 
 async def _effects(balancers: Balancers[Any, Any], wish: Wish) -> list[str]:
     return [c.effect for c in balancers.changes(wish, await look(balancers, wish, deep=False))]
+
+
+async def named_without_being_ours(harness: BalancersHarness) -> None:
+    """Where only members may be changed, the one that the user names keeps its mark: none."""
+    named = harness.furnish(NAME, None)
+    if named is None:
+        return
+    (mark,) = harness.built()
+    wish = replace(harness.wish(OWNER, SMALL), adopts=named)
+    async with harness.connect() as balancers:
+        for _ in range(ROUNDS):
+            seen = await look(balancers, wish, deep=True)
+            for change in _of_members(balancers, wish, seen)[:1]:
+                await balancers.apply(change, seen)
+        seen = await look(balancers, wish, deep=True)
+        assert not _of_members(balancers, wish, seen), "members are changed without an end"
+
+    assert seen.balancer is not None, "what the user names is not shown"
+    assert seen.balancer.id == named
+    assert harness.built().keys() == {mark}, "it was adopted by a change of members"
+    assert harness.built()[mark].members == {"a", "b"}, "its members were not changed"
+
+
+def _of_members(balancers: Balancers[Any, Any], wish: Wish, seen: Seen) -> list[Change]:
+    return [change for change in balancers.changes(wish, seen) if change.part is Part.MEMBERS]
 
 
 async def of_another_cluster_is_refused(harness: BalancersHarness) -> None:

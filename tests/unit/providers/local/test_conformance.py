@@ -140,7 +140,7 @@ class Balancers(Doors):
 
     def furnish(self, name: str, mark: Owner | None) -> str | None:
         whose = Mark(cluster=mark.cluster, owner=mark.uid) if mark else Mark()
-        made = self.do(CreateBalancer(name=name, mark=whose, ports=(Port(port=9, node_port=9),)))
+        made = self.do(CreateBalancer(name=name, mark=whose, ports=(Port(port=1, node_port=9),)))
         self._clock.forward(60)
         return made.id
 
