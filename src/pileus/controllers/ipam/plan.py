@@ -48,9 +48,6 @@ class Holdings:
         for blocks in self._pools:
             self._count(blocks)
 
-    def has(self, name: str) -> bool:
-        return name in self._held
-
     def uid_of(self, name: str) -> str | None:
         held = self._held.get(name)
         return held.uid if held else None

@@ -43,6 +43,8 @@ async def created_once(harness: RoutesHarness) -> None:
             assert await routes.create(CLUSTER, [ONE, TWO]) == {}
 
         assert await _pairs(routes) == [(ONE.destination, "n1"), (TWO.destination, "n2")]
+        said = {route.cluster for route in await routes.list(CLUSTER)}
+        assert said <= {None, CLUSTER}, f"routes of {CLUSTER} say that they are those of {said}"
 
 
 async def deleted_twice(harness: RoutesHarness) -> None:
@@ -73,3 +75,5 @@ async def foreign_stay(harness: RoutesHarness) -> None:
         await routes.delete(CLUSTER, [r for r in await routes.list(CLUSTER) if r.target == "n1"])
 
         assert [destination for destination, _ in await _pairs(routes)] == [FOREIGN]
+        said = {route.cluster for route in await routes.list(CLUSTER)}
+        assert CLUSTER not in said, "another's route says that it is ours"

@@ -29,6 +29,10 @@ class FakeRoutes:
     calls: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     errors: dict[str, CloudError] = field(default_factory=dict[str, CloudError])
     """What a write to that destination ends with."""
+    late: dict[str, CloudError] = field(default_factory=dict[str, CloudError])
+    """What one creation of that destination ends with, although it takes effect."""
+    refuses: CloudError | None = None
+    """What every creation ends with, as a whole."""
     list_error: CloudError | None = None
     answers: list[Sequence[Route]] = field(default_factory=list[Sequence[Route]])
     """What the next lists say instead."""
@@ -44,11 +48,16 @@ class FakeRoutes:
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
         self.calls.append(("create", len(routes)))
+        if self.refuses:
+            raise self.refuses
         failed: dict[Route, CloudError] = {}
         for route in routes:
             await asyncio.sleep(self.takes)
             if error := self.errors.get(route.destination):
                 failed[route] = error
+            elif late := self.late.pop(route.destination, None):
+                self.table[route.destination] = replace(route, addresses=None)
+                failed[route] = late
             elif route.destination in self.table:
                 failed[route] = Conflict(f"{route.destination} is there already")
             else:

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from pileus.cloud.errors import QuotaExceeded, Throttled, Unauthorized, Unavailable
-from tests.unit.controllers.route.objects import route
-from tests.unit.controllers.route.site import Site
+from pileus.cloud.errors import Conflict, QuotaExceeded, Throttled, Unauthorized, Unavailable
+from tests.unit.controllers.route.objects import RULES, route
+from tests.unit.controllers.route.site import FakeRoutes, Site
 
 
 async def test_defect_16_a_route_that_could_not_be_created_is_retried_and_counted_as_an_error():
@@ -161,3 +161,92 @@ async def test_a_write_of_a_condition_that_fails_is_retried():
         await asyncio.sleep(60)
         assert await at.network("n1") == ("False", "RouteCreated")
     assert at.routes.created == ["10.1.0.0/24"]
+
+
+async def test_a_route_that_is_there_although_its_creation_seemed_to_fail_is_made_once():
+    at = Site()
+    at.routes.late["10.1.0.0/24"] = Unavailable("no answer in time")
+    await at.register("n1", "10.1.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(30)
+        assert await at.network("n1") == ("False", "RouteCreated")
+
+    assert at.routes.count("create") == 1
+    assert at.syncs("error") == 1
+
+
+async def test_a_conflict_is_told_retried_and_leaves_the_others_alone():
+    at = Site()
+    at.routes.errors["10.1.0.0/24"] = Conflict("somebody is at work on that route")
+    await at.register("n1", "10.1.0.0/24")
+    await at.register("n2", "10.2.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(10)
+        assert at.routes.places == {"10.2.0.0/24": "n2"}
+        assert at.events.told[0][3].endswith("somebody is at work on that route")
+        at.routes.errors.clear()
+        await asyncio.sleep(60)
+
+    assert at.routes.places == {"10.1.0.0/24": "n1", "10.2.0.0/24": "n2"}
+
+
+async def test_a_slow_cloud_gets_a_few_calls_a_round_and_new_nodes_wait_for_no_more():
+    at = Site(FakeRoutes(takes=1.3))
+    for number in range(300):
+        await at.register(f"n{number}", f"10.{number // 250}.{number % 250}.0/24")
+
+    async with at.running():
+        await asyncio.sleep(100)
+        await at.remove("n299")
+        await asyncio.sleep(900)
+
+    assert len(at.routes.table) == 299
+    assert at.routes.count("list") >= 3
+    assert at.events.told == []
+    assert at.syncs("error") == 0
+
+
+async def test_trap_7_while_nodes_cannot_be_looked_at_again_nothing_is_deleted():
+    at = Site(FakeRoutes(marks=True))
+    at.routes.add(*(route(f"10.9.{n}.0/24", f"gone{n}", cluster=RULES.cluster) for n in range(9)))
+    at.wire.refuse = "/api/v1/nodes"
+    await at.register("n1", "10.1.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(30)
+        assert at.routes.count("delete") == 0
+        assert at.routes.places["10.1.0.0/24"] == "n1", "creations go on"
+        assert at.syncs("error") >= 2
+        at.wire.refuse = ""
+        await asyncio.sleep(60)
+
+    assert at.routes.places == {"10.1.0.0/24": "n1"}
+
+
+async def test_a_call_that_fails_as_a_whole_is_the_failure_of_all_its_routes():
+    at = Site()
+    at.routes.refuses = Unavailable("the cloud is down")
+    await at.register("n1", "10.1.0.0/24")
+    await at.register("n2", "10.2.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(5)
+        assert {name for name, *_ in at.events.told} == {"n1", "n2"}
+        at.routes.refuses = None
+        await asyncio.sleep(60)
+
+    assert at.routes.places == {"10.1.0.0/24": "n1", "10.2.0.0/24": "n2"}
+
+
+async def test_a_node_that_goes_before_its_condition_is_written_is_no_failure():
+    at = Site()
+    await at.register("n1", "10.1.0.0/24")
+    at.wire.before_write = lambda: at.remove("n1")
+
+    async with at.running():
+        await asyncio.sleep(60)
+
+    assert at.syncs("error") == 0
+    assert at.routes.table == {}
