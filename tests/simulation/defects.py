@@ -61,20 +61,20 @@ DEFECTS = (
         "the lease is not looked at before a write",
         _no_fence,
         ("only_the_leader_writes",),
-        40,
+        10,
         "leaders",
     ),
     Defect(
         "a lease is taken though its holder lives",
         _impatient,
         ("only_the_leader_writes",),
-        40,
+        10,
         "leaders",
     ),
     Defect(
         "every fourth wake-up is lost",
         _deaf_queue,
         ("nodes_are_as_their_machines", "services_have_what_they_want"),
-        40,
+        10,
     ),
 )

@@ -49,6 +49,11 @@ class Judge:
         self._facts.learn(step)
         self._record(step)
 
+    def misled(self) -> None:
+        """Managers are shown something untrue, and cannot know it."""
+        if self._facts is not None:
+            self._facts.misled_at = self._now()
+
     def first_wrong(self) -> tuple[str, str] | None:
         """Of what must hold in the end: the first that does not hold yet."""
         for name, check in QUIET.items() if self._facts else ():

@@ -21,9 +21,10 @@ from pileus.simulation.world import World
 LOOK_EVERY = 10.0
 PATIENCE = 1500.0
 """Seconds that managers have for bringing everything in order, once nothing goes wrong."""
-AFTERGLOW = 90.0
+AFTERGLOW = 60.0
 """Seconds for the last events and refreshes, before a quiet world must stay without writes."""
-QUIET = 400.0
+QUIET = 330.0
+"""Seconds; longer than the usual time between two refreshes."""
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 

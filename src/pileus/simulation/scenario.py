@@ -18,7 +18,7 @@ class Scenario:
     faults_most: int = 8
     replicas: tuple[int, ...] = (1, 2, 2, 3)
     """How many managers there are; one of these."""
-    seconds: float = 240.0
+    seconds: float = 200.0
     """How long things happen, before the world falls quiet."""
 
 
@@ -68,7 +68,8 @@ SCENARIOS = {
             name="leaders",
             text="three managers crash, freeze, and lose the API server",
             deeds={
-                **_deeds("replica", weight=4),
+                **_deeds("replica", weight=2),
+                DeedKind.REPLICA_PAUSE_AT_WRITE: 12,
                 **_deeds("server", weight=1),
                 DeedKind.SERVICE_CREATE: 4,
                 DeedKind.MACHINE_ADD: 6,

@@ -10,17 +10,18 @@ from pileus.version import PROGRAM
 
 CLUSTER = "simulated"
 CLUSTER_CIDR = "10.244.0.0/20"
-LEASE = 45.0
+LEASE = 60.0
 """Seconds after which a lease that is not renewed may be taken."""
 ALWAYS = (
     "--cloud-provider=local",
     "--master=http://127.0.0.1:1",
     "--secure-port=0",
     f"--cluster-name={CLUSTER}",
-    # Three times the usual: as many chances to go wrong, and a third of the renewals to compute.
+    # Four times the usual: as many chances to go wrong, and a quarter of the renewals to compute.
     f"--leader-elect-lease-duration={LEASE:.0f}s",
-    "--leader-elect-renew-deadline=30s",
-    "--leader-elect-retry-period=6s",
+    "--leader-elect-renew-deadline=40s",
+    "--leader-elect-retry-period=8s",
+    "--node-monitor-period=10s",
 )
 
 

@@ -57,6 +57,7 @@ class World:
             trace=self.trace,
             chance=stream(seed, "wires"),
             outside=copy_context(),
+            misled=self.judge.misled,
             sending=lambda life, what: self.judge.see(Sending(life.name, life.identity, what)),
         )
         self._managers = [
@@ -96,6 +97,7 @@ class World:
         self._cluster.come_back()
         for manager in self._managers:
             if manager.life is not None:
+                manager.life.disarm()
                 self._loop.resume(manager.life.process)
 
     def _facts(self) -> Facts:

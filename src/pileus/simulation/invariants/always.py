@@ -69,7 +69,7 @@ def the_finalizer_comes_before_the_balancer(facts: Facts, step: Step) -> str | N
 
 
 def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: Step) -> str | None:
-    if not _is_by_manager(step, "services") or facts.now() - facts.lied_at < LIE:
+    if not _is_by_manager(step, "services") or facts.now() - facts.misled_at < LIE:
         return None
     before, after = step.before, step.after
     if before is None or not has_finalizer(before) or (after and has_finalizer(after)):

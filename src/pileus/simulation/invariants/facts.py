@@ -37,8 +37,8 @@ class Facts:
     """Since when a node counts as a member of balancers, by name."""
     sent: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """Writes of each process in each minute."""
-    lied_at: float = float("-inf")
-    """When the cloud last showed something untrue as if it were true."""
+    misled_at: float = float("-inf")
+    """When the cloud last showed something untrue, or did something behind its own word."""
 
     def learn(self, step: Step) -> None:
         """Remember what later checks need; after the step was checked."""

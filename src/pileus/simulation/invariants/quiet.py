@@ -89,6 +89,8 @@ def _why_kept(node: Obj) -> str:
 def is_at_rest(facts: Facts) -> bool:
     """Whether there is nothing that a manager would have to try again and again."""
     nodes = facts.cluster.objects("nodes")
+    if facts.runs(ROUTE.canonical) and any(is_foreign(node) for node in nodes):
+        return False  # to those no route can lead
     return all(is_foreign(node) or facts.machine_of(node) is not None for node in nodes)
 
 
@@ -193,6 +195,19 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
             yield f"{cidr} leads to {ours.get(cidr)}, not to {wanted.get(cidr)}"
 
 
+def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
+    if not facts.runs(ROUTE.canonical):
+        return
+    routes = {(one.destination, one.target) for one in facts.account.state.routes.values()}
+    for node in facts.cluster.objects("nodes"):
+        name, cidrs = text(node, "metadata", "name"), texts(node, "spec", "podCIDRs")
+        reached = bool(cidrs) and all((cidr, name) in routes for cidr in cidrs)
+        conditions = rows(node, "status", "conditions")
+        said = {text(one, "type"): text(one, "status") for one in conditions}
+        if reached and said.get("NetworkUnavailable") != "False":
+            yield f"node {name} has its routes and does not say so"
+
+
 def nodes_have_ranges(facts: Facts) -> Iterator[str]:
     if not facts.runs(IPAM.canonical):
         return
@@ -212,6 +227,7 @@ QUIET: Mapping[str, Quiet] = {
         services_keep_nothing_else,
         no_balancer_is_left_behind,
         routes_lead_to_all_nodes,
+        nodes_say_that_routes_lead_to_them,
         nodes_have_ranges,
     )
 }

@@ -28,6 +28,12 @@ WRITES_ONLY = frozenset({
 })
 
 
+MISLEADING = frozenset({
+    FaultKind.CLOUD_STALE,
+    FaultKind.CLOUD_EMPTY,
+    FaultKind.CLOUD_AFTERWARDS,
+    FaultKind.CLOUD_LATE,
+})
 KEPT = 0.5
 """How much of a list is left that is not whole."""
 
@@ -62,6 +68,8 @@ class _Journey:
         )
 
     def begin(self) -> None:
+        if self._strike is not None and self._strike.kind in MISLEADING:
+            self._around.misled()
         if self._operation.WRITES:
             self._around.sending(self._life, self._operation.NAME)
             if self._life.is_struck_before_write() and self._life.is_over:

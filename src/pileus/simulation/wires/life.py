@@ -39,6 +39,9 @@ class Life:
         """Let something happen with the n-th write: before it leaves, or when it has its effect."""
         self._ambush = _Ambush(number, strike, after)
 
+    def disarm(self) -> None:
+        self._ambush = None
+
     def is_struck_before_write(self) -> bool:
         """A write is about to leave; whether the ambush struck."""
         if self._ambush is not None:
@@ -76,6 +79,8 @@ class Surroundings:
     chance: Random
     outside: Context
     """The context of what belongs to no manager."""
+    misled: Callable[[], None]
+    """Told that the cloud shows a manager what is not so, or does later what it was asked."""
     sending: Callable[[Life, str], None]
     """Told that a manager sends a write."""
 
