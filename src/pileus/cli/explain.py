@@ -74,7 +74,7 @@ def _lines(story: Story, now: datetime, style: Style) -> Iterator[str]:
     if story.changes:
         yield "  to do"
         for change in story.changes:
-            yield from (f"  {line}" for line in change_lines(change, style))
+            yield from change_lines(change, style, margin=4)
     yield from _part("waits for", story.waits, style)
     yield from _part("said", (_said(remark, now) for remark in story.remarks), style)
     yield from _part("owner", (*story.owner, _leader(story.leader, now)), style)

@@ -21,7 +21,6 @@ WORDS = {
     Effect.REPLACE: "to replace",
     Effect.DELETE: "to delete",
 }
-INDENT = len("  ± cluster  ")
 
 
 def as_text(plan: Plan, scope: Scope, style: Style) -> str:
@@ -34,17 +33,18 @@ def title(about: ObjectReference) -> str:
     return f"{about.kind} {shown_name(about.namespace, about.name)}"
 
 
-def change_lines(change: Planned, style: Style) -> Iterator[str]:
-    """One change: sign, place and summary, with its details below."""
-    ink = INKS[change.effect]
-    first, *rest = style.lines(change.summary, INDENT)
-    yield f"  {style.inked(change.effect, ink)} {change.place:<8} {style.inked(first, ink)}"
-    yield from (f"{' ' * INDENT}{style.inked(line, ink)}" for line in rest)
+def change_lines(change: Planned, style: Style, margin: int = 2) -> Iterator[str]:
+    """One change: sign, place and summary, with its details below, behind a margin."""
+    ink, head = INKS[change.effect], margin + len("± cluster  ")
+    first, *rest = style.lines(change.summary, head)
+    sign = style.inked(change.effect, ink)
+    yield f"{' ' * margin}{sign} {change.place:<8} {style.inked(first, ink)}"
+    yield from (f"{' ' * head}{style.inked(line, ink)}" for line in rest)
     for detail in change.details:
-        yield from (f"{' ' * INDENT}{line}" for line in style.lines(detail, INDENT))
+        yield from (f"{' ' * head}{line}" for line in style.lines(detail, head))
     if change.waits_for:
-        for line in style.lines(f"waits for {change.waits_for}", INDENT):
-            yield f"{' ' * INDENT}{style.inked(line, Ink.DIM)}"
+        for line in style.lines(f"waits for {change.waits_for}", head):
+            yield f"{' ' * head}{style.inked(line, Ink.DIM)}"
 
 
 def _changes(plan: Plan, style: Style) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 
 import pytest
@@ -22,9 +22,11 @@ from pileus.cloud.registry import Registry
 from pileus.kube.client import Client
 from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
+from pileus.kube.transport import Reply, Request
 from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
 from pileus.testing.scripted import Answer, ScriptedTransport, refused
 from tests.unit.app.stage import TIMES, Kube, configured, loop_time, new_node, posted
+from tests.unit.classic.fakes import Provider, adapted
 from tests.unit.cloud.fakes import Change, FakeBalancers, FakeInstances, Seen
 
 WEB = ObjectReference(kind="Service", namespace="default", name="web", uid="u1")
@@ -185,6 +187,21 @@ async def test_a_provider_starts_with_a_view_of_the_cluster_but_without_a_way_to
     assert seen[1] == "left"
 
 
+@pytest.mark.real_time
+async def test_a_ported_provider_is_started_and_asked_but_not_told_to_do_anything():
+    provider, kube = Provider(), await cluster("n1")
+
+    made = await plan(adapted(provider), kube, flags=["--cluster-cidr=10.244.0.0/16"])
+
+    assert made.is_whole, (made.failures, made.troubles)
+    assert "ensure the load balancer of default/web" in {it.summary for _, it in made.changes}
+    assert provider.record.names[0] == "initialize"
+    assert not {"ensure", "update", "delete", "create_route", "delete_route"} & {
+        *provider.record.names
+    }
+    assert {request.method for _, request in kube.requests} == {"GET"}
+
+
 @pytest.mark.parametrize(
     ("respond", "text", "at_most"),
     [
@@ -222,6 +239,25 @@ async def test_a_plan_is_given_up_when_the_cluster_cannot_be_seen(
     assert isinstance(error, Fatal)
     assert text in str(error)
     assert loop_time() <= at_most
+
+
+async def test_without_the_right_to_read_the_clusters_id_a_plan_ends_instead_of_waiting():
+    inner = (await cluster()).transport
+
+    class Deaf:
+        def send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
+            if "/namespaces/kube-system" in request.path:
+                return ScriptedTransport(lambda _: refused(403, "Forbidden")).send(request)
+            return inner.send(request)
+
+    cloud = Cloud(name="fake", balancers=FakeBalancers())
+
+    with pytest.raises((Fatal, BaseExceptionGroup)) as raised:
+        await plan(cloud, Kube(Deaf()))
+
+    assert "say --cluster-id" in str(ending_of(raised.value))
+    given = await plan(cloud, Kube(Deaf()), duties={}, flags=["--cluster-id=blue"])
+    assert given.is_whole
 
 
 @pytest.mark.parametrize(
