@@ -119,6 +119,62 @@ def test_who_may_not_read_is_told_what_is_missing(clean: ControlPlane, lab: Lab)
     assert "403 Forbidden" in refused.stderr
 
 
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Path]:
+    """The file with the state of a local cloud that runs beside, and has a machine `one`."""
+    state = tmp_path / "cloud.db"
+    config = tmp_path / "cloud.yaml"
+    config.write_text(f"endpoint: {tmp_path / 'cloud.sock'}\nstate: {state}\n")
+    cloud = subprocess.Popen([PILEUS, "local", "serve", f"--config={config}"])
+    try:
+        eventually("served", (tmp_path / "cloud.sock").exists)
+        create = ["local", "instances", "create", "one", f"--endpoint={tmp_path / 'cloud.sock'}"]
+        subprocess.run([PILEUS, *create], check=True, timeout=60, capture_output=True)
+        yield state
+    finally:
+        cloud.terminate()
+        cloud.wait(30)
+
+
+def looked(command: str, local: Path, kubeconfig: Path) -> subprocess.CompletedProcess[str]:
+    flags = [
+        "--cloud-provider=local",
+        f"--cloud-config={local.with_suffix('.yaml')}",
+        f"--kubeconfig={kubeconfig}",
+    ]
+    return subprocess.run(
+        [PILEUS, *command.split(), *flags], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def kept(state: Path) -> dict[str, bytes]:
+    """All that the cloud has written down."""
+    return {file.name: file.read_bytes() for file in state.parent.glob(f"{state.name}*")}
+
+
+def test_cluster_and_cloud_are_byte_for_byte_the_same_after_each_look(
+    clean: ControlPlane, local: Path, reader: Path
+) -> None:
+    register(clean, "one")
+    clean.kubectl("create", "service", "loadbalancer", "shop", "--tcp=80:80")
+    try:
+        cluster, cloud = everything(clean), kept(local)
+
+        planned = looked("plan", local, reader)
+        node_story = looked("explain node one", local, reader)
+        service_story = looked("explain service shop", local, reader)
+        orphans = looked("orphans", local, reader)
+
+        assert (everything(clean), kept(local)) == (cluster, cloud)
+    finally:
+        clean.kubectl("delete", "service", "shop")
+    assert planned.returncode == 2, planned.stderr
+    assert "+ cloud    balancer default-shop on 80/TCP" in planned.stdout, planned.stdout
+    assert "Node one is in work" in node_story.stdout, node_story.stderr
+    assert "Service default/shop is waiting" in service_story.stdout, service_story.stderr
+    assert (orphans.returncode, orphans.stderr) == (0, "")
+
+
 def test_a_dry_run_tells_by_events_and_leaves_nodes_and_lease_to_the_real_manager(
     clean: ControlPlane, lab: Lab, tmp_path: Path
 ) -> None:
