@@ -7,7 +7,7 @@
 A route is deleted only if it is ours (see `ownership`) and no node wants it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -59,6 +59,8 @@ class Plan:
     """They go first: a route may have to make room."""
     standings: tuple[Standing, ...]
     """Of all nodes that have pod ranges, or routes within the cluster's."""
+    spared: tuple[Route, ...] = ()
+    """Not wanted, but not deleted now either, because of doubts about their nodes."""
 
     @property
     def create(self) -> tuple[Route, ...]:
@@ -172,10 +174,10 @@ def needs_second_look(made: Plan, nodes: Iterable[Node], departed: Iterable[Depa
     return len(vanished) > most or any(name not in seen_off for name in vanished)
 
 
-def sparing(made: Plan, names: AbstractSet[str]) -> Plan:
-    """The plan without deletions that may concern nodes which exist but could not be read."""
-    spared = {None, *names} if names else set[str | None]()
-    return Plan(tuple(each for each in made.delete if each.target not in spared), made.standings)
+def sparing(made: Plan, is_doubtful: Callable[[NodeName | None], bool]) -> Plan:
+    """The plan without deletions of routes whose target may be a node after all."""
+    spared = tuple(each for each in made.delete if is_doubtful(each.target))
+    return Plan(tuple(each for each in made.delete if each not in spared), made.standings, spared)
 
 
 def is_available(

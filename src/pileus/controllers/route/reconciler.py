@@ -48,6 +48,7 @@ WRITERS = 100
 SHRUNK = 2
 PAUSE = 5.0
 """A list that is shorter than the last one by this factor is asked for again after so long."""
+IN_DOUBT = Unavailable("it may be that of a node that could not be read")
 SHOWN = 5
 """Different errors of a round that its own error names."""
 
@@ -146,7 +147,7 @@ class RouteReconciler:
     async def _planned(
         self, nodes: Sequence[Node], listed: Sequence[Route]
     ) -> tuple[Plan, KubeError | None]:
-        """The plan. If nodes are doubtful and cannot be read: one that deletes nothing, and why."""
+        """The plan; and why it spares routes of unknown nodes, if nodes could not be read."""
         memory, rules = self._tools.ledger.memory(), self._tools.rules
         made = plan(nodes, listed, memory, rules)
         if not needs_second_look(made, nodes, memory.departed):
@@ -154,10 +155,12 @@ class RouteReconciler:
         try:
             fresh = await self._tools.nodes.fresh()
         except KubeError as error:
-            return Plan((), made.standings), error
+            known = {each.metadata.name for each in nodes}
+            return sparing(made, lambda target: target not in known), error
         everyone = {each.metadata.name: each for each in (*nodes, *fresh.items)}
+        made = plan(tuple(everyone.values()), listed, memory, rules)
         unread = {each.metadata.name for each in fresh.unreadable}
-        return sparing(plan(tuple(everyone.values()), listed, memory, rules), unread), None
+        return sparing(made, lambda target: bool(unread) and target in {None, *unread}), None
 
     async def _perform(self, made: Plan, effects: Effects) -> None:
         until = asyncio.get_running_loop().time() + LONG
@@ -166,6 +169,7 @@ class RouteReconciler:
         ledger.deleted(gone)
         self._count -= len(gone)
         taken = {destination_of(route.destination): why for route, why in effects.failed.items()}
+        taken |= {destination_of(route.destination): IN_DOUBT for route in made.spared}
         for route in made.create:
             if why := taken.get(destination_of(route.destination)):
                 told = f"the route in its place could not be deleted: {why}"

@@ -250,3 +250,19 @@ async def test_a_node_that_goes_before_its_condition_is_written_is_no_failure():
 
     assert at.syncs("error") == 0
     assert at.routes.table == {}
+
+
+async def test_while_nodes_cannot_be_looked_at_again_no_route_is_made_beside_a_doubtful_one():
+    at = Site(FakeRoutes(marks=True))
+    at.routes.add(route("10.1.0.0/24", "unknown", cluster=RULES.cluster))
+    at.wire.refuse = "/api/v1/nodes"
+    await at.register("n1", "10.1.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(30)
+        assert at.routes.calls == [("list", 0)] * at.routes.count("list")
+        assert at.events.told[0][3].endswith("that of a node that could not be read")
+        at.wire.refuse = ""
+        await asyncio.sleep(60)
+
+    assert at.routes.places == {"10.1.0.0/24": "n1"}

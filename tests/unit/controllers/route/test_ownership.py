@@ -140,5 +140,8 @@ def test_the_routes_of_nodes_that_could_not_be_read_are_spared():
     listed = [route("10.1.0.0/24", name, cluster="blue") for name in ("odd", "gone", None)]
     made = planned([], listed)
 
-    assert places(sparing(made, {"odd"}).delete) == [("10.1.0.0/24", "gone")]
-    assert sparing(made, set()) == made
+    spared = sparing(made, lambda target: target in {None, "odd"})
+
+    assert places(spared.delete) == [("10.1.0.0/24", "gone")]
+    assert [each.target for each in spared.spared] == ["odd", None]
+    assert sparing(made, lambda _: False) == made
