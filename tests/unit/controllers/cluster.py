@@ -51,6 +51,8 @@ class Counting:
         """The end of paths to which no request but a watch gets through."""
         self.before_write: Callable[[], Awaitable[None]] | None = None
         """What happens just before the next patch."""
+        self.slow_reads = 0.0
+        """Seconds until the answer about one node comes."""
         self.lose_answers = 0
         """So many patches take effect without an answer."""
 
@@ -63,6 +65,8 @@ class Counting:
         if self.refuse and "watch" not in request.query and request.path.endswith(self.refuse):
             raise Unreachable(request.path, "in-process", "connection refused")
         async with self._inner.send(request) as reply:
+            if request.path.startswith("/api/v1/nodes/") and request.method == "GET":
+                await asyncio.sleep(self.slow_reads)
             if request.method == "PATCH" and self.lose_answers:
                 self.lose_answers -= 1
                 raise Unreachable(request.path, "in-process", "cut off", may_have_acted=True)

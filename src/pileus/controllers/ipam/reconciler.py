@@ -110,7 +110,8 @@ class IpamReconciler:
         if found is not None and found.metadata.uid == uid:
             log.warning("The watch lost a node that exists; it keeps its pod ranges", node=name)
             return again_in(DOUBT)
-        self._tools.holdings.forget(name)
+        if self._tools.holdings.uid_of(name) == uid:  # else another took its name meanwhile
+            self._tools.holdings.forget(name)
         self._wake()
         return DONE
 

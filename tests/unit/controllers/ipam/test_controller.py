@@ -226,6 +226,20 @@ async def test_a_node_that_is_registered_anew_gets_a_range_anew():
     assert (await at.ranges())["n1"]
 
 
+async def test_a_node_that_comes_while_its_namesake_is_asked_for_keeps_its_range():
+    at = Site()
+    async with at.running(FOUR):
+        await at.register("n1", "10.0.0.0/24")
+        await asyncio.sleep(5)
+        await at.remove("n1")
+        at.wire.slow_reads = 10.0
+        await asyncio.sleep(5)
+        await at.register("n1", "10.0.2.0/24")
+        await asyncio.sleep(30)
+
+        assert at.metric("cidrset_usage_cidrs", "10.0.0.0/22") == 1 / 4
+
+
 async def test_a_preview_says_who_would_get_what_and_does_nothing():
     at = Site()
     await at.register("odd", "192.168.0.0/24")
