@@ -9,6 +9,7 @@ Blocking on purpose: it is a fixture's business, outside of any event loop.
 import base64
 import json
 import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -215,7 +216,7 @@ class ControlPlane:
     def _start(self, name: str, *arguments: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(  # noqa: S603 -- our own binary
-                [self.binaries / name, *arguments],
+                [*leash(), self.binaries / name, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -234,6 +235,12 @@ class ControlPlane:
             waited += POLL
         last = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-15:]
         raise NotStarted("\n".join([f"{name} did not come up at {url}:", *last]))
+
+
+def leash() -> tuple[str, ...]:
+    """What a command begins with that shall not outlive us, even if we are killed; Linux only."""
+    setpriv = shutil.which("setpriv")
+    return (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()
 
 
 def free_ports(count: int) -> list[int]:
