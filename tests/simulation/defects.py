@@ -1,80 +1,233 @@
 """Defects that are planted into the manager on purpose, to see that the simulation finds them.
 
-They exist only here: each replaces a name of the product for as long as a test runs.
+They exist only here: each replaces names of the product for as long as a test runs.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+from msgspec.structs import replace as changed
+
+from pileus.controllers.ipam.blocks import Blocks, Found
+from pileus.controllers.lifecycle import controller as lifecycle
+from pileus.controllers.lifecycle.guard import Guard, Share, Suspect
+from pileus.controllers.lifecycle.plan import Ownership
+from pileus.controllers.service import plan as service_plan
+from pileus.controllers.service import serving
+from pileus.controllers.service.withdrawing import Withdrawing
+from pileus.kube import informer
+from pileus.kube.model.core_v1 import LoadBalancerIngress
+from pileus.kube.store import Change, Deleted
+from pileus.providers.local import balancers as provider
+from pileus.providers.local import plan as provider_plan
+from pileus.providers.local.model.records import Mark
+from pileus.runtime.controller import Controller
 from pileus.runtime.leadership import LeaseFence
 from pileus.runtime.lease import Observed
 from pileus.runtime.queue import WorkQueue
 
-Plant = Callable[[], tuple[object, str, object]]
+Patch = tuple[object, str, object]
 """Where, which name, and what stands there instead."""
 
 
 @dataclass(frozen=True)
 class Defect:
     name: str
-    plant: Plant
+    plant: Callable[[], Iterable[Patch]]
     caught_by: tuple[str, ...]
     """The invariants of which one must not hold."""
-    within: int
+    within: int = 10
     """Seeds, from the first on, of which one must find it."""
     scenario: str = "mixed"
 
 
 @contextmanager
 def planted(defect: Defect) -> Generator[None]:
-    owner, name, instead = defect.plant()
-    sound = getattr(owner, name)
-    setattr(owner, name, instead)
+    patches = list(defect.plant())
+    sound = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    for owner, name, instead in patches:
+        setattr(owner, name, instead)
     try:
         yield
     finally:
-        setattr(owner, name, sound)
+        for owner, name, before in sound:
+            setattr(owner, name, before)
 
 
-def _no_fence() -> tuple[object, str, object]:
-    return LeaseFence, "check", lambda self: None
+def _no_fence() -> Iterable[Patch]:
+    yield LeaseFence, "check", lambda self: None
 
 
-def _impatient() -> tuple[object, str, object]:
-    return Observed, "is_free", lambda self, identity, now: True
+def _impatient() -> Iterable[Patch]:
+    yield Observed, "is_free", lambda self, identity, now: True
 
 
-def _deaf_queue() -> tuple[object, str, object]:
-    sound, calls = WorkQueue.add, [0]
+def _deaf_queue() -> Iterable[Patch]:
+    sound, calls = WorkQueue[Any].add, [0]
 
-    def add(self: object, *args: object) -> None:
+    def add(self: WorkQueue[Any], *args: Any) -> None:
         calls[0] += 1
         if calls[0] % 4:
-            sound(self, *args)  # type: ignore[arg-type]
+            sound(self, *args)
 
-    return WorkQueue, "add", add
+    yield WorkQueue, "add", add
 
 
+def _no_retries() -> Iterable[Patch]:
+    yield Controller, "_retry", lambda self, key, error: None
+
+
+def _no_deletions_after_a_list() -> Iterable[Patch]:
+    sound = informer.difference
+
+    def difference(*args: Any, **options: Any) -> list[Change[Any]]:
+        return [one for one in sound(*args, **options) if not isinstance(one, Deleted)]
+
+    yield informer, "difference", difference
+
+
+def _no_finalizer() -> Iterable[Patch]:
+    yield serving, "needs_claim", lambda service, mode, at_stake: False
+
+
+def _released_unseen() -> Iterable[Patch]:
+    async def clear(*_: object) -> None:
+        return None
+
+    yield Withdrawing, "_clear", clear
+
+
+def _no_mark() -> Iterable[Patch]:
+    sound = provider_plan.desired
+
+    def desired(*args: Any) -> Any:
+        return changed(sound(*args), mark=Mark())
+
+    yield provider_plan, "desired", desired
+
+
+def _one_look() -> Iterable[Patch]:
+    """One answer is enough to delete a node."""
+
+    def suspected(self: Guard, known: object, report: Any, began: float, ended: float) -> Suspect:
+        return Suspect(report.subject, ended, report.counts, is_confirmed=True)
+
+    yield Guard, "_suspected", suspected
+
+
+def _no_breaker() -> Iterable[Patch]:
+    yield Share, "is_too_large", property(lambda self: False)
+
+
+def _all_nodes_are_ours() -> Iterable[Patch]:
+    yield lifecycle, "ownership", lambda node, scheme, owns: Ownership.OURS
+
+
+def _mixed_clusters() -> Iterable[Patch]:
+    """Whose a balancer is, is told by the Service's UID alone; two clusters may have the same."""
+    sound = provider._identified
+
+    def identified(wishes: Any, page: Any) -> Any:
+        ours = {wish.owner.uid: wish.owner.cluster for wish in wishes}
+        items = tuple(
+            changed(one, mark=changed(one.mark, cluster=ours.get(one.mark.owner, "")))
+            for one in page.items
+        )
+        return sound(wishes, changed(page, items=items))
+
+    yield provider, "_identified", identified
+
+
+def _the_same_block() -> Iterable[Patch]:
+    yield Blocks, "find", lambda self: Found(self._at(0), 1)
+
+
+def _a_made_up_address() -> Iterable[Patch]:
+    given = (LoadBalancerIngress(ip="192.0.2.1"),)
+    yield service_plan, "ingress_of", lambda balancer: given
+
+
+def _always_writing() -> Iterable[Patch]:
+    yield service_plan, "is_same_ingress", lambda *_: False
+
+
+LEADERS = ("only_the_leader_writes",)
 DEFECTS = (
-    Defect(
-        "the lease is not looked at before a write",
-        _no_fence,
-        ("only_the_leader_writes",),
-        10,
-        "leaders",
-    ),
-    Defect(
-        "a lease is taken though its holder lives",
-        _impatient,
-        ("only_the_leader_writes",),
-        10,
-        "leaders",
-    ),
+    Defect("the lease is not looked at before a write", _no_fence, LEADERS, scenario="leaders"),
+    Defect("a lease is taken though its holder lives", _impatient, LEADERS, scenario="leaders"),
     Defect(
         "every fourth wake-up is lost",
         _deaf_queue,
         ("nodes_are_as_their_machines", "services_have_what_they_want"),
-        10,
+    ),
+    Defect(
+        "what fails is not tried again",
+        _no_retries,
+        ("nodes_are_as_their_machines", "services_have_what_they_want"),
+        20,
+    ),
+    Defect(
+        "what is missing from a new list is not taken to be gone",
+        _no_deletions_after_a_list,
+        ("services_have_what_they_want", "no_balancer_is_left_behind"),
+        25,
+        "watches",
+    ),
+    Defect(
+        "a balancer is made before the finalizer",
+        _no_finalizer,
+        ("the_finalizer_comes_before_the_balancer",),
+    ),
+    Defect(
+        "a Service is released without a look at the cloud",
+        _released_unseen,
+        ("the_finalizer_goes_when_nothing_is_left",),
+    ),
+    Defect(
+        "a balancer is made without a mark",
+        _no_mark,
+        ("the_finalizer_comes_before_the_balancer",),
+    ),
+    Defect(
+        "one look is enough to delete a node",
+        _one_look,
+        (
+            "no_node_is_deleted_whose_machine_exists",
+            "no_node_is_deleted_within_the_grace",
+        ),
+        25,
+        "nodes",
+    ),
+    Defect(
+        "any number of nodes is deleted at once",
+        _no_breaker,
+        ("few_nodes_are_deleted_at_once",),
+        scenario="nodes",
+    ),
+    Defect(
+        "nodes of other clouds are taken for ours",
+        _all_nodes_are_ours,
+        ("no_node_is_deleted_whose_machine_exists",),
+        scenario="nodes",
+    ),
+    Defect(
+        "another cluster's balancers are taken for ours",
+        _mixed_clusters,
+        ("others_things_are_left_alone",),
+        20,
+        "cloud",
+    ),
+    Defect("a pod range is given twice", _the_same_block, ("no_range_is_given_twice",)),
+    Defect(
+        "an address is published that nobody gave",
+        _a_made_up_address,
+        ("only_true_addresses_are_published", "no_address_serves_two"),
+    ),
+    Defect(
+        "an equal status is written again",
+        _always_writing,
+        ("a_quiet_world_is_left_alone", "writes_are_bounded"),
     ),
 )

@@ -10,6 +10,7 @@ from pileus.simulation.invariants.facts import (
     Facts,
     has_finalizer,
     ingress_of,
+    is_approved,
     is_foreign,
     is_manager,
 )
@@ -17,6 +18,8 @@ from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
 
 GRACE = 30.0
 """`--node-deletion-grace`, by default."""
+FRACTION, WINDOW = 0.2, 600.0
+"""`--node-deletion-max-fraction` and `--node-deletion-window`, by default."""
 SETTLED = 60.0
 """Seconds after which everybody should know that a node is there."""
 LIE = 60.0
@@ -57,6 +60,18 @@ def no_node_is_deleted_within_the_grace(facts: Facts, step: Step) -> str | None:
         return None
     seconds = facts.account.now() - gone
     return f"node {text(node, 'metadata', 'name')} was deleted {seconds:.1f} s after its machine"
+
+
+def few_nodes_are_deleted_at_once(facts: Facts, step: Step) -> str | None:
+    """Without a human's word one leader deletes a fifth of the nodes in ten minutes, or one."""
+    node = _deleted_node(step)
+    if node is None or is_approved(node):
+        return None
+    leader, now = facts.cluster.leader(), facts.now()
+    before = sum(1 for who, at in facts.deleted if who == leader and now - at < WINDOW)
+    nodes = len(facts.cluster.objects("nodes")) + before + 1
+    limit = max(1, int(FRACTION * nodes + 1e-6))
+    return f"{leader} deleted {before + 1} of {nodes} nodes" if before + 1 > limit else None
 
 
 def the_finalizer_comes_before_the_balancer(facts: Facts, step: Step) -> str | None:
@@ -157,6 +172,7 @@ ALWAYS: Mapping[str, Always] = {
         others_things_are_left_alone,
         no_node_is_deleted_whose_machine_exists,
         no_node_is_deleted_within_the_grace,
+        few_nodes_are_deleted_at_once,
         the_finalizer_comes_before_the_balancer,
         the_finalizer_goes_when_nothing_is_left,
         only_the_leader_writes,

@@ -13,6 +13,7 @@ from pileus.simulation.stage.people import EXCLUDED, OUR_CLASS
 from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+DELETION = "pileus.dev/deletion"
 GOING = "ToBeDeletedByClusterAutoscaler"
 
 
@@ -35,6 +36,8 @@ class Facts:
     """All addresses that a Service's balancer ever had, by UID."""
     member_since: dict[str, float] = field(default_factory=dict[str, float])
     """Since when a node counts as a member of balancers, by name."""
+    deleted: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    """Which leader deleted a node when, where no human had approved it."""
     sent: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """Writes of each process in each minute."""
     misled_at: float = float("-inf")
@@ -62,6 +65,8 @@ class Facts:
                 self.addresses.setdefault(balancer.mark.owner, set()).update(balancer.addresses)
 
     def _learn_of_node(self, step: ObjectStep) -> None:
+        if step.after is None and is_manager(step.who) and not is_approved(step.before):
+            self.deleted.append((self.cluster.leader(), self.now()))
         name = text(step.after or step.before, "metadata", "name")
         if step.after is not None and counts_as_member(step.after):
             self.member_since.setdefault(name, self.now())
@@ -92,6 +97,11 @@ class Facts:
 
 def is_manager(who: str) -> bool:
     return who.startswith("manager")
+
+
+def is_approved(node: Obj | None) -> bool:
+    """Whether a human has said that it may be deleted."""
+    return words(node, "metadata", "annotations").get(DELETION) == "approved"
 
 
 def has_finalizer(service: Obj) -> bool:

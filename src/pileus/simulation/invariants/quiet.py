@@ -12,6 +12,7 @@ from pileus.simulation.invariants.facts import (
     Facts,
     has_finalizer,
     ingress_of,
+    is_approved,
     is_foreign,
     is_of_another_class,
     wants_balancer,
@@ -22,7 +23,6 @@ SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 ZONE = "topology.kubernetes.io/zone"
 TYPE = "node.kubernetes.io/instance-type"
 
-DELETION = "pileus.dev/deletion"
 GONE = "CloudProviderInstanceGone"
 FRACTION = 0.2
 """Of the nodes, which may be deleted at once."""
@@ -72,10 +72,10 @@ def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
     ours = [node for node in facts.cluster.objects("nodes") if not is_foreign(node)]
     gone = [node for node in ours if facts.machine_of(node) is None]
     for node in gone:
-        why, approved = _why_kept(node), words(node, "metadata", "annotations").get(DELETION)
+        why = _why_kept(node)
         too_many = why == "TooManyNodesGone" and len(gone) > max(1, int(FRACTION * len(ours)))
         unproven = why == "NeverInitialized" and not text(node, "spec", "providerID")
-        if approved or not (too_many or unproven):
+        if is_approved(node) or not (too_many or unproven):
             yield f"node {text(node, 'metadata', 'name')} has no machine, and is kept: {why}"
 
 

@@ -209,7 +209,8 @@ class People:
         self._account.attempt(WHO, made)
         machine = _chosen(self._account.machines(), deed)
         if machine is not None:
-            there = f"10.{200 + deed.choice % 40}.0.0/24"
+            far = f"10.{200 + deed.choice % 40}.0.0/24"
+            there = far if deed.choice % 2 else "10.244.15.128/25"
             route = CreateRoute(destination=there, target=machine.name, cluster=STRANGER)
             self._account.attempt(WHO, route)
 
