@@ -84,6 +84,11 @@ class Notes:
         self._notes.pop(uid, None)
         self._released[uid] = None
 
+    def recall(self, uid: str, note: Note) -> None:
+        """It could not be released after all: what was known of it is needed once more."""
+        self._released.pop(uid, None)
+        self._notes[uid] = note
+
     def is_released(self, uid: str) -> bool:
         return uid in self._released and uid not in self._notes
 

@@ -38,6 +38,9 @@ class Withdrawing:
             await self._tools.teller.write(service, note, released(service, mode))
         except NotFound:
             log.info("Service is gone already", v=2, service=name_of(service))
+        except BaseException:
+            self._tools.notes.recall(service.metadata.uid, note)
+            raise
         self._farewell(service, mode, look, note)
         return DONE
 

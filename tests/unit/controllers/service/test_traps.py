@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from pileus.fence import Fenced
+from pileus.kube.errors import Unreachable
+from pileus.kube.transport import Request
 from pileus.providers.local.model.account import AddFault
 from pileus.providers.local.model.balancers import DeleteBalancer
 from pileus.providers.local.model.records import FaultKind
@@ -129,6 +131,31 @@ async def test_trap_5_a_service_that_goes_to_another_class_leaves_ours():
 
         service = await world.service()
         assert world.balancers == {}
+        assert "finalizers" not in service["metadata"]
+
+
+async def test_trap_5_a_service_of_another_class_is_released_though_the_first_try_fails():
+    """Found by simulation: that it was ours was forgotten with the write that failed."""
+    world = World()
+    await furnished(world)
+    refused: list[str] = []
+
+    def refuse_once(request: Request) -> None:
+        if request.method == "PATCH" and b"deleteFromPrimitiveList" in (request.body or b""):
+            refused.append(request.path)
+            if len(refused) == 1:
+                raise Unreachable(request.path, "test", "the connection was lost")
+
+    async with world.managed():
+        await asyncio.sleep(10)
+        world.wire.before = refuse_once
+        await world.change(spec={"type": "ClusterIP"})
+        other = {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"}
+        await world.change(spec=other)
+        await asyncio.sleep(60)
+
+        service = await world.service()
+        assert len(refused) > 1
         assert "finalizers" not in service["metadata"]
 
 
