@@ -80,6 +80,7 @@ class NodeMonitor:
         self._actor = actor
         self._teller = teller
         self._settings = settings
+        self._loop = asyncio.get_running_loop()
         self._in_hand: dict[str, float] = {}
         self._woken: set[str] = set()
         self._reminders: set[asyncio.TimerHandle] = set()
@@ -123,8 +124,10 @@ class NodeMonitor:
 
     def stuck(self, limit: float) -> str | None:
         """What to tell a health check if a node has been in hand for longer than `limit`."""
-        name, since = min(self._in_hand.items(), key=lambda item: item[1], default=("", _now()))
-        age = _now() - since
+        in_hand = list(self._in_hand.items())  # health checks run in threads
+        now = self._loop.time()
+        name, since = min(in_hand, key=lambda item: item[1], default=("", now))
+        age = now - since
         return f"node {name} has been in hand for {age:.0f} s" if age > limit else None
 
     async def _is_woken(self, until: float) -> bool:
