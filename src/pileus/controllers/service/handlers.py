@@ -48,7 +48,7 @@ class ServiceHandler:
         self._cluster.forget(uid)
         if self._notes.is_released(uid):
             self._notes.forget(uid)
-        elif self._is_known(uid) or self._classes.serve(old):
+        elif self._is_known(uid) or (is_claimed(old) and self._classes.serve(old)):
             self._departed.add(old, asyncio.get_running_loop().time())
         if self._concerns_us(old):
             self._queue.add(uid)

@@ -284,8 +284,8 @@ def _port_changes(found: Balancer, wanted: CreateBalancer) -> Iterator[Change]:
 
 
 def _member_changes(found: Balancer, wanted: CreateBalancer) -> Iterator[Change]:
-    names = {member.name for member in wanted.members}
-    added = tuple(member for member in wanted.members if member not in found.members)
+    names, have = {member.name for member in wanted.members}, frozenset(found.members)
+    added = tuple(member for member in wanted.members if member not in have)
     removed = tuple(member for member in found.members if member.name not in names)
     if added:
         step = AddMembers(balancer=found.id, members=added)

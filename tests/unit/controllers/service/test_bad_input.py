@@ -189,3 +189,16 @@ async def test_a_misspelt_annotation_is_told_once_and_the_rest_goes_on():
         (message,) = world.events.messages("UnknownAnnotation")
         assert 'did you mean "local.pileus/drain-seconds"?' in message
         assert (await world.condition())[0] == "True"
+
+
+async def test_a_service_that_was_refused_and_is_made_anew_is_served_at_once():
+    world = World()
+    await world.add_node("a")
+    async with world.managed():
+        await world.add("bad", loadBalancerIP="the-nice-one")
+        await asyncio.sleep(5)
+        await world.delete("bad")
+        await world.add("bad")
+        await asyncio.sleep(3)
+
+        assert await world.ingress("bad")
