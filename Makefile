@@ -32,6 +32,13 @@ check: $(READY) ## format, lint, layers, shape, types; a minute at most
 test: check ## every test, on a real control plane too (built once, about ten minutes)
 	@tools/run-tests
 
+.PHONY: simulation
+simulation: $(READY) ## ten thousand schedules of faults, in virtual time (SEEDS=…, JOBS=…)
+	@$(BIN)/pileus simulate --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
+
+.PHONY: soak
+soak: simulation
+
 .PHONY: lock
 lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
 	@tools/renew-lock

@@ -16,6 +16,7 @@ from pileus.controllers.lifecycle.guard import Guard, Share, Suspect
 from pileus.controllers.lifecycle.plan import Ownership
 from pileus.controllers.service import plan as service_plan
 from pileus.controllers.service import serving
+from pileus.controllers.service.teller import Teller
 from pileus.controllers.service.withdrawing import Withdrawing
 from pileus.kube import informer
 from pileus.kube.model.core_v1 import LoadBalancerIngress
@@ -24,9 +25,11 @@ from pileus.providers.local import balancers as provider
 from pileus.providers.local import plan as provider_plan
 from pileus.providers.local.model.records import Mark
 from pileus.runtime.controller import Controller
+from pileus.runtime.events import EventRecorder
 from pileus.runtime.leadership import LeaseFence
 from pileus.runtime.lease import Observed
 from pileus.runtime.queue import WorkQueue
+from pileus.simulation.setup import SECRET
 
 Patch = tuple[object, str, object]
 """Where, which name, and what stands there instead."""
@@ -153,6 +156,23 @@ def _always_writing() -> Iterable[Patch]:
     yield service_plan, "is_same_ingress", lambda *_: False
 
 
+def _mute() -> Iterable[Patch]:
+    async def condition(*_: object) -> None:
+        return None
+
+    yield Teller, "failure", condition
+    yield Teller, "condition", condition
+
+
+def _loose_talk() -> Iterable[Patch]:
+    sound = EventRecorder.record
+
+    def record(self: EventRecorder, about: Any, kind: str, reason: str, message: str) -> None:
+        sound(self, about, kind, reason, f"{message} ({SECRET})")
+
+    yield EventRecorder, "record", record
+
+
 LEADERS = ("only_the_leader_writes",)
 DEFECTS = (
     Defect("the lease is not looked at before a write", _no_fence, LEADERS, scenario="leaders"),
@@ -225,6 +245,8 @@ DEFECTS = (
         _a_made_up_address,
         ("only_true_addresses_are_published", "no_address_serves_two"),
     ),
+    Defect("a failure is not told", _mute, ("what_cannot_be_done_is_told",), 40, "services"),
+    Defect("an event tells a secret", _loose_talk, ("secrets_stay_secret",)),
     Defect(
         "an equal status is written again",
         _always_writing,

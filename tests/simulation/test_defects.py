@@ -8,6 +8,7 @@ from pileus.simulation.schedule import draw
 from tests.simulation.defects import DEFECTS, Defect, planted
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_a_planted_defect_is_found(defect: Defect):
     with planted(defect):

@@ -11,6 +11,7 @@ SEEDS = 200
 BLOCK = 10
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, BLOCK))
 def test_everything_holds(first: int):
     for seed in range(first, first + BLOCK):

@@ -20,6 +20,7 @@ from pileus.providers.local.connect import cloud_of
 from pileus.providers.local.identity import SCHEME
 from pileus.runtime.leadership import LeadershipLost, Times
 from pileus.simulation.loop import PROCESS, SimulationLoop
+from pileus.simulation.setup import SECRET
 from pileus.simulation.wires.api import Wire
 from pileus.simulation.wires.cloud import CloudWire
 from pileus.simulation.wires.life import Life, Surroundings
@@ -109,7 +110,7 @@ class Replica:
             return Wire(life, self._around)
 
         world = World(
-            environ={},
+            environ={"CLOUD_TOKEN": SECRET},
             times=Times(self.clock, lambda: loop.time() * self._pace),
             random=Random(self._chance.getrandbits(64)),  # noqa: S311 -- no secret
             set_verbosity=lambda _: None,

@@ -9,6 +9,8 @@ from pileus.app.settings import gather
 from pileus.version import PROGRAM
 
 CLUSTER = "simulated"
+SECRET = "token-that-nobody-may-see"  # noqa: S105 -- of nothing
+"""In the environment of every manager."""
 CLUSTER_CIDR = "10.244.0.0/20"
 LEASE = 60.0
 """Seconds after which a lease that is not renewed may be taken."""

@@ -105,6 +105,7 @@ class World:
             schedule=self._schedule,
             cluster=self._cluster,
             account=self._account,
+            trace=self.trace,
             now=self._loop.time,
             controllers=_controllers(self._schedule.setup),
             cluster_id=self._cluster.cluster_id(),

@@ -9,8 +9,9 @@ from pileus.providers.local.model.records import Balancer, Machine
 from pileus.simulation.schedule import Schedule
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import Cluster
-from pileus.simulation.stage.people import EXCLUDED, OUR_CLASS
+from pileus.simulation.stage.people import EXCLUDED, IMPOSSIBLE, OUR_CLASS
 from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
+from pileus.simulation.trace import Trace
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 DELETION = "pileus.dev/deletion"
@@ -24,6 +25,7 @@ class Facts:
     schedule: Schedule
     cluster: Cluster
     account: Account
+    trace: Trace
     now: Callable[[], float]
     controllers: frozenset[str]
     """Those that run; nothing is expected of the others."""
@@ -117,6 +119,11 @@ def wants_balancer(service: Obj) -> bool:
 def is_of_another_class(service: Obj) -> bool:
     """Others serve it. They use the same finalizer, so that nobody can tell whose it is."""
     return text(service, "spec", "loadBalancerClass") not in {"", OUR_CLASS}
+
+
+def is_impossible(service: Obj) -> bool:
+    """It asks for what the cloud cannot give."""
+    return text(service, "spec", "loadBalancerIP") == IMPOSSIBLE
 
 
 def counts_as_member(node: Obj) -> bool:

@@ -7,16 +7,18 @@ from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.providers.local.capabilities import addresses_of
 from pileus.providers.local.identity import provider_id
-from pileus.providers.local.model.records import Machine, Power
+from pileus.providers.local.model.records import Balancer, Machine, Power
 from pileus.simulation.invariants.facts import (
     Facts,
     has_finalizer,
     ingress_of,
     is_approved,
     is_foreign,
+    is_impossible,
     is_of_another_class,
     wants_balancer,
 )
+from pileus.simulation.setup import SECRET
 from pileus.simulation.stage.cluster import ready_status
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
@@ -89,6 +91,8 @@ def _why_kept(node: Obj) -> str:
 def is_at_rest(facts: Facts) -> bool:
     """Whether there is nothing that a manager would have to try again and again."""
     nodes = facts.cluster.objects("nodes")
+    if any(map(is_impossible, facts.cluster.objects("services"))):
+        return False
     if facts.runs(ROUTE.canonical) and any(is_foreign(node) for node in nodes):
         return False  # to those no route can lead
     return all(is_foreign(node) or facts.machine_of(node) is not None for node in nodes)
@@ -113,21 +117,48 @@ def services_have_what_they_want(facts: Facts) -> Iterator[str]:
         return
     found = {one.mark.owner: one for one in facts.balancers()}
     members = {text(node, "metadata", "name") for node in facts.members()}
-    for service in filter(wants_balancer, facts.cluster.objects("services")):
-        name, balancer = text(service, "metadata", "name"), found.get(_uid(service))
-        if balancer is None:
-            yield f"Service {name} has no balancer"
+    for service in facts.cluster.objects("services"):
+        if not wants_balancer(service) or is_impossible(service):
             continue
-        if not has_finalizer(service):
-            yield f"Service {name} has no finalizer"
-        if sorted(balancer.addresses) != sorted(ingress_of(service)):
-            yield f"Service {name} publishes {ingress_of(service)}, not {balancer.addresses}"
-        wanted = {(one["port"], one.get("nodePort")) for one in rows(service, "spec", "ports")}
-        if {(one.port, one.node_port) for one in balancer.ports} != wanted:
-            yield f"Service {name}: {balancer.id} listens on {balancer.ports}, not {sorted(wanted)}"
-        if {one.name for one in balancer.members} != members:
-            have = [one.name for one in balancer.members]
-            yield f"Service {name}: {balancer.id} leads to {have}, not {sorted(members)}"
+        balancer = found.get(_uid(service))
+        missing = iter(["it has no balancer"])
+        wrong = missing if balancer is None else _lacks(service, balancer, members)
+        yield from (f"Service {text(service, 'metadata', 'name')}: {one}" for one in wrong)
+
+
+def _lacks(service: Obj, balancer: Balancer, members: set[str]) -> Iterator[str]:
+    if not has_finalizer(service):
+        yield "it has no finalizer"
+    if sorted(balancer.addresses) != sorted(ingress_of(service)):
+        yield f"it publishes {ingress_of(service)}, not {balancer.addresses}"
+    wanted = {(one["port"], one.get("nodePort")) for one in rows(service, "spec", "ports")}
+    if {(one.port, one.node_port) for one in balancer.ports} != wanted:
+        yield f"{balancer.id} listens on {balancer.ports}, not {sorted(map(str, wanted))}"
+    have = {one.name for one in balancer.members}
+    if have != members:
+        yield f"{balancer.id} leads to {sorted(have)}, not {sorted(members)}"
+
+
+def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
+    """A Service that asks for the impossible says so, and has nothing."""
+    if not facts.runs(SERVICE.canonical):
+        return
+    for service in facts.cluster.objects("services"):
+        if not (wants_balancer(service) and is_impossible(service)):
+            continue
+        conditions = rows(service, "status", "conditions")
+        said = {text(one, "type"): text(one, "status") for one in conditions}
+        if said.get("pileus.dev/Ready") != "False":
+            yield f"Service {text(service, 'metadata', 'name')} does not say that it has failed"
+
+
+def secrets_stay_secret(facts: Facts) -> Iterator[str]:
+    """What a manager was given in confidence is in no trace, event or object."""
+    if any(SECRET in line for line in facts.trace.lines):
+        yield "a secret is in the trace"
+    for resource in ("events", "nodes", "services"):
+        if SECRET in str(facts.cluster.objects(resource)):
+            yield f"a secret is in {resource}"
 
 
 def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
@@ -224,11 +255,13 @@ QUIET: Mapping[str, Quiet] = {
         nodes_of_no_machine_are_gone,
         stopped_nodes_are_tainted,
         services_have_what_they_want,
+        what_cannot_be_done_is_told,
         services_keep_nothing_else,
         no_balancer_is_left_behind,
         routes_lead_to_all_nodes,
         nodes_say_that_routes_lead_to_them,
         nodes_have_ranges,
+        secrets_stay_secret,
     )
 }
 

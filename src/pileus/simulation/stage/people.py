@@ -35,6 +35,8 @@ STRANGER = "other-cluster"
 """The mark of another cluster that uses the same account."""
 OUR_CLASS = "pileus.dev/local"
 THEIR_CLASS = "example.com/other"
+IMPOSSIBLE = "203.0.113.9"
+"""An address that this cloud does not have: who asks for it cannot be served."""
 MOST_MACHINES = 8
 
 
@@ -264,6 +266,8 @@ def _service(name: str, choice: int) -> Obj:
         spec["externalTrafficPolicy"] = "Local"
     if spec["type"] == "LoadBalancer" and choice % 11 == 0:
         spec["loadBalancerClass"] = (OUR_CLASS, THEIR_CLASS)[choice // 11 % 2]
+    if spec["type"] == "LoadBalancer" and choice % 13 == 0 and choice:
+        spec["loadBalancerIP"] = IMPOSSIBLE
     return {"metadata": {"name": name}, "spec": spec}
 
 
