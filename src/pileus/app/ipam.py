@@ -1,11 +1,11 @@
 """The node-ipam controller, given what it needs of this process."""
 
 from pileus.app.beside import beside
-from pileus.app.config import Config
 from pileus.app.controllers import IPAM
+from pileus.app.pod_ranges import asked_of
 from pileus.app.work import Duty, Post, Skipped
 from pileus.controllers.ipam.controller import IpamController, Surroundings
-from pileus.controllers.ipam.sizes import Asked, sizes
+from pileus.controllers.ipam.sizes import sizes
 from pileus.runtime.events import EventRecorder
 
 STUCK = 600.0
@@ -38,15 +38,3 @@ def ipam_duty(post: Post) -> Duty | Skipped:
             await controller.run()
 
     return Duty(run, health=lambda: controller.stuck(STUCK), preview=controller.preview)
-
-
-def asked_of(config: Config) -> Asked:
-    """The flags about pod ranges."""
-    return Asked(
-        cluster_cidr=config.shared.cluster_cidr,
-        service_range=config.ipam.service_cluster_ip_range,
-        mask_size=config.ipam.node_cidr_mask_size,
-        mask_size_ipv4=config.ipam.node_cidr_mask_size_ipv4,
-        mask_size_ipv6=config.ipam.node_cidr_mask_size_ipv6,
-        allocator=config.shared.cidr_allocator_type,
-    )

@@ -8,7 +8,7 @@ from pileus.app.config import Config
 from pileus.app.controllers import ALL, IPAM, is_running, unknown
 from pileus.app.declared.pileus import DELETION_POLICIES, NO_DEFAULT_CLASS, ORPHAN_POLICIES
 from pileus.app.durations import render_duration
-from pileus.app.ipam import asked_of
+from pileus.app.pod_ranges import asked_of
 from pileus.controllers.ipam import sizes
 from pileus.controllers.ssh_keys.location import BadLocation, located
 from pileus.runtime import timing
