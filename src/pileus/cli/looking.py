@@ -130,7 +130,7 @@ def _work(settings: Settings, terminal: Terminal, work: Work) -> int:
         asked = Asked(settings.words, values, config, world)
         try:
             return work(asked, Runs(terminal))
-        except (CommandFailed, Fatal, UsageError):
+        except (CommandFailed, Fatal, UsageError, BrokenPipeError):
             raise
         except Exception:  # noqa: BLE001 -- the end of the program: a bug is shown whole, secrets not
             terminal.err.write(masked(traceback.format_exc()))

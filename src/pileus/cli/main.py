@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
-from pileus.cli.terminal import Terminal, own_terminal
+from pileus.cli.terminal import Terminal, own_terminal, whole
 from pileus.suggest import closest
 
 Main: TypeAlias = Callable[[str, Sequence[str], Terminal], int]
@@ -72,6 +72,8 @@ def _usage() -> str:
 
 def _ending_quietly(command: Callable[[], int]) -> int:
     """Run a command whose reader may go away (`| head`) and whose user may press Ctrl-C."""
+    if sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__:
+        sys.stdout, sys.stderr = whole(sys.stdout), whole(sys.stderr)
     try:
         code = command()
         sys.stdout.flush()

@@ -1,5 +1,6 @@
 """What a command sees of the outside: where it writes, how wide, and the environment."""
 
+import io
 import os
 import sys
 from collections.abc import Mapping
@@ -38,6 +39,19 @@ class Terminal:
         if hint:
             self.err.write(f"{hint}\n")
         return 1
+
+
+def whole(stream: TextIO) -> TextIO:
+    """The same stream, but one that writes everything.
+
+    With PYTHONUNBUFFERED, as containers like to have it, Python's own streams forget what a write
+    has left over when a pipe or terminal took only a part of it.
+    """
+    raw = getattr(stream, "buffer", None)
+    if not isinstance(raw, io.RawIOBase):
+        return stream
+    buffered = io.BufferedWriter(raw)
+    return io.TextIOWrapper(buffered, stream.encoding, stream.errors, line_buffering=True)
 
 
 def own_terminal() -> Terminal:
