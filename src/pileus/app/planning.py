@@ -36,6 +36,8 @@ from pileus.telemetry.metrics import Metrics
 
 LOOK = 0.1
 """Seconds between two looks at what keeps the informers."""
+LONGEST = 300.0
+"""Seconds that one controller has for its preview; longer than any look-up may take."""
 NOTHING: frozenset[str] = frozenset()
 PATIENCE = 10.0
 """Seconds for which the API server may fail to answer before a plan is given up."""
@@ -168,9 +170,12 @@ class Planner:
 
 async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[Told, ...] | str:
     try:
-        return tuple(Told(name, line) for line in await preview(scope))
+        async with asyncio.timeout(LONGEST):
+            return tuple(Told(name, line) for line in await preview(scope))
     except (CloudError, KubeError) as error:
         return str(error) or type(error).__name__
+    except TimeoutError:
+        return f"no answer within {LONGEST:.0f} s; the log may say what it waits for"
 
 
 @asynccontextmanager

@@ -114,6 +114,15 @@ async def test_all_controllers_are_asked_side_by_side_and_one_that_fails_harms_n
     assert loop_time() == pytest.approx(10, abs=1)
 
 
+async def test_one_that_does_not_answer_holds_up_the_others_for_minutes_not_for_ever():
+    duties = {NODE.canonical: duty(change()), SERVICE.canonical: duty(takes=1e9)}
+
+    made = await plan(Cloud(name="fake"), Kube(), duties=duties)
+
+    assert len(made.lines) == 1
+    assert made.failures[SERVICE.canonical].startswith("no answer within 300 s")
+
+
 async def test_controllers_that_are_off_are_not_asked_and_those_that_cannot_run_say_why():
     duties = {
         NODE.canonical: duty(change()),

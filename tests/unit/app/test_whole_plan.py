@@ -7,6 +7,7 @@ from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.kube.patch import MergePatch
 from pileus.objects.planned import EVERYTHING, Scope
 from pileus.providers.local.model.machines import DeleteMachine
+from pileus.providers.local.model.operation import A, Operation
 from tests.unit.app.scene import Scene, scene
 
 WEB = Scope("Service", "default", "web")
@@ -18,6 +19,14 @@ def shown(plan: Plan) -> list[str]:
 
 def about(plan: Plan) -> Iterable[str]:
     return {change.about.name for _, change in plan.changes}
+
+
+ALL = (
+    "--cluster-cidr=10.244.0.0/16",
+    "--allocate-node-cidrs",
+    "--controllers=node-ipam-controller",
+)
+"""Flags with which every controller runs."""
 
 
 async def planned(stage: Scene, scope: Scope = EVERYTHING) -> Plan:
@@ -92,3 +101,50 @@ async def test_a_lost_node_is_planned_to_go_after_the_guards_second_look() -> No
     assert (change.about.name, change.effect, change.place) == ("web-2", "-", "cluster")
     assert change.waits_for
     assert made.is_whole, list(made.troubles)
+
+
+async def test_with_every_controller_what_is_planned_is_done_and_then_nothing_is_planned() -> None:
+    async with scene("web-1", "web-2") as stage:
+        stage.flags = (*stage.flags, *ALL)
+        await stage.add_service("web", 80)
+
+        first = await planned(stage)
+        await stage.managed(120)
+        after = await planned(stage)
+
+    assert {controller for controller, _ in first.changes} >= {
+        "cloud-node-controller",
+        "node-ipam-controller",
+        "service-lb-controller",
+    }
+    assert len(stage.cloud.state.routes) == 2
+    assert (shown(after), after.is_whole) == ([], True), list(after.troubles)
+
+
+async def test_an_hour_of_dry_run_with_every_controller_writes_events_alone() -> None:
+    async with scene("web-1", "web-2") as stage:
+        stage.flags = (*stage.flags, *ALL)
+        await stage.add_service("web", 80)
+        stage.kube.requests.clear()
+        calls = Counter(stage)
+
+        await stage.managed(3600, "--dry-run")
+
+        written = [write for write in stage.writes() if "/events" not in write]
+        assert written == []
+        assert stage.cloud.state is calls.before
+        assert len(stage.writes()) <= 2 * 3, "each of three objects, at the start and after an hour"
+        assert calls.count <= 14 * 8, "about one plan in five minutes, of a few calls each"
+
+
+class Counter:
+    """Counts the calls to a scene's cloud, and has its state before them."""
+
+    def __init__(self, stage: Scene) -> None:
+        self.before, self.count, call = stage.cloud.state, 0, stage.cloud.call
+
+        async def counted(operation: Operation[A]) -> A:
+            self.count += 1
+            return await call(operation)
+
+        stage.cloud.call = counted
