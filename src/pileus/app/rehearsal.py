@@ -59,6 +59,7 @@ class Rehearsal:
         self._planner = planner
         self._telling = telling
         self._changed = asyncio.Event()
+        self._now = asyncio.get_running_loop().time
         self._began: float | None = None
 
     def notice(self) -> None:
@@ -66,13 +67,12 @@ class Rehearsal:
         self._changed.set()
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
-            self._began = began = loop.time()
+            self._began = began = self._now()
             self._telling.tell(await self._planner.plan(EVERYTHING))
             self._began = None
-            await asyncio.sleep(max(SHORTEST_PAUSE, SHARE * (loop.time() - began)))
+            await asyncio.sleep(max(SHORTEST_PAUSE, SHARE * (self._now() - began)))
             await self._something_to_look_at()
 
     async def _something_to_look_at(self) -> None:
@@ -84,10 +84,9 @@ class Rehearsal:
         await asyncio.sleep(GATHER)
 
     def stuck(self) -> str | None:
-        """For a health check."""
-        if self._began is None:
-            return None
-        took = asyncio.get_running_loop().time() - self._began
+        """For a health check, which asks from a thread."""
+        began = self._began
+        took = 0.0 if began is None else self._now() - began
         return f"a plan has been in the making for {took:.0f} s" if took > STUCK else None
 
 

@@ -1,6 +1,7 @@
 """A dry run looks on, tells what would be done once, and leaves cluster, cloud and lease alone."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -8,16 +9,17 @@ from dataclasses import dataclass, field
 import pytest
 from prometheus_client import CollectorRegistry
 
+from pileus.app.beside import beside
 from pileus.app.manager import Manager
-from pileus.app.planning import Plan, Told
-from pileus.app.rehearsal import Telling
+from pileus.app.planning import Plan, Planner, Told
+from pileus.app.rehearsal import Rehearsal, Telling
 from pileus.cloud.balancer import Effect
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
 from pileus.cloud.model import NodeRef
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import EVENTS, NODES, Event, ObjectReference
 from pileus.kube.patch import MergePatch
-from pileus.objects.planned import Place, Planned, Trouble
+from pileus.objects.planned import Place, Planned, Scope, Trouble
 from pileus.telemetry.metrics import Metrics
 from tests.unit.app.stage import Kube, configured, new_node, posted
 from tests.unit.app.test_planning import world
@@ -142,6 +144,31 @@ async def test_a_slow_cloud_is_given_rest_in_proportion() -> None:
             await asyncio.sleep(20)
 
         assert len(stage.instances.asked) <= 1000 / (10 + 10 * 20) + 1
+
+
+async def test_a_plan_that_never_ends_makes_the_process_ill_and_says_so_in_any_thread() -> None:
+    async def never(_: Scope) -> Sequence[Planned | Trouble]:
+        await asyncio.get_running_loop().create_future()
+        return ()
+
+    async with posted(Cloud(name="fake")) as post:
+        planner = Planner(post, {})
+        planner.plan = never  # type: ignore[method-assign, assignment]
+        rehearsal = Rehearsal(planner, Telling(FakeEvents(), post.metrics))
+        async with beside(rehearsal.run()):
+            await asyncio.sleep(599)
+            assert told_from_a_thread(rehearsal) is None
+            await asyncio.sleep(2)
+            assert told_from_a_thread(rehearsal) == "a plan has been in the making for 601 s"
+
+
+def told_from_a_thread(rehearsal: Rehearsal) -> str | None:
+    """Joined at once: virtual time does not wait for threads."""
+    said: list[str | None] = []
+    asking = threading.Thread(target=lambda: said.append(rehearsal.stuck()))
+    asking.start()
+    asking.join()
+    return said[0]
 
 
 async def test_controllers_of_the_provider_do_not_run_in_a_dry_run() -> None:
