@@ -37,7 +37,8 @@ simulation: $(READY) ## ten thousand schedules of faults, in virtual time (SEEDS
 	@$(BIN)/pileus simulate --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
 
 .PHONY: soak
-soak: simulation
+soak: simulation ## that, and minutes of churn and restarts on a real control plane (SOAK="--minutes=10 --seed=7" and the like)
+	@PILEUS_CONTROL_PLANE=$$($(BIN)/python tools/build_control_plane.py) $(BIN)/python -m tests.soak $(SOAK)
 
 .PHONY: lock
 lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
