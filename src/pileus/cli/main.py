@@ -74,12 +74,13 @@ def _ending_quietly(command: Callable[[], int]) -> int:
     """Run a command whose reader may go away (`| head`) and whose user may press Ctrl-C."""
     if sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__:
         sys.stdout, sys.stderr = whole(sys.stdout), whole(sys.stderr)
+    code = 0
     try:
         code = command()
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return code or 1
     except KeyboardInterrupt:
         return 130
     return code
