@@ -18,7 +18,7 @@ from pileus.app.planning import Plan, Planner, watching
 from pileus.app.work import MakeDuty, Post
 from pileus.kube.model.core_v1 import Node, ObjectReference, Service
 from pileus.objects.notices import REPEAT_AFTER
-from pileus.objects.planned import EVERYTHING, Planned
+from pileus.objects.planned import EVERYTHING, Planned, title
 from pileus.runtime.events import Recorder
 from pileus.server.health import Health
 from pileus.telemetry.log import Log
@@ -124,7 +124,7 @@ class Telling:
                 log.info(
                     "Planned",
                     controller=controller,
-                    object=name_of(change.about),
+                    object=title(change.about),
                     change=text_of(change),
                     details=list(change.details),
                     waits_for=change.waits_for,
@@ -154,14 +154,6 @@ class Telling:
 
 def text_of(change: Planned) -> str:
     return f"{change.effect} {change.summary} ({change.place})"
-
-
-def name_of(about: ObjectReference) -> str:
-    return (
-        f"{about.kind} {about.namespace}/{about.name}"
-        if about.namespace
-        else (f"{about.kind} {about.name}")
-    )
 
 
 async def _subscribe(post: Post, rehearsal: Rehearsal) -> None:

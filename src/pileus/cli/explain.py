@@ -16,10 +16,10 @@ from pileus.cli.arguments import UsageError
 from pileus.cli.existing import check_exists
 from pileus.cli.looking import OUTPUT, Asked, Manual, Runs, look, scope_of
 from pileus.cli.plan_json import change_document, reference, written
-from pileus.cli.plan_text import change_lines, title
+from pileus.cli.plan_text import change_lines
 from pileus.cli.style import Ink, Style
 from pileus.cli.terminal import Terminal
-from pileus.objects.planned import Scope
+from pileus.objects.planned import Scope, title
 
 MANUAL = Manual(
     "node NAME | service NAMESPACE/NAME",

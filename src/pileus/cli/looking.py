@@ -5,7 +5,6 @@ Exit codes are their own too, except: 1 something is wrong, and was said on stan
 """
 
 import asyncio
-import os
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -109,9 +108,7 @@ def look(
             terminal.out.write(_help(program, manual, terminal))
             return 0
         return _work(settings, terminal, work)
-    except FlagError as error:
-        return terminal.refuse(str(error), error.hint or f"`{program} --help` says more")
-    except UsageError as error:
+    except (FlagError, UsageError) as error:
         return terminal.refuse(str(error), error.hint or f"`{program} --help` says more")
     except (CommandFailed, Fatal) as error:
         return terminal.refuse(masked(str(error)))
@@ -125,7 +122,7 @@ def _work(settings: Settings, terminal: Terminal, work: Work) -> int:
     if wrong := (*validate.logging_problems(config), *validate.problems(config)):
         raise CommandFailed(validate.together(wrong))
     level = values[process.V] if values.given(process.V) else QUIET
-    world = World(os.environ, SYSTEM_TIMES, SystemRandom(), lambda _: None)
+    world = World(terminal.environment, SYSTEM_TIMES, SystemRandom(), lambda _: None)
     with logging_to(LogSettings(verbosity=level), terminal.err, terminal.err):
         asked = Asked(settings.words, values, config, world)
         try:

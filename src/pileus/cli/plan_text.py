@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from pileus.app.planning import Plan
-from pileus.cli.existing import shown_name
 from pileus.cli.style import Ink, Style
 from pileus.cloud.balancer import Effect
-from pileus.kube.model.core_v1 import ObjectReference
-from pileus.objects.planned import Planned, Scope
+from pileus.objects.planned import Planned, Scope, title
 
 INKS = {
     Effect.CREATE: Ink.GREEN,
@@ -21,16 +19,14 @@ WORDS = {
     Effect.REPLACE: "to replace",
     Effect.DELETE: "to delete",
 }
+FEW, MANY = 3, 10
+"""So many troubles of one reason are shown if there are more than so many."""
 
 
 def as_text(plan: Plan, scope: Scope, style: Style) -> str:
     lines = [*_changes(plan, style), *_problems(plan, style), *_skipped(plan, style)]
     lines.append(_summary(plan, scope, style))
     return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
-def title(about: ObjectReference) -> str:
-    return f"{about.kind} {shown_name(about.namespace, about.name)}"
 
 
 def change_lines(change: Planned, style: Style, margin: int = 2) -> Iterator[str]:
@@ -66,11 +62,10 @@ def _by_object(plan: Plan) -> Mapping[str, Sequence[Planned]]:
 
 
 def _problems(plan: Plan, style: Style) -> Iterator[str]:
-    told = {
-        f"{title(trouble.about)}: {trouble.reason}: {trouble.message}": None
-        for _, trouble in plan.troubles
-    }
-    texts = [*told, *(f"{name}: has no plan: {why}" for name, why in plan.failures.items())]
+    texts = [
+        *_troubles(plan),
+        *(f"{name}: has no plan: {why}" for name, why in plan.failures.items()),
+    ]
     if not texts:
         return
     yield style.inked("In the way", Ink.BOLD)
@@ -79,6 +74,19 @@ def _problems(plan: Plan, style: Style) -> Iterator[str]:
         yield f"  {style.inked('!', Ink.RED)} {first}"
         yield from (f"    {line}" for line in rest)
     yield ""
+
+
+def _troubles(plan: Plan) -> Iterator[str]:
+    """By reason; of one that many objects have in common, only the first few are told."""
+    by_reason: dict[str, dict[str, None]] = {}
+    for _, trouble in plan.troubles:
+        text = f"{title(trouble.about)}: {trouble.reason}: {trouble.message}"
+        by_reason.setdefault(trouble.reason, {})[text] = None
+    for reason, texts in by_reason.items():
+        shown = list(texts) if len(texts) <= MANY else list(texts)[:FEW]
+        yield from shown
+        if len(texts) > MANY:
+            yield f"{len(texts) - FEW} more: {reason} (-o json has all)"
 
 
 def _skipped(plan: Plan, style: Style) -> Iterator[str]:

@@ -38,6 +38,15 @@ class Trouble:
     message: str
 
 
+def title(about: ObjectReference) -> str:
+    """An object as people call it: `Node web-1`, `Service shop/web`."""
+    return (
+        f"{about.kind} {about.namespace}/{about.name}"
+        if about.namespace
+        else (f"{about.kind} {about.name}")
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Which objects a plan is about; the empty one means all."""

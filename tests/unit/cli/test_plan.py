@@ -104,6 +104,19 @@ def test_the_last_line_says_it_all(plan: Plan, scope: Scope, text: str):
     assert as_text(plan, scope, PLAIN).endswith(text)
 
 
+def test_what_is_in_the_way_of_many_alike_is_told_of_a_few():
+    nodes = [ObjectReference(kind="Node", name=f"n{number:02}") for number in range(12)]
+    troubles = [Told("a", Trouble(node, "InstanceNotFound", "none")) for node in nodes]
+
+    many = as_text(Plan((*troubles, FULL.lines[-1])), EVERYTHING, PLAIN)
+    some = as_text(Plan(tuple(troubles[:10])), EVERYTHING, PLAIN)
+
+    assert many.count("InstanceNotFound: none") == 3
+    assert "  ! 9 more: InstanceNotFound (-o json has all)\n" in many
+    assert "Service shop/web: Odd" in many
+    assert some.count("InstanceNotFound: none") == 10
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_on_a_terminal_no_line_is_wider_than_it(width: int):
     long = told(
