@@ -1,12 +1,11 @@
 """The node-ipam controller, given what it needs of this process."""
 
-from pileus.app.beside import beside
 from pileus.app.controllers import IPAM
+from pileus.app.duties import client_of, duty_of, events_of
 from pileus.app.pod_ranges import asked_of
 from pileus.app.work import Duty, Post, Skipped
 from pileus.controllers.ipam.controller import IpamController, Surroundings
 from pileus.controllers.ipam.sizes import sizes
-from pileus.runtime.events import EventRecorder
 
 STUCK = 600.0
 """Seconds after which a pass that does not end makes the process ill."""
@@ -16,14 +15,8 @@ def ipam_duty(post: Post) -> Duty | Skipped:
     """What the node-ipam controller does while this process leads."""
     if not post.config.shared.allocate_node_cidrs:
         return Skipped("--allocate-node-cidrs is not given")
-    client = post.clients.controller(IPAM.identity, fence=post.fence)
-    events = EventRecorder(
-        IPAM.event_source,
-        client,
-        clock=post.clock,
-        random=post.random,
-        metrics=post.metrics,
-    )
+    client = client_of(post, IPAM)
+    events = events_of(post, IPAM, client)
     around = Surroundings(
         client=client,
         informer=post.informers.nodes(),
@@ -31,10 +24,4 @@ def ipam_duty(post: Post) -> Duty | Skipped:
         metrics=post.metrics,
         random=post.random,
     )
-    controller = IpamController(around, sizes(asked_of(post.config)))
-
-    async def run() -> None:
-        async with beside(events.run()):
-            await controller.run()
-
-    return Duty(run, health=lambda: controller.stuck(STUCK), preview=controller.preview)
+    return duty_of(IpamController(around, sizes(asked_of(post.config))), events, stuck_after=STUCK)

@@ -1,13 +1,12 @@
 """The cloud-node-lifecycle controller, given what it needs of this process."""
 
-from pileus.app.beside import beside
 from pileus.app.controllers import LIFECYCLE
+from pileus.app.duties import client_of, duty_of, events_of
 from pileus.app.work import Duty, Post, Skipped
 from pileus.controllers.lifecycle.controller import LifecycleController, Surroundings
 from pileus.controllers.lifecycle.guard import Rules
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
 from pileus.controllers.lifecycle.plan import Policy
-from pileus.runtime.events import EventRecorder
 
 STUCK = 600.0
 """Seconds after which work on a node that does not end makes the process ill."""
@@ -17,14 +16,8 @@ def lifecycle_duty(post: Post) -> Duty | Skipped:
     """What the cloud-node-lifecycle controller does while this process leads."""
     if post.cloud.instances is None:
         return Skipped("the cloud provider does not support instances")
-    client = post.clients.controller(LIFECYCLE.identity, fence=post.fence)
-    events = EventRecorder(
-        LIFECYCLE.event_source,
-        client,
-        clock=post.clock,
-        random=post.random,
-        metrics=post.metrics,
-    )
+    client = client_of(post, LIFECYCLE)
+    events = events_of(post, LIFECYCLE, client)
     around = Surroundings(
         client=client,
         informer=post.informers.nodes(),
@@ -36,13 +29,7 @@ def lifecycle_duty(post: Post) -> Duty | Skipped:
         metrics=post.metrics,
         random=post.random,
     )
-    controller = LifecycleController(around, _settings(post))
-
-    async def run() -> None:
-        async with beside(events.run()):
-            await controller.run()
-
-    return Duty(run, health=lambda: controller.stuck(STUCK), preview=controller.preview)
+    return duty_of(LifecycleController(around, _settings(post)), events, stuck_after=STUCK)
 
 
 def _settings(post: Post) -> LifecycleSettings:

@@ -1,14 +1,11 @@
 """The route controller, given what it needs of this process."""
 
-from pileus.app.beside import beside
-from pileus.app.cluster_id import find_cluster_id
 from pileus.app.controllers import ROUTE
+from pileus.app.duties import client_of, duty_of, events_of, identify
 from pileus.app.ending import Fatal
 from pileus.app.work import Duty, Post, Skipped
 from pileus.controllers.route.controller import RouteController, RouteSettings, Surroundings
-from pileus.kube.client import Client
 from pileus.objects.ranges import Range, parse_ranges
-from pileus.runtime.events import EventRecorder
 
 STUCK = 2400.0
 """Seconds after which a round that does not end makes the process ill."""
@@ -29,36 +26,19 @@ def route_duty(post: Post) -> Duty | Skipped:
     if not shared.cluster_cidr:
         return Skipped("there is no --cluster-cidr, so that no route could be told from others'")
     settings = _settings(post, cluster_ranges(shared.cluster_cidr))
-    client = post.clients.controller(ROUTE.identity, fence=post.fence)
-    main = post.clients.main(ROUTE.identity)
-    events = _events(post, client)
+    client = client_of(post, ROUTE)
+    events = events_of(post, ROUTE, client)
     around = Surroundings(
         client=client,
         informer=post.informers.nodes(),
         routes=routes,
-        identify=lambda: find_cluster_id(main, post.config.service.cluster_id),
+        identify=identify(post, ROUTE),
         events=events,
         clock=post.clock,
         metrics=post.metrics,
         random=post.random,
     )
-    controller = RouteController(around, settings)
-
-    async def run() -> None:
-        async with beside(events.run()):
-            await controller.run()
-
-    return Duty(run, health=lambda: controller.stuck(STUCK), preview=controller.preview)
-
-
-def _events(post: Post, client: Client) -> EventRecorder:
-    return EventRecorder(
-        ROUTE.event_source,
-        client,
-        clock=post.clock,
-        random=post.random,
-        metrics=post.metrics,
-    )
+    return duty_of(RouteController(around, settings), events, stuck_after=STUCK)
 
 
 def cluster_ranges(text: str) -> tuple[Range, ...]:
