@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from pileus.controllers.ipam.blocks import Blocks
 from pileus.controllers.ipam.patches import ranges_patch
@@ -14,10 +13,9 @@ from pileus.controllers.ipam.reconciler import IpamReconciler, Tools
 from pileus.controllers.ipam.sizes import Sizes
 from pileus.kube.client import Client
 from pileus.kube.errors import KubeError
-from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
-from pileus.kube.store import Store
 from pileus.objects.cluster import ClusterNodes
+from pileus.objects.informer import NodeInformer
 from pileus.objects.notices import Notices
 from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.objects.ranges import pod_ranges_of
@@ -36,13 +34,6 @@ WORKERS = 200
 RETRIES = Exponential(0.25, 300.0)
 PATIENCE = Exponential(1.0, 60.0)
 """Seconds between two attempts to learn what nodes have, before any is given something."""
-
-
-class NodeInformer(Protocol):
-    @property
-    def store(self) -> Store[Node]: ...
-    async def wait_synced(self) -> None: ...
-    def subscribe(self, handler: Handler[Node]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

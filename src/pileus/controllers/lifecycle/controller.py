@@ -17,10 +17,9 @@ from pileus.controllers.lifecycle.preview import LifecyclePreview
 from pileus.controllers.lifecycle.telling import Teller
 from pileus.kube.client import Client
 from pileus.kube.errors import KubeError
-from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
-from pileus.kube.store import Store
 from pileus.objects.cluster import ClusterNodes
+from pileus.objects.informer import NodeInformer
 from pileus.objects.nodes import is_ready, reference
 from pileus.objects.notices import Notices
 from pileus.objects.planned import Planned, Scope, Trouble
@@ -32,14 +31,12 @@ BLIND_AFTER = 120.0
 """Seconds without a byte from the watch after which nothing is concluded from what it showed."""
 
 
-class NodeInformer(Protocol):
+class WatchedNodes(NodeInformer, Protocol):
+    """One that also says how old its view may be."""
+
     failure: KubeError | None
 
-    @property
-    def store(self) -> Store[Node]: ...
     def age(self) -> float: ...
-    async def wait_synced(self) -> None: ...
-    def subscribe(self, handler: Handler[Node]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +44,7 @@ class Surroundings:
     """What the controller is put into."""
 
     client: Client
-    informer: NodeInformer
+    informer: WatchedNodes
     instances: Instances
     scheme: str
     """Of this cloud's provider IDs: its name."""
@@ -110,7 +107,7 @@ def owner_by(
     return whose
 
 
-def blindness(informer: NodeInformer) -> str:
+def blindness(informer: WatchedNodes) -> str:
     """Why what the informer shows may be old; empty: it is not."""
     if informer.failure is not None:
         return str(informer.failure) or type(informer.failure).__name__

@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
@@ -14,10 +13,9 @@ from pileus.controllers.node.preview import NodePreview
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.kube.client import Client
-from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
-from pileus.kube.store import Store
 from pileus.objects.cluster import ClusterNodes
+from pileus.objects.informer import NodeInformer
 from pileus.objects.notices import Notices
 from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.objects.writer import NodeWriter
@@ -34,13 +32,6 @@ together and the client limits itself, so many passes cost little and few only w
 
 RETRIES = Exponential(0.25, 300.0)
 """Without jitter: nodes whose common look-up failed are retried together, in one look-up."""
-
-
-class NodeInformer(Protocol):
-    @property
-    def store(self) -> Store[Node]: ...
-    async def wait_synced(self) -> None: ...
-    def subscribe(self, handler: Handler[Node]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Routes
@@ -17,10 +16,9 @@ from pileus.controllers.route.preview import lines
 from pileus.controllers.route.reconciler import RouteReconciler, Tools
 from pileus.controllers.route.telling import Telling
 from pileus.kube.client import Client
-from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
-from pileus.kube.store import Store
 from pileus.objects.cluster import ClusterNodes
+from pileus.objects.informer import NodeInformer
 from pileus.objects.notices import Notices
 from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.objects.ranges import Range
@@ -43,13 +41,6 @@ BURST, WINDOW = 3, 30.0
 """Node changes cause at most so many rounds in so many seconds."""
 SPREAD = 0.1
 """The part by which pauses between checks vary, where node changes cause rounds as well."""
-
-
-class NodeInformer(Protocol):
-    @property
-    def store(self) -> Store[Node]: ...
-    async def wait_synced(self) -> None: ...
-    def subscribe(self, handler: Handler[Node]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from pileus.cloud.interface import SshKeys
 from pileus.cloud.model import NodeName, NodeRef
@@ -14,9 +13,8 @@ from pileus.controllers.ssh_keys.preview import SshKeysPreview
 from pileus.controllers.ssh_keys.reconciler import SshKeysReconciler, Tools
 from pileus.controllers.ssh_keys.report import Report
 from pileus.controllers.ssh_keys.source import Source
-from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
-from pileus.kube.store import Store
+from pileus.objects.informer import NodeInformer
 from pileus.objects.nodes import is_uninitialized, reference
 from pileus.objects.notices import Notices
 from pileus.objects.planned import Planned, Scope, Trouble
@@ -31,13 +29,6 @@ ALL = "all nodes"
 RETRIES = Exponential(1.0, 300.0)
 GATHER = 2.0
 """Seconds in which nodes that join are gathered, so that they are one call to the cloud."""
-
-
-class NodeInformer(Protocol):
-    @property
-    def store(self) -> Store[Node]: ...
-    async def wait_synced(self) -> None: ...
-    def subscribe(self, handler: Handler[Node]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
