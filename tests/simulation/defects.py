@@ -16,6 +16,7 @@ from pileus.controllers.lifecycle.guard import Guard, Share, Suspect
 from pileus.controllers.lifecycle.plan import Ownership
 from pileus.controllers.service import plan as service_plan
 from pileus.controllers.service import serving
+from pileus.controllers.service.notes import Notes
 from pileus.controllers.service.teller import Teller
 from pileus.controllers.service.withdrawing import Withdrawing
 from pileus.kube import informer
@@ -44,6 +45,8 @@ class Defect:
     within: int = 10
     """Seeds, from the first on, of which one must find it."""
     scenario: str = "mixed"
+    first: int = 1
+    """The first of them; of what only a rare course of events shows, one that shows it."""
 
 
 @contextmanager
@@ -156,6 +159,10 @@ def _always_writing() -> Iterable[Patch]:
     yield service_plan, "is_same_ingress", lambda *_: False
 
 
+def _forgotten_release() -> Iterable[Patch]:
+    yield Notes, "recall", lambda self, uid, note: None
+
+
 def _mute() -> Iterable[Patch]:
     async def condition(*_: object) -> None:
         return None
@@ -236,7 +243,7 @@ DEFECTS = (
         "another cluster's balancers are taken for ours",
         _mixed_clusters,
         ("others_things_are_left_alone",),
-        20,
+        40,
         "cloud",
     ),
     Defect("a pod range is given twice", _the_same_block, ("no_range_is_given_twice",)),
@@ -245,7 +252,15 @@ DEFECTS = (
         _a_made_up_address,
         ("only_true_addresses_are_published", "no_address_serves_two"),
     ),
-    Defect("a failure is not told", _mute, ("what_cannot_be_done_is_told",), 40, "services"),
+    Defect(
+        "a release that failed is not remembered",
+        _forgotten_release,
+        ("services_keep_nothing_else",),
+        10,
+        "services",
+        first=80,
+    ),
+    Defect("a failure is not told", _mute, ("what_cannot_be_done_is_told",), 10, "services"),
     Defect("an event tells a secret", _loose_talk, ("secrets_stay_secret",)),
     Defect(
         "an equal status is written again",

@@ -23,8 +23,6 @@ PATIENCE = 1500.0
 """Seconds that managers have for bringing everything in order, once nothing goes wrong."""
 AFTERGLOW = 60.0
 """Seconds for the last events and refreshes, before a quiet world must stay without writes."""
-QUIET = 330.0
-"""Seconds; longer than the usual time between two refreshes."""
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -116,7 +114,7 @@ async def _settle(world: World) -> None:
 async def _stay_quiet(world: World) -> None:
     await asyncio.sleep(AFTERGLOW)
     judge, writes = world.judge, world.judge.writes
-    await asyncio.sleep(QUIET)
+    await asyncio.sleep(world.quiet_seconds)
     if judge.writes != writes and judge.is_at_rest():
         judge.blame("a_quiet_world_is_left_alone", f"last written: {judge.last_write}")
     _blame_what_is_wrong(world)

@@ -16,6 +16,8 @@ from pileus.simulation.setup import SETUPS, Setup
 
 K = TypeVar("K")
 
+QUIET = (60.0, 60.0, 60.0, 330.0)
+"""The last is longer than the usual time between two refreshes; one in four is enough."""
 LONGEST_LIE = 20.0
 """Seconds for which a cloud may claim falsehoods. No guard could tell a longer one from truth."""
 
@@ -66,6 +68,9 @@ class Schedule:
     services: int
     items: tuple[Item, ...]
     seconds: float
+    """How long things happen."""
+    quiet_seconds: float
+    """For how long nothing may be written once everything is in order."""
 
     def only(self, numbers: Collection[int]) -> "Schedule":
         """The same world, but nothing happens except these items."""
@@ -90,6 +95,7 @@ def draw(seed: int, scenario: Scenario) -> Schedule:
         services=chance.randint(0, 3),
         items=tuple(replace(item, number=number) for number, item in enumerate(ordered, 1)),
         seconds=scenario.seconds,
+        quiet_seconds=chance.choice(QUIET),
     )
 
 

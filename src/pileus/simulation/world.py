@@ -40,6 +40,7 @@ class World:
         seed, setup = schedule.seed, schedule.setup
         self._schedule = schedule
         self._loop = loop
+        self.quiet_seconds = schedule.quiet_seconds
         self.trace = Trace(loop.time)
         self.judge = Judge(self.trace, loop.time)
         self.weather = Weather(seed, schedule.items, loop.time)

@@ -1,0 +1,33 @@
+"""Seeds that once found something: each with a sentence, and played for ever."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from pileus.simulation.play import play
+from pileus.simulation.scenario import SCENARIOS
+from pileus.simulation.schedule import draw
+
+
+@dataclass(frozen=True)
+class Found:
+    scenario: str
+    seed: int
+    what: str
+
+
+REGRESSIONS = (
+    Found(
+        "services",
+        83,
+        "a Service that went to another class kept its finalizer when the write that takes it "
+        "off failed the first time",
+    ),
+)
+
+
+@pytest.mark.parametrize("found", REGRESSIONS, ids=lambda found: found.what)
+def test_what_was_found_once_stays_mended(found: Found):
+    violation = play(draw(found.seed, SCENARIOS[found.scenario])).violation
+
+    assert violation is None, str(violation)
