@@ -80,9 +80,9 @@ def first_difference(before: str, after: str) -> str:
 
 
 def told_summary(summary: Summary, wall_seconds: float) -> Iterator[str]:
-    years = summary.virtual_seconds / 86400
+    days = summary.virtual_seconds / 86400
     yield (
-        f"{summary.seeds} seeds, {len(summary.failed)} failed; {years:.1f} days of virtual time "
+        f"{summary.seeds} seeds, {len(summary.failed)} failed; {days:.1f} days of virtual time "
         f"in {wall_seconds:.0f} s, {summary.per_minute_and_core:.0f} seeds per minute and core"
     )
     yield ""
