@@ -26,6 +26,7 @@ from tests.soak.replicas import Used, resident, used_of
 from tests.soak.verdict import problems
 
 DEFAULT = (1000, 1000)
+ROOM = ("--service-cluster-ip-range=10.0.0.0/16", "--service-node-port-range=20000-32767")
 AT_ONCE = 32
 PATIENCE = 900.0
 QUIET = 20.0
@@ -51,7 +52,8 @@ def main() -> None:
     services, nodes = (*map(int, sys.argv[1:]), *DEFAULT)[:2]
     with tempfile.TemporaryDirectory(prefix="measure-") as place:
         folder = Path(place)
-        with ControlPlane(Path(os.environ["PILEUS_CONTROL_PLANE"]), folder) as cluster:
+        binaries = Path(os.environ["PILEUS_CONTROL_PLANE"])
+        with ControlPlane(binaries, folder, arguments=ROOM) as cluster:
             rows = asyncio.run(measure(cluster, folder, services, nodes))
     _say(f"{services} Services on {nodes} nodes")
     for line in table(rows):

@@ -91,6 +91,8 @@ class Bed:
     replicas: Replicas
     cluster_id: str
     foreign: dict[str, Balancer] = field(default_factory=dict[str, Balancer])
+    approved: int = 0
+    """Nodes whose deletion was approved, as their operator would."""
 
     async def world(self) -> World:
         return World(

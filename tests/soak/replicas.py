@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -124,7 +125,7 @@ class Replicas:
         for manager in self.running:
             try:
                 manager.process.wait(max(0.1, deadline - time.monotonic()))
-            except Exception:
+            except subprocess.TimeoutExpired:
                 manager.process.kill()
                 manager.process.wait()
 

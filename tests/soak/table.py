@@ -29,6 +29,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         {
             "nodes": outcome.nodes,
             "Services": outcome.services,
+            "deletions of nodes approved by hand": outcome.approved,
             "balancers, others' included": outcome.balancers,
             "balancers visited": outcome.visited,
             "orphans": outcome.orphans,
