@@ -80,6 +80,7 @@ def test_a_world_that_is_as_it_should_be_has_no_problems():
     assert problems(GOOD) == []
     stopped = changed(MACHINE, power=Power.STOPPED)
     assert problems(replace(GOOD, machines=(stopped,), nodes=(tainted(SHUTDOWN),))) == []
+    assert problems(with_balancer(members=())(replace(GOOD, machines=(stopped,), nodes=()))) == []
     out = changed(NODE, metadata=changed(NODE.metadata, labels={EXCLUDED: "true"}))
     assert problems(with_balancer(members=())(replace(GOOD, nodes=(out,)))) == []
 

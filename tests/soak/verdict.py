@@ -76,7 +76,9 @@ def members(nodes: Sequence[Node]) -> set[str]:
 def _nodes(world: World) -> Iterator[str]:
     nodes = {node.metadata.name: node for node in world.nodes}
     machines = {machine.name: machine for machine in world.machines}
-    yield from (f"machine {name} has no node" for name in machines.keys() - nodes.keys())
+    for name in machines.keys() - nodes.keys():
+        if machines[name].power is Power.RUNNING:  # one stopped at once never registered
+            yield f"machine {name} has no node"
     yield from (f"node {name} has no machine" for name in nodes.keys() - machines.keys())
     for name in machines.keys() & nodes.keys():
         yield from _node(nodes[name], machines[name])
