@@ -21,7 +21,6 @@ from pileus.providers.local.model.records import Balancer, Mark, Member, Port, P
 from pileus.providers.local.model.routes import CreateRoute, DeleteRoute
 from pileus.simulation.kinds import DeedKind
 from pileus.simulation.schedule import Deed
-from pileus.simulation.setup import CLUSTER
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import MERGE, Cluster
 
@@ -201,10 +200,10 @@ class People:
         """Names, even owner marks, are those of one of our Services; only the cluster differs."""
         service = self._service(deed)
         uid = text(service, "metadata", "uid") if service else "nobody"
-        marks = (Mark(), Mark(cluster=STRANGER, owner=uid), Mark(cluster=CLUSTER, owner="x"))
+        marks = (Mark(), Mark(cluster=STRANGER, owner=uid))
         made = CreateBalancer(
             name=f"a{uid.replace('-', '')}"[:32],
-            mark=marks[deed.choice % 2],
+            mark=marks[deed.choice % len(marks)],
             ports=(Port(port=9000 + deed.choice % 90, node_port=30000),),
             members=(Member(name="m-1"),),
         )
@@ -231,10 +230,11 @@ class People:
         balancer = self._ours(deed)
         if balancer is not None:
             self._account.attempt(WHO, DeleteBalancer(balancer=balancer.id))
-        routes = [one for one in self._account.state.routes.values() if one.cluster == CLUSTER]
+        ours = self._cluster.cluster_id()
+        routes = [one for one in self._account.state.routes.values() if one.cluster == ours]
         route = _chosen(routes, deed)
         if route is not None:
-            self._account.attempt(WHO, DeleteRoute(destination=route.destination, cluster=CLUSTER))
+            self._account.attempt(WHO, DeleteRoute(destination=route.destination, cluster=ours))
 
     def _ours(self, deed: Deed) -> Balancer | None:
         ours = self._cluster.cluster_id()
