@@ -20,6 +20,10 @@ from pileus.testing.control_plane import ControlPlane, free_ports
 LAB = Path(__file__).parent / "lab"
 PROGRAM = Path(sys.executable).parent / "cloud-controller-manager"
 LIMIT = 60.0
+SHOWN = 6000
+"""Characters of a manager's log that a failure shows."""
+CALM_LEASE = ("--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s")
+"""A machine that stands still for seconds must not cost a manager its lease, and a test its end."""
 QUICK_LEASE = (
     "--leader-elect-lease-duration=6s",
     "--leader-elect-renew-deadline=4s",
@@ -90,6 +94,7 @@ class Manager:
             f"--authorization-kubeconfig={cluster.admin}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
+            *CALM_LEASE,
             *flags,
         ]
         with self.log.open("wb") as log:
@@ -130,8 +135,14 @@ class Manager:
         return self.metric("leader_election_master_status") == 1
 
     def is_alive(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()[-4000:]
+        assert self.process.poll() is None, self.story()
         return True
+
+    def story(self) -> str:
+        """Whether it lives, and what it logged last."""
+        code = self.process.poll()
+        state = "runs" if code is None else f"has ended with {code}"
+        return f"the manager {state}; its log ends so:\n{self.log.read_text()[-SHOWN:]}"
 
     def end(self, sign: signal.Signals = signal.SIGTERM) -> int:
         """Signal it, wait for its end, and return its exit code."""
@@ -152,6 +163,9 @@ def running(
     manager = Manager(cluster, lab, kubeconfig or cluster.admin, *flags, providers=providers)
     try:
         yield manager
+    except BaseException as error:
+        error.add_note(manager.story())
+        raise
     finally:
         with contextlib.suppress(subprocess.TimeoutExpired):
             manager.end()

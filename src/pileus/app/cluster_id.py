@@ -12,6 +12,16 @@ log = Log(__name__)
 
 NAMESPACE = "kube-system"
 DELAYS = Exponential(1.0, 60.0)
+ADVICE = f"give the right to get the namespace {NAMESPACE}, or say --cluster-id"
+WAITING = f"Nothing is done in the cloud without the cluster's id: {ADVICE}"
+
+
+class ClusterIdUnknown(KubeError):
+    """The API server does not tell it; the text says why, and what to do."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the cluster's id is not known: {why}; {ADVICE}")
+        self.why = why
 
 
 async def find_cluster_id(client: Client, given: str) -> str:
@@ -23,22 +33,20 @@ async def find_cluster_id(client: Client, given: str) -> str:
     while not given:
         try:
             return await read_cluster_id(client)
-        except KubeError as error:
+        except ClusterIdUnknown as error:
             failures += 1
             delay = DELAYS.delay(failures)
-            log.error(
-                "The cluster's id is not known, and nothing is done in the cloud without it: "
-                "give the manager the right to get the namespace kube-system, or say --cluster-id",
-                error=error,
-                retry_in=delay,
-            )
+            log.error(WAITING, why=error.why, retry_in=delay)
             await asyncio.sleep(delay)
     return given
 
 
 async def read_cluster_id(client: Client) -> str:
-    """The UID of the namespace kube-system. Errors: `KubeError`."""
-    uid = (await client.get(NAMESPACES, NAMESPACE)).metadata.uid
+    """The UID of the namespace kube-system. Errors: `ClusterIdUnknown`."""
+    try:
+        uid = (await client.get(NAMESPACES, NAMESPACE)).metadata.uid
+    except KubeError as error:
+        raise ClusterIdUnknown(str(error)) from error
     if not uid:
-        raise KubeError(f"namespace {NAMESPACE} has no UID")
+        raise ClusterIdUnknown("it has no UID")
     return uid

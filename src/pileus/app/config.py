@@ -65,6 +65,8 @@ class KubeCloudShared:
     cloud_provider: str
     cloud_config_file: str
     cluster_name: str
+    cluster_id: str
+    """Of the marks in the cloud; empty: the UID of the namespace kube-system."""
     cluster_cidr: str
     allocate_node_cidrs: bool
     cidr_allocator_type: str
@@ -119,8 +121,6 @@ class ServiceController:
     concurrent_syncs: int
     concurrency_given: bool
     """Whether the user asked for that number of workers; else the controller chooses its own."""
-    cluster_id: str
-    """Empty: the UID of the namespace kube-system."""
     classes: tuple[str, ...]
     drift_period: float
     drain_cordoned: bool
@@ -272,6 +272,7 @@ def _shared(values: Values) -> KubeCloudShared:
         cloud_provider=values[generic.CLOUD_PROVIDER],
         cloud_config_file=values[generic.CLOUD_CONFIG],
         cluster_name=values[generic.CLUSTER_NAME],
+        cluster_id=values[pileus.CLUSTER_ID],
         cluster_cidr=values[generic.CLUSTER_CIDR],
         allocate_node_cidrs=values[generic.ALLOCATE_NODE_CIDRS],
         cidr_allocator_type=values[generic.CIDR_ALLOCATOR_TYPE],
@@ -311,7 +312,6 @@ def _service(values: Values) -> ServiceController:
     return ServiceController(
         concurrent_syncs=values[controllers.CONCURRENT_SERVICE_SYNCS],
         concurrency_given=values.given(controllers.CONCURRENT_SERVICE_SYNCS),
-        cluster_id=values[pileus.CLUSTER_ID],
         classes=values[pileus.SERVICE_CLASSES],
         drift_period=values[pileus.SERVICE_DRIFT_PERIOD],
         drain_cordoned=values[pileus.SERVICE_DRAIN_CORDONED],

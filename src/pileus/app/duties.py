@@ -5,7 +5,7 @@ from typing import Protocol
 
 from pileus.app.beside import beside
 from pileus.app.clients import Rate
-from pileus.app.cluster_id import find_cluster_id
+from pileus.app.cluster_id import find_cluster_id, read_cluster_id
 from pileus.app.controllers import ControllerNames
 from pileus.app.work import Duty, Post
 from pileus.kube.client import Client
@@ -41,9 +41,14 @@ def events_of(post: Post, names: ControllerNames, client: Client) -> EventRecord
 
 
 def identify(post: Post, names: ControllerNames) -> Callable[[], Awaitable[str]]:
-    """How a controller finds out the cluster's id, for the marks in the cloud."""
-    main = post.clients.main(names.identity)
-    return lambda: find_cluster_id(main, post.config.service.cluster_id)
+    """How a controller finds out the cluster's id, for the marks in the cloud.
+
+    A plan is told at once that it cannot be known; a controller asks until it is.
+    """
+    main, shared = post.clients.main(names.identity), post.config.shared
+    if post.config.dry_run and not shared.cluster_id:
+        return lambda: read_cluster_id(main)
+    return lambda: find_cluster_id(main, shared.cluster_id)
 
 
 def affordable(post: Post, workers: int) -> int:

@@ -15,11 +15,9 @@ from pileus.app.durations import parse_duration, render_duration
 from pileus.app.lists import parse_list, render_list
 from pileus.server.options import SniPair
 from pileus.telemetry.quoting import quote
+from pileus.truth import truth
 
 T = TypeVar("T")
-
-TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-FALSE_WORDS = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +39,10 @@ class Kind(Generic[T]):
 
 
 def parse_bool(text: str) -> bool:
-    if text in TRUE_WORDS:
-        return True
-    if text in FALSE_WORDS:
-        return False
-    raise ValueError(f"strconv.ParseBool: parsing {quote(text)}: invalid syntax")
+    value = truth(text)
+    if value is None:
+        raise ValueError(f"strconv.ParseBool: parsing {quote(text)}: invalid syntax")
+    return value
 
 
 def render_bool(value: bool) -> str:  # noqa: FBT001 -- the value is the whole point

@@ -53,7 +53,7 @@ async def find_orphans(post: Post) -> Orphanage:
     """Errors: `CommandFailed`, if it cannot be known who has none."""
     workshop, client = _workshop(post), post.clients.main("orphans")
     try:
-        cluster = post.config.service.cluster_id or await read_cluster_id(client)
+        cluster = post.config.shared.cluster_id or await read_cluster_id(client)
         owners = await workshop.owners(cluster)
         listed = await client.list(SERVICES)
     except (CloudError, KubeError) as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from prometheus_client import CollectorRegistry
 
 from pileus.app.beside import beside
-from pileus.app.cluster_id import read_cluster_id
+from pileus.app.cluster_id import ClusterIdUnknown, read_cluster_id
 from pileus.app.config import Config
 from pileus.app.controllers import SERVICE
 from pileus.app.ending import Fatal
@@ -108,17 +108,14 @@ async def looking(
 
 async def _identified(post: Post) -> Post:
     """The post with the cluster's id, which previews would otherwise ask for until they get it."""
-    given = post.config.service
+    given = post.config.shared
     if given.cluster_id or post.cloud.balancers is None or not _serves(post.config):
         return post
     try:
         found = await read_cluster_id(post.clients.main("cluster-id"))
-    except KubeError as error:
-        raise Fatal(
-            f"the cluster's id is not known: {error}; give the right to get the namespace "
-            "kube-system, or say --cluster-id"
-        ) from error
-    return replace(post, config=replace(post.config, service=replace(given, cluster_id=found)))
+    except ClusterIdUnknown as error:
+        raise Fatal(str(error)) from error
+    return replace(post, config=replace(post.config, shared=replace(given, cluster_id=found)))
 
 
 def _serves(config: Config) -> bool:

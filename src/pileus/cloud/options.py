@@ -18,6 +18,7 @@ from typing import Generic, TypeVar, cast
 
 from pileus.cloud.errors import Misconfigured
 from pileus.suggest import did_you_mean
+from pileus.truth import truth
 
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
@@ -173,14 +174,11 @@ def _row(option: Option[object]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 
-TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-FALSE_WORDS = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-
-
 def _flag(text: str) -> bool:
-    if text not in TRUE_WORDS | FALSE_WORDS:
+    value = truth(text)
+    if value is None:
         raise ValueError("true or false")
-    return text in TRUE_WORDS
+    return value
 
 
 def _names(text: str) -> tuple[str, ...]:

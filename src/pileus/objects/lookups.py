@@ -15,6 +15,9 @@ DEADLINE = 240.0
 
 Longer than the deadline of the call itself, which tells more."""
 
+CHUNK = 500
+"""Nodes that one look-up should carry at most."""
+
 Answer = Instance | Absent | CloudError
 """What the cloud says of one node's machine, or why nothing is known of it."""
 

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from time import process_time
 
+from pileus.objects.chunks import chunks
 from pileus.simulation.kinds import DeedKind, FaultKind
 from pileus.simulation.play import Outcome, play
 from pileus.simulation.scenario import SCENARIOS
@@ -77,14 +78,14 @@ def campaign(
 
 
 def _played(seeds: Sequence[int], scenario: str, jobs: int) -> Iterator[list[Report]]:
-    chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
+    parts = list(chunks(seeds, CHUNK))
     if jobs == 1:
-        for chunk in chunks:
-            yield play_some(chunk, scenario)
+        for part in parts:
+            yield play_some(part, scenario)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        yield from pool.map(play_some, chunks, [scenario] * len(chunks))
+        yield from pool.map(play_some, parts, [scenario] * len(parts))
 
 
 def play_some(seeds: Sequence[int], scenario: str) -> list[Report]:

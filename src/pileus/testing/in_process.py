@@ -50,6 +50,18 @@ class InProcessReply:
             yield piece
 
 
+def as_asked(request: Request, user: User) -> ApiRequest:
+    """What a client asks for, as it reaches the server from that user."""
+    return ApiRequest(
+        method=request.method,
+        path=request.path,
+        query=request.query,
+        headers={name.lower(): value for name, value in request.headers.items()},
+        body=request.body or b"",
+        peer=user,
+    )
+
+
 class InProcessTransport:
     """A `pileus.kube.transport.Transport` on top of an `Api`, as one user."""
 
@@ -62,16 +74,7 @@ class InProcessTransport:
         if request.guard is not None:
             request.guard()
         await asyncio.sleep(0)
-        response = self._api.respond(
-            ApiRequest(
-                method=request.method,
-                path=request.path,
-                query=request.query,
-                headers={name.lower(): value for name, value in request.headers.items()},
-                body=request.body or b"",
-                peer=self._user,
-            )
-        )
+        response = self._api.respond(as_asked(request, self._user))
         reply = InProcessReply(response, request.idle_timeout)
         if response.stream is None:
             yield reply

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pileus.app import kinds
 from pileus.app.kinds import Kind, ModuleLevel
 from pileus.server.options import SniPair
+from pileus.truth import FALSE_WORDS, TRUE_WORDS
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
@@ -21,7 +22,7 @@ def test_words_for_false(text: str):
 
 @given(st.text(max_size=6))
 def test_any_other_word_is_no_bool(text: str):
-    if text in kinds.TRUE_WORDS | kinds.FALSE_WORDS:
+    if text in TRUE_WORDS | FALSE_WORDS:
         return
     with pytest.raises(ValueError, match=r"^strconv\.ParseBool: parsing .*: invalid syntax$"):
         kinds.BOOL.parse(text)

@@ -138,7 +138,7 @@ async def test_where_the_services_cannot_be_listed_nothing_is_an_orphan() -> Non
 
 async def test_a_cloud_that_does_not_say_is_no_reason_to_stop() -> None:
     async with scene() as stage, stage.looked_at() as post:
-        owner = Owner(post.config.service.cluster_id, "u1")
+        owner = Owner(post.config.shared.cluster_id, "u1")
         deaf = FakeBalancers(lambda: frozenset({owner}))
         deaf.observe = _nothing  # type: ignore[method-assign]
         unsaid = replace(post, cloud=replace(post.cloud, balancers=deaf))

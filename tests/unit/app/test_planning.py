@@ -22,12 +22,12 @@ from pileus.cloud.registry import Registry
 from pileus.kube.client import Client
 from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
-from pileus.kube.transport import Reply, Request
+from pileus.kube.transport import Reply, Request, Transport
 from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
 from pileus.testing.scripted import Answer, ScriptedTransport, refused
 from tests.unit.app.stage import TIMES, Kube, configured, loop_time, new_node, posted
 from tests.unit.classic.fakes import Provider, adapted
-from tests.unit.cloud.fakes import Change, FakeBalancers, FakeInstances, Seen
+from tests.unit.cloud.fakes import Change, FakeBalancers, FakeInstances, FakeRoutes, Seen
 
 WEB = ObjectReference(kind="Service", namespace="default", name="web", uid="u1")
 
@@ -250,23 +250,38 @@ async def test_a_plan_is_given_up_when_the_cluster_cannot_be_seen(
     assert loop_time() <= at_most
 
 
+class WithoutId:
+    """An API server that does not show the namespace kube-system."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    def send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
+        if "/namespaces/kube-system" in request.path:
+            return ScriptedTransport(lambda _: refused(403, "Forbidden")).send(request)
+        return self._inner.send(request)
+
+
 async def test_without_the_right_to_read_the_clusters_id_a_plan_ends_instead_of_waiting():
-    inner = (await cluster()).transport
-
-    class Deaf:
-        def send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
-            if "/namespaces/kube-system" in request.path:
-                return ScriptedTransport(lambda _: refused(403, "Forbidden")).send(request)
-            return inner.send(request)
-
+    deaf = WithoutId((await cluster()).transport)
     cloud = Cloud(name="fake", balancers=FakeBalancers())
 
     with pytest.raises((Fatal, BaseExceptionGroup)) as raised:
-        await plan(cloud, Kube(Deaf()))
+        await plan(cloud, Kube(deaf))
 
     assert "say --cluster-id" in str(ending_of(raised.value))
-    given = await plan(cloud, Kube(Deaf()), duties={}, flags=["--cluster-id=blue"])
+    given = await plan(cloud, Kube(deaf), duties={}, flags=["--cluster-id=blue"])
     assert given.is_whole
+
+
+async def test_a_plan_for_routes_alone_does_not_wait_for_the_clusters_id_either():
+    deaf = WithoutId((await cluster()).transport)
+    flags = ["--controllers=route", "--cluster-cidr=10.0.0.0/8"]
+
+    told = await plan(Cloud(name="fake", routes=FakeRoutes()), Kube(deaf), flags=flags)
+
+    assert "say --cluster-id" in told.failures[ROUTE.canonical]
+    assert loop_time() < 30
 
 
 @pytest.mark.parametrize(

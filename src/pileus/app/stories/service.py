@@ -33,7 +33,7 @@ async def cloud_side(post: Post, service: Service, nodes: Sequence[Node]) -> Sid
     """What it wants of the cloud, and what is there. Reads the cloud once."""
     if post.cloud.balancers is None:
         return Side(None, None)
-    wishing = Wishing(cluster=post.config.service.cluster_id, annotations=post.cloud.annotations)
+    wishing = Wishing(cluster=post.config.shared.cluster_id, annotations=post.cloud.annotations)
     drains = post.config.service.drain_cordoned
     members = frozenset(reference(each) for each in nodes if is_member(each, drain_cordoned=drains))
     wish = wishing.wish(service, members)
@@ -155,6 +155,6 @@ def _owner(service: Service, classes: Classes, post: Post) -> Iterator[str]:
         yield f"managed: {mode_of(service)} ({MANAGE})"
     except UnknownMode as error:
         yield f"managed: not known: {error}"
-    cluster = post.config.service.cluster_id or "not known"
+    cluster = post.config.shared.cluster_id or "not known"
     yield f"mark in the cloud: cluster {cluster}, owner {service.metadata.uid}"
     yield f"finalizer: {'there' if is_claimed(service) else 'not there'}"

@@ -7,7 +7,7 @@ Nodes that are ready cost no call.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pileus.cloud.interface import Instances
@@ -29,11 +29,10 @@ from pileus.controllers.lifecycle.plan import (
 )
 from pileus.controllers.lifecycle.telling import Teller
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.lookups import Answer
+from pileus.objects.chunks import chunks
+from pileus.objects.lookups import CHUNK, Answer
 from pileus.objects.nodes import is_ready
 
-CHUNK = 500
-"""Nodes per call to the cloud."""
 LOOK_UPS = 8
 """Calls to the cloud under way at the same time."""
 GATHERING = 0.25
@@ -159,7 +158,7 @@ class NodeMonitor:
                 if is_ready(node) and needs_recovery(node):
                     self._take([node])
                     group.create_task(self._act(node, RECOVERED))
-            for chunk in chunks(away):
+            for chunk in chunks(away, CHUNK):
                 self._take(chunk)
                 group.create_task(self._look_at(chunk))
         self._teller.metrics.monitor_duration.observe(_now() - began)
@@ -283,12 +282,6 @@ class NodeMonitor:
             await self._actor.delete(seen.node, evidence, condemned)
         finally:
             self._in_hand.pop(seen.node.metadata.name)
-
-
-def chunks(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
-    """The nodes, parted into what one call to the cloud may carry."""
-    for start in range(0, len(nodes), CHUNK):
-        yield nodes[start : start + CHUNK]
 
 
 def _is_well(answer: Answer) -> bool:

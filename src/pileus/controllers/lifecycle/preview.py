@@ -13,7 +13,6 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
 from pileus.controllers.lifecycle.knowledge import Knowledge, Seen
 from pileus.controllers.lifecycle.looking import View, look_at
-from pileus.controllers.lifecycle.monitor import chunks
 from pileus.controllers.lifecycle.plan import (
     CONDITION,
     RECOVERED,
@@ -28,6 +27,8 @@ from pileus.controllers.lifecycle.plan import (
     subject_of,
 )
 from pileus.kube.model.core_v1 import Node, Taint
+from pileus.objects.chunks import chunks
+from pileus.objects.lookups import CHUNK
 from pileus.objects.nodes import about_node, is_ready, taints_of
 from pileus.objects.planned import Place, Planned, Scope, Trouble
 
@@ -68,7 +69,7 @@ class LifecyclePreview:
         known = known.kept(map(subject_of, nodes), now(), ours)
         witnesses = self.view.witnesses() if known.policy is Policy.GUARDED else ()
         seen: list[Seen] = []
-        for chunk in chunks(nodes):
+        for chunk in chunks(nodes, CHUNK):
             began = now()
             answers = await look_at(self.instances, chunk, witnesses)
             some = [Seen(node, whose(node), answers[node.metadata.name]) for node in chunk]

@@ -23,9 +23,10 @@ from pileus.controllers.node.plan import (
     refreshment,
     settlement,
 )
-from pileus.controllers.node.refresh import chunks
 from pileus.controllers.node.trouble import message_of, reason_of, skipped
 from pileus.kube.model.core_v1 import Node, NodeAddress
+from pileus.objects.chunks import chunks
+from pileus.objects.lookups import CHUNK
 from pileus.objects.nodes import (
     UNINITIALIZED,
     about_node,
@@ -49,7 +50,7 @@ class NodePreview:
         """One line per write that a pass, or the next round, would make; and why some cannot."""
         found = [node for node in nodes if _is_shown(node) and scope.has(about_node(node))]
         lines: list[Planned | Trouble] = []
-        for chunk in chunks(sorted(found, key=lambda node: node.metadata.name)):
+        for chunk in chunks(sorted(found, key=lambda node: node.metadata.name), CHUNK):
             answers = await look_up(self.instances, chunk)
             for node in chunk:
                 lines += self._lines(node, answers[node.metadata.name])

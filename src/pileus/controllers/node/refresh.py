@@ -6,7 +6,7 @@ The cloud is asked about hundreds of nodes at once; only what differs is written
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pileus.cloud.errors import CloudError
@@ -19,14 +19,14 @@ from pileus.controllers.node.trouble import complain, message_of, reason_of
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.chunks import chunks
+from pileus.objects.lookups import CHUNK
 from pileus.objects.nodes import about_node
 from pileus.objects.writer import NodeReplaced
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
 
-CHUNK = 500
-"""Nodes per call to the cloud."""
 SPREAD = 0.1
 """The part of the period over which a round's calls are spread, and by which periods vary."""
 
@@ -65,7 +65,7 @@ class NodeRefresher:
         everyone = self._tools.nodes.nodes()
         self._tools.notices.keep(about_node(each) for each in everyone)
         nodes = [each for each in everyone if is_settled(each)]
-        parts = list(chunks(nodes))
+        parts = list(chunks(nodes, CHUNK))
         for number, chunk in enumerate(parts):
             if number:
                 pause = 2 * SPREAD * self._settings.period / len(parts)
@@ -99,9 +99,3 @@ class NodeRefresher:
         complain(self._tools.notices, node, facts)
         for decide in refreshment(facts, sync_labels=self._settings.sync_labels):
             node = (await self._tools.writer.bring(node, decide)).node
-
-
-def chunks(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
-    """The nodes in as many parts as there are calls to make."""
-    for start in range(0, len(nodes), CHUNK):
-        yield nodes[start : start + CHUNK]

@@ -9,7 +9,7 @@ makes the round one that is retried. Equal means: one list, and nothing written.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -31,6 +31,7 @@ from pileus.controllers.route.plan import (
 from pileus.controllers.route.telling import Telling
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node, NodeCondition
+from pileus.objects.chunks import chunks
 from pileus.objects.cluster import ClusterNodes
 from pileus.objects.writer import NodeReplaced
 from pileus.runtime.reconcile import DONE, Result, again_in
@@ -189,7 +190,7 @@ class RouteReconciler:
         """Those that succeeded."""
         now = asyncio.get_running_loop().time
         succeeded: list[Route] = []
-        for chunk in _chunks(routes):
+        for chunk in chunks(routes, CHUNK):
             if now() > until:
                 effects.untried.update(chunk)
                 continue
@@ -238,8 +239,3 @@ def _raise(effects: Effects) -> None:
     if unique:
         what = f"{len(errors)} things of a round over the routes failed, such as: {unique[0]}"
         raise ExceptionGroup(what, unique[:SHOWN])
-
-
-def _chunks(routes: Sequence[Route]) -> Iterator[Sequence[Route]]:
-    for start in range(0, len(routes), CHUNK):
-        yield routes[start : start + CHUNK]

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pileus.cloud.model import NodeRef
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import reference, taints_of
+from pileus.truth import truth
 
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 LEAVING = "ToBeDeletedByClusterAutoscaler"
 """The key of the taint by which the autoscaler says that the node is about to go."""
-FALSE_WORDS = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 def is_member(node: Node, *, drain_cordoned: bool) -> bool:
@@ -27,7 +27,7 @@ def is_member(node: Node, *, drain_cordoned: bool) -> bool:
 def is_excluded(node: Node) -> bool:
     """By its label, whose value may be anything but a word for false."""
     value = (node.metadata.labels or {}).get(EXCLUDED)
-    return value is not None and value not in FALSE_WORDS
+    return value is not None and truth(value) is not False
 
 
 def members_of(nodes: Iterable[Node], *, drain_cordoned: bool) -> frozenset[NodeRef]:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from ipaddress import ip_address
 
 from pileus.cloud.balancer import Balancer
+from pileus.cloud.fingerprint import usual_address
 from pileus.controllers.service.annotations import Mode
 from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
 from pileus.kube.model.meta import Condition
@@ -81,16 +81,9 @@ def is_same_ingress(
     return set(map(_meaning, one)) == set(map(_meaning, other))
 
 
-def _meaning(ingress: LoadBalancerIngress) -> tuple[object, str, str]:
+def _meaning(ingress: LoadBalancerIngress) -> tuple[str, str, str]:
     mode = (ingress.ip_mode or VIP) if ingress.ip else ""
-    return _address(ingress.ip or ""), (ingress.hostname or "").lower().rstrip("."), mode
-
-
-def _address(text: str) -> object:
-    try:
-        return ip_address(text)
-    except ValueError:
-        return text
+    return usual_address(ingress.ip or ""), (ingress.hostname or "").lower().rstrip("."), mode
 
 
 def condition_of(service: Service) -> Condition | None:

@@ -19,7 +19,7 @@ from pileus.clock import Clock
 from pileus.kube.transport import Request
 from pileus.pki import signing_key
 from pileus.simulation.stage.steps import ObjectStep
-from pileus.testing.in_process import MASTER
+from pileus.testing.in_process import MASTER, as_asked
 
 LOOKED_AT = ("nodes", "services")
 """The resources whose every change is a step."""
@@ -49,17 +49,7 @@ class Cluster:
 
     def respond(self, who: str, request: Request) -> Response:
         """Carry out a manager's request."""
-        return self._respond(
-            who,
-            ApiRequest(
-                method=request.method,
-                path=request.path,
-                query=request.query,
-                headers={name.lower(): value for name, value in request.headers.items()},
-                body=request.body or b"",
-                peer=_USER,
-            ),
-        )
+        return self._respond(who, as_asked(request, _USER))
 
     def act(
         self, who: str, method: str, path: str, body: object = None, kind: str = STRATEGIC

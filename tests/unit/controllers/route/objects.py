@@ -1,13 +1,15 @@
 """Nodes with pod ranges, and routes, to test with."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pileus.cloud.model import Address, AddressType, NodeName, Route
-from pileus.controllers.route.ownership import Rules
+from pileus.controllers.route.ownership import Departed, Ownership, Rules
+from pileus.controllers.route.plan import Memory, Plan, plan
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
 from pileus.kube.model.meta import ObjectMeta
-from pileus.objects.ranges import parse_ranges
+from pileus.objects.ranges import parse_range, parse_ranges
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 RULES = Rules(cluster="blue", ranges=parse_ranges("10.0.0.0/8,fd00::/16"))
@@ -44,3 +46,21 @@ def route(destination: str, target: str | None, **more: object) -> Route:
 
 def internal(ip: str) -> Address:
     return Address(AddressType.INTERNAL_IP, ip)
+
+
+WIDE = replace(RULES, ownership=Ownership.CLUSTER_CIDR)
+NOTHING = Memory()
+
+
+def departed(name: str, text: str) -> Departed:
+    return Departed(name, f"uid-{name}", parse_range(text))
+
+
+def places(routes: Iterable[Route]) -> list[tuple[str, str | None]]:
+    return sorted((each.destination, each.target) for each in routes)
+
+
+def planned(
+    nodes: Sequence[Node], listed: Sequence[Route], memory: Memory = NOTHING, rules: Rules = RULES
+) -> Plan:
+    return plan(nodes, listed, memory, rules)

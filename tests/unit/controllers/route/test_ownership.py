@@ -1,39 +1,14 @@
 """Which routes are deleted, and above all which are not."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-
 import pytest
 
 from pileus.cloud.model import Route
-from pileus.controllers.route.ownership import Departed, Ownership, Rules
 from pileus.controllers.route.plan import (
     Memory,
-    Plan,
     needs_second_look,
-    plan,
     sparing,
 )
-from pileus.kube.model.core_v1 import Node
-from pileus.objects.ranges import parse_range
-from tests.unit.controllers.route.objects import RULES, node, route
-
-WIDE = replace(RULES, ownership=Ownership.CLUSTER_CIDR)
-NOTHING = Memory()
-
-
-def departed(name: str, text: str) -> Departed:
-    return Departed(name, f"uid-{name}", parse_range(text))
-
-
-def places(routes: Iterable[Route]) -> list[tuple[str, str | None]]:
-    return sorted((each.destination, each.target) for each in routes)
-
-
-def planned(
-    nodes: Sequence[Node], listed: Sequence[Route], memory: Memory = NOTHING, rules: Rules = RULES
-) -> Plan:
-    return plan(nodes, listed, memory, rules)
+from tests.unit.controllers.route.objects import WIDE, departed, node, places, planned, route
 
 
 def test_the_route_of_a_node_that_was_seen_being_deleted_goes():

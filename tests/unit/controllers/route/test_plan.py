@@ -1,14 +1,13 @@
 """The decisions about routes: what is created, what is deleted, and above all what is not."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.model import Route
-from pileus.controllers.route.ownership import Departed, Ownership, Rules, readable_ranges
+from pileus.controllers.route.ownership import readable_ranges
 from pileus.controllers.route.plan import (
     CONDITION,
     Memory,
@@ -16,29 +15,21 @@ from pileus.controllers.route.plan import (
     condition,
     is_available,
     is_worth_a_round,
-    plan,
     route_to,
 )
 from pileus.kube.model.core_v1 import Node, NodeCondition
 from pileus.objects.ranges import is_within, parse_range
-from tests.unit.controllers.route.objects import RULES, START, internal, node, route
-
-WIDE = replace(RULES, ownership=Ownership.CLUSTER_CIDR)
-NOTHING = Memory()
-
-
-def departed(name: str, text: str) -> Departed:
-    return Departed(name, f"uid-{name}", parse_range(text))
-
-
-def places(routes: Iterable[Route]) -> list[tuple[str, str | None]]:
-    return sorted((each.destination, each.target) for each in routes)
-
-
-def planned(
-    nodes: Sequence[Node], listed: Sequence[Route], memory: Memory = NOTHING, rules: Rules = RULES
-) -> Plan:
-    return plan(nodes, listed, memory, rules)
+from tests.unit.controllers.route.objects import (
+    RULES,
+    START,
+    WIDE,
+    departed,
+    internal,
+    node,
+    places,
+    planned,
+    route,
+)
 
 
 def test_a_node_without_a_route_gets_one_for_each_of_its_ranges():
