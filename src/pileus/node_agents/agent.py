@@ -10,8 +10,7 @@ from pileus.kube.model.coordination_v1 import LEASES
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.patch import MergePatch, StrategicPatch
 from pileus.node_agents import node
-from pileus.node_agents.node import LEASE_NAMESPACE, Registration
-from pileus.providers.local.model.records import Machine
+from pileus.node_agents.node import LEASE_NAMESPACE, Host, Registration
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -42,8 +41,8 @@ class Cluster:
 
 
 class Agent:
-    def __init__(self, machine: Machine, cluster: Cluster) -> None:
-        self._machine = machine
+    def __init__(self, host: Host, cluster: Cluster) -> None:
+        self._host = host
         self._cluster = cluster
         self._since = cluster.clock.now()
 
@@ -69,17 +68,17 @@ class Agent:
             try:
                 return await self._create_or_get()
             except KubeError as error:
-                log.error("Node cannot register yet", error=error, node=self._machine.name)
+                log.error("Node cannot register yet", error=error, node=self._host.name)
                 await asyncio.sleep(self._cluster.pace.retry)
 
     async def _create_or_get(self) -> Node:
         client = self._cluster.client
-        body = node.new_node(self._machine, self._cluster.registration)
+        body = node.new_node(self._host, self._cluster.registration)
         try:
             made = await client.create(NODES, body)
         except AlreadyExists:
-            return await client.get(NODES, self._machine.name)
-        log.info("Node registered", node=self._machine.name)
+            return await client.get(NODES, self._host.name)
+        log.info("Node registered", node=self._host.name)
         return made
 
     async def _keep_alive(self, registered: Node, *, with_status: bool) -> bool:
@@ -88,12 +87,12 @@ class Agent:
             if with_status:
                 await self._post_status()
         except KubeError as error:
-            log.error("Node cannot say that it is alive", error=error, node=self._machine.name)
+            log.error("Node cannot say that it is alive", error=error, node=self._host.name)
             return False
         return True
 
     async def _renew(self, registered: Node) -> None:
-        client, name, now = self._cluster.client, self._machine.name, self._cluster.clock.now()
+        client, name, now = self._cluster.client, self._host.name, self._cluster.clock.now()
         try:
             patch = MergePatch(node.renewal(now))
             await client.patch(LEASES, name, patch, namespace=LEASE_NAMESPACE)
@@ -103,12 +102,12 @@ class Agent:
 
     async def _post_status(self) -> None:
         now = self._cluster.clock.now()
-        body = node.alive_status(self._machine, self._cluster.registration, now, self._since)
-        client, name = self._cluster.client, self._machine.name
+        body = node.alive_status(self._host, self._cluster.registration, now, self._since)
+        client, name = self._cluster.client, self._host.name
         try:
             alive = await client.patch(NODES, name, StrategicPatch(body), subresource="status")
             patch = node.without_not_ready(alive)
             if patch and self._cluster.pace.silence is not None:
                 await client.patch(NODES, name, MergePatch(patch))
         except NotFound:
-            log.info("Node is gone, but its machine runs", node=self._machine.name)
+            log.info("Node is gone, but its machine runs", node=self._host.name)

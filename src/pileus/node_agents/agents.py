@@ -14,10 +14,12 @@ from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import StrategicPatch
 from pileus.node_agents import node
 from pileus.node_agents.agent import Agent, Cluster
-from pileus.node_agents.node import LEASE_NAMESPACE
+from pileus.node_agents.node import LEASE_NAMESPACE, Host
 from pileus.providers.local.api import Api
+from pileus.providers.local.identity import provider_id
 from pileus.providers.local.model.machines import ListMachines
 from pileus.providers.local.model.records import Machine, Power
+from pileus.providers.local.model.state import TYPES
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -72,7 +74,7 @@ class _Agents:
         for identity, machine in up.items():
             if identity not in self._running:
                 self._silent.pop(machine.name, None)
-                task = self._tasks.create_task(Agent(machine, self._cluster).run())
+                task = self._tasks.create_task(Agent(_host(machine), self._cluster).run())
                 self._running[identity] = (machine, task)
 
     def _fall_silent(self, name: str) -> None:
@@ -112,3 +114,9 @@ class _Agents:
         with contextlib.suppress(NotFound):
             await self._cluster.client.delete(LEASES, name, namespace=LEASE_NAMESPACE)
         return True
+
+
+def _host(machine: Machine) -> Host:
+    size = TYPES[machine.type]
+    identity = provider_id(machine.id)
+    return Host(machine.name, machine.uuid, identity, size.cpus, size.memory_gib)

@@ -6,9 +6,6 @@ from datetime import datetime
 
 from pileus import version
 from pileus.kube.model.core_v1 import Node
-from pileus.providers.local.identity import provider_id
-from pileus.providers.local.model.records import Machine
-from pileus.providers.local.model.state import TYPES
 
 NOT_READY = "node.kubernetes.io/not-ready"
 """The API server puts it on every new node; kube-controller-manager takes it off a ready one."""
@@ -35,10 +32,22 @@ class Registration:
     architecture: str = "amd64"
 
 
-def new_node(machine: Machine, how: Registration) -> Json:
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What an agent knows of its machine."""
+
+    name: str
+    uuid: str
+    """As the firmware tells it."""
+    provider_id: str
+    cpus: int = 2
+    memory_gib: int = 4
+
+
+def new_node(host: Host, how: Registration) -> Json:
     """The Node that is created: tainted, until the cloud's controller has seen it."""
     labels = {
-        "kubernetes.io/hostname": machine.name,
+        "kubernetes.io/hostname": host.name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": how.architecture,
         **(how.labels or {}),
@@ -47,14 +56,13 @@ def new_node(machine: Machine, how: Registration) -> Json:
         "taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}],
     }
     if how.reports_provider_id:
-        spec["providerID"] = provider_id(machine.id)
-    return {"metadata": {"name": machine.name, "labels": labels}, "spec": spec}
+        spec["providerID"] = host.provider_id
+    return {"metadata": {"name": host.name, "labels": labels}, "spec": spec}
 
 
-def alive_status(machine: Machine, how: Registration, now: datetime, since: datetime) -> Json:
+def alive_status(host: Host, how: Registration, now: datetime, since: datetime) -> Json:
     """The status of a node that is ready since then: a patch of it."""
-    size = TYPES[machine.type]
-    amounts = {"cpu": str(size.cpus), "memory": f"{size.memory_gib}Gi", "pods": "110"}
+    amounts = {"cpu": str(host.cpus), "memory": f"{host.memory_gib}Gi", "pods": "110"}
     pressures = [
         _condition(kind, "False", reason, message, now, since)
         for kind, (reason, message) in PRESSURES.items()
@@ -67,7 +75,7 @@ def alive_status(machine: Machine, how: Registration, now: datetime, since: date
             "capacity": amounts,
             "allocatable": amounts,
             "conditions": [*pressures, ready],
-            "nodeInfo": _info(machine, how),
+            "nodeInfo": _info(host, how),
         }
     }
 
@@ -128,16 +136,16 @@ def _condition(
     }
 
 
-def _info(machine: Machine, how: Registration) -> Json:
+def _info(host: Host, how: Registration) -> Json:
     return {
         "architecture": how.architecture,
-        "bootID": machine.uuid,
+        "bootID": host.uuid,
         "containerRuntimeVersion": "none://0",
         "kernelVersion": "local",
         "kubeProxyVersion": "",
         "kubeletVersion": version.KUBERNETES,
-        "machineID": machine.uuid.replace("-", ""),
+        "machineID": host.uuid.replace("-", ""),
         "operatingSystem": "linux",
         "osImage": "Pileus local cloud",
-        "systemUUID": machine.uuid,
+        "systemUUID": host.uuid,
     }

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from pileus.simulation.clouds.interface import MakeCloud
+from pileus.simulation.clouds.local import SimulatedLocal
 from pileus.simulation.judge import Violation
 from pileus.simulation.kinds import DeedKind, FaultKind
 from pileus.simulation.loop import SimulationLoop, Standstill
@@ -49,12 +51,12 @@ class LoopClock:
         return EPOCH + timedelta(seconds=self._loop.time())
 
 
-def play(schedule: Schedule) -> Outcome:
+def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
     """Play a schedule to its end, or to the first thing that is wrong."""
     loop = SimulationLoop()
     with _undisturbed():
         try:
-            world = World(schedule, loop, LoopClock(loop))
+            world = World(schedule, make_cloud, loop, LoopClock(loop))
             try:
                 loop.run_until_complete(_play(world))
             except Standstill as error:

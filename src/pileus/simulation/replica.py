@@ -1,8 +1,8 @@
 """One of the managers of a simulation: the real program, started again whenever it ends."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from contextvars import copy_context
 from datetime import datetime, timedelta
 from random import Random
@@ -16,11 +16,9 @@ from pileus.clock import Clock
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.kube.access import Access
-from pileus.providers.local.connect import cloud_of
-from pileus.providers.local.identity import SCHEME
 from pileus.runtime.leadership import LeadershipLost, Times
 from pileus.simulation.loop import PROCESS, SimulationLoop
-from pileus.simulation.setup import SECRET
+from pileus.simulation.setup import PROVIDER, SECRET
 from pileus.simulation.wires.api import Wire
 from pileus.simulation.wires.cloud import CloudWire
 from pileus.simulation.wires.life import Life, Surroundings
@@ -104,7 +102,7 @@ class Replica:
     def _manager(self, life: Life) -> Manager:
         loop = asyncio.get_running_loop()
         providers = Registry(discover=tuple)
-        providers.register(SCHEME, self._provider(life))
+        providers.register(PROVIDER, self._provider(life))
 
         def connect(_: Access) -> Wire:
             return Wire(life, self._around)
@@ -122,10 +120,9 @@ class Replica:
         return Manager(self._config, world)
 
     def _provider(self, life: Life) -> Connect:
-        @asynccontextmanager
-        async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
+        def connect(config: ProviderConfig) -> AbstractAsyncContextManager[Cloud]:
             del config
-            yield await cloud_of(CloudWire(life, self._around))
+            return self._around.account.cloud.connect(CloudWire(life, self._around))
 
         return connect
 

@@ -9,13 +9,15 @@ from pileus.app.settings import gather
 from pileus.version import PROGRAM
 
 CLUSTER = "simulated"
+PROVIDER = "simulated"
+"""What managers know the cloud by, whichever it is."""
 SECRET = "token-that-nobody-may-see"  # noqa: S105 -- of nothing
 """In the environment of every manager."""
 CLUSTER_CIDR = "10.244.0.0/20"
 LEASE = 60.0
 """Seconds after which a lease that is not renewed may be taken."""
 ALWAYS = (
-    "--cloud-provider=local",
+    f"--cloud-provider={PROVIDER}",
     "--master=http://127.0.0.1:1",
     "--secure-port=0",
     f"--cluster-name={CLUSTER}",

@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 
-from pileus.app.controllers import ALL, ROUTE, is_running
+from pileus.app.controllers import ALL, LIFECYCLE, NODE, ROUTE, SERVICE, is_running
 from pileus.app.leading import DUTIES
 from pileus.clock import Clock
-from pileus.providers.local.model.machines import CreateMachine
-from pileus.providers.local.model.state import Settings
+from pileus.cloud.interface import Cloud
 from pileus.simulation.chance import stream
+from pileus.simulation.clouds.deeds import AddMachine
+from pileus.simulation.clouds.interface import MakeCloud
 from pileus.simulation.invariants.facts import Facts
 from pileus.simulation.judge import Judge
 from pileus.simulation.kinds import DeedKind
@@ -36,7 +37,9 @@ LONGEST_OUTAGE = 30.0
 class World:
     """Built for one schedule."""
 
-    def __init__(self, schedule: Schedule, loop: SimulationLoop, clock: Clock) -> None:
+    def __init__(
+        self, schedule: Schedule, make_cloud: MakeCloud, loop: SimulationLoop, clock: Clock
+    ) -> None:
         seed, setup = schedule.seed, schedule.setup
         self._schedule = schedule
         self._loop = loop
@@ -46,7 +49,8 @@ class World:
         self.weather = Weather(seed, schedule.items, loop.time)
         self.done: Counter[DeedKind] = Counter()
         self._cluster = Cluster(clock, stream(seed, "cluster"), self.judge.see)
-        self._account = Account(clock, stream(seed, "account"), _settings(seed), self.judge.see)
+        cloud = make_cloud(stream(seed, "settings"))
+        self._account = Account(cloud, clock, stream(seed, "account"), self.judge.see)
         self._people = People(self._cluster, self._account)
         self._kubelets = Kubelets(
             self._cluster, self._account, clock, gives_cidrs=not setup.gives_cidrs
@@ -69,6 +73,7 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """The world goes round for as long as the block lasts."""
+        await self._account.open()
         self.judge.begin(self._facts())
         self._furnish()
         async with asyncio.TaskGroup() as group:
@@ -108,13 +113,13 @@ class World:
             account=self._account,
             trace=self.trace,
             now=self._loop.time,
-            controllers=_controllers(self._schedule.setup),
+            controllers=_controllers(self._schedule.setup, self._account.offered),
             cluster_id=self._cluster.cluster_id(),
         )
 
     def _furnish(self) -> None:
         for number in range(self._schedule.machines):
-            self._account.attempt("setup", CreateMachine(name=f"m-0{number}"))
+            self._account.do("setup", AddMachine(f"m-0{number}"))
         for number in range(self._schedule.services):
             kind = DeedKind.SERVICE_CREATE
             self._people.do(Deed(number=0, at=0.0, kind=kind, choice=number, seconds=0.0))
@@ -179,18 +184,14 @@ class World:
                 self._loop.resume(manager.life.process)
 
 
-def _settings(seed: int) -> Settings:
-    """How quick the cloud is."""
-    chance = stream(seed, "settings")
-    return Settings(
-        boot_seconds=chance.choice((0.0, 3.0)), settle_seconds=chance.choice((0.0, 0.0, 4.0))
-    )
-
-
-def _controllers(setup: Setup) -> frozenset[str]:
-    """Those that run in this setup, of those that there are."""
+def _controllers(setup: Setup, offered: Cloud) -> frozenset[str]:
+    """Those that run in this setup and with this cloud, of those that there are."""
     config = setup.config
     running = {one.canonical for one in ALL if is_running(one, config.generic.controllers)}
-    if not config.shared.configure_cloud_routes:
+    if offered.routes is None or not config.shared.configure_cloud_routes:
         running.discard(ROUTE.canonical)
+    if offered.balancers is None:
+        running.discard(SERVICE.canonical)
+    if offered.instances is None:
+        running -= {NODE.canonical, LIFECYCLE.canonical}
     return frozenset(running & DUTIES.keys())

@@ -5,13 +5,11 @@ from ipaddress import ip_network
 from typing import TypeGuard
 
 from pileus.apiserver.tree import Obj, number, rows, text, texts
-from pileus.providers.local.model.balancers import CreateBalancer
 from pileus.simulation.invariants.facts import (
     Facts,
     has_finalizer,
     ingress_of,
     is_approved,
-    is_foreign,
     is_manager,
 )
 from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
@@ -46,7 +44,7 @@ def no_node_is_deleted_whose_machine_exists(facts: Facts, step: Step) -> str | N
     if node is None:
         return None
     name = text(node, "metadata", "name")
-    if is_foreign(node):
+    if facts.is_foreign(node):
         return f"node {name} of another cloud was deleted"
     machine = facts.machine_of(node)
     return f"node {name} was deleted, but {machine.id} exists" if machine else None
@@ -54,8 +52,7 @@ def no_node_is_deleted_whose_machine_exists(facts: Facts, step: Step) -> str | N
 
 def no_node_is_deleted_within_the_grace(facts: Facts, step: Step) -> str | None:
     node = _deleted_node(step)
-    identity = text(node, "spec", "providerID").rpartition("/")[2] if node else ""
-    gone = facts.account.gone_since.get(identity)
+    gone = facts.account.gone_since.get(text(node, "spec", "providerID")) if node else None
     if gone is None or facts.account.now() - gone >= GRACE:
         return None
     seconds = facts.account.now() - gone
@@ -77,10 +74,11 @@ def few_nodes_are_deleted_at_once(facts: Facts, step: Step) -> str | None:
 def the_finalizer_comes_before_the_balancer(facts: Facts, step: Step) -> str | None:
     if not isinstance(step, CloudStep) or not is_manager(step.who):
         return None
-    if not isinstance(step.operation, CreateBalancer):
-        return None
-    owner = step.operation.mark.owner
-    return None if owner in facts.finalized else f"Service {owner} had no finalizer"
+    for identity, balancer in step.after.balancers.items():
+        owner = balancer.owner.uid if balancer.owner else "of nobody"
+        if identity not in step.before.balancers and owner not in facts.finalized:
+            return f"Service {owner} had no finalizer"
+    return None
 
 
 def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: Step) -> str | None:
@@ -90,8 +88,8 @@ def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: Step) -> str | N
     if before is None or not has_finalizer(before) or (after and has_finalizer(after)):
         return None
     uid = text(before, "metadata", "uid")
-    left = [one.id for one in facts.balancers() if one.mark.owner == uid]
-    return f"Service {uid} was released, but {left[0]} is left" if left else None
+    left = facts.balancer_of(uid)
+    return f"Service {uid} was released, but {left.id} is left" if left else None
 
 
 def only_the_leader_writes(facts: Facts, step: Step) -> str | None:
@@ -120,7 +118,7 @@ def members_are_never_emptied(facts: Facts, step: Step) -> str | None:
 def one_balancer_for_each_owner(_: Facts, step: Step) -> str | None:
     if not isinstance(step, CloudStep):
         return None
-    marks = [one.mark for one in step.after.balancers.values() if one.mark.owner]
+    marks = [one.owner for one in step.after.balancers.values() if one.owner]
     twice = [mark for mark in marks if marks.count(mark) > 1]
     return f"two balancers with the mark {twice[0]}" if twice else None
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pileus.apiserver.tree import Obj, rows, text, texts, words
-from pileus.providers.local.identity import instance_id
-from pileus.providers.local.model.records import Balancer, Machine
+from pileus.cloud.balancer import Owner
+from pileus.simulation.clouds.truth import Balancer, Machine
 from pileus.simulation.schedule import Schedule
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import Cluster
-from pileus.simulation.stage.people import EXCLUDED, IMPOSSIBLE, OUR_CLASS
+from pileus.simulation.stage.people import EXCLUDED
 from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
 from pileus.simulation.trace import Trace
 
@@ -66,8 +66,8 @@ class Facts:
             new = {*step.after.balancers, *step.after.routes}
             self.made_by_managers |= new - {*step.before.balancers, *step.before.routes}
         for balancer in step.after.balancers.values():
-            if balancer.mark.cluster == self.cluster_id:
-                self.addresses.setdefault(balancer.mark.owner, set()).update(balancer.addresses)
+            if balancer.owner is not None and balancer.is_of(self.cluster_id):
+                self.addresses.setdefault(balancer.owner.uid, set()).update(balancer.addresses)
 
     def _learn_of_node(self, step: ObjectStep) -> None:
         if step.after is None and is_manager(step.who) and not is_approved(step.before):
@@ -83,17 +83,43 @@ class Facts:
 
     def machine_of(self, node: Obj) -> Machine | None:
         """The machine that a node stands for, if it is there."""
-        machines = self.account.machines()
-        identity = instance_id(text(node, "spec", "providerID"))
-        if identity is not None:
-            return next((one for one in machines if one.id == identity), None)
+        machines = self.account.truth().machines
+        identity = text(node, "spec", "providerID")
+        if identity and not self.is_foreign(node):
+            return next((one for one in machines if one.provider_id == identity), None)
         uuid = text(node, "status", "nodeInfo", "systemUUID")
         return next((one for one in machines if one.uuid == uuid), None)
 
+    def is_foreign(self, node: Obj) -> bool:
+        """Whether it says that it is of another cloud."""
+        given = text(node, "spec", "providerID")
+        return bool(given) and not given.startswith(f"{self.account.offered.name}://")
+
     def balancers(self) -> list[Balancer]:
         """Those of this cluster."""
-        found = self.account.state.balancers.values()
-        return [one for one in found if one.mark.cluster == self.cluster_id]
+        found = self.account.truth().balancers.values()
+        return [one for one in found if one.is_of(self.cluster_id)]
+
+    def balancer_of(self, uid: str) -> Balancer | None:
+        """That of a Service of this cluster."""
+        owner = Owner(self.cluster_id, uid)
+        found = self.account.truth().balancers.values()
+        return next((one for one in found if one.owner == owner), None)
+
+    def wants_balancer(self, service: Obj) -> bool:
+        if text(service, "metadata", "deletionTimestamp"):
+            return False
+        is_asking = text(service, "spec", "type") == "LoadBalancer"
+        return is_asking and not self.is_of_another_class(service)
+
+    def is_of_another_class(self, service: Obj) -> bool:
+        """Others serve it. They use the same finalizer, so that nobody can tell whose it is."""
+        return text(service, "spec", "loadBalancerClass") not in {"", self.account.balancer_class}
+
+    def is_impossible(self, service: Obj) -> bool:
+        """It asks for what the cloud cannot give."""
+        wanted = text(service, "spec", "loadBalancerIP")
+        return bool(wanted) and wanted == self.account.cloud.impossible_address
 
     def members(self) -> list[Obj]:
         """The nodes that balancers should lead to."""
@@ -113,22 +139,6 @@ def has_finalizer(service: Obj) -> bool:
     return FINALIZER in texts(service, "metadata", "finalizers")
 
 
-def wants_balancer(service: Obj) -> bool:
-    if text(service, "metadata", "deletionTimestamp"):
-        return False
-    return text(service, "spec", "type") == "LoadBalancer" and not is_of_another_class(service)
-
-
-def is_of_another_class(service: Obj) -> bool:
-    """Others serve it. They use the same finalizer, so that nobody can tell whose it is."""
-    return text(service, "spec", "loadBalancerClass") not in {"", OUR_CLASS}
-
-
-def is_impossible(service: Obj) -> bool:
-    """It asks for what the cloud cannot give."""
-    return text(service, "spec", "loadBalancerIP") == IMPOSSIBLE
-
-
 def counts_as_member(node: Obj) -> bool:
     if text(node, "metadata", "deletionTimestamp"):
         return False
@@ -137,10 +147,7 @@ def counts_as_member(node: Obj) -> bool:
     return not going and excluded is None
 
 
-def is_foreign(node: Obj) -> bool:
-    given = text(node, "spec", "providerID")
-    return bool(given) and instance_id(given) is None
-
-
 def ingress_of(service: Obj) -> list[str]:
-    return [text(one, "ip") for one in rows(service, "status", "loadBalancer", "ingress")]
+    """What it publishes: IPs and host names."""
+    published = rows(service, "status", "loadBalancer", "ingress")
+    return [text(one, "ip") or text(one, "hostname") for one in published]

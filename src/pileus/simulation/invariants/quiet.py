@@ -4,19 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pileus.apiserver.tree import Obj, rows, text, texts, words
 from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
+from pileus.cloud.model import InstanceState
 from pileus.objects.nodes import UNINITIALIZED
-from pileus.providers.local.capabilities import addresses_of
-from pileus.providers.local.identity import provider_id
-from pileus.providers.local.model.records import Balancer, Machine, Power
+from pileus.simulation.clouds.truth import Balancer, Machine
 from pileus.simulation.invariants.facts import (
     Facts,
     has_finalizer,
     ingress_of,
     is_approved,
-    is_foreign,
-    is_impossible,
-    is_of_another_class,
-    wants_balancer,
 )
 from pileus.simulation.setup import SECRET
 from pileus.simulation.stage.cluster import ready_status
@@ -44,8 +39,8 @@ def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
     if not facts.runs(NODE.canonical):
         return
     for node in facts.cluster.objects("nodes"):
-        machine = None if is_foreign(node) else facts.machine_of(node)
-        if machine is None or machine.power is not Power.RUNNING:
+        machine = None if facts.is_foreign(node) else facts.machine_of(node)
+        if machine is None or machine.state is not InstanceState.RUNNING:
             continue
         for wrong in _differences(node, machine):
             yield f"node {text(node, 'metadata', 'name')}: {wrong}"
@@ -55,14 +50,14 @@ def _differences(node: Obj, machine: Machine) -> Iterator[str]:
     if any(text(taint, "key") == UNINITIALIZED for taint in rows(node, "spec", "taints")):
         yield "it is not initialized"
         return
-    if text(node, "spec", "providerID") != provider_id(machine.id):
+    if text(node, "spec", "providerID") != machine.provider_id:
         yield f"its provider ID is not that of {machine.id}"
     labels = words(node, "metadata", "labels")
     for key, value in ((ZONE, machine.zone), (TYPE, machine.type)):
-        if labels.get(key) != value:
+        if labels.get(key, "") != value:
             yield f"its label {key} is {labels.get(key)}, not {value}"
     have = [(text(one, "type"), text(one, "address")) for one in rows(node, "status", "addresses")]
-    want = [(one.type.value, one.address) for one in addresses_of(machine)]
+    want = [(one.type.value, one.address) for one in machine.addresses]
     if sorted(have) != sorted(want):
         yield f"its addresses are {have}, not {want}"
 
@@ -71,7 +66,7 @@ def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
     """They are deleted, or say why they are kept, and it is true."""
     if not facts.runs(LIFECYCLE.canonical):
         return
-    ours = [node for node in facts.cluster.objects("nodes") if not is_foreign(node)]
+    ours = [node for node in facts.cluster.objects("nodes") if not facts.is_foreign(node)]
     gone = [node for node in ours if facts.machine_of(node) is None]
     for node in gone:
         why = _why_kept(node)
@@ -91,20 +86,20 @@ def _why_kept(node: Obj) -> str:
 def is_at_rest(facts: Facts) -> bool:
     """Whether there is nothing that a manager would have to try again and again."""
     nodes = facts.cluster.objects("nodes")
-    if any(map(is_impossible, facts.cluster.objects("services"))):
+    if any(map(facts.is_impossible, facts.cluster.objects("services"))):
         return False
-    if facts.runs(ROUTE.canonical) and any(is_foreign(node) for node in nodes):
+    if facts.runs(ROUTE.canonical) and any(facts.is_foreign(node) for node in nodes):
         return False  # to those no route can lead
-    return all(is_foreign(node) or facts.machine_of(node) is not None for node in nodes)
+    return all(facts.is_foreign(node) or facts.machine_of(node) is not None for node in nodes)
 
 
 def stopped_nodes_are_tainted(facts: Facts) -> Iterator[str]:
     if not facts.runs(LIFECYCLE.canonical):
         return
     for node in facts.cluster.objects("nodes"):
-        machine = None if is_foreign(node) else facts.machine_of(node)
+        machine = None if facts.is_foreign(node) else facts.machine_of(node)
         tainted = any(text(one, "key") == SHUTDOWN for one in rows(node, "spec", "taints"))
-        stopped = machine is not None and machine.power is Power.STOPPED
+        stopped = machine is not None and machine.state is InstanceState.STOPPED
         if stopped and ready_status(node) != "True" and not tainted:
             yield f"node {text(node, 'metadata', 'name')} is stopped and has no taint"
         if tainted and ready_status(node) == "True":
@@ -115,28 +110,26 @@ def services_have_what_they_want(facts: Facts) -> Iterator[str]:
     """Each Service that wants a balancer has it, whole, and publishes its address."""
     if not facts.runs(SERVICE.canonical):
         return
-    found = {one.mark.owner: one for one in facts.balancers()}
-    members = {text(node, "metadata", "name") for node in facts.members()}
+    members = frozenset(text(node, "metadata", "name") for node in facts.members())
     for service in facts.cluster.objects("services"):
-        if not wants_balancer(service) or is_impossible(service):
+        if not facts.wants_balancer(service) or facts.is_impossible(service):
             continue
-        balancer = found.get(_uid(service))
+        balancer = facts.balancer_of(_uid(service))
         missing = iter(["it has no balancer"])
         wrong = missing if balancer is None else _lacks(service, balancer, members)
         yield from (f"Service {text(service, 'metadata', 'name')}: {one}" for one in wrong)
 
 
-def _lacks(service: Obj, balancer: Balancer, members: set[str]) -> Iterator[str]:
+def _lacks(service: Obj, balancer: Balancer, members: frozenset[str]) -> Iterator[str]:
     if not has_finalizer(service):
         yield "it has no finalizer"
     if sorted(balancer.addresses) != sorted(ingress_of(service)):
         yield f"it publishes {ingress_of(service)}, not {balancer.addresses}"
     wanted = {(one["port"], one.get("nodePort")) for one in rows(service, "spec", "ports")}
     if {(one.port, one.node_port) for one in balancer.ports} != wanted:
-        yield f"{balancer.id} listens on {balancer.ports}, not {sorted(map(str, wanted))}"
-    have = {one.name for one in balancer.members}
-    if have != members:
-        yield f"{balancer.id} leads to {sorted(have)}, not {sorted(members)}"
+        yield f"{balancer.id} listens on {sorted(balancer.ports)}, not {sorted(map(str, wanted))}"
+    if balancer.members != members:
+        yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(members)}"
 
 
 def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
@@ -144,7 +137,7 @@ def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
     if not facts.runs(SERVICE.canonical):
         return
     for service in facts.cluster.objects("services"):
-        if not (wants_balancer(service) and is_impossible(service)):
+        if not (facts.wants_balancer(service) and facts.is_impossible(service)):
             continue
         conditions = rows(service, "status", "conditions")
         said = {text(one, "type"): text(one, "status") for one in conditions}
@@ -170,11 +163,11 @@ def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
     if not facts.runs(SERVICE.canonical):
         return
     services = facts.cluster.objects("services")
-    wanting = {_uid(one) for one in services if wants_balancer(one)}
+    wanting = {_uid(one) for one in services if facts.wants_balancer(one)}
     for service in services:
         if _uid(service) in wanting:
             continue
-        excused = is_of_another_class(service) and facts.writers != {facts.cluster.leader()}
+        excused = facts.is_of_another_class(service) and facts.writers != {facts.cluster.leader()}
         if has_finalizer(service) and not excused:
             yield f"Service {text(service, 'metadata', 'name')} still has the finalizer"
         if ingress_of(service):
@@ -186,11 +179,11 @@ def no_balancer_is_left_behind(facts: Facts) -> Iterator[str]:
     if not facts.runs(SERVICE.canonical):
         return
     services = facts.cluster.objects("services")
-    wanting = {_uid(one) for one in services if wants_balancer(one)}
-    others = {_uid(one) for one in services if is_of_another_class(one)}
+    wanting = {_uid(one) for one in services if facts.wants_balancer(one)}
+    others = {_uid(one) for one in services if facts.is_of_another_class(one)}
     ended = {_uid(one) for one in services} - wanting - others
     for balancer in facts.balancers():
-        owner = balancer.mark.owner
+        owner = balancer.owner.uid if balancer.owner else ""
         if owner in wanting:
             continue
         may_stay = owner in others or not facts.schedule.setup.deletes_orphans
@@ -209,7 +202,7 @@ def _is_told(facts: Facts, owner: str, *, may_stay: bool) -> bool:
 def _are_too_many(facts: Facts) -> bool:
     """So many at once that they look like a mistake: then none is deleted."""
     services = {_uid(one) for one in facts.cluster.objects("services")}
-    owners = {one.mark.owner for one in facts.balancers()}
+    owners = {one.owner.uid for one in facts.balancers() if one.owner}
     orphans = owners - services
     return len(orphans) > max(MISTAKE, len(owners) / 2)
 
@@ -217,15 +210,15 @@ def _are_too_many(facts: Facts) -> bool:
 def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     if not facts.runs(ROUTE.canonical):
         return
-    machines = {one.name for one in facts.account.machines()}
+    machines = {one.name for one in facts.account.truth().machines}
     wanted = {
         cidr: text(node, "metadata", "name")
         for node in facts.cluster.objects("nodes")
         if text(node, "metadata", "name") in machines
         for cidr in texts(node, "spec", "podCIDRs")
     }
-    made = facts.account.state.routes
-    ours = {cidr: one.target for cidr, one in made.items() if cidr in facts.made_by_managers}
+    made = facts.account.truth().routes.values()
+    ours = {one.destination: one.target for one in made if one.id in facts.made_by_managers}
     for cidr in sorted({*wanted, *ours}):
         if wanted.get(cidr) != ours.get(cidr):
             yield f"{cidr} leads to {ours.get(cidr)}, not to {wanted.get(cidr)}"
@@ -234,7 +227,7 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
 def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
     if not facts.runs(ROUTE.canonical):
         return
-    routes = {(one.destination, one.target) for one in facts.account.state.routes.values()}
+    routes = {(one.destination, one.target) for one in facts.account.truth().routes.values()}
     for node in facts.cluster.objects("nodes"):
         name, cidrs = text(node, "metadata", "name"), texts(node, "spec", "podCIDRs")
         reached = bool(cidrs) and all((cidr, name) in routes for cidr in cidrs)

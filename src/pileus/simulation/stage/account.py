@@ -1,15 +1,18 @@
-"""The cloud account of a simulation: the local cloud's pure model, its past, and nothing else."""
+"""The cloud account of a simulation: a pure model, its past, and what is true of it."""
 
 from collections import deque
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from pileus.clock import Clock
+from pileus.cloud.connection import verify
 from pileus.cloud.errors import CloudError
-from pileus.providers.local.model.machines import as_of
-from pileus.providers.local.model.operation import A, Operation
-from pileus.providers.local.model.records import Machine
-from pileus.providers.local.model.state import Moment, Settings, State
+from pileus.cloud.interface import Cloud
+from pileus.controllers.service.classes import PREFIX
+from pileus.simulation.clouds.deeds import CloudDeed
+from pileus.simulation.clouds.interface import Moment, SimulatedCloud
+from pileus.simulation.clouds.truth import Truth
 from pileus.simulation.stage.steps import CloudStep
 
 REMEMBERED = 300
@@ -20,47 +23,75 @@ class Account:
     """Guarantees: each operation is carried out at once, and told while it happens."""
 
     def __init__(
-        self, clock: Clock, chance: Random, settings: Settings, told: Callable[[CloudStep], None]
+        self,
+        cloud: SimulatedCloud[Any, Any],
+        clock: Clock,
+        chance: Random,
+        told: Callable[[CloudStep], None],
     ) -> None:
+        self.cloud = cloud
         self._clock = clock
         self._chance = chance
-        self._settings = settings
         self._told = told
-        self._past: deque[tuple[float, State]] = deque([(float("-inf"), State())], REMEMBERED)
-        self.state = State()
+        self._state: object = cloud.start()
+        self._past = deque([(float("-inf"), self._state)], REMEMBERED)
         self.gone_since: dict[str, float] = {}
-        """When machines were deleted, by their ids."""
+        """When machines were deleted, by their provider IDs."""
+        self.offered = Cloud(name="unknown")
+        """What the provider offers, once the account is open."""
 
-    def perform(self, who: str, operation: Operation[A], *, staleness: float = 0.0) -> A:
+    @property
+    def balancer_class(self) -> str:
+        """The class of Services that is the provider's own."""
+        return f"{PREFIX}{self.offered.name}"
+
+    async def open(self) -> None:
+        """See what the provider offers. Errors: `Misconfigured` if it cannot be used."""
+        async with self.cloud.connect(self) as offered:
+            verify(offered.name, offered)
+            self.offered = offered
+
+    async def call(self, operation: object) -> object:
+        return self.perform("setup", operation)
+
+    def perform(self, who: str, operation: object, *, staleness: float = 0.0) -> object:
         """Errors: `CloudError`; then nothing has happened."""
-        moment = Moment(self._clock.now().timestamp(), self._chance, self._settings)
-        if not operation.WRITES:
-            return operation.step(self._as_of(moment.now - staleness), moment)[1]
-        before = self.state
-        after, answer = operation.step(before, moment)
-        if after != before:
-            self.state = after
+        moment = Moment(self.now(), self._chance)
+        if not self.cloud.asked(operation).writes:
+            return self.cloud.step(self._as_of(moment.now - staleness), operation, moment)[1]
+        after, answer = self.cloud.step(self._state, operation, moment)
+        if after != self._state:
+            before = self.truth()
+            self._state = after
             self._past.append((moment.now, after))
-            for machine in before.machines:
-                if machine not in after.machines:
-                    self.gone_since[machine] = moment.now
-            self._told(CloudStep(who, operation, before, after))
+            self._tell(CloudStep(who, operation, before, self.truth()))
         return answer
 
-    def attempt(self, who: str, operation: Operation[A]) -> A | None:
+    def attempt(self, who: str, operation: object) -> None:
         """As `perform`, for those who do not care whether it works."""
         try:
-            return self.perform(who, operation)
+            self.perform(who, operation)
         except CloudError:
-            return None
+            return
 
-    def machines(self) -> list[Machine]:
-        """All, as they are now, in the order of their making."""
-        now = self._clock.now().timestamp()
-        return [as_of(one, now) for one in self.state.machines.values()]
+    def do(self, who: str, deed: CloudDeed) -> None:
+        """Do it, if that is possible in this cloud."""
+        operation = self.cloud.operation(deed)
+        if operation is not None:
+            self.attempt(who, operation)
+
+    def truth(self) -> Truth:
+        return self.cloud.truth(self._state, self.now())
 
     def now(self) -> float:
         return self._clock.now().timestamp()
 
-    def _as_of(self, when: float) -> State:
-        return next((state for since, state in reversed(self._past) if since <= when), self.state)
+    def _tell(self, step: CloudStep) -> None:
+        if step.after.machines is not step.before.machines:
+            there = {one.provider_id for one in step.after.machines}
+            gone = (one for one in step.before.machines if one.provider_id not in there)
+            self.gone_since |= {one.provider_id: self.now() for one in gone}
+        self._told(step)
+
+    def _as_of(self, when: float) -> object:
+        return next((state for since, state in reversed(self._past) if since <= when), self._state)

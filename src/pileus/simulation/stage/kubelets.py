@@ -6,14 +6,16 @@ from ipaddress import ip_network
 
 from pileus.apiserver.tree import Obj, rows, text
 from pileus.clock import Clock
+from pileus.cloud.model import InstanceState
 from pileus.node_agents.node import (
     NOT_READY,
+    Host,
     Registration,
     alive_status,
     new_node,
     silent_status,
 )
-from pileus.providers.local.model.records import Machine, Power
+from pileus.simulation.clouds.truth import Machine
 from pileus.simulation.setup import CLUSTER_CIDR
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import Cluster, ready_status
@@ -47,8 +49,8 @@ class Kubelets:
             await asyncio.sleep(PERIOD)
 
     def _look(self) -> None:
-        machines = self._account.machines()
-        running = {one.uuid: one for one in machines if one.power is Power.RUNNING}
+        machines = self._account.truth().machines
+        running = {one.uuid: one for one in machines if one.state is InstanceState.RUNNING}
         now = self._cluster.versions("nodes"), tuple(running)
         if now == self._seen and not self._silent_since:
             return
@@ -62,7 +64,7 @@ class Kubelets:
         self._seen = self._cluster.versions("nodes"), tuple(running)
 
     def _register(self, machine: Machine) -> None:
-        node = new_node(machine, HOW)
+        node = new_node(_host(machine), HOW)
         if self._gives_cidrs:
             cidr = self._next_cidr()
             node["spec"] = {**_spec(node), "podCIDR": cidr, "podCIDRs": [cidr]}
@@ -88,12 +90,13 @@ class Kubelets:
 
     def _tell_ready(self, node: Obj, machine: Machine, now: datetime) -> None:
         path = f"{NODES}/{text(node, 'metadata', 'name')}"
-        self._cluster.act(WHO, "PATCH", f"{path}/status", alive_status(machine, HOW, now, now))
+        body = alive_status(_host(machine), HOW, now, now)
+        self._cluster.act(WHO, "PATCH", f"{path}/status", body)
         fresh = self._cluster.act(WHO, "GET", path)
         kept = [one for one in rows(fresh, "spec", "taints") if text(one, "key") != NOT_READY]
         if len(kept) < len(rows(fresh, "spec", "taints")):
-            body = {"spec": {"taints": kept}}
-            self._cluster.act(WHO, "PATCH", path, body, "application/merge-patch+json")
+            tolerated = {"spec": {"taints": kept}}
+            self._cluster.act(WHO, "PATCH", path, tolerated, "application/merge-patch+json")
 
     def _next_cidr(self) -> str:
         taken = {text(node, "spec", "podCIDR") for node in self._cluster.objects("nodes")}
@@ -102,6 +105,10 @@ class Kubelets:
         free = next(one for one in ordered if one not in taken)
         self._given = (blocks.index(free) + 1) % len(blocks)
         return free
+
+
+def _host(machine: Machine) -> Host:
+    return Host(machine.name, machine.uuid, machine.provider_id)
 
 
 def _spec(node: Obj) -> Obj:

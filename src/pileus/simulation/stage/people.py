@@ -4,21 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from pileus.apiserver.tree import Obj, rows, text, words
-from pileus.providers.local.identity import provider_id
-from pileus.providers.local.model.balancers import (
-    CreateBalancer,
+from pileus.cloud.balancer import Owner
+from pileus.cloud.model import InstanceState
+from pileus.simulation.clouds.deeds import (
+    AddBalancer,
+    AddMachine,
+    AddPort,
+    AddRoute,
+    CloudDeed,
     DeleteBalancer,
-    PutPort,
-    RemoveMembers,
-)
-from pileus.providers.local.model.machines import (
-    CreateMachine,
     DeleteMachine,
+    DeleteRoute,
+    RemoveMember,
     StartMachine,
     StopMachine,
 )
-from pileus.providers.local.model.records import Balancer, Mark, Member, Port, Power
-from pileus.providers.local.model.routes import CreateRoute, DeleteRoute
+from pileus.simulation.clouds.truth import Balancer, Machine
 from pileus.simulation.kinds import DeedKind
 from pileus.simulation.schedule import Deed
 from pileus.simulation.stage.account import Account
@@ -32,10 +33,7 @@ NODES = "/api/v1/nodes"
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 STRANGER = "other-cluster"
 """The mark of another cluster that uses the same account."""
-OUR_CLASS = "pileus.dev/local"
 THEIR_CLASS = "example.com/other"
-IMPOSSIBLE = "203.0.113.9"
-"""An address that this cloud does not have: who asks for it cannot be served."""
 MOST_MACHINES = 8
 
 
@@ -77,7 +75,7 @@ class People:
     def _create_service(self, deed: Deed) -> None:
         self._named += 1
         name = f"web-{self._named}"
-        self._cluster.act(WHO, "POST", SERVICES, _service(name, deed.choice))
+        self._cluster.act(WHO, "POST", SERVICES, self._new_service(name, deed.choice))
 
     def _edit_service(self, deed: Deed) -> None:
         service = self._service(deed)
@@ -111,7 +109,7 @@ class People:
             return
         if text(service, "spec", "type") == "LoadBalancer":
             self._change_type(deed)
-        given = (OUR_CLASS, THEIR_CLASS)[deed.choice // 7 % 2]
+        given = (self._account.balancer_class, THEIR_CLASS)[deed.choice // 7 % 2]
         self._patch(service, {"spec": {"type": "LoadBalancer", "loadBalancerClass": given}})
 
     def _delete_service(self, deed: Deed) -> None:
@@ -130,45 +128,42 @@ class People:
         if service is not None:
             self._force_delete(deed)
             name = text(service, "metadata", "name")
-            self._cluster.act(WHO, "POST", SERVICES, _service(name, deed.choice >> 3))
+            self._cluster.act(WHO, "POST", SERVICES, self._new_service(name, deed.choice >> 3))
 
     def _add_machine(self, deed: Deed) -> None:
-        machines = self._account.machines()
-        if len(machines) >= MOST_MACHINES:
+        if len(self._machines()) >= MOST_MACHINES:
             return
         self._named += 1
-        self._account.attempt(
-            WHO, CreateMachine(name=f"m-{self._named}", external=deed.choice % 2 > 0)
-        )
+        self._meddle(AddMachine(f"m-{self._named}", external=deed.choice % 2 > 0))
 
     def _delete_machine(self, deed: Deed) -> None:
-        machine = _chosen(self._account.machines(), deed)
+        machine = _chosen(self._machines(), deed)
         if machine is not None:
-            self._account.attempt(WHO, DeleteMachine(machine=machine.id))
+            self._meddle(DeleteMachine(machine.id))
 
     def _replace_machine(self, deed: Deed) -> None:
-        machine = _chosen(self._account.machines(), deed)
+        machine = _chosen(self._machines(), deed)
         if machine is not None:
-            self._account.attempt(WHO, DeleteMachine(machine=machine.id))
-            self._account.attempt(WHO, CreateMachine(name=machine.name))
+            self._meddle(DeleteMachine(machine.id))
+            self._meddle(AddMachine(machine.name))
 
     def _stop_machine(self, deed: Deed) -> None:
-        machine = _chosen(self._account.machines(), deed)
+        machine = _chosen(self._machines(), deed)
         if machine is not None:
-            self._account.attempt(WHO, StopMachine(machine=machine.id))
+            self._meddle(StopMachine(machine.id))
 
     def _start_machine(self, deed: Deed) -> None:
-        stopped = [one for one in self._account.machines() if one.power is Power.STOPPED]
+        stopped = [one for one in self._machines() if one.state is InstanceState.STOPPED]
         machine = _chosen(stopped, deed)
         if machine is not None:
-            self._account.attempt(WHO, StartMachine(machine=machine.id))
+            self._meddle(StartMachine(machine.id))
 
     def _outage(self, deed: Deed) -> None:
-        for machine in self._account.machines()[deed.choice % 2 :]:
+        for machine in self._machines()[deed.choice % 2 :]:
             if deed.choice % 3:
-                self._account.attempt(WHO, StopMachine(machine=machine.id))
+                self._meddle(StopMachine(machine.id))
             else:
-                self._account.attempt(WHO, DeleteMachine(machine=machine.id))
+                self._meddle(DeleteMachine(machine.id))
 
     def _delete_node(self, deed: Deed) -> None:
         node = _chosen(self._cluster.objects("nodes"), deed)
@@ -186,7 +181,7 @@ class People:
         """It is not ready, and none of this cloud's: the best bait for whoever deletes nodes."""
         self._named += 1
         name = f"m-{self._named}-elsewhere"
-        spec = {"providerID": f"elsewhere:///{provider_id(name)}"}
+        spec = {"providerID": f"elsewhere:///{self._account.offered.name}://{name}"}
         self._cluster.act(WHO, "POST", NODES, {"metadata": {"name": name}, "spec": spec})
 
     def _exclude_node(self, deed: Deed) -> None:
@@ -200,46 +195,63 @@ class People:
         """Names, even owner marks, are those of one of our Services; only the cluster differs."""
         service = self._service(deed)
         uid = text(service, "metadata", "uid") if service else "nobody"
-        marks = (Mark(), Mark(cluster=STRANGER, owner=uid))
-        made = CreateBalancer(
+        marks = (None, Owner(STRANGER, uid))
+        made = AddBalancer(
             name=f"a{uid.replace('-', '')}"[:32],
-            mark=marks[deed.choice % len(marks)],
-            ports=(Port(port=9000 + deed.choice % 90, node_port=30000),),
-            members=(Member(name="m-1"),),
+            owner=marks[deed.choice % len(marks)],
+            port=9000 + deed.choice % 90,
+            node_port=30000,
+            member="m-1",
         )
-        self._account.attempt(WHO, made)
-        machine = _chosen(self._account.machines(), deed)
+        self._meddle(made)
+        machine = _chosen(self._machines(), deed)
         if machine is not None:
             far = f"10.{200 + deed.choice % 40}.0.0/24"
             there = far if deed.choice % 2 else "10.244.15.128/25"
-            route = CreateRoute(destination=there, target=machine.name, cluster=STRANGER)
-            self._account.attempt(WHO, route)
+            self._meddle(AddRoute(there, machine.name, STRANGER))
 
     def _tamper(self, deed: Deed) -> None:
         balancer = self._ours(deed)
         if balancer is None:
             return
         if deed.choice % 2 and balancer.members:
-            names = (balancer.members[0].name,)
-            self._account.attempt(WHO, RemoveMembers(balancer=balancer.id, names=names))
+            self._meddle(RemoveMember(balancer.id, min(balancer.members)))
         else:
-            port = Port(port=8000 + deed.choice % 90, node_port=31000)
-            self._account.attempt(WHO, PutPort(balancer=balancer.id, port=port))
+            self._meddle(AddPort(balancer.id, 8000 + deed.choice % 90, 31000))
 
     def _vanish(self, deed: Deed) -> None:
         balancer = self._ours(deed)
         if balancer is not None:
-            self._account.attempt(WHO, DeleteBalancer(balancer=balancer.id))
+            self._meddle(DeleteBalancer(balancer.id))
         ours = self._cluster.cluster_id()
-        routes = [one for one in self._account.state.routes.values() if one.cluster == ours]
+        routes = [one for one in self._account.truth().routes.values() if one.cluster == ours]
         route = _chosen(routes, deed)
         if route is not None:
-            self._account.attempt(WHO, DeleteRoute(destination=route.destination, cluster=ours))
+            self._meddle(DeleteRoute(route))
 
     def _ours(self, deed: Deed) -> Balancer | None:
         ours = self._cluster.cluster_id()
-        found = [one for one in self._account.state.balancers.values() if one.mark.cluster == ours]
+        found = [one for one in self._account.truth().balancers.values() if one.is_of(ours)]
         return _chosen(found, deed)
+
+    def _new_service(self, name: str, choice: int) -> Obj:
+        kind = ("LoadBalancer", "LoadBalancer", "ClusterIP")[choice % 3]
+        spec: Obj = {"type": kind, "ports": _ports(choice >> 2)}
+        if kind == "LoadBalancer" and choice % 5 == 0:
+            spec["externalTrafficPolicy"] = "Local"
+        if kind == "LoadBalancer" and choice % 11 == 0:
+            classes = self._account.balancer_class, THEIR_CLASS
+            spec["loadBalancerClass"] = classes[choice // 11 % 2]
+        impossible = self._account.cloud.impossible_address
+        if kind == "LoadBalancer" and choice % 13 == 0 and choice and impossible:
+            spec["loadBalancerIP"] = impossible
+        return {"metadata": {"name": name}, "spec": spec}
+
+    def _machines(self) -> Sequence[Machine]:
+        return self._account.truth().machines
+
+    def _meddle(self, deed: CloudDeed) -> None:
+        self._account.do(WHO, deed)
 
     def _service(self, deed: Deed) -> Obj | None:
         services = self._cluster.objects("services")
@@ -257,18 +269,6 @@ def _chosen(among: Sequence[T], deed: Deed) -> T | None:
 
 def _path(service: Obj) -> str:
     return f"{SERVICES}/{text(service, 'metadata', 'name')}"
-
-
-def _service(name: str, choice: int) -> Obj:
-    spec: Obj = {"type": ("LoadBalancer", "LoadBalancer", "ClusterIP")[choice % 3]}
-    spec["ports"] = _ports(choice >> 2)
-    if spec["type"] == "LoadBalancer" and choice % 5 == 0:
-        spec["externalTrafficPolicy"] = "Local"
-    if spec["type"] == "LoadBalancer" and choice % 11 == 0:
-        spec["loadBalancerClass"] = (OUR_CLASS, THEIR_CLASS)[choice // 11 % 2]
-    if spec["type"] == "LoadBalancer" and choice % 13 == 0 and choice:
-        spec["loadBalancerIP"] = IMPOSSIBLE
-    return {"metadata": {"name": name}, "spec": spec}
 
 
 def _ports(choice: int) -> list[Obj]:

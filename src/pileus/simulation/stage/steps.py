@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pileus.apiserver.tree import Obj
-from pileus.providers.local.model.state import State
+from pileus.simulation.clouds.truth import Truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class CloudStep:
 
     who: str
     operation: object
-    before: State
-    after: State
+    before: Truth
+    after: Truth
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,6 @@
-"""A manager's connection to the cloud: the local cloud's own API, gone wrong."""
+"""A manager's connection to the cloud: its own API, gone wrong."""
 
 import asyncio
-from typing import Any, cast
-
-from msgspec.structs import replace as changed
 
 from pileus.cloud.errors import (
     CloudError,
@@ -13,8 +10,6 @@ from pileus.cloud.errors import (
     Unauthorized,
     Unavailable,
 )
-from pileus.providers.local.model.operation import A, Operation
-from pileus.providers.local.model.records import Page
 from pileus.simulation.kinds import FaultKind, Place
 from pileus.simulation.weather import Strike
 from pileus.simulation.wires.life import Life, Surroundings
@@ -39,30 +34,31 @@ KEPT = 0.5
 
 
 class CloudWire:
-    """What the local cloud's provider talks to."""
+    """What the provider talks to."""
 
     def __init__(self, life: Life, around: Surroundings) -> None:
         self._life = life
         self._around = around
 
-    async def call(self, operation: Operation[A]) -> A:
+    async def call(self, operation: object) -> object:
         if self._life.is_over:
             raise Unavailable("this process is no more")
         journey = _Journey(operation, self._life, self._around)
         journey.begin()
-        return cast("A", await journey.answer)
+        return await journey.answer
 
 
 class _Journey:
     """One call on its way to the cloud and back."""
 
-    def __init__(self, operation: Operation[Any], life: Life, around: Surroundings) -> None:
+    def __init__(self, operation: object, life: Life, around: Surroundings) -> None:
         self._operation = operation
+        self._asked = around.account.cloud.asked(operation)
         self._life = life
         self._around = around
         self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        spared = READS_ONLY if operation.WRITES else WRITES_ONLY
-        capability = operation.NAME.partition(".")[0]
+        spared = READS_ONLY if self._asked.writes else WRITES_ONLY
+        capability = self._asked.name.partition(".")[0]
         self._strike = around.weather.strike(
             Place.CLOUD, f"cloud {capability}", may=lambda kind: kind not in spared
         )
@@ -70,8 +66,8 @@ class _Journey:
     def begin(self) -> None:
         if self._strike is not None and self._strike.kind in MISLEADING:
             self._around.misled()
-        if self._operation.WRITES:
-            self._around.sending(self._life, self._operation.NAME)
+        if self._asked.writes:
+            self._around.sending(self._life, self._asked.name)
             if self._life.is_struck_before_write() and self._life.is_over:
                 self._note("never left")
                 return
@@ -86,30 +82,40 @@ class _Journey:
                 self._around.later(self._strike.seconds, self._perform_unheard)
             return
         try:
-            answer = self._perform()
+            answer = self._spoilt(self._perform())
         except CloudError as error:
             self._fail(error)
             return
-        struck = self._operation.WRITES and self._life.is_struck_after_write()
+        struck = self._asked.writes and self._life.is_struck_after_write()
         if struck and self._life.is_over:
             self._note("done, unheard")
         elif self._is(FaultKind.CLOUD_UNHEARD):
             self._fail(Unavailable("simulated: the answer was lost"))
         else:
-            self._note(_told(answer))
+            self._note(self._told(answer))
             self._around.later(self._around.latency(), self._hear, answer)
 
     def _perform(self) -> object:
         stale = self._strike.seconds if self._strike and self._is(FaultKind.CLOUD_STALE) else 0.0
         account = self._around.account
-        answer = account.perform(self._life.name, self._operation, staleness=stale)
-        if self._is(FaultKind.CLOUD_EMPTY) and isinstance(answer, Page):
-            return changed(cast("Page[object]", answer), items=())
-        if self._is(FaultKind.CLOUD_PARTIAL) and isinstance(answer, Page):
-            page = cast("Page[object]", answer)
-            kept = tuple(item for item in page.items if self._around.chance.random() < KEPT)
-            return changed(page, items=kept, is_complete=False)
+        return account.perform(self._life.name, self._operation, staleness=stale)
+
+    def _spoilt(self, answer: object) -> object:
+        """A list may be told as empty, or in part. Errors: the cloud's, if it is told so."""
+        cloud = self._around.account.cloud
+        items = cloud.items(answer)
+        if items is not None and self._is(FaultKind.CLOUD_EMPTY):
+            return cloud.page(answer, (), is_whole=True)
+        if items is not None and self._is(FaultKind.CLOUD_PARTIAL):
+            kept = [item for item in items if self._around.chance.random() < KEPT]
+            return cloud.page(answer, kept, is_whole=False)
         return answer
+
+    def _told(self, answer: object) -> str:
+        items = self._around.account.cloud.items(answer)
+        if items is None:
+            return "done"
+        return f"{len(items)} of {'more' if self._is(FaultKind.CLOUD_PARTIAL) else 'all'}"
 
     def _perform_unheard(self) -> None:
         self._note("has its effect after all")
@@ -148,10 +154,3 @@ def _refusal(strike: Strike | None) -> CloudError | None:
             return Conflict(told)
         case _:
             return None
-
-
-def _told(answer: object) -> str:
-    if isinstance(answer, Page):
-        page = cast("Page[object]", answer)
-        return f"{len(page.items)} of {'all' if page.is_complete else 'more'}"
-    return "done"

@@ -1,0 +1,74 @@
+"""What is so in a simulated cloud, in words that fit any: for people, kubelets and invariants."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pileus.cloud.balancer import Owner, Transport
+from pileus.cloud.model import Address, InstanceState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    id: str
+    provider_id: str
+    """As the provider tells it, scheme included."""
+    name: str
+    """Also that of its node."""
+    uuid: str
+    """As its firmware tells the operating system; no two machines ever have the same."""
+    state: InstanceState
+    type: str = ""
+    zone: str = ""
+    region: str = ""
+    addresses: tuple[Address, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Port:
+    """A port that a balancer listens on, and the one of its members that answers."""
+
+    port: int
+    node_port: int
+    transport: Transport = Transport.TCP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balancer:
+    id: str
+    owner: Owner | None
+    """As its mark says; None: it has none."""
+    addresses: tuple[str, ...]
+    """IPs or host names, as clients are told."""
+    ports: frozenset[Port]
+    members: frozenset[str]
+    """Names of nodes."""
+    source_ranges: frozenset[str] = frozenset()
+    record: object = None
+    """All that the cloud keeps of it: a frozen value. Whoever is not its owner may change nothing
+    of this."""
+
+    def is_of(self, cluster: str) -> bool:
+        return self.owner is not None and self.owner.cluster == cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    id: str
+    """No balancer has the same."""
+    destination: str
+    target: str
+    """The name of a node."""
+    cluster: str | None
+    """For which it was made; "" for none; None if this cloud's routes do not say."""
+    record: object = None
+    """As with balancers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """Everything in the cloud, whatever anybody is told of it."""
+
+    machines: tuple[Machine, ...] = ()
+    """In the order of their making."""
+    balancers: Mapping[str, Balancer] = field(default_factory=dict[str, Balancer])
+    routes: Mapping[str, Route] = field(default_factory=dict[str, Route])
