@@ -1,6 +1,7 @@
 """Which form of an answer a client wants, from its Accept header."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pileus.apiserver import problem
 
@@ -17,6 +18,7 @@ class Wanted:
     parameters: dict[str, str] = field(default_factory=dict[str, str])
 
 
+@lru_cache(64)
 def choose(accept: str) -> Wanted:
     """Return the first form that there is. Errors: `Problem` 406."""
     if not accept:

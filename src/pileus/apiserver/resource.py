@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pileus.apiserver.field import Fault
 from pileus.apiserver.problem import Problem, Subject, invalid
@@ -79,7 +80,7 @@ class Face:
     inward: Callable[[Obj], Obj]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Resource:
     kind: str
     plural: str
@@ -106,7 +107,7 @@ class Resource:
     needs_version: bool = False
     """A PUT has to name the resourceVersion that it is based on."""
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
@@ -114,19 +115,19 @@ class Resource:
     def singular(self) -> str:
         return self.kind.lower()
 
-    @property
+    @cached_property
     def subject(self) -> Subject:
         return Subject(self.group, self.plural)
 
-    @property
+    @cached_property
     def shelf(self) -> str:
         return self.face.stored if self.face else str(self.subject)
 
-    @property
+    @cached_property
     def has_status(self) -> bool:
         return any(s.name == "status" for s in self.subresources)
 
-    @property
+    @cached_property
     def fields(self) -> frozenset[str]:
         """The fields that a field selector may name."""
         own = {"metadata.name", *self.selectable}
@@ -143,7 +144,7 @@ class Resource:
             return "true" if found else "false"
         return "" if found is None else str(found)
 
-    @property
+    @cached_property
     def head(self) -> bytes:
         """How each object begins: lists leave it out of their items, and so does the store."""
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()

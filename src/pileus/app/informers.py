@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import starmap
 from random import Random
@@ -41,11 +41,24 @@ class Blindness:
     is_lasting: bool
 
 
+def freeze() -> None:
+    """What is there now lives long: keep the collector from walking through it each time."""
+    gc.collect()
+    gc.freeze()
+
+
 class SharedInformers:
     """One informer per kind. Whoever needs one asks before `run` begins, or any time after."""
 
-    def __init__(self, client: Client, random: Random, resync: float) -> None:
+    def __init__(
+        self,
+        client: Client,
+        random: Random,
+        resync: float,
+        synced: Callable[[], None] = freeze,
+    ) -> None:
         self._client = client
+        self._synced = synced
         self._random = random
         self._options = InformerOptions(resync=resync)
         self._nodes: Informer[Node] | None = None
@@ -80,7 +93,7 @@ class SharedInformers:
                 running |= new.keys()
                 for name, informer in new.items():
                     group.create_task(informer.run(), name=f"informer-{name}")
-                    group.create_task(_freeze_when_synced(informer))
+                    group.create_task(self._tell_when_synced(informer))
                 await self._asked.wait()
 
     def ill(self) -> str | None:
@@ -98,6 +111,10 @@ class SharedInformers:
                 lasting = isinstance(informer.failure, Forbidden | Unauthorized | CredentialsError)
                 return Blindness(f"{name} cannot be read: {informer.failure}", is_lasting=lasting)
         return None
+
+    async def _tell_when_synced(self, informer: Watched) -> None:
+        await informer.wait_synced()
+        self._synced()
 
     def _made(self) -> Iterator[tuple[str, Watched]]:
         if self._nodes is not None:
@@ -125,10 +142,3 @@ def unreadiness(name: str, informer: Watched) -> str | None:
             f"watch of {name}: silent for {informer.age():.0f} s: {informer.failure or 'no byte'}"
         )
     return None
-
-
-async def _freeze_when_synced(informer: Watched) -> None:
-    """What was listed lives long: keep the collector from walking through it each time."""
-    await informer.wait_synced()
-    gc.collect()
-    gc.freeze()

@@ -12,7 +12,7 @@ from random import Random
 from pileus.app.clients import Clients, Connect
 from pileus.app.config import Config
 from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.informers import SharedInformers
+from pileus.app.informers import SharedInformers, freeze
 from pileus.app.work import Post
 from pileus.cloud.connection import connected, read_config
 from pileus.cloud.errors import CloudError
@@ -55,6 +55,8 @@ class World:
     identity: Callable[[], str] = own_identity
     watched: Callable[[Metrics], AbstractContextManager[None]] = watched_loop
     """Watches over the event loop for as long as its block lasts."""
+    settled: Callable[[], None] = freeze
+    """Called when a cache has been filled, which then lives as long as the process."""
 
 
 @asynccontextmanager
@@ -99,11 +101,12 @@ async def provider(config: Config, world: World) -> AsyncGenerator[Cloud]:
 
 def make_post(config: Config, world: World, clients: Clients, cloud: Cloud, fence: Fence) -> Post:
     resync = config.generic.min_resync_period
+    client = clients.main("shared-informers")
     return Post(
         config=config,
         cloud=cloud,
         clients=clients,
-        informers=SharedInformers(clients.main("shared-informers"), world.random, resync),
+        informers=SharedInformers(client, world.random, resync, world.settled),
         fence=fence,
         metrics=clients.metrics,
         clock=world.times.wall,

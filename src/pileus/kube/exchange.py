@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
+
+from prometheus_client import Counter, Histogram
 
 from pileus.fence import Fence
 from pileus.kube.errors import (
@@ -42,6 +45,8 @@ class Exchange:
         self._fence = fence
         self._throttle = throttle
         self._host = host
+        self._by_method: dict[str, _Figures] = {}
+        self._counts: dict[tuple[str, str], Counter] = {}
 
     async def send(self, request: Request) -> bytes:
         """The body of the answer; after some patience, if the server asked for it."""
@@ -75,14 +80,14 @@ class Exchange:
     async def _send_once(self, request: Request) -> bytes:
         now = asyncio.get_running_loop().time
         asked = now()
-        labels = (request.method, self._host)
+        figures = self._figures(request.method)
         async with self._throttle.admission():
             started = now()
-            self._metrics.request_throttled.labels(*labels).observe(started - asked)
+            figures.throttled.observe(started - asked)
             reply, body = await self._perform(request)
-            self._metrics.request_duration.labels(*labels).observe(now() - started)
-            self._metrics.request_size.labels(*labels).observe(len(request.body or b""))
-            self._metrics.response_size.labels(*labels).observe(len(body))
+            figures.duration.observe(now() - started)
+            figures.size.observe(len(request.body or b""))
+            figures.answer.observe(len(body))
             if not _succeeded(reply):
                 raise _refusal(request, reply, body)
             return body
@@ -101,8 +106,37 @@ class Exchange:
         self._count(request, str(reply.status))
         return reply, body
 
+    def _figures(self, method: str) -> "_Figures":
+        """Found once: finding an instrument by its labels costs more than using it."""
+        if method not in self._by_method:
+            self._by_method[method] = _Figures.of(self._metrics, method, self._host)
+        return self._by_method[method]
+
     def _count(self, request: Request, code: str) -> None:
-        self._metrics.requests.labels(code, request.method, self._host).inc()
+        counted = self._counts.get((code, request.method))
+        if counted is None:
+            counted = self._metrics.requests.labels(code, request.method, self._host)
+            self._counts[code, request.method] = counted
+        counted.inc()
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What is measured of the requests of one method."""
+
+    throttled: Histogram
+    duration: Histogram
+    size: Histogram
+    answer: Histogram
+
+    @classmethod
+    def of(cls, metrics: Metrics, method: str, host: str) -> Self:
+        return cls(
+            throttled=metrics.request_throttled.labels(method, host),
+            duration=metrics.request_duration.labels(method, host),
+            size=metrics.request_size.labels(method, host),
+            answer=metrics.response_size.labels(method, host),
+        )
 
 
 def patience(method: str, error: ApiError) -> float | None:

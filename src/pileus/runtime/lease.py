@@ -177,4 +177,4 @@ def _with_spec(lease: Json, changes: Json, **more: object) -> Json:
 
 
 def _time(now: datetime) -> str:
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

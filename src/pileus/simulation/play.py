@@ -79,13 +79,11 @@ def _undisturbed() -> Generator[None]:
     """No collector, which would end things at moments of its own; and no log lines."""
     was = gc.isenabled()
     gc.disable()
-    gc.freeze()  # so that the managers' own collections look at what is new, and are quick
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
         logging.disable(logging.NOTSET)
-        gc.unfreeze()
         if was:
             gc.enable()
 

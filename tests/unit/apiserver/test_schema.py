@@ -1,12 +1,14 @@
 """JSON becomes what Go's structs would make of it, and protobuf the same."""
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.apiserver.schema import scalar, shape, table, wire
+from pileus.apiserver.schema import scalar, shape, strict, table, wire
+from pileus.apiserver.tree import Obj
 from tests.unit.apiserver.caller import caller
 
 
@@ -164,3 +166,28 @@ def caller_of_all(body: bytes) -> int:
 @given(st.binary(max_size=60))
 def test_garbage_in_json_is_refused_but_never_breaks(garbage: bytes):
     assert CALLER("POST", "/api/v1/nodes", garbage).status in {400, 422}
+
+
+@given(
+    first=st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=3),
+    second=st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=3),
+)
+def test_no_field_that_is_there_twice_is_overlooked(first: dict[str, str], second: dict[str, str]):
+    members = [*first.items(), *second.items()]
+    inside = ",".join(f"{json.dumps(key)}:{json.dumps(value)}" for key, value in members)
+    body = f"{{{inside}}}".encode()
+
+    repeats = bool(first.keys() & second.keys())
+
+    assert strict.may_repeat(body, {**first, **second}) >= repeats
+
+
+def test_a_text_without_repetition_needs_no_second_look():
+    assert not strict.may_repeat(b'{ "a" : {"b": "c\\"d"}, "e": 1.0 }', {"a": {"b": 'c"d'}, "e": 1})
+
+
+def test_what_is_known_is_kept_as_it_always_is():
+    value: Obj = {"metadata": {"name": "n", "labels": None}, "spec": {"unschedulable": False}}
+
+    assert shape.known("core.Node", value) == shape.canonical("core.Node", value)
+    assert shape.known("core.Node", {**value, "spice": {}}) is None

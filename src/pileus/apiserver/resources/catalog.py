@@ -36,18 +36,23 @@ class Catalog:
     def __init__(self, resources: tuple[Resource, ...] = ALL) -> None:
         self.resources = resources
         self._by_name = {(r.group, r.version, r.plural): r for r in resources}
+        self._groups = _grouped(resources)
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_name.get((group, version, plural))
 
     def groups(self) -> Mapping[tuple[str, str], list[Resource]]:
         """Return the resources of each group and version, in the order of declaration."""
-        found: dict[tuple[str, str], list[Resource]] = {}
-        for resource in self.resources:
-            found.setdefault((resource.group, resource.version), []).append(resource)
-        return found
+        return self._groups
 
     @property
     def namespaced(self) -> list[Resource]:
         """The resources that live in namespaces and are stored, each shelf once."""
         return [r for r in self.resources if r.namespaced and "list" in r.verbs and not r.face]
+
+
+def _grouped(resources: tuple[Resource, ...]) -> Mapping[tuple[str, str], list[Resource]]:
+    found: dict[tuple[str, str], list[Resource]] = {}
+    for resource in resources:
+        found.setdefault((resource.group, resource.version), []).append(resource)
+    return found

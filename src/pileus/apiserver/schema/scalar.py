@@ -5,6 +5,7 @@ import binascii
 import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 
 SECONDS = "2006-01-02T15:04:05Z07:00"
 MICROS = "2006-01-02T15:04:05.000000Z07:00"
@@ -12,6 +13,8 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_KNOWN = 4096
+"""Spellings of each kind that are remembered: each write of an object brings most of them again."""
 
 
 class Time(str):
@@ -48,10 +51,12 @@ def write(value: object) -> object:
     return str(value)
 
 
+@lru_cache(_KNOWN)
 def time(written: str) -> str:
-    return _moment(written, SECONDS).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{_moment(written, SECONDS).isoformat(timespec='seconds')}Z"
 
 
+@lru_cache(_KNOWN)
 def microtime(written: str) -> str:
     match = _TIME.fullmatch(written)
     if match and (match[2] is None or len(match[2]) < len(".000000")):
@@ -59,10 +64,11 @@ def microtime(written: str) -> str:
         raise ValueError(
             f'parsing time "{written}" as "{MICROS}": cannot parse "{rest}" as ".000000"'
         )
-    return _moment(written, MICROS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{_moment(written, MICROS).isoformat(timespec='microseconds')}Z"
 
 
 def _moment(written: str, layout: str) -> datetime:
+    """In UTC, and without saying so."""
     try:
         moment = datetime.fromisoformat(written) if _TIME.fullmatch(written) else None
     except ValueError:
@@ -71,7 +77,7 @@ def _moment(written: str, layout: str) -> datetime:
         raise ValueError(
             f'parsing time "{written}" as "{layout}": cannot parse "{written}" as "2006"'
         )
-    return moment.astimezone(UTC)
+    return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def _base64(written: str) -> str:
@@ -82,6 +88,7 @@ def _base64(written: str) -> str:
     return written
 
 
+@lru_cache(_KNOWN)
 def quantity(written: str) -> str:
     """Return the canonical spelling: "0.5" is "500m", "1024Mi" is "1Gi"."""
     match = _QUANTITY.fullmatch(written)

@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from pileus.apiserver.schema import scalar, table
+from pileus.apiserver.store import encode
 from pileus.apiserver.tree import Obj, without_nulls
 
 _PLAIN: dict[str, Any] = {
@@ -50,21 +51,29 @@ class Unfit(ValueError):
 def canonical(type_name: str, value: Obj) -> Obj:
     """Return the object as the server keeps it. Errors: `Unfit`."""
     try:
-        read = msgspec.convert(without_nulls(value), _struct(type_name), dec_hook=scalar.read)
+        read = msgspec.convert(_present(value), _struct(type_name), dec_hook=scalar.read)
     except msgspec.ValidationError as error:
         raise Unfit(_go_words(type_name, str(error))) from error
-    written = msgspec.to_builtins(read, enc_hook=scalar.write)
-    return cast("Obj", written)
+    return _written(read)
 
 
-def has_unknown(type_name: str, value: Obj) -> bool:
-    """Whether some field is not in the tables (or of a wrong type); quick if there is none."""
+def known(type_name: str, value: Obj) -> Obj | None:
+    """As `canonical`; None if some field is not in the tables, or of a wrong type."""
     try:
         strict = _struct(type_name, known_only=True)
-        msgspec.convert(without_nulls(value), strict, dec_hook=scalar.read)
+        read = msgspec.convert(_present(value), strict, dec_hook=scalar.read)
     except msgspec.ValidationError:
-        return True
-    return False
+        return None
+    return _written(read)
+
+
+def _present(value: Obj) -> object:
+    """The value without its nulls; looked for in the text first, which is much quicker."""
+    return without_nulls(value) if b"null" in encode(value) else value
+
+
+def _written(read: msgspec.Struct) -> Obj:
+    return cast("Obj", msgspec.to_builtins(read, enc_hook=scalar.write))
 
 
 @cache

@@ -33,8 +33,12 @@ def decode(call: Call, resource: Resource) -> tuple[Obj, tuple[str, ...]]:
     Errors: `Problem` 400, 415, 422.
     """
     check_write_options(call)
-    value, complaints = _read(call, resource)
+    value, given = _read(call, resource)
     check_kind(value, resource)
+    kept = shape.known(resource.schema, value)
+    if kept is not None and not (given and strict.may_repeat(given, value)):
+        return typeless(kept), ()
+    complaints = strict.complaints(resource.schema, given) if given else []
     warnings = judge(call, resource, complaints)
     try:
         return typeless(shape.canonical(resource.schema, value)), warnings
@@ -42,21 +46,19 @@ def decode(call: Call, resource: Resource) -> tuple[Obj, tuple[str, ...]]:
         raise _unusable(resource, str(error)) from error
 
 
-def _read(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
-    """Return the object as it was sent, and what is odd about its fields."""
+def _read(call: Call, resource: Resource) -> tuple[Obj, bytes]:
+    """Return the object as it was sent, and the text whose oddities the client wants to know."""
     media, given = media_type(call), call.request.body
     if media == PROTOBUF:
         try:
-            return wire.decode(resource.schema, given), []
+            return wire.decode(resource.schema, given), b""
         except wire.Garbled as error:
             raise _unrecognized(resource, str(error)) from error
     if media not in ACCEPTED:
         raise problem.unsupported_media(ACCEPTED)
     body = _as_json(given, resource) if media == YAML else given
-    value = _parse(body, resource)
-    if call.query.get("fieldValidation") == "Ignore":
-        return value, []
-    return value, strict.complaints(resource.schema, body)
+    ignored = call.query.get("fieldValidation") == "Ignore"
+    return _parse(body, resource), b"" if ignored else body
 
 
 def typeless(value: Obj) -> Obj:

@@ -71,16 +71,20 @@ def patch(state: State, call: Call) -> Response:
     shown = _outward(call.resource, current.decode())
     patched = _apply(call.resource, media, shown, call.request.body)
     body.check_kind(patched, call.resource)
+    value, warnings = _fit(call, patched)
+    value = _inward(call.resource, body.typeless(value))
+    return _replace(state, call, current, (value, warnings))
+
+
+def _fit(call: Call, patched: Obj) -> tuple[Obj, tuple[str, ...]]:
+    """The object as it is kept, and warnings about it."""
     schema = call.resource.schema
-    odd = strict.unknown(schema, patched) if shape.has_unknown(schema, patched) else []
-    warnings = body.judge(call, call.resource, odd)
-    value = body.typeless(_fit(call.resource, patched))
-    return _replace(state, call, current, (_inward(call.resource, value), warnings))
-
-
-def _fit(resource: Resource, patched: Obj) -> Obj:
+    kept = shape.known(schema, patched)
+    if kept is not None:
+        return kept, ()
+    warnings = body.judge(call, call.resource, strict.unknown(schema, patched))
     try:
-        return shape.canonical(resource.schema, patched)
+        return shape.canonical(schema, patched), warnings
     except shape.Unfit as error:
         shown = encode(patched).decode()
         raise problem.invalid("", "", "", [field.invalid("patch", shown, str(error))]) from error

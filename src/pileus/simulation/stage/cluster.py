@@ -13,7 +13,7 @@ from pileus.apiserver.call import Response
 from pileus.apiserver.identity import authenticated
 from pileus.apiserver.serving import api_in_memory
 from pileus.apiserver.state import Options
-from pileus.apiserver.store import Entry, Shelf
+from pileus.apiserver.store import Entry, Key, Shelf
 from pileus.apiserver.tree import Obj, rows, text
 from pileus.clock import Clock
 from pileus.kube.transport import Request
@@ -25,7 +25,8 @@ LOOKED_AT = ("nodes", "services")
 """The resources whose every change is a step."""
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
+LEASES = "leases.coordination.k8s.io"
+LEASE = Key("kube-system", "cloud-controller-manager")
 _USER = authenticated(MASTER)
 
 
@@ -41,6 +42,7 @@ class Cluster:
         self._api: Api = api_in_memory(clock=clock, random=random, options=options)
         self._told = told
         self._who = "setup"
+        self._known: dict[Entry, Obj] = {}
         self.is_down = False
         self.watches: dict[Cuttable, None] = {}
         """Those that are open, oldest first."""
@@ -69,9 +71,9 @@ class Cluster:
         return msgspec.json.decode(response.body, type=dict[str, object]) if done else None
 
     def objects(self, resource: str) -> list[Obj]:
-        """All that there are now, in the order of their names."""
+        """All that there are now, in the order of their names; not to be changed."""
         shelf = self._shelf(resource)
-        return [shelf.entries[key].decode() for key in shelf.keys]
+        return [self._decoded(shelf.entries[key]) for key in shelf.keys]
 
     def versions(self, resource: str) -> int:
         """Grows with each change of such an object."""
@@ -79,8 +81,8 @@ class Cluster:
 
     def leader(self) -> str:
         """Whom the lease names; empty if nobody."""
-        found = self.act("nobody", "GET", LEASE)
-        return text(found, "spec", "holderIdentity") if found else ""
+        found = self._shelf(LEASES).entries.get(LEASE)
+        return text(self._decoded(found), "spec", "holderIdentity") if found else ""
 
     def cluster_id(self) -> str:
         found = self.act("nobody", "GET", "/api/v1/namespaces/kube-system")
@@ -107,13 +109,20 @@ class Cluster:
         finally:
             self._who = before
 
+    def _decoded(self, entry: Entry) -> Obj:
+        """What an entry says; read once, however often it is looked at."""
+        known = self._known.get(entry)
+        if known is None:
+            known = self._known[entry] = entry.decode()
+        return known
+
     def _shelf(self, name: str) -> Shelf:
         return self._api.state.store.shelf(name)
 
     def _observer(self, resource: str) -> Callable[[Entry | None, Entry | None], None]:
         def observe(before: Entry | None, after: Entry | None, /) -> None:
-            was = before.decode() if before else None
-            now = after.decode() if after else None
+            was = self._decoded(before) if before else None
+            now = self._decoded(after) if after else None
             self._told(ObjectStep(self._who, resource, was, now))
 
         return observe
