@@ -51,9 +51,8 @@ def pages() -> Iterator[object]:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = page.read_text()
         if BLOCK.search(text):
-            real = (pytest.mark.real_cluster, pytest.mark.xdist_group("real"))
             marks = [
-                *(real if NEEDS_CLUSTER in text else ()),
+                *((pytest.mark.real_cluster,) if NEEDS_CLUSTER in text else ()),
                 *((absent,) if NEEDS_CLUSTER in text or NEEDS_KUBECTL in text else ()),
             ]
             yield pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)

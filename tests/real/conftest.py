@@ -1,4 +1,4 @@
-"""A real control plane for the tests in this folder: one, shared by all of them."""
+"""A real control plane for the tests in this folder, shared by all that one process runs."""
 
 import os
 from collections.abc import Iterator
@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from pileus.testing.control_plane import ControlPlane
+from tests.contract.api.http import Api
+from tests.real.local_cloud import LocalCloud, local_cloud
+from tests.real.manager import Lab
+from tests.real.sweeping import sweep
 
 BINARIES = "PILEUS_CONTROL_PLANE"
 
@@ -19,7 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.real_cluster)
-            item.add_marker(pytest.mark.xdist_group("real"))
             item.add_marker(pytest.mark.timeout(300))
             if not os.environ.get(BINARIES):
                 item.add_marker(absent)
@@ -33,8 +36,18 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @pytest.fixture
-def clean(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The control plane without nodes, events and leases of earlier tests."""
-    yield control_plane
-    for things in ("nodes", "events --all-namespaces", "leases --namespace=kube-system"):
-        control_plane.kubectl("delete", *things.split(), "--all", "--wait=false")
+def clean(control_plane: ControlPlane) -> ControlPlane:
+    """The control plane without what earlier tests left there, whichever they were."""
+    sweep(Api.of_kubeconfig(control_plane.admin))
+    return control_plane
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path / "lab")
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
+    with local_cloud(tmp_path) as served:
+        yield served

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pileus.testing.control_plane import ControlPlane, free_ports
+from tests.contract.api.http import STRATEGIC, Api
 
 LAB = Path(__file__).parent / "lab"
 PROGRAM = Path(sys.executable).parent / "cloud-controller-manager"
@@ -197,13 +198,17 @@ def say_ready(cluster: ControlPlane, status: str, *names: str) -> None:
     """Have the kubelets of nodes (or who misses them) say whether they are ready."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     ready = {"type": "Ready", "status": status, "lastTransitionTime": now, "reason": "Lab"}
-    patch = json.dumps({"status": {"conditions": [ready]}})
+    api = Api.of_kubeconfig(cluster.admin)
     for name in names:
-        cluster.kubectl("patch", "node", name, "--subresource=status", f"--patch={patch}")
+        path = f"/api/v1/nodes/{name}/status"
+        said = api.patch(path, {"status": {"conditions": [ready]}}, STRATEGIC)
+        assert said.status == 200, said
 
 
 def node(cluster: ControlPlane, name: str) -> dict[str, Any]:
-    return json.loads(cluster.kubectl("get", "node", name, "--output=json"))
+    found = Api.of_kubeconfig(cluster.admin).get(f"/api/v1/nodes/{name}")
+    assert found.status == 200, found
+    return found.body
 
 
 def is_initialized(cluster: ControlPlane, name: str) -> bool:

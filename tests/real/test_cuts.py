@@ -19,11 +19,6 @@ PATIENT_LEASE = (
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
-
-
-@pytest.fixture
 def proxy(clean: ControlPlane) -> Iterator[Proxy]:
     with proxied(clean.server) as proxy:
         yield proxy

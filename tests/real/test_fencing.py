@@ -2,10 +2,7 @@
 
 import json
 import signal
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pileus.testing.control_plane import ControlPlane
 from tests.real.manager import (
@@ -20,11 +17,6 @@ from tests.real.manager import (
 
 LEASE = ("lease", "cloud-controller-manager", "--namespace=kube-system")
 BURST = 300
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
 
 
 def test_trap_10_a_leader_that_wakes_up_after_its_lease_writes_nothing_and_ends(

@@ -2,10 +2,7 @@
 
 import json
 import signal
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pileus.testing.control_plane import ControlPlane
 from tests.real.manager import (
@@ -18,11 +15,6 @@ from tests.real.manager import (
 )
 
 LEASE = ("lease", "cloud-controller-manager", "--namespace=kube-system")
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
 
 
 def holder(cluster: ControlPlane) -> str:

@@ -4,8 +4,6 @@ import json
 import shlex
 from pathlib import Path
 
-import pytest
-
 from pileus.testing.control_plane import ControlPlane
 from tests.real.manager import (
     Lab,
@@ -23,11 +21,6 @@ QUICK = ("--node-deletion-grace=3s", "--node-monitor-period=1s")
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
 
 
 def names(cluster: ControlPlane) -> set[str]:

@@ -1,9 +1,6 @@
 """Nodes on a real control plane: from registration to ready for pods."""
 
 import json
-from pathlib import Path
-
-import pytest
 
 from pileus.testing.control_plane import ControlPlane
 from tests.real.manager import Lab, eventually, is_initialized, node, register, running
@@ -11,11 +8,6 @@ from tests.real.manager import Lab, eventually, is_initialized, node, register, 
 THOUSAND = 1000
 ALONE = "--controllers=cloud-node-controller"
 """Nodes without kubelets are never ready, so that others would ask the cloud about them too."""
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
 
 
 def test_a_tainted_node_is_initialized(clean: ControlPlane, lab: Lab) -> None:

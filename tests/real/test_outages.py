@@ -1,17 +1,9 @@
 """What the manager lives through: a server that dies, a watch that is cut, a token that changes."""
 
 import json
-from pathlib import Path
-
-import pytest
 
 from pileus.testing.control_plane import ControlPlane
 from tests.real.manager import Lab, eventually, is_initialized, register, running
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
 
 
 def test_a_killed_api_server_is_found_again(clean: ControlPlane, lab: Lab) -> None:

@@ -31,11 +31,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader}]
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
-
-
-@pytest.fixture
 def reader(clean: ControlPlane) -> Iterator[Path]:
     """Credentials with which everything may be read and nothing written."""
     clean.kubectl("apply", "-f", "-", stdin=RIGHTS)
@@ -157,17 +152,14 @@ def test_cluster_and_cloud_are_byte_for_byte_the_same_after_each_look(
 ) -> None:
     register(clean, "one")
     clean.kubectl("create", "service", "loadbalancer", "shop", "--tcp=80:80")
-    try:
-        cluster, cloud = everything(clean), kept(local)
+    cluster, cloud = everything(clean), kept(local)
 
-        planned = looked("plan", local, reader)
-        node_story = looked("explain node one", local, reader)
-        service_story = looked("explain service shop", local, reader)
-        orphans = looked("orphans", local, reader)
+    planned = looked("plan", local, reader)
+    node_story = looked("explain node one", local, reader)
+    service_story = looked("explain service shop", local, reader)
+    orphans = looked("orphans", local, reader)
 
-        assert (everything(clean), kept(local)) == (cluster, cloud)
-    finally:
-        clean.kubectl("delete", "service", "shop")
+    assert (everything(clean), kept(local)) == (cluster, cloud)
     assert planned.returncode == 2, planned.stderr
     assert "+ cloud    balancer default-shop on 80/TCP" in planned.stdout, planned.stdout
     assert "Node one is in work" in node_story.stdout, node_story.stderr

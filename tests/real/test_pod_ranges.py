@@ -4,19 +4,12 @@ import json
 import signal
 from pathlib import Path
 
-import pytest
-
 from pileus.testing.control_plane import ControlPlane
 from tests.real.local_cloud import local_cloud
 from tests.real.manager import QUICK_LEASE, Lab, eventually, node, running
 
 MANY = 200
 FLAGS = ("--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/14,fd00::/48")
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
 
 
 def create_nodes(cluster: ControlPlane, *names: str) -> None:

@@ -21,11 +21,6 @@ from tests.real.manager import (
 LEASE = ("lease", "cloud-controller-manager", "--namespace=kube-system")
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install_examples(tmp_path_factory.mktemp("site"))

@@ -16,11 +16,6 @@ GROUPS = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
-
-
-@pytest.fixture
 def account(clean: ControlPlane) -> Path:
     """Credentials that make their bearer the manager's service account."""
     return clean.user(ACCOUNT, groups=GROUPS)

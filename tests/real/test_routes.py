@@ -1,27 +1,12 @@
 """Routes to the pods of nodes on a real control plane, in the local cloud."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from pileus.testing.control_plane import ControlPlane
-from tests.real.local_cloud import LocalCloud, local_cloud
+from tests.real.local_cloud import LocalCloud
 from tests.real.manager import Lab, eventually, node, running
 
 FLAGS = ("--controllers=node-route-controller", "--cluster-cidr=10.244.0.0/16,fd00:10::/48")
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
-
-
-@pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
-    with local_cloud(tmp_path) as served:
-        yield served
 
 
 def create_node(cluster: ControlPlane, name: str, *ranges: str) -> None:

@@ -2,49 +2,15 @@
 
 import json
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pileus.testing.control_plane import ControlPlane
-from tests.real.local_cloud import LocalCloud, local_cloud
+from tests.real.local_cloud import LocalCloud
 from tests.real.manager import QUICK_LEASE, Lab, eventually, running
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 READY = "pileus.dev/Ready"
 MANY = 100
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path / "lab")
-
-
-@pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
-    with local_cloud(tmp_path) as cloud:
-        yield cloud
-
-
-@pytest.fixture
-def cluster(clean: ControlPlane) -> Iterator[ControlPlane]:
-    """Without the Services of earlier tests."""
-    yield clean
-    clear(clean)
-
-
-def clear(cluster: ControlPlane) -> None:
-    found = list(services(cluster).values())
-    for each in found:
-        each["metadata"].pop("finalizers", None)
-        each["metadata"].pop("resourceVersion")
-    if found:
-        listed = {"apiVersion": "v1", "kind": "List", "items": found}
-        cluster.kubectl("replace", "-f", "-", stdin=json.dumps(listed))
-        others = "--selector=component!=apiserver"
-        cluster.kubectl("delete", "services", others, "--wait=false")
 
 
 def add_nodes(cluster: ControlPlane, *names: str) -> None:
@@ -104,74 +70,74 @@ def is_told(cluster: ControlPlane, reason: str) -> bool:
 
 
 def test_a_balancer_is_made_updated_and_deleted(
-    cluster: ControlPlane, lab: Lab, cloud: LocalCloud
+    clean: ControlPlane, lab: Lab, cloud: LocalCloud
 ) -> None:
-    add_nodes(cluster, "one", "two")
+    add_nodes(clean, "one", "two")
 
-    with running(cluster, lab, *cloud.flags):
-        add_services(cluster, "web", sessionAffinity="ClientIP")
-        eventually("an address", lambda: address(cluster, "web"))
-        found = services(cluster)["web"]
+    with running(clean, lab, *cloud.flags):
+        add_services(clean, "web", sessionAffinity="ClientIP")
+        eventually("an address", lambda: address(clean, "web"))
+        found = services(clean)["web"]
         assert found["metadata"]["finalizers"] == [FINALIZER]
         assert found["status"]["loadBalancer"]["ingress"][0]["ipMode"] == "Proxy"
-        assert condition(cluster, "web") == ("True", "LoadBalancerReady")
+        assert condition(clean, "web") == ("True", "LoadBalancerReady")
         made = cloud.balancers()["default-web"]
-        assert made["addresses"] == [address(cluster, "web")]
+        assert made["addresses"] == [address(clean, "web")]
         assert cloud.members("default-web") == ["one", "two"]
 
-        add_nodes(cluster, "three")
+        add_nodes(clean, "three")
         eventually("a member", lambda: len(cloud.members("default-web")) == 3)
         ports = [{"name": "plain", "port": 80}, {"name": "tls", "port": 443}]
-        change(cluster, "web", spec={"ports": ports})
+        change(clean, "web", spec={"ports": ports})
         eventually("a port", lambda: len(cloud.balancers()["default-web"]["ports"]) == 2)
-        cluster.kubectl("delete", "service", "web", "--timeout=60s")
+        clean.kubectl("delete", "service", "web", "--timeout=60s")
         assert cloud.balancers() == {}
-        eventually("told", lambda: is_told(cluster, "DeletedLoadBalancer"))
-        assert is_told(cluster, "EnsuredLoadBalancer")
-        assert is_told(cluster, "UpdatedLoadBalancer")
+        eventually("told", lambda: is_told(clean, "DeletedLoadBalancer"))
+        assert is_told(clean, "EnsuredLoadBalancer")
+        assert is_told(clean, "UpdatedLoadBalancer")
 
 
 def test_a_cleared_status_is_restored_and_a_change_of_type_cleans_up(
-    cluster: ControlPlane, lab: Lab, cloud: LocalCloud
+    clean: ControlPlane, lab: Lab, cloud: LocalCloud
 ) -> None:
-    add_nodes(cluster, "one")
-    add_services(cluster, "web")
+    add_nodes(clean, "one")
+    add_services(clean, "web")
 
-    with running(cluster, lab, *cloud.flags):
-        eventually("an address", lambda: address(cluster, "web"))
-        cluster.kubectl(
+    with running(clean, lab, *cloud.flags):
+        eventually("an address", lambda: address(clean, "web"))
+        clean.kubectl(
             "patch", "service", "web", "--subresource=status", "--type=merge",
             "--patch", '{"status":{"loadBalancer":{"ingress":null}}}',
         )  # fmt: skip
-        eventually("an address again", lambda: address(cluster, "web"))
+        eventually("an address again", lambda: address(clean, "web"))
 
-        change(cluster, "web", spec={"type": "ClusterIP"})
+        change(clean, "web", spec={"type": "ClusterIP"})
         eventually("gone with the type", lambda: cloud.balancers() == {})
-        eventually("no finalizer", lambda: "finalizers" not in services(cluster)["web"]["metadata"])
-        assert condition(cluster, "web") == ("", "")
-        change(cluster, "web", spec={"type": "LoadBalancer"})
-        eventually("an address after all", lambda: address(cluster, "web"))
+        eventually("no finalizer", lambda: "finalizers" not in services(clean)["web"]["metadata"])
+        assert condition(clean, "web") == ("", "")
+        change(clean, "web", spec={"type": "LoadBalancer"})
+        eventually("an address after all", lambda: address(clean, "web"))
 
 
 def test_a_restart_with_unchanged_services_writes_nothing(
-    cluster: ControlPlane, lab: Lab, cloud: LocalCloud
+    clean: ControlPlane, lab: Lab, cloud: LocalCloud
 ) -> None:
-    add_nodes(cluster, "one", "two", "three")
+    add_nodes(clean, "one", "two", "three")
     cloud.pileus("quota", "set", f"balancers={MANY}", f"listeners={MANY}")
     names = [f"web-{number}" for number in range(MANY)]
-    add_services(cluster, *names)
+    add_services(clean, *names)
 
     def are_served() -> bool:
         return all(
-            each["status"]["loadBalancer"].get("ingress") for each in services(cluster).values()
+            each["status"]["loadBalancer"].get("ingress") for each in services(clean).values()
         )
 
-    with running(cluster, lab, *cloud.flags) as manager:
+    with running(clean, lab, *cloud.flags) as manager:
         eventually("all served", are_served, limit=200)
         assert manager.metric("rest_client_requests_total", method="PATCH", code="200") <= 2 * MANY
         assert manager.metric("pileus_cloud_calls_total", method="apply") == MANY
 
-    with running(cluster, lab, *cloud.flags) as manager:
+    with running(clean, lab, *cloud.flags) as manager:
         looks = {"capability": "balancers", "method": "observe"}
         eventually(
             "looked at all",
@@ -180,23 +146,23 @@ def test_a_restart_with_unchanged_services_writes_nothing(
         assert manager.metric("rest_client_requests_total", method="PATCH") == 0
         assert manager.metric("pileus_cloud_calls_total", method="apply") == 0
         assert manager.metric("pileus_cloud_calls_total", **looks) <= 5
-        assert not is_told(cluster, "SyncLoadBalancerFailed")
+        assert not is_told(clean, "SyncLoadBalancerFailed")
 
 
 def test_a_manager_that_was_killed_half_way_is_succeeded(
-    cluster: ControlPlane, lab: Lab, cloud: LocalCloud
+    clean: ControlPlane, lab: Lab, cloud: LocalCloud
 ) -> None:
-    add_nodes(cluster, "one")
-    add_services(cluster, "web")
+    add_nodes(clean, "one")
+    add_services(clean, "web")
     slow = ("fault", "add", "latency", "--where=balancers.create", "--seconds=3", "--times=1")
     cloud.pileus(*slow)
 
-    with running(cluster, lab, *cloud.flags, *QUICK_LEASE) as manager:
-        eventually("claimed", lambda: services(cluster)["web"]["metadata"].get("finalizers"))
+    with running(clean, lab, *cloud.flags, *QUICK_LEASE) as manager:
+        eventually("claimed", lambda: services(clean)["web"]["metadata"].get("finalizers"))
         manager.end(signal.SIGKILL)
 
-    with running(cluster, lab, *cloud.flags, *QUICK_LEASE):
-        eventually("an address", lambda: address(cluster, "web"))
+    with running(clean, lab, *cloud.flags, *QUICK_LEASE):
+        eventually("an address", lambda: address(clean, "web"))
         assert len(cloud.balancers()) == 1
-        cluster.kubectl("delete", "service", "web", "--timeout=60s")
+        clean.kubectl("delete", "service", "web", "--timeout=60s")
         assert cloud.balancers() == {}
