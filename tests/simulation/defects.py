@@ -159,7 +159,12 @@ def _always_writing() -> Iterable[Patch]:
     yield service_plan, "is_same_ingress", lambda *_: False
 
 
+def _unnoted_class() -> Iterable[Patch]:
+    yield service_plan, "served_as", lambda *_: None
+
+
 def _forgotten_release() -> Iterable[Patch]:
+    yield from _unnoted_class()
     yield Notes, "recall", lambda self, uid, note: None
 
 
@@ -253,7 +258,15 @@ DEFECTS = (
         ("only_true_addresses_are_published", "no_address_serves_two"),
     ),
     Defect(
-        "a release that failed is not remembered",
+        "the class under which a Service is served is not noted",
+        _unnoted_class,
+        ("services_keep_nothing_else",),
+        10,
+        "services",
+        first=40,
+    ),
+    Defect(
+        "nor is a release that failed remembered",
         _forgotten_release,
         ("services_keep_nothing_else",),
         10,

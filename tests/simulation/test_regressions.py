@@ -23,6 +23,11 @@ REGRESSIONS = (
         "a Service that went to another class kept its finalizer when the write that takes it "
         "off failed the first time",
     ),
+    Found(
+        "services",
+        46,
+        "a Service that went to another class while no manager ran kept its finalizer for ever",
+    ),
 )
 
 

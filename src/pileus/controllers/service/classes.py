@@ -33,9 +33,17 @@ class Classes:
         """
         return self._name(service) if is_load_balancer(service) else self.default
 
+    def has(self, name: str) -> bool:
+        """Whether Services of that class are ours; "": those that name none."""
+        return name in self.names if name else self.default
+
     def _name(self, service: Service) -> bool:
-        named = service.spec.load_balancer_class if service.spec else None
-        return self.default if named is None else named in self.names
+        return self.has(class_of(service))
+
+
+def class_of(service: Service) -> str:
+    """What it names; "" if it names none."""
+    return (service.spec and service.spec.load_balancer_class) or ""
 
 
 def is_load_balancer(service: Service) -> bool:

@@ -6,7 +6,7 @@ from pileus.controllers.service.classes import Classes, is_load_balancer
 from pileus.controllers.service.cluster import ClusterServices
 from pileus.controllers.service.departed import Departed
 from pileus.controllers.service.notes import Notes
-from pileus.controllers.service.plan import is_claimed, is_worth_a_pass
+from pileus.controllers.service.plan import is_claimed, is_worth_a_pass, went_elsewhere
 from pileus.controllers.service.status import published_ingress
 from pileus.kube.model.core_v1 import Service
 from pileus.runtime.queue import Priority, WorkQueue
@@ -48,7 +48,7 @@ class ServiceHandler:
         self._cluster.forget(uid)
         if self._notes.is_released(uid):
             self._notes.forget(uid)
-        elif self._is_known(uid) or (is_claimed(old) and self._classes.serve(old)):
+        elif self._is_known(uid) or (is_claimed(old) and self._was_served(old)):
             self._departed.add(old, asyncio.get_running_loop().time())
         if self._concerns_us(old):
             self._queue.add(uid)
@@ -56,6 +56,9 @@ class ServiceHandler:
     def _concerns_us(self, service: Service) -> bool:
         is_lb = is_load_balancer(service) or is_claimed(service)
         return is_lb or self._is_known(service.metadata.uid)
+
+    def _was_served(self, service: Service) -> bool:
+        return self._classes.serve(service) or went_elsewhere(service, self._classes)
 
     def _is_known(self, uid: str) -> bool:
         note = self._notes.find(uid)

@@ -16,6 +16,7 @@ from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.classes import Classes, is_load_balancer
 from pileus.controllers.service.departed import Departed
+from pileus.controllers.service.plan import went_elsewhere
 from pileus.controllers.service.reasons import Reason
 from pileus.controllers.service.teller import about_service
 from pileus.controllers.service.tools import Tools
@@ -47,8 +48,8 @@ def unwanted(
 ) -> frozenset[str]:
     """UIDs that are marked in the cloud and have no Service, or one that others serve.
 
-    A Service that is no longer of the type at all is not among them: its user has said so, and
-    it is cleaned up at once.
+    A Service that is no longer of the type at all, or went to another class, is not among them:
+    its user has said so, and it is cleaned up at once.
     """
     wanted = {each.metadata.uid for each in services if is_evidence(each, classes)}
     return frozenset(owner.uid for owner in owners) - wanted
@@ -57,9 +58,11 @@ def unwanted(
 def is_evidence(service: Service, classes: Classes) -> bool:
     """Whether a mark in the cloud proves that what is there is this Service's to keep or clear.
 
-    Of one that others serve it does not: perhaps only a flag was changed.
+    Of one that others serve it does not, unless it is noted that it changed its class since it
+    was served: else perhaps only a flag was changed.
     """
-    return classes.serve(service) or not is_load_balancer(service)
+    is_others = is_load_balancer(service) and not classes.serve(service)
+    return not is_others or went_elsewhere(service, classes)
 
 
 def deletable(orphans: Mapping[str, float], owners: int, now: float) -> tuple[str, ...]:
@@ -121,7 +124,7 @@ class Sweeper:
             if uid not in marked or not is_evidence(service, self._tools.classes):
                 continue
             note = self._tools.notes.of(uid)
-            if not note.known and not is_load_balancer(service):
+            if not note.known and not self._tools.classes.serve(service):
                 self._queue.add(uid, Priority.REFRESH)
             note.known = True
 

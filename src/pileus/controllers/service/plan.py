@@ -8,21 +8,25 @@ The finalizer is there before the first change in the cloud, and goes after the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import TypeVar
 
 from pileus.cloud.balancer import Balancer, BalancerState, Change, Part
 from pileus.controllers.service.annotations import Mode, UnknownMode, mode_of
-from pileus.controllers.service.classes import Classes
+from pileus.controllers.service.classes import Classes, class_of, is_load_balancer
 from pileus.controllers.service.status import (
+    CONDITION,
+    SERVED,
     Verdict,
     condition,
     condition_of,
     ingress_of,
     is_same_ingress,
     published_ingress,
+    served_as,
+    served_class,
 )
 from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
 from pileus.kube.model.meta import Condition
@@ -69,7 +73,8 @@ def course(service: Service, classes: Classes, *, known: bool) -> Course:
     """
     deleting = service.metadata.deletion_timestamp is not None
     is_served = classes.serve(service) and not deleting
-    is_left = known or (is_claimed(service) and classes.may_have_served(service))
+    may_be_ours = classes.may_have_served(service) or went_elsewhere(service, classes)
+    is_left = known or (is_claimed(service) and may_be_ours)
     if not is_served and not is_left:
         return Leave()
     try:
@@ -79,6 +84,22 @@ def course(service: Service, classes: Classes, *, known: bool) -> Course:
     if is_served and mode is not Mode.NONE:
         return Serve(mode)
     return Withdraw(mode) if is_left else Leave()
+
+
+def went_elsewhere(service: Service, classes: Classes) -> bool:
+    """Whether it was served by us, or a predecessor, and has changed its class since.
+
+    Not if it is noted under the class that it has: then another manager serves it, or a flag was
+    changed, of which nothing follows for what is in the cloud.
+    """
+    noted = served_class(service)
+    return noted not in {None, class_of(service)} and classes.has(noted or "")
+
+
+def is_served_elsewhere(service: Service, classes: Classes) -> bool:
+    """Whether another manager has noted that it serves it, under the class that it has now."""
+    is_noted = is_load_balancer(service) and served_class(service) == class_of(service)
+    return is_noted and not classes.serve(service)
 
 
 def is_claimed(service: Service) -> bool:
@@ -133,14 +154,18 @@ class Write:
     finalizer: Finalizer | None = None
     ingress: tuple[LoadBalancerIngress, ...] | None = None
     condition: Condition | None = None
-    drop_condition: bool = False
+    served: Condition | None = None
+    """The note of the class under which it is served."""
+    drops: tuple[str, ...] = ()
+    """Types of conditions that go."""
+    only_this_version: bool = False
+    """Whether it fails with a conflict if the Service has changed meanwhile."""
 
     def __bool__(self) -> bool:
         return self != NOTHING
 
 
 NOTHING = Write()
-CLAIM = Write(finalizer=Finalizer.ADD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,24 +194,47 @@ def told(service: Service, verdict: Verdict, telling: Telling) -> Write:
 
 def replace_condition(write: Write, service: Service, verdict: Verdict, telling: Telling) -> Write:
     new = condition(condition_of(service), verdict, telling.now, reword=telling.reword)
-    return Write(finalizer=write.finalizer, ingress=write.ingress, condition=new)
+    return replace(write, condition=new)
+
+
+def claim(service: Service, now: datetime) -> Write:
+    """Set the finalizer, on a Service that is not on its way out; and note its class."""
+    return Write(finalizer=Finalizer.ADD, served=served_as(service, now), only_this_version=True)
+
+
+def noted(write: Write, service: Service, now: datetime) -> Write:
+    """The same write with the note of its class, where that is wrong; or missing, at no cost."""
+    is_wrong = served_class(service) is not None
+    if not is_claimed(service) or not (write or is_wrong):
+        return write
+    return replace(write, served=served_as(service, now))
 
 
 def unclaimed(write: Write, service: Service, mode: Mode) -> Write:
     """The same write, taking the finalizer off where nothing in the cloud is changed by us."""
     if mode.writes or not is_claimed(service):
         return write
-    return Write(finalizer=Finalizer.REMOVE, ingress=write.ingress, condition=write.condition)
+    return replace(write, finalizer=Finalizer.REMOVE, drops=_present(service, SERVED))
 
 
 def released(service: Service, mode: Mode) -> Write:
-    """The end: nothing in the cloud is there for it any more, or what is stays on purpose."""
+    """The end: nothing in the cloud is there for it any more, or what is stays on purpose.
+
+    Whoever serves the class that it has now may claim it at the same moment: whose the finalizer
+    is then has to be decided anew.
+    """
     is_gone = mode is Mode.FULL and bool(published_ingress(service))
     return Write(
         finalizer=Finalizer.REMOVE if is_claimed(service) else None,
         ingress=() if is_gone else None,
-        drop_condition=condition_of(service) is not None,
+        drops=_present(service, CONDITION, SERVED),
+        only_this_version=is_load_balancer(service)
+        and served_class(service) not in {None, class_of(service)},
     )
+
+
+def _present(service: Service, *kinds: str) -> tuple[str, ...]:
+    return tuple(kind for kind in kinds if condition_of(service, kind))
 
 
 def is_worth_a_pass(old: Service, new: Service) -> bool:

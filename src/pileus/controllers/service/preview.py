@@ -13,7 +13,6 @@ from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.orphans import is_evidence
 from pileus.controllers.service.plan import (
-    CLAIM,
     FINALIZER,
     Finalizer,
     Leave,
@@ -22,10 +21,12 @@ from pileus.controllers.service.plan import (
     Telling,
     Withdraw,
     Write,
+    claim,
     course,
     is_busy,
     loses_too_many,
     needs_claim,
+    noted,
     published,
     released,
     unclaimed,
@@ -33,8 +34,10 @@ from pileus.controllers.service.plan import (
 from pileus.controllers.service.seeing import look_at
 from pileus.controllers.service.status import (
     CONDITION,
+    SERVED,
     condition_of,
     published_ingress,
+    served_class,
     verdict_of,
 )
 from pileus.controllers.service.teller import about_service
@@ -101,7 +104,7 @@ class ServicePreview:
     def _served(self, service: Service, look: Look, mode: Mode) -> Iterator[Planned]:
         at_stake = bool(look.left(mode)) or look.balancer is not None
         if needs_claim(service, mode, at_stake=at_stake):
-            yield _write(service, CLAIM)
+            yield _write(service, claim(service, self.clock.now()))
         is_held = loses_too_many(look.balancer, look.members)
         yield from _cloud(service, look, mode, SECOND_LOOK if is_held else "")
         if look.left(mode) or is_busy(look.balancer):
@@ -110,7 +113,10 @@ class ServicePreview:
                 yield _planned(service, "addresses of the load balancer", waits_for=waits_for)
             return
         verdict = verdict_of(look.balancer, mode, look.members)
-        write = published(service, look.balancer, verdict, Telling(self.clock.now()))
+        telling = Telling(self.clock.now())
+        write = published(service, look.balancer, verdict, telling)
+        if mode.writes:
+            write = noted(write, service, telling.now)
         write = unclaimed(write, service, mode)
         if write:
             yield _write(service, write)
@@ -172,8 +178,11 @@ def _parts(service: Service, write: Write) -> Iterator[tuple[str, str]]:
     if write.condition is not None:
         after = f"{quote(write.condition.status)} ({write.condition.reason})"
         yield f"condition {CONDITION}", f"status.conditions[{CONDITION}]: {state} → {after}"
-    elif write.drop_condition:
+    elif CONDITION in write.drops:
         yield f"condition {CONDITION}", f"status.conditions[{CONDITION}]: {state} → none"
+    if write.served is not None and write.finalizer is None:  # else it comes with the finalizer
+        change = f"{quote(served_class(service) or '')} → {quote(write.served.message)}"
+        yield f"condition {SERVED}", f"status.conditions[{SERVED}].message: {change}"
 
 
 def _addresses(ingress: Sequence[LoadBalancerIngress]) -> str:

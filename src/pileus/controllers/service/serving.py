@@ -13,11 +13,12 @@ from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.holding import SECOND_LOOK, Guard
 from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import (
-    CLAIM,
     Serve,
+    claim,
     course,
     is_busy,
     needs_claim,
+    noted,
     only_members,
     published,
     unclaimed,
@@ -107,7 +108,8 @@ class Serving:
             if not needs_claim(service, mode, at_stake=at_stake):
                 return service
             try:
-                return await self._tools.cluster.write(service, CLAIM)
+                now = self._tools.teller.telling(note).now
+                return await self._tools.cluster.write(service, claim(service, now))
             except Conflict:
                 service = await self._tools.cluster.read(service)
                 if course(service, self._tools.classes, known=False) != Serve(mode):
@@ -174,7 +176,10 @@ class Serving:
                 service, Reason.UNAVAILABLE, "There are no available nodes for LoadBalancer"
             )
         verdict = verdict_of(look.balancer, mode, look.members)
-        write = published(service, look.balancer, verdict, teller.telling(note))
+        telling = teller.telling(note)
+        write = published(service, look.balancer, verdict, telling)
+        if mode.writes:
+            write = noted(write, service, telling.now)
         note.stage = Stage.PUBLISH
         was_ensuring = note.ensuring or (
             write.ingress is not None and not published_ingress(service)

@@ -8,12 +8,18 @@ from enum import StrEnum
 from pileus.cloud.balancer import Balancer
 from pileus.cloud.fingerprint import usual_address
 from pileus.controllers.service.annotations import Mode
+from pileus.controllers.service.classes import class_of
 from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
 from pileus.kube.model.meta import Condition
 
 CONDITION = "pileus.dev/Ready"
 """True: the balancer is as the Service wants it. False: it is not, for the reason given.
 Unknown: the cloud cannot be asked, or nobody is to ask."""
+
+SERVED = "pileus.dev/Served"
+"""There while something in the cloud is the Service's. Its message is the class that the Service
+had when it was served last: so that also a manager that never served it can tell a Service that
+went to another class from one whose class is no longer among its own."""
 
 VIP, PROXY = "VIP", "Proxy"
 
@@ -86,9 +92,29 @@ def _meaning(ingress: LoadBalancerIngress) -> tuple[str, str, str]:
     return usual_address(ingress.ip or ""), (ingress.hostname or "").lower().rstrip("."), mode
 
 
-def condition_of(service: Service) -> Condition | None:
+def condition_of(service: Service, kind: str = CONDITION) -> Condition | None:
     conditions = (service.status and service.status.conditions) or ()
-    return next((each for each in conditions if each.type == CONDITION), None)
+    return next((each for each in conditions if each.type == kind), None)
+
+
+def served_class(service: Service) -> str | None:
+    """The class under which it was served last, "" being none; None if nothing is noted."""
+    noted = condition_of(service, SERVED)
+    return noted.message if noted else None
+
+
+def served_as(service: Service, now: datetime) -> Condition | None:
+    """The note that it is served under the class that it has; None if that is noted."""
+    present, name = condition_of(service, SERVED), class_of(service)
+    if present is not None and present.message == name:
+        return None
+    return Condition(
+        type=SERVED,
+        status=State.TRUE,
+        reason="Class" if name else "NoClass",
+        message=name,
+        last_transition_time=now.replace(microsecond=0),
+    )
 
 
 def condition(

@@ -3,7 +3,14 @@
 from pileus.cloud.errors import Unavailable
 from pileus.controllers.service.annotations import MANAGE, Mode
 from pileus.controllers.service.notes import Note
-from pileus.controllers.service.plan import is_busy, is_claimed, released
+from pileus.controllers.service.plan import (
+    NOTHING,
+    Write,
+    is_busy,
+    is_claimed,
+    is_served_elsewhere,
+    released,
+)
 from pileus.controllers.service.reasons import Reason, Stage
 from pileus.controllers.service.teller import name_of
 from pileus.controllers.service.tools import Tools
@@ -35,7 +42,7 @@ class Withdrawing:
         note.stage = Stage.RELEASE
         self._tools.notes.release(service.metadata.uid)
         try:
-            await self._tools.teller.write(service, note, released(service, mode))
+            await self._tools.teller.write(service, note, self._release(service, mode))
         except NotFound:
             log.info("Service is gone already", v=2, service=name_of(service))
         except BaseException:
@@ -43,6 +50,11 @@ class Withdrawing:
             raise
         self._farewell(service, mode, look, note)
         return DONE
+
+    def _release(self, service: Service, mode: Mode) -> Write:
+        """One that another manager serves by now is that one's, finalizer and all."""
+        is_theirs = is_served_elsewhere(service, self._tools.classes)
+        return NOTHING if is_theirs else released(service, mode)
 
     async def bury(self, service: Service, mode: Mode) -> Result:
         """One pass for a Service that is there no more. Errors: `CloudError`, `Fenced`."""

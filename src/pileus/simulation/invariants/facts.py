@@ -40,8 +40,6 @@ class Facts:
     """Since when a node counts as a member of balancers, by name."""
     deleted: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     """Which leader deleted a node when, where no human had approved it."""
-    writers: set[str] = field(default_factory=set[str])
-    """The processes that have written anything."""
     sent: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """Writes of each process in each minute."""
     misled_at: float = float("-inf")
@@ -52,7 +50,6 @@ class Facts:
         if isinstance(step, CloudStep):
             self._learn_of_cloud(step)
         elif isinstance(step, Sending):
-            self.writers.add(step.identity)
             minute = step.identity, int(self.now() // 60)
             self.sent[minute] = self.sent.get(minute, 0) + 1
         elif step.resource == "services" and step.after is not None:

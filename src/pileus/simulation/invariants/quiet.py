@@ -155,11 +155,7 @@ def secrets_stay_secret(facts: Facts) -> Iterator[str]:
 
 
 def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
-    """What wants no balancer has no finalizer and no address.
-
-    The finalizer of another class may be its controller's: only the process that set it itself
-    can know better.
-    """
+    """What wants no balancer has no finalizer and no address."""
     if not facts.runs(SERVICE.canonical):
         return
     services = facts.cluster.objects("services")
@@ -167,8 +163,7 @@ def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
     for service in services:
         if _uid(service) in wanting:
             continue
-        excused = facts.is_of_another_class(service) and facts.writers != {facts.cluster.leader()}
-        if has_finalizer(service) and not excused:
+        if has_finalizer(service):
             yield f"Service {text(service, 'metadata', 'name')} still has the finalizer"
         if ingress_of(service):
             yield f"Service {text(service, 'metadata', 'name')} still publishes an address"

@@ -1,23 +1,27 @@
 """What is to be done for a Service: decisions over all inputs."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.balancer import Balancer, BalancerState, Effect, Ingress, Part
 from pileus.controllers.service.annotations import MANAGE, Mode
-from pileus.controllers.service.classes import Classes
+from pileus.controllers.service.classes import Classes, class_of, is_load_balancer
 from pileus.controllers.service.patches import patch_of
 from pileus.controllers.service.plan import (
-    CLAIM,
     FINALIZER,
+    NOTHING,
     Finalizer,
     Leave,
     Puzzled,
     Serve,
     Telling,
     Withdraw,
+    Write,
+    claim,
     course,
     doable,
     is_claimed,
@@ -32,6 +36,7 @@ from pileus.controllers.service.plan import (
 from pileus.controllers.service.status import (
     CONDITION,
     READY,
+    SERVED,
     State,
     Verdict,
     condition,
@@ -72,6 +77,14 @@ SERVICES = st.builds(
     st.sampled_from([None, *Mode, "odd"]),
 )
 CLASSES = st.sampled_from([OURS, ONLY_NAMED])
+NOTED = st.sampled_from([None, "", "pileus.dev/local", "example.com/fast", "example.com/other"])
+
+
+def as_noted(service: Service, name: str | None) -> Service:
+    """The Service with the note that it was served under that class."""
+    conditions = () if name is None else (Condition(type=SERVED, status="True", message=name),)
+    status = ServiceStatus(conditions=conditions)
+    return Service(metadata=service.metadata, spec=service.spec, status=status)
 
 
 @given(SERVICES, CLASSES, st.booleans())
@@ -87,6 +100,39 @@ def test_another_classes_service_is_left_alone_unless_there_is_evidence(
     assert service.spec is not None
     if service.spec.type == "LoadBalancer" and not classes.serve(service):
         assert course(service, classes, known=False) == Leave()
+
+
+@given(SERVICES, CLASSES, NOTED)
+def test_a_note_of_the_class_that_it_has_or_of_one_that_is_not_ours_changes_nothing(
+    service: Service, classes: Classes, name: str | None
+):
+    if name in {None, class_of(service)} or not classes.has(name or ""):
+        noted = course(as_noted(service, name), classes, known=False)
+        assert noted == course(service, classes, known=False)
+
+
+@given(SERVICES, CLASSES, NOTED)
+def test_what_was_served_and_went_to_another_class_is_not_just_left(
+    service: Service, classes: Classes, name: str | None
+):
+    went = name is not None and name != class_of(service) and classes.has(name)
+    if went and is_claimed(service):
+        assert course(as_noted(service, name), classes, known=False) != Leave()
+
+
+@given(SERVICES, NOTED)
+def test_a_release_of_another_class_holds_only_for_the_version_that_was_seen(
+    service: Service, name: str | None
+):
+    write = released(as_noted(service, name), Mode.FULL)
+
+    went = name is not None and name != class_of(service) and is_load_balancer(service)
+    assert write.only_this_version == went
+    assert ("resourceVersion" in metadata_of(service, write)) == went
+
+
+def metadata_of(service: Service, write: Write) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", patch_of(service, write).body["metadata"])
 
 
 @given(SERVICES, CLASSES)
@@ -144,7 +190,7 @@ def test_who_changes_nothing_in_the_cloud_needs_no_finalizer(
         assert not is_claimed(service)
         assert at_stake
     if not mode.writes and is_claimed(service):
-        assert unclaimed(CLAIM, service, mode).finalizer is Finalizer.REMOVE
+        assert unclaimed(NOTHING, service, mode).finalizer is Finalizer.REMOVE
 
 
 def balancer(members: int | None, state: BalancerState = BalancerState.READY) -> Balancer:
@@ -242,7 +288,7 @@ def test_order_spelling_and_default_modes_make_no_difference(ingress: list[LoadB
 
 
 def test_a_claim_names_the_version_that_was_seen_and_keeps_others():
-    patch = patch_of(served(), CLAIM).body
+    patch = patch_of(served(), claim(served(), START)).body
 
     assert patch == {
         "metadata": {
@@ -250,7 +296,18 @@ def test_a_claim_names_the_version_that_was_seen_and_keeps_others():
             "resourceVersion": "7",
             "finalizers": [FINALIZER],
             "$setElementOrder/finalizers": ["x", FINALIZER],
-        }
+        },
+        "status": {
+            "conditions": [
+                {
+                    "type": SERVED,
+                    "status": "True",
+                    "reason": "NoClass",
+                    "message": "",
+                    "lastTransitionTime": "2030-01-01T00:00:00Z",
+                }
+            ]
+        },
     }
 
 
