@@ -30,7 +30,8 @@ from pileus.objects.notices import Notices
 from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
-from tests.unit.controllers.node.harness import FakeEvents, FakeInstances
+from tests.unit.controllers.events import FakeEvents
+from tests.unit.controllers.node.harness import FakeInstances
 from tests.unit.controllers.node.objects import OTHER_TAINT, TAINT, instance, internal
 
 pytestmark = pytest.mark.real_time

@@ -24,7 +24,7 @@ from pileus.telemetry.metrics import Metrics
 from tests.unit.app.stage import Kube, configured, new_node, posted
 from tests.unit.app.test_planning import world
 from tests.unit.cloud.fakes import FakeInstances
-from tests.unit.controllers.node.harness import FakeEvents
+from tests.unit.controllers.events import FakeEvents
 
 HOUR = 3600.0
 ALONE = "--controllers=cloud-node-controller"
@@ -237,7 +237,7 @@ async def test_a_plan_that_comes_back_is_news(told: Audience) -> None:
     for plan in (Plan((planned("balancer"),)), Plan(), Plan((planned("balancer"),))):
         telling.tell(plan)
 
-    assert told.events.reasons == ["Planned", "Planned"]
+    assert told.events.reasons() == ["Planned", "Planned"]
     assert told.figure("pileus_planned_changes_total") == 2
 
 

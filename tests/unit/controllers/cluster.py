@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Self
@@ -14,12 +13,13 @@ from pileus.apiserver.serving import api_in_memory
 from pileus.kube.client import Client
 from pileus.kube.errors import Unreachable
 from pileus.kube.informer import Handler, Informer
-from pileus.kube.model.core_v1 import NODES, Node, ObjectReference
+from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.patch import MergePatch
 from pileus.kube.store import NamespacedName
 from pileus.kube.transport import Reply, Request
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
+from tests.unit.controllers.events import FakeEvents
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,14 +31,6 @@ def loop_time() -> float:
 class LoopClock:
     def now(self) -> datetime:
         return EPOCH + timedelta(seconds=loop_time())
-
-
-@dataclass
-class FakeEvents:
-    told: list[tuple[str, str, str, str]] = field(default_factory=list[tuple[str, str, str, str]])
-
-    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.told.append((about.name, kind, reason, message))
 
 
 class Counting:

@@ -144,7 +144,7 @@ async def test_an_answer_that_was_lost_makes_no_node_get_another_range_and_no_tw
 
     given = list((await at.ranges()).values())
     assert len(set(given)) == 3
-    assert {reason for _, _, reason, _ in at.events.told} == {"CIDRAssignmentFailed"}
+    assert {reason for _, _, reason, _ in at.events.lines()} == {"CIDRAssignmentFailed"}
 
 
 async def test_a_full_range_is_told_and_served_as_soon_as_one_is_given_back():
@@ -155,7 +155,7 @@ async def test_a_full_range_is_told_and_served_as_soon_as_one_is_given_back():
         await asyncio.sleep(10)
         waiting = [name for name, mine in (await at.ranges()).items() if not mine]
         assert len(waiting) == 2
-        assert set(at.events.told) == {
+        assert set(at.events.lines()) == {
             (name, "Normal", "CIDRNotAvailable", f"Node {name} status is now: CIDRNotAvailable")
             for name in waiting
         }
@@ -194,7 +194,7 @@ async def test_a_node_with_an_odd_range_is_told_and_ends_nothing(odd):
         await asyncio.sleep(60)
 
     assert (await at.ranges())["n1"] == ("10.0.1.0/24",)
-    assert [told[2] for told in at.events.told] == ["PodCIDRUnexpected"]
+    assert [told[2] for told in at.events.lines()] == ["PodCIDRUnexpected"]
 
 
 async def test_a_watch_that_loses_nodes_gives_nothing_back():
@@ -210,7 +210,7 @@ async def test_a_watch_that_loses_nodes_gives_nothing_back():
         await asyncio.sleep(60)
 
     assert (await at.ranges())["n5"] == ()
-    assert ("n5", "CIDRNotAvailable") in [(told[0], told[2]) for told in at.events.told]
+    assert ("n5", "CIDRNotAvailable") in [(told[0], told[2]) for told in at.events.lines()]
 
 
 async def test_a_node_that_is_registered_anew_gets_a_range_anew():
@@ -267,7 +267,7 @@ async def test_a_node_that_goes_before_the_write_is_no_failure_and_its_promise_i
         await asyncio.sleep(5)
         assert at.metric("cidrset_usage_cidrs", "10.0.0.0/22") == 0
 
-    assert at.events.told == []
+    assert at.events.lines() == []
 
 
 async def test_nothing_is_given_while_there_are_nodes_that_cannot_be_read():

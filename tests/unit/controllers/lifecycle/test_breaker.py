@@ -38,7 +38,7 @@ async def test_trap_7_it_is_told_on_each_node_once_with_the_way_to_go_on() -> No
         for name in TEN[:3]:
             assert await world.condition(name) == ("True", "TooManyNodesGone")
             assert world.events.reasons(name) == ["TooManyNodesGone"]
-        told = world.events.message("TooManyNodesGone")
+        told = world.events.messages("TooManyNodesGone")[0]
         assert "no server n0" in told
         assert "3 of 10 nodes" in told
         assert "at most 2" in told

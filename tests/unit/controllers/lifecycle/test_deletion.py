@@ -258,7 +258,7 @@ async def test_a_deletion_that_fails_is_told_once_and_tried_again_ever_more_seld
         await asyncio.sleep(600)
 
     assert world.events.reasons("n1") == ["DeletingNode", "DeletingNodeFailed"]
-    assert world.events.message("DeletingNodeFailed").startswith("Failed deleting node n1: ")
+    assert world.events.messages("DeletingNodeFailed")[0].startswith("Failed deleting node n1: ")
     assert len(world.wire.writes("DELETE")) == 6
 
 

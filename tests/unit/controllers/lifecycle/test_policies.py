@@ -39,7 +39,7 @@ async def test_report_only_tells() -> None:
         assert await world.condition("n1") == ("True", "NodeKeptByPolicy")
         assert await world.taints("n1") == []
         assert world.events.reasons("n1") == ["NodeKeptByPolicy"]
-        assert "no server n1" in world.events.message("NodeKeptByPolicy")
+        assert "no server n1" in world.events.messages("NodeKeptByPolicy")[0]
         assert world.wire.writes() == ["PATCH /api/v1/nodes/n1/status"]
 
 

@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry
@@ -20,13 +19,14 @@ from pileus.fence import Open
 from pileus.kube.client import Client
 from pileus.kube.errors import NotFound
 from pileus.kube.informer import Informer
-from pileus.kube.model.core_v1 import NODES, Node, ObjectReference
+from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.patch import MergePatch, StrategicPatch
 from pileus.kube.transport import Reply, Request, Transport
 from pileus.objects.nodes import taints_of
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
 from tests.unit.app.stage import LoopClock, loop_time
+from tests.unit.controllers.events import FakeEvents
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
@@ -60,28 +60,6 @@ class FakeInstances:
         if self.whole is not None:
             return self.whole  # type: ignore[return-value]
         return {name: self.machines[name] for name in names if name in self.machines}  # type: ignore[misc]
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    name: str
-    kind: str
-    reason: str
-    message: str
-
-
-@dataclass
-class FakeEvents:
-    told: list[Told] = field(default_factory=list[Told])
-
-    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.told.append(Told(about.name, kind, reason, message))
-
-    def reasons(self, name: str) -> list[str]:
-        return [each.reason for each in self.told if each.name == name]
-
-    def message(self, reason: str) -> str:
-        return next(each.message for each in self.told if each.reason == reason)
 
 
 class Wire:

@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry
@@ -14,10 +13,11 @@ from pileus.controllers.node.plan import Write
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.kube.errors import ApiError, Conflict, NotFound, Status
-from pileus.kube.model.core_v1 import Node, ObjectReference
+from pileus.kube.model.core_v1 import Node
 from pileus.objects.notices import Notices
 from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.telemetry.metrics import Metrics
+from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.node.objects import START, Document, merged, patched, typed
 
 
@@ -111,26 +111,6 @@ class FakeInstances:
         if self.whole is not None:
             return self.whole  # type: ignore[return-value]
         return {ref.name: self.answers[ref.name] for ref in nodes if ref.name in self.answers}  # type: ignore[return-value]
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    about: ObjectReference
-    kind: str
-    reason: str
-    message: str
-
-
-@dataclass
-class FakeEvents:
-    told: list[Told] = field(default_factory=list[Told])
-
-    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.told.append(Told(about, kind, reason, message))
-
-    @property
-    def reasons(self) -> list[str]:
-        return [each.reason for each in self.told]
 
 
 class LoopClock:

@@ -29,8 +29,9 @@ from pileus.objects.writer import NodeReplaced
 from pileus.objects.written import CATCH_UP
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport, in_order, refused
+from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.node.api_server import ApiServer
-from tests.unit.controllers.node.harness import FakeEvents, FakeInstances, LoopClock
+from tests.unit.controllers.node.harness import FakeInstances, LoopClock
 from tests.unit.controllers.node.objects import Document, document, instance, merged, typed
 
 
@@ -96,7 +97,7 @@ async def test_a_thousand_new_nodes_cost_few_look_ups_two_writes_each_and_one_ev
     assert not at.uninitialized()
     assert len(at.cloud.calls) <= 20
     assert len(at.server.patches) == 2000
-    assert at.events.reasons == ["Synced"] * 1000
+    assert at.events.reasons() == ["Synced"] * 1000
 
 
 async def test_a_second_start_writes_nothing_and_says_nothing() -> None:
@@ -144,8 +145,8 @@ async def test_an_outage_of_the_cloud_delays_nodes_and_forgets_none() -> None:
 
     assert not at.uninitialized()
     assert during < 50, "nodes that failed together are retried together, in one look-up"
-    assert at.events.reasons.count("CloudUnavailable") == 100
-    assert at.events.reasons.count("Synced") == 100
+    assert at.events.reasons().count("CloudUnavailable") == 100
+    assert at.events.reasons().count("Synced") == 100
     assert len(at.server.patches) == 300, "the condition once, then the two writes of every node"
 
 

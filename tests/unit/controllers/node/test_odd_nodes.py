@@ -10,8 +10,9 @@ from prometheus_client import CollectorRegistry
 from pileus.kube.transport import Request
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import Answer, Scripted, Silence, event, listing
+from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.node.api_server import ApiServer
-from tests.unit.controllers.node.harness import FakeEvents, FakeInstances
+from tests.unit.controllers.node.harness import FakeInstances
 from tests.unit.controllers.node.objects import Document, document, instance
 from tests.unit.controllers.node.test_controller import Site, running
 

@@ -73,7 +73,7 @@ async def test_dying_between_the_writes_leaves_the_taint_and_the_next_pass_finis
 
     assert not is_uninitialized(world.node())
     assert len(world.nodes.writes) == 2
-    assert world.events.reasons == ["Synced"]
+    assert world.events.reasons() == ["Synced"]
 
 
 async def test_an_initialized_node_costs_no_request_at_all() -> None:
@@ -85,7 +85,7 @@ async def test_an_initialized_node_costs_no_request_at_all() -> None:
 
     assert len(world.nodes.writes) == writes
     assert len(world.cloud.calls) == calls
-    assert world.events.reasons == ["Synced"]
+    assert world.events.reasons() == ["Synced"]
 
 
 async def test_an_initialized_node_gets_the_stable_label_that_it_lacks() -> None:
@@ -136,7 +136,7 @@ async def test_a_taint_that_someone_adds_meanwhile_is_not_lost() -> None:
 
     assert [taint.key for taint in taints_of(world.node())] == ["other"]
     assert world.nodes.reads == 1, "after the conflict it was read afresh"
-    assert world.events.reasons == ["Synced"]
+    assert world.events.reasons() == ["Synced"]
 
 
 async def test_a_node_that_everyone_writes_to_is_given_up_for_now() -> None:
@@ -230,7 +230,7 @@ async def test_a_label_that_kubernetes_refuses_is_left_out_with_a_warning() -> N
     await world.reconciler.reconcile("n1")
 
     assert (world.node().metadata.labels or {})["row"] == "3"
-    assert world.events.reasons == ["Synced", "CloudLabelSkipped"]
+    assert world.events.reasons() == ["Synced", "CloudLabelSkipped"]
     assert "rack" in world.events.told[1].message
 
 

@@ -101,7 +101,7 @@ async def test_a_wish_that_cannot_be_met_leaves_the_node_and_is_told_once_an_hou
         await asyncio.sleep(300)
 
     assert not world.nodes.writes
-    assert world.events.reasons == ["ProvidedNodeIPRefused"]
+    assert world.events.reasons() == ["ProvidedNodeIPRefused"]
 
 
 async def test_a_refused_write_harms_no_other_node() -> None:
@@ -116,7 +116,7 @@ async def test_a_refused_write_harms_no_other_node() -> None:
     await world.refresher.round()
 
     assert len(world.nodes.writes) == 1
-    assert world.events.reasons == ["NodeWriteInvalid"]
+    assert world.events.reasons() == ["NodeWriteInvalid"]
 
 
 async def test_rounds_go_on_when_the_cloud_is_down_or_we_do_not_lead() -> None:
@@ -150,7 +150,7 @@ async def test_what_was_said_of_nodes_that_are_gone_is_forgotten() -> None:
     world.nodes.documents["n1"] = gone
     await world.refresher.round()
 
-    assert world.events.reasons == ["ProvidedNodeIPRefused"] * 2
+    assert world.events.reasons() == ["ProvidedNodeIPRefused"] * 2
 
 
 @pytest.mark.parametrize("settings", [{"period": 0.0}, {"period": -1.0}, {"concurrency": 0}])

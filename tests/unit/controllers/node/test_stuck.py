@@ -43,7 +43,7 @@ async def test_defect_3_what_is_not_found_is_retried_until_it_is(
 
     assert not is_uninitialized(world.node())
     assert world.samples("pileus_nodes_failing_initialization") == 0
-    assert world.events.reasons == ["Synced"], "a hiccup is not worth a warning"
+    assert world.events.reasons() == ["Synced"], "a hiccup is not worth a warning"
     assert len(world.nodes.writes) == 2
 
 
@@ -61,7 +61,7 @@ async def test_defect_4_a_node_that_stays_stuck_says_why_by_event_and_condition(
 
     await fail(world, times=5, apart=6)
 
-    assert world.events.reasons == ["InstanceNotFound"]
+    assert world.events.reasons() == ["InstanceNotFound"]
     assert world.events.told[0].kind == "Warning"
     assert "GET /servers?name=n1: empty" in world.events.told[0].message
     condition = condition_of(world.node(), CONDITION)
@@ -75,7 +75,7 @@ async def test_a_day_of_failing_costs_few_events_and_one_write() -> None:
 
     await fail(world, times=24 * 12, apart=300)
 
-    assert world.events.reasons == ["CloudUnavailable"] * 24
+    assert world.events.reasons() == ["CloudUnavailable"] * 24
     assert len(world.nodes.writes) == 1
 
 
@@ -85,7 +85,7 @@ async def test_what_only_a_human_can_mend_is_told_at_once() -> None:
 
     await fail(world)
 
-    assert world.events.reasons == ["CloudUnauthorized"]
+    assert world.events.reasons() == ["CloudUnauthorized"]
     assert condition_of(world.node(), CONDITION) is not None
 
 
@@ -101,7 +101,7 @@ async def test_a_stuck_node_that_recovers_is_cleared_without_an_extra_write() ->
     assert condition is not None
     assert condition.status == "False"
     assert len(world.nodes.writes) == told + 2
-    assert world.events.reasons == ["CloudUnavailable", "Synced"]
+    assert world.events.reasons() == ["CloudUnavailable", "Synced"]
 
 
 async def test_a_stuck_node_without_addresses_is_cleared_too() -> None:
@@ -123,7 +123,7 @@ async def test_a_wish_for_an_address_that_cannot_be_met_is_told_at_once() -> Non
     with pytest.raises(NodeIpRefused):
         await world.reconciler.reconcile("n1")
 
-    assert world.events.reasons == ["ProvidedNodeIPRefused"]
+    assert world.events.reasons() == ["ProvidedNodeIPRefused"]
     assert "10.9.9.9" in world.events.told[0].message
     assert is_uninitialized(world.node())
 
@@ -145,7 +145,7 @@ async def test_a_write_that_the_api_server_refuses_is_explained_on_the_node(
     with pytest.raises(kind):
         await world.reconciler.reconcile("n1")
 
-    assert world.events.reasons == [reason]
+    assert world.events.reasons() == [reason]
     assert "metadata.labels: Invalid value" in world.events.told[0].message
 
 

@@ -32,7 +32,7 @@ async def test_a_node_gets_its_routes_its_condition_and_then_peace():
     assert at.routes.calls.count(("create", 2)) == 1
     assert at.syncs("changed") == 1
     assert at.syncs("noop", "periodic") == pytest.approx(11, abs=1)
-    assert at.events.told == []
+    assert at.events.lines() == []
 
 
 async def test_the_condition_is_merged_by_type_with_both_timestamps():

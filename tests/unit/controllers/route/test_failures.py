@@ -40,8 +40,8 @@ async def test_defect_17_a_route_that_keeps_failing_is_told_once_an_hour_in_the_
 
     uid = (await at.node("n1")).metadata.uid
     told = f"Could not create route {uid} 10.1.0.0/24 for node n1: no more than 50 routes"
-    assert set(at.events.told) == {("n1", "Warning", "FailedToCreateRoute", told)}
-    assert 3 <= len(at.events.told) <= 4
+    assert set(at.events.lines()) == {("n1", "Warning", "FailedToCreateRoute", told)}
+    assert 3 <= len(at.events.lines()) <= 4
     assert 30 <= at.routes.count("create") <= 80, "backed off"
 
 
@@ -55,7 +55,7 @@ async def test_another_error_is_news():
         at.routes.errors["10.1.0.0/24"] = QuotaExceeded("full")
         await asyncio.sleep(60)
 
-    assert [told.rsplit(": ", 1)[1] for *_, told in at.events.told] == ["down", "full"]
+    assert [told.rsplit(": ", 1)[1] for *_, told in at.events.lines()] == ["down", "full"]
 
 
 @pytest.mark.parametrize("error", [Unavailable("5xx"), Unauthorized("403")])
@@ -99,7 +99,7 @@ async def test_a_list_that_lags_makes_no_second_route_and_no_trouble():
         await asyncio.sleep(30)
 
     assert sorted(at.routes.created) == ["10.1.0.0/24", "10.2.0.0/24"]
-    assert at.events.told == []
+    assert at.events.lines() == []
     assert at.syncs("error") == 0
 
 
@@ -128,7 +128,7 @@ async def test_a_route_whose_place_cannot_be_cleared_is_not_created_beside_it():
         await asyncio.sleep(3)
         assert ("create", 1) in at.routes.calls, "of the other"
         assert at.routes.places == {"10.1.0.0/24": "n2", "10.2.0.0/24": "n2"}
-        assert at.events.told[0][3].endswith("could not be deleted: stuck")
+        assert at.events.lines()[0][3].endswith("could not be deleted: stuck")
         at.routes.errors.clear()
         await asyncio.sleep(60)
 
@@ -144,7 +144,7 @@ async def test_ranges_that_cannot_have_routes_are_told_and_others_served():
         await asyncio.sleep(600)
 
     assert at.routes.places == {"10.1.0.0/24": "n1"}
-    assert [told[:3] for told in at.events.told] == [("odd", "Warning", "PodCIDRNotRouted")]
+    assert [told[:3] for told in at.events.lines()] == [("odd", "Warning", "PodCIDRNotRouted")]
     assert await at.network("odd") == ("True", "NoRouteCreated")
     assert at.syncs("error") == 0, "nothing to retry"
 
@@ -185,7 +185,7 @@ async def test_a_conflict_is_told_retried_and_leaves_the_others_alone():
     async with at.running():
         await asyncio.sleep(10)
         assert at.routes.places == {"10.2.0.0/24": "n2"}
-        assert at.events.told[0][3].endswith("somebody is at work on that route")
+        assert at.events.lines()[0][3].endswith("somebody is at work on that route")
         at.routes.errors.clear()
         await asyncio.sleep(60)
 
@@ -204,7 +204,7 @@ async def test_a_slow_cloud_gets_a_few_calls_a_round_and_new_nodes_wait_for_no_m
 
     assert len(at.routes.table) == 299
     assert at.routes.count("list") >= 3
-    assert at.events.told == []
+    assert at.events.lines() == []
     assert at.syncs("error") == 0
 
 
@@ -233,7 +233,7 @@ async def test_a_call_that_fails_as_a_whole_is_the_failure_of_all_its_routes():
 
     async with at.running():
         await asyncio.sleep(5)
-        assert {name for name, *_ in at.events.told} == {"n1", "n2"}
+        assert {name for name, *_ in at.events.lines()} == {"n1", "n2"}
         at.routes.refuses = None
         await asyncio.sleep(60)
 
@@ -261,7 +261,7 @@ async def test_while_nodes_cannot_be_looked_at_again_no_route_is_made_beside_a_d
     async with at.running():
         await asyncio.sleep(30)
         assert at.routes.calls == [("list", 0)] * at.routes.count("list")
-        assert at.events.told[0][3].endswith("that of a node that could not be read")
+        assert at.events.lines()[0][3].endswith("that of a node that could not be read")
         at.wire.refuse = ""
         await asyncio.sleep(60)
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -25,7 +25,7 @@ from pileus.controllers.service.controller import (
 )
 from pileus.fence import Fence, Open
 from pileus.kube.client import Client
-from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
+from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Request
 from pileus.providers.local.connect import cloud_of
@@ -36,6 +36,7 @@ from pileus.providers.local.model.records import Balancer
 from pileus.providers.local.model.state import Settings as CloudSettings
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
+from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.service.plain import PlainBalancers
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -88,28 +89,6 @@ class Front:
         answer = await self._cloud.call(operation)
         self.after(operation)
         return answer
-
-
-@dataclass
-class Told:
-    about: ObjectReference
-    kind: str
-    reason: str
-    message: str
-
-
-@dataclass
-class FakeEvents:
-    told: list[Told] = field(default_factory=list[Told])
-
-    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.told.append(Told(about, kind, reason, message))
-
-    def reasons(self, name: str = "") -> list[str]:
-        return [one.reason for one in self.told if name in {"", one.about.name}]
-
-    def messages(self, reason: str) -> list[str]:
-        return [one.message for one in self.told if one.reason == reason]
 
 
 class World:

@@ -24,7 +24,8 @@ from pileus.objects.nodes import UNINITIALIZED
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
 from tests.contract.keyring import Keyring, Machines
-from tests.unit.controllers.node.harness import FakeEvents, LoopClock
+from tests.unit.controllers.events import FakeEvents
+from tests.unit.controllers.node.harness import LoopClock
 
 CLUSTER = "cluster-uid"
 

@@ -25,7 +25,7 @@ async def test_all_nodes_get_the_keys_in_one_call_and_then_there_is_peace():
 
         assert all(it.accepted(name) == {ANN, BOB} for name in it.machines)
         assert it.cloud.writes == [("add", 2, 3)]
-        assert it.events.reasons == ["SshKeysAdded"] * 3
+        assert it.events.reasons() == ["SshKeysAdded"] * 3
         assert ANN.fingerprint in it.events.told[-1].message
 
         await asyncio.sleep(3 * CHECK_EVERY)
@@ -65,7 +65,7 @@ async def test_a_withdrawn_key_goes_after_a_second_look_and_others_keys_stay():
         await asyncio.sleep(LATER)
 
         assert it.accepted("n1") == {ANN, key("by-hand")}
-        assert it.events.reasons[-1] == "SshKeysWithdrawn"
+        assert it.events.reasons()[-1] == "SshKeysWithdrawn"
 
 
 async def test_a_key_that_is_wanted_again_at_the_second_look_stays():
@@ -236,13 +236,13 @@ async def test_a_cloud_that_cannot_add_or_withdraw_is_not_asked_all_the_time():
         await it.publish(ann=ANN.public_key)
         await asyncio.sleep(CHECK_EVERY)
         assert [call[0] for call in it.cloud.writes] == ["add", "remove"]
-        assert it.events.reasons[-1] == "SshKeysNotWithdrawn"
+        assert it.events.reasons()[-1] == "SshKeysNotWithdrawn"
 
         it.cloud.fails["add"] = Unsupported("not here")
         await it.publish(ann=ANN.public_key, cyd=public_key("cyd"))
         await asyncio.sleep(CHECK_EVERY)
         assert sum(call[0] == "add" for call in it.cloud.writes) <= 5
-        assert "SshKeysFailed" in it.events.reasons
+        assert "SshKeysFailed" in it.events.reasons()
 
 
 async def test_the_plan_shows_what_would_be_done_and_does_nothing():
