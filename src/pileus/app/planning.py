@@ -4,7 +4,7 @@ connections (reads only) ▸ provider (reads only) ▸ its start ▸ informers �
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Container, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -31,7 +31,7 @@ from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.fence import Open
 from pileus.kube.errors import KubeError
 from pileus.kube.restricted import reads
-from pileus.objects.planned import Planned, Preview, Scope, Trouble
+from pileus.objects.planned import Planned, Preview, Scope, Trouble, title
 from pileus.telemetry.metrics import Metrics
 
 LOOK = 0.1
@@ -159,10 +159,22 @@ class Planner:
                 asked[name] = group.create_task(_ask(name, preview, scope))
         answers = {name: task.result() for name, task in asked.items()}
         return Plan(
-            tuple(told for it in answers.values() if not isinstance(it, str) for told in it),
+            once(told for it in answers.values() if not isinstance(it, str) for told in it),
             {name: it for name, it in answers.items() if isinstance(it, str)},
             self._skipped,
         )
+
+
+def once(lines: Iterable[Told]) -> tuple[Told, ...]:
+    """Without troubles that are the aftermath of another that is told of the same object."""
+    lines = tuple(lines)
+    troubles = [it.line for it in lines if isinstance(it.line, Trouble)]
+    causes = {title(trouble.about) for trouble in troubles if not trouble.is_aftermath}
+    return tuple(it for it in lines if not _is_aftermath(it.line, causes))
+
+
+def _is_aftermath(line: Planned | Trouble, causes: Container[str]) -> bool:
+    return isinstance(line, Trouble) and line.is_aftermath and title(line.about) in causes
 
 
 async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[Told, ...] | str:

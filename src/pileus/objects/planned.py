@@ -36,6 +36,8 @@ class Trouble:
     about: ObjectReference
     reason: str
     message: str
+    is_aftermath: bool = False
+    """Whether it only follows from what is wrong; who else tells of the object says it better."""
 
 
 def title(about: ObjectReference) -> str:

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pileus.app.controllers import NODE, ROUTE, SERVICE
+from pileus.app.controllers import LIFECYCLE, NODE, ROUTE, SERVICE
 from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.leading import DUTIES
 from pileus.app.opening import World
@@ -112,6 +112,22 @@ async def test_all_controllers_are_asked_side_by_side_and_one_that_fails_harms_n
     assert made.failures == {SERVICE.canonical: "the cloud is down"}
     assert not made.is_whole
     assert loop_time() == pytest.approx(10, abs=1)
+
+
+async def test_of_one_trouble_only_the_cause_is_told():
+    cause, echo = (
+        Trouble(WEB, "NotFound", "no machine"),
+        Trouble(WEB, "Kept", "kept", is_aftermath=True),
+    )
+    duties = {NODE.canonical: duty(cause), LIFECYCLE.canonical: duty(echo)}
+
+    both = await plan(Cloud(name="fake"), Kube(), duties=duties)
+    alone = await plan(
+        Cloud(name="fake"), Kube(), duties=duties, flags=["--controllers=cloud-node-lifecycle"]
+    )
+
+    assert [told.line for told in both.lines] == [cause]
+    assert [told.line for told in alone.lines] == [echo]
 
 
 async def test_one_that_does_not_answer_holds_up_the_others_for_minutes_not_for_ever():

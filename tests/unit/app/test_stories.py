@@ -109,6 +109,9 @@ async def test_a_node_without_a_machine_is_stuck_and_told_with_its_events() -> N
         await stage.managed(60)
         story = await told(stage, "Node", "n9")
 
+        troubles = [trouble.reason for _, trouble in (await stage.plan()).troubles]
+
+    assert troubles == ["InstanceNotFound"], "that it is kept follows from that"
     assert story.standing is Standing.STUCK
     assert story.remarks[0].source == "now"
     events = [remark for remark in story.remarks if remark.source == "event"]

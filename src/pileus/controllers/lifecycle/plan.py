@@ -41,11 +41,12 @@ DELETION = "pileus.dev/deletion"
 """The annotation by which a human has a say: `approved` or `never`."""
 
 
+NEVER_INITIALIZED = "NeverInitialized"
 TOO_MANY_GONE = "TooManyNodesGone"
 REASONS = frozenset({
     "DeletionAnnotationUnknown",
     "DeletionVetoed",
-    "NeverInitialized",
+    NEVER_INITIALIZED,
     "NodeKeptByPolicy",
     TOO_MANY_GONE,
     "TooManyNodesStopped",
@@ -292,7 +293,7 @@ def _says_guard(node: Node, absent: Absent, case: Case) -> Said | None:
     resume = f"If it is to go: {approval_by_hand(node.metadata.name)}"
     if case.ownership is not Ownership.OURS:
         why = "nothing proves that it ever had one: no provider ID of this cloud is on it"
-        return _said("NeverInitialized", absent, f"{why}. {resume}")
+        return _said(NEVER_INITIALIZED, absent, f"{why}. {resume}")
     if case.standing is Standing.HELD:
         share = case.share
         why = (

@@ -15,6 +15,7 @@ from pileus.controllers.lifecycle.knowledge import Knowledge, Seen
 from pileus.controllers.lifecycle.looking import View, look_at
 from pileus.controllers.lifecycle.plan import (
     CONDITION,
+    NEVER_INITIALIZED,
     RECOVERED,
     TOO_MANY_GONE,
     Delete,
@@ -89,7 +90,7 @@ class LifecyclePreview:
             case Wanted() as wanted:
                 yield from self._consequences(seen.node, wanted, second_look)
             case Wait() | None:
-                yield Trouble(about_node(seen.node), UNKNOWN, _trouble(seen))
+                yield Trouble(about_node(seen.node), UNKNOWN, _trouble(seen), is_aftermath=True)
 
     def _consequences(
         self, node: Node, wanted: Wanted, waits_for: str
@@ -99,7 +100,8 @@ class LifecyclePreview:
             if said.reason == TOO_MANY_GONE:
                 yield _deletion(node, "", said.message)
             else:
-                yield Trouble(about_node(node), said.reason, said.message)
+                follows = said.reason == NEVER_INITIALIZED
+                yield Trouble(about_node(node), said.reason, said.message, is_aftermath=follows)
 
     def _writes(self, node: Node, wanted: Wanted, waits_for: str = "") -> Iterator[Planned]:
         change = object_write(node, wanted)
