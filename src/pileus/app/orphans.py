@@ -3,7 +3,8 @@
     owners by mark ──▶ a fresh list of all Services ──▶ who has none ──▶ what is there for them
 
 The marks are read first: whoever has none by then, and gets a balancer a moment later, has a
-Service by the time that the Services are listed.
+Service by the time that the Services are listed. What belongs to a Service of a class that others
+serve is shown too, as the manager reports it, but never deleted: perhaps only a flag is missing.
 """
 
 import asyncio
@@ -12,13 +13,18 @@ from dataclasses import dataclass
 
 from pileus.app.cluster_id import read_cluster_id
 from pileus.app.ending import CommandFailed
+from pileus.app.service import served_classes
 from pileus.app.work import Post
 from pileus.cloud.balancer import Balancer, Change, Owner, Wish
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.annotations import Mode
+from pileus.controllers.service.classes import class_of
+from pileus.controllers.service.orphans import unwanted
+from pileus.controllers.service.teller import about_service
 from pileus.controllers.service.workshop import Workshop
 from pileus.kube.errors import KubeError
-from pileus.kube.model.core_v1 import SERVICES
+from pileus.kube.model.core_v1 import SERVICES, Service
+from pileus.objects.planned import title
 
 BLIND = (
     "this provider cannot say which load balancers it has made: it is a ported one, and knows only "
@@ -31,9 +37,11 @@ PAUSE = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """What is marked with one owner that is not there any more."""
+    """What is marked with one owner that is not there any more, or not ours to serve."""
 
     owner: Owner
+    service: str = ""
+    """Who and what the owner is, if it is there after all: then it is not deleted."""
     balancer: Balancer | None = None
     changes: tuple[Change, ...] = ()
     """What its deletion would do."""
@@ -48,6 +56,11 @@ class Orphanage:
     """How many are marked as this cluster's, those with a Service included."""
     orphans: tuple[Orphan, ...]
 
+    @property
+    def deletable(self) -> tuple[Orphan, ...]:
+        """Those whose owner is gone."""
+        return tuple(each for each in self.orphans if not each.service)
+
 
 async def find_orphans(post: Post) -> Orphanage:
     """Errors: `CommandFailed`, if it cannot be known who has none."""
@@ -58,11 +71,21 @@ async def find_orphans(post: Post) -> Orphanage:
         listed = await client.list(SERVICES)
     except (CloudError, KubeError) as error:
         raise CommandFailed(f"orphans cannot be told from others: {error}") from error
-    known = {each.metadata.uid for each in (*listed.items, *listed.unreadable)}
-    ours = [owner for owner in owners if owner.cluster == cluster and owner.uid not in known]
+    ours = [owner for owner in owners if owner.cluster == cluster]
+    services = {each.metadata.uid: each for each in (*listed.items, *listed.unreadable)}
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_seen(workshop, owner)) for owner in sorted(ours, key=_uid)]
+        tasks = [
+            group.create_task(_seen(workshop, Owner(cluster, uid), _described(services.get(uid))))
+            for uid in sorted(unwanted(ours, services.values(), served_classes(post)))
+        ]
     return Orphanage(cluster, len(owners), tuple(task.result() for task in tasks))
+
+
+def _described(service: Service | None) -> str:
+    if service is None:
+        return ""
+    named = f"of class {class_of(service)}" if class_of(service) else "without a class"
+    return f"{title(about_service(service))}, {named}"
 
 
 def _workshop(post: Post) -> Workshop:
@@ -73,12 +96,12 @@ def _workshop(post: Post) -> Workshop:
     return Workshop(post.cloud.balancers)
 
 
-async def _seen(workshop: Workshop, owner: Owner) -> Orphan:
+async def _seen(workshop: Workshop, owner: Owner, service: str) -> Orphan:
     try:
         look = await workshop.look(Wish(owner=owner, spec=None), deep=True)
     except CloudError as error:
-        return Orphan(owner=owner, trouble=str(error))
-    return Orphan(owner=owner, balancer=look.balancer, changes=look.changes)
+        return Orphan(owner=owner, service=service, trouble=str(error))
+    return Orphan(owner=owner, service=service, balancer=look.balancer, changes=look.changes)
 
 
 async def delete_orphans(post: Post, shown: Collection[Orphan]) -> Mapping[Owner, str]:
@@ -99,6 +122,8 @@ async def delete_orphans(post: Post, shown: Collection[Orphan]) -> Mapping[Owner
 
 async def _delete(workshop: Workshop, shown: Orphan, now: Orphan) -> str:
     """Why it is not gone; nothing, if it is."""
+    if now.service:
+        return f"{now.service}, is there"
     if now.trouble:
         return now.trouble
     if now.changes != shown.changes:
@@ -122,7 +147,3 @@ async def _perform(workshop: Workshop, owner: Owner) -> None:
         if look.balancer is None and not look.changes:
             return
         await asyncio.sleep((look.balancer and look.balancer.look_again_in) or PAUSE)
-
-
-def _uid(owner: Owner) -> str:
-    return owner.uid

@@ -20,8 +20,9 @@ DELETE = switch("delete", "Delete them, after asking.")
 YES = switch("yes", "With --delete: do not ask.")
 MANUAL = Manual(
     "",
-    "List load balancers that are marked as this cluster's and have no Service. What has another\n"
-    "mark, or none, is not looked at.\n\n"
+    "List load balancers that are marked as this cluster's and have no Service, or one that the\n"
+    "manager does not serve with these flags (which is never deleted). What has another mark, or\n"
+    "none, is not looked at.\n\n"
     "Exit codes: 0 there are none (any more), 2 there are some, 1 an error, or not all are gone.",
     Group("Orphans", (DELETE, YES, OUTPUT), ours=True),
 )
@@ -39,14 +40,14 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         if not asked.as_json:
             terminal.out.write(as_text(found, Style.of(terminal)))
         failed: Mapping[Owner, str] | None = None
-        if found.orphans and asked.values[DELETE] and agreed(found, asked.values, terminal):
+        if found.deletable and asked.values[DELETE] and agreed(found, asked.values, terminal):
             failed = run(_delete(asked, found))
             terminal.err.writelines(f"Error: {it.uid}: {why}\n" for it, why in failed.items())
         if asked.as_json:
             terminal.out.write(written(document(found, failed)))
         elif failed is not None:
-            gone = len(found.orphans) - len(failed)
-            terminal.out.write(f"{gone} of {len(found.orphans)} are gone\n")
+            gone = len(found.deletable) - len(failed)
+            terminal.out.write(f"{gone} of {len(found.deletable)} are gone\n")
         return exit_code(found, failed)
 
     return look(program, MANUAL, arguments, terminal, work)
@@ -56,7 +57,8 @@ def exit_code(found: Orphanage, failed: Mapping[Owner, str] | None) -> int:
     """`failed` is None if nothing was deleted, else what could not be."""
     if failed or any(orphan.trouble for orphan in found.orphans):
         return FAILED
-    return FOUND if found.orphans and failed is None else 0
+    is_left = found.orphans if failed is None else len(found.orphans) > len(found.deletable)
+    return FOUND if is_left else 0
 
 
 async def _find(asked: Asked) -> Orphanage:
@@ -66,13 +68,13 @@ async def _find(asked: Asked) -> Orphanage:
 
 async def _delete(asked: Asked, found: Orphanage) -> Mapping[Owner, str]:
     async with looking(asked.config, asked.world, may=WRITES) as post:
-        return await delete_orphans(post, found.orphans)
+        return await delete_orphans(post, found.deletable)
 
 
 def agreed(found: Orphanage, values: Values, terminal: Terminal) -> bool:
     """Whether they may be deleted. Errors: `UsageError`, if nobody can be asked."""
     if values[YES]:
-        if len(found.orphans) == found.owners > FEW:
+        if len(found.deletable) == found.owners > FEW:
             raise UsageError(
                 f"nothing was deleted: none of the {found.owners} has a Service, which looks like "
                 "another cluster's id or kubeconfig",
@@ -83,7 +85,7 @@ def agreed(found: Orphanage, values: Values, terminal: Terminal) -> bool:
         raise UsageError(
             "nothing was deleted: there is no terminal to ask on", "--yes deletes without asking"
         )
-    return terminal.agrees(f"Delete {_counted(found)}?")
+    return terminal.agrees(f"Delete {_counted(found.deletable)}?")
 
 
 def as_text(found: Orphanage, style: Style) -> str:
@@ -92,22 +94,28 @@ def as_text(found: Orphanage, style: Style) -> str:
 
 def _lines(found: Orphanage, style: Style) -> Iterator[str]:
     for orphan in found.orphans:
-        yield style.inked(f"Service with UID {orphan.owner.uid}, which is gone", Ink.BOLD)
+        yield style.inked(_owner(orphan), Ink.BOLD)
         if orphan.balancer is not None:
             yield f"  {_described(orphan.balancer)}"
-        for change in orphan.changes:
+        for change in () if orphan.service else orphan.changes:
             yield f"  {style.inked(f'{change.effect} {change.summary}', Ink.RED)}"
         if orphan.trouble:
             yield f"  {style.inked('!', Ink.RED)} {orphan.trouble}"
         yield ""
-    counted = _counted(found) if found.orphans else "No load balancer without a Service"
+    counted = _counted(found.orphans) if found.orphans else "No load balancer without a Service"
     yield style.inked(
         f"{counted}, of {found.owners} with the mark of cluster {found.cluster}", Ink.BOLD
     )
 
 
-def _counted(found: Orphanage) -> str:
-    many = len(found.orphans)
+def _owner(orphan: Orphan) -> str:
+    if orphan.service:
+        return f"{orphan.service}, which is not served with these flags: it stays"
+    return f"Service with UID {orphan.owner.uid}, which is gone"
+
+
+def _counted(orphans: Sequence[Orphan]) -> str:
+    many = len(orphans)
     return f"{many} load balancer{'s' if many > 1 else ''} without a Service"
 
 
@@ -130,6 +138,7 @@ def _document(orphan: Orphan, failed: Mapping[Owner, str] | None) -> dict[str, o
     balancer = orphan.balancer
     return {
         "uid": orphan.owner.uid,
+        "service": orphan.service,
         "id": balancer.id if balancer else "",
         "state": balancer.state.value if balancer else "",
         "addresses": [each.ip or each.hostname for each in balancer.ingress] if balancer else [],
@@ -137,6 +146,6 @@ def _document(orphan: Orphan, failed: Mapping[Owner, str] | None) -> dict[str, o
             {"action": change.effect.name.lower(), "summary": change.summary}
             for change in orphan.changes
         ],
-        "deleted": failed is not None and orphan.owner not in failed,
+        "deleted": failed is not None and not orphan.service and orphan.owner not in failed,
         "trouble": orphan.trouble or (failed or {}).get(orphan.owner, ""),
     }

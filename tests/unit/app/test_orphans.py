@@ -128,6 +128,22 @@ async def test_a_service_that_is_no_load_balancer_any_more_is_no_orphans_owner()
             assert (await find_orphans(post)).orphans == ()
 
 
+async def test_what_others_serve_is_shown_as_the_manager_reports_it_and_never_deleted():
+    """Its class is no longer among those that are served."""
+    flag = "--service-classes=-"
+    async with abandoned("old") as (stage, uids):
+        async with stage.looked_at(flag) as post:
+            found = await find_orphans(post)
+        async with stage.looked_at(flag, may=APPLY) as post:
+            failed = await delete_orphans(post, found.orphans)
+
+        shown = {each.service: each.owner for each in found.orphans}
+        assert shown.keys() == {"", "Service default/kept, without a class"}
+        assert [each.owner.uid for each in found.deletable] == uids
+        assert list(failed) == [shown["Service default/kept, without a class"]]
+        assert balancers(stage) == {"default-kept"}
+
+
 async def test_where_the_services_cannot_be_listed_nothing_is_an_orphan() -> None:
     async with abandoned("old") as (stage, _), stage.looked_at() as post:
         stage.kube.go_down()

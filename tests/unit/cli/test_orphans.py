@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,7 @@ GONE = Orphan(
     changes=(Change(),),
 )
 SILENT = Orphan(owner=Owner("c1", "u2"), trouble="the cloud is down")
+OTHERS = replace(GONE, owner=Owner("c1", "u3"), service="Service shop/web, of class example.com/x")
 
 
 class Person(io.StringIO):
@@ -81,6 +83,8 @@ Service with UID u2, which is gone
         ((GONE,), {}, 0),
         ((GONE,), {GONE.owner: "busy"}, 1),
         ((SILENT,), None, 1),
+        ((OTHERS,), None, 2),
+        ((GONE, OTHERS), {}, 2),
     ],
 )
 def test_the_exit_code(orphans: tuple[Orphan, ...], failed: Mapping[Owner, str] | None, code: int):
@@ -103,6 +107,22 @@ def test_where_nobody_can_be_asked_nothing_is_deleted_without_yes():
     assert agreed(found, values("--delete", "--yes"), terminal())
 
 
+def test_of_a_service_that_is_there_nothing_is_deleted():
+    found = Orphanage("c1", 5, (GONE, OTHERS))
+    someone = terminal(typing="yes\n")
+
+    shown = as_text(found, Style()).split("\n\n")[1]
+    agreed(found, values("--delete"), someone)
+    made = document(found, {})["orphans"]
+
+    assert shown == (
+        "Service shop/web, of class example.com/x, which is not served with these flags: it stays\n"
+        "  load balancer lb-1: ready, 10.0.0.1, 3 members"
+    )
+    assert "Delete 1 load balancer without a Service?" in someone.err.getvalue()  # type: ignore[attr-defined]
+    assert [each["deleted"] for each in made] == [True, False]  # type: ignore[attr-defined]
+
+
 def test_that_everything_is_an_orphan_is_not_taken_for_granted():
     everyone = Orphanage("c1", 4, (GONE,) * 4)
 
@@ -120,6 +140,7 @@ def test_the_document_for_programs():
     assert (made["version"], made["cluster"], made["owners"]) == (1, "c1", 5)
     assert made["orphans"][0] == {
         "uid": "u1",
+        "service": "",
         "id": "lb-1",
         "state": "ready",
         "addresses": ["10.0.0.1"],
