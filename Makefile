@@ -34,7 +34,7 @@ test: check ## every test, on a real control plane too (built once, about ten mi
 
 .PHONY: simulation
 simulation: $(READY) ## ten thousand schedules of faults, in virtual time (SEEDS=…, JOBS=…)
-	@$(BIN)/pileus simulate --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
+	@$(BIN)/pileus simulate --seeds $(or $(SEEDS),10000) $(if $(JOBS),--jobs $(JOBS))
 
 .PHONY: soak
 soak: simulation ## that, and minutes of churn and restarts on a real control plane (SOAK="--minutes=10 --seed=7" and the like)

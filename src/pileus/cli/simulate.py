@@ -1,10 +1,14 @@
 """`pileus simulate`: the whole manager under thousands of schedules of faults, in virtual time."""
 
-from collections.abc import Sequence
+import os
+import signal
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, parse
+from pileus.cli.seeds_progress import SeedsProgress
 from pileus.cli.terminal import Terminal
 from pileus.clock import since_boot
 from pileus.simulation.scenario import SCENARIOS
@@ -13,15 +17,23 @@ if TYPE_CHECKING:
     from pileus.simulation.campaign import Summary
     from pileus.simulation.play import Outcome
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 USAGE = Usage(
     "Run one to three real managers against an embedded API server and a cloud in one process, on "
     "a virtual clock, while people, machines, network, cloud and crashes do what each seed says; "
     "and check that nothing is lost, leaked or touched that is not ours. The same seed does the "
-    "same anywhere. Exits with 0 if everything held, 1 if not or if the input is unusable.",
+    "same anywhere. Exits with 0 if everything held, 1 if not or if the input is unusable, 130 if "
+    "it was stopped by Ctrl-C; then too it tells of what was played.",
     (
         Argument(name="--seeds", text="how many seeds to play", kind=int, default=100),
         Argument(name="--first-seed", text="the first of them", kind=int, default=1),
-        Argument(name="--jobs", text="processes that play at the same time", kind=int, default=1),
+        Argument(
+            name="--jobs",
+            text="processes that play at the same time; as many as there are cores by default",
+            kind=int,
+            default=os.cpu_count() or 1,
+        ),
         Argument(
             name="--scenario",
             text="what happens",
@@ -84,23 +96,40 @@ def _numbers(text: str) -> tuple[int, ...] | None:
 
 def _play_many(given: Given, terminal: Terminal) -> int:
     from pileus.simulation.campaign import campaign  # noqa: PLC0415 -- takes a moment to load
-    from pileus.simulation.telling import told_summary  # noqa: PLC0415
+    from pileus.simulation.totals import WIDTH, told_totals  # noqa: PLC0415
 
     first, count = given.number("first-seed") or 0, given.number("seeds") or 0
     scenario, seeds = given.text("scenario"), range(first, first + count)
-    progress = _Progress(terminal, count)
+    jobs = given.number("jobs") or 1
+    progress = SeedsProgress(terminal)
     started = since_boot()
-    summary = campaign(seeds, scenario, jobs=given.number("jobs") or 1, told=progress.tell)
+    with _interruptible() as stopped:
+        summary = campaign(seeds, scenario, jobs=jobs, told=progress.tell, stopped=stopped)
     progress.end()
-    for line in told_summary(summary, since_boot() - started):
+    width = min(terminal.width(terminal.out) or WIDTH, WIDTH)
+    lasted = since_boot() - started
+    for line in told_totals(summary, SCENARIOS[scenario], lasted, width=width):
         terminal.out.write(f"{line}\n")
-    chosen = summary.failed[0].seed if summary.failed else seeds[-1]
     _tell_failures(summary, scenario, terminal)
+    if not summary.is_whole:
+        return INTERRUPTED
+    chosen = summary.failed[0].seed if summary.failed else seeds[-1]
     if given.is_set("shrink") and summary.failed:
         _shrink(chosen, scenario, terminal)
     if given.text("trace"):
         return _write_trace(given, _outcome(chosen, scenario), terminal) or bool(summary.failed)
     return 1 if summary.failed else 0
+
+
+@contextmanager
+def _interruptible() -> Generator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: what is under way is then ended in good order."""
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _play_one(given: Given, only: tuple[int, ...], terminal: Terminal) -> int:
@@ -175,30 +204,3 @@ def _compare(path: Path, terminal: Terminal) -> int:
     parted = first_difference(text, written_trace(outcome, head.only))
     terminal.out.write(f"differs from {path} at {parted}\n" if parted else "the same\n")
     return 1 if parted else 0
-
-
-class _Progress:
-    """One line that is written over, on a terminal; nothing elsewhere."""
-
-    def __init__(self, terminal: Terminal, count: int) -> None:
-        self._stream = terminal.err
-        self._shown = terminal.width(terminal.err) > 0
-        self._count = count
-        self._started = since_boot()
-
-    def tell(self, summary: "Summary") -> None:
-        if not self._shown:
-            return
-        share = summary.seeds / self._count
-        bar = "#" * int(share * 30)
-        left = (since_boot() - self._started) * (1 / share - 1)
-        failed = len(summary.failed)
-        told = (
-            f"[{bar:<30}] {summary.seeds}/{self._count} seeds, {failed} failed, {left:.0f} s left"
-        )
-        self._stream.write(f"\r{told:<78}")
-        self._stream.flush()
-
-    def end(self) -> None:
-        if self._shown:
-            self._stream.write(f"\r{'':<78}\r")

@@ -1,46 +1,34 @@
 """Many seeds, on several cores, and what is to be told about them."""
 
 import gc
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from time import process_time
 
-from pileus.objects.chunks import chunks
+from pileus.simulation.crew import side_by_side
 from pileus.simulation.kinds import DeedKind, FaultKind
-from pileus.simulation.play import Outcome, play
+from pileus.simulation.play import play
+from pileus.simulation.report import Report
 from pileus.simulation.scenario import SCENARIOS
 from pileus.simulation.schedule import draw
 
-CHUNK = 10
-"""Seeds that travel to another process together."""
 SLOWEST = 3
-TIDY_EVERY = 20
+TIDY_EVERY = 5
 """Plays after which what they left in memory is cleared away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What is kept of one seed."""
-
-    seed: int
-    violation: str
-    """Empty: everything held."""
-    digest: str
-    struck: Counter[tuple[FaultKind, str]]
-    done: Counter[DeedKind]
-    virtual_seconds: float
-    seconds: float
-    """Of one core; what others do on it does not count."""
+WORTH_A_PROCESS = 20
+"""Seeds for which it pays to start another process: its start takes as long as a few seeds."""
 
 
 @dataclass(slots=True)
 class Summary:
     """What is kept of many."""
 
+    wanted: int = 0
+    """Seeds that were to be played."""
     seeds: int = 0
+    """Seeds that were played."""
     failed: list[Report] = field(default_factory=list[Report])
     struck: Counter[tuple[FaultKind, str]] = field(default_factory=Counter[tuple[FaultKind, str]])
     done: Counter[DeedKind] = field(default_factory=Counter[DeedKind])
@@ -51,12 +39,13 @@ class Summary:
 
     def add(self, report: Report) -> None:
         self.seeds += 1
-        self.struck += report.struck
-        self.done += report.done
+        self.struck.update(report.struck)
+        self.done.update(report.done)
         self.virtual_seconds += report.virtual_seconds
         self.busy_seconds += report.seconds
         if report.violation:
             self.failed.append(report)
+            self.failed.sort(key=lambda one: one.seed)
         ranked = sorted((*self.slowest, report), key=lambda one: -one.seconds)
         self.slowest = ranked[:SLOWEST]
 
@@ -64,51 +53,53 @@ class Summary:
     def per_minute_and_core(self) -> float:
         return self.seeds / self.busy_seconds * 60 if self.busy_seconds else 0.0
 
+    @property
+    def is_whole(self) -> bool:
+        return self.seeds == self.wanted
+
 
 def campaign(
-    seeds: Sequence[int], scenario: str, *, jobs: int, told: Callable[[Summary], None]
+    seeds: Sequence[int],
+    scenario: str,
+    *,
+    jobs: int,
+    told: Callable[[Summary], None],
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Summary:
-    """Play all seeds; `told` hears of the progress after each few."""
-    summary = Summary()
-    for reports in _played(seeds, scenario, jobs):
-        for report in reports:
-            summary.add(report)
+    """Play all seeds, or until it is `stopped`; `told` hears of the progress after each."""
+    summary = Summary(wanted=len(seeds))
+    for report in _reports(seeds, scenario, jobs, stopped):
+        summary.add(report)
         told(summary)
     return summary
 
 
-def _played(seeds: Sequence[int], scenario: str, jobs: int) -> Iterator[list[Report]]:
-    parts = list(chunks(seeds, CHUNK))
-    if jobs == 1:
-        for part in parts:
-            yield play_some(part, scenario)
+def _reports(
+    seeds: Sequence[int], scenario: str, jobs: int, stopped: Callable[[], bool]
+) -> Iterator[Report]:
+    jobs = min(jobs, len(seeds) // WORTH_A_PROCESS)
+    if jobs > 1:
+        yield from side_by_side(seeds, partial(played, scenario), jobs=jobs, stopped=stopped)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        yield from pool.map(play_some, parts, [scenario] * len(parts))
+    for seed in seeds:
+        if stopped():
+            return
+        yield played(scenario, seed)
 
 
-def play_some(seeds: Sequence[int], scenario: str) -> list[Report]:
+def played(scenario: str, seed: int) -> Report:
     if gc.get_freeze_count() == 0:
         gc.freeze()  # so that clearing away walks through what seeds have left, and nothing else
-    return [_reported(seed, scenario) for seed in seeds]
-
-
-def _reported(seed: int, scenario: str) -> Report:
-    if seed % TIDY_EVERY == 0:
-        gc.collect()
     started = process_time()
     outcome = play(draw(seed, SCENARIOS[scenario]))
-    return _report(outcome, process_time() - started)
-
-
-def _report(outcome: Outcome, seconds: float) -> Report:
+    if seed % TIDY_EVERY == 0:
+        gc.collect()
     return Report(
-        seed=outcome.schedule.seed,
+        seed=seed,
         violation=str(outcome.violation or ""),
         digest=outcome.digest,
         struck=outcome.struck,
         done=outcome.done,
         virtual_seconds=outcome.virtual_seconds,
-        seconds=seconds,
+        seconds=process_time() - started,
     )

@@ -1,9 +1,8 @@
-"""How outcomes are written down: the trace's file, the summary, the command that repeats a seed."""
+"""How outcomes are written down: the trace's file, and the command that repeats a seed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pileus.simulation.campaign import Summary
 from pileus.simulation.play import Outcome
 from pileus.simulation.trace import FORMAT
 from pileus.version import PILEUS
@@ -77,36 +76,3 @@ def first_difference(before: str, after: str) -> str:
     if len(old) != len(new):
         return f"line {min(len(old), len(new)) + 1}: {len(old)} lines then, {len(new)} now"
     return ""
-
-
-def told_summary(summary: Summary, wall_seconds: float) -> Iterator[str]:
-    days = summary.virtual_seconds / 86400
-    yield (
-        f"{summary.seeds} seeds, {len(summary.failed)} failed; {days:.1f} days of virtual time "
-        f"in {wall_seconds:.0f} s, {summary.per_minute_and_core:.0f} seeds per minute and core"
-    )
-    yield ""
-    yield "done:    " + _counted({kind.value: n for kind, n in summary.done.items()})
-    yield ""
-    yield from _coverage(summary)
-    if summary.slowest:
-        slow = ", ".join(f"{one.seed} ({one.seconds:.2f} s)" for one in summary.slowest)
-        yield ""
-        yield f"slowest seeds: {slow}"
-
-
-def _coverage(summary: Summary) -> Iterator[str]:
-    """Faults, and whom they struck."""
-    who = sorted({struck for _, struck in summary.struck})
-    wide = max((len(name) for name in who), default=0)
-    if not who:
-        yield "no fault struck"
-        return
-    yield "faults that struck, by whom:"
-    for name in who:
-        row = {kind.value: n for (kind, struck), n in summary.struck.items() if struck == name}
-        yield f"  {name:<{wide}}  {_counted(row)}"
-
-
-def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {counts[name]}" for name in sorted(counts)) or "nothing"

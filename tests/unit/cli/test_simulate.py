@@ -1,12 +1,16 @@
 """`pileus simulate`: what it prints, what it refuses, and how it ends."""
 
 import io
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from pileus.cli.main import dispatch
 from pileus.cli.terminal import Terminal
+from pileus.simulation import campaign
+from pileus.simulation.report import Report
 from tests.simulation.defects import DEFECTS, planted
 
 STEALING = next(one for one in DEFECTS if one.name == "a lease is taken though its holder lives")
@@ -22,10 +26,27 @@ def test_the_summary_counts_seeds_deeds_and_faults():
     code, out, err = call("--seeds", "3", "--first-seed", "2")
 
     assert (code, err) == (0, "")
-    assert out.startswith("3 seeds, 0 failed; ")
+    assert out.startswith("3 seeds, 0 failed\n")
     assert "seeds per minute and core" in out
-    assert "faults that struck, by whom:" in out
-    assert "slowest seeds: " in out
+    assert "what was done:" in out
+    assert "faults of api calls" in out
+    assert "slowest seeds:" in out
+
+
+def test_ctrl_c_ends_it_in_good_order_and_tells_what_was_played(monkeypatch: pytest.MonkeyPatch):
+    played = campaign.played
+
+    def interrupted(scenario: str, seed: int) -> Report:
+        if seed == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return played(scenario, seed)
+
+    monkeypatch.setattr(campaign, "played", interrupted)
+    code, out, err = call("--seeds", "9", "--scenario", "calm")
+
+    assert (code, err) == (130, "")
+    assert out.startswith("stopped after 2 of 9 seeds, 0 failed\n")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize(
