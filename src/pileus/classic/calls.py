@@ -1,6 +1,7 @@
 """How a ported provider's methods are called: plain ones in threads, async ones as they are.
 
-So many at once and no more; a thread that nobody awaits any more keeps its slot until it ends.
+So many at once and no more; who waited long for its turn may no longer write. A thread that nobody
+awaits any more keeps its slot until it ends.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ from typing import ParamSpec, TypeVar, cast
 
 from pileus.classic.interface import Maybe
 from pileus.classic.thread import in_thread
-from pileus.cloud.errors import Conflict
+from pileus.cloud.errors import Conflict, Unavailable
+from pileus.cloud.permission import check_permission
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,6 +52,11 @@ class Calls:
             await self._slots.acquire()
         except BaseException:
             ended()
+            raise
+        try:
+            check_permission()
+        except Unavailable:
+            self._end(ended)
             raise
         if is_async:
             with self._held(ended):

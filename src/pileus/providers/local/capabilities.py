@@ -19,6 +19,7 @@ from pileus.cloud.model import (
     VolumeSpec,
     Zone,
 )
+from pileus.cloud.permission import check_permission
 from pileus.providers.local.api import Api
 from pileus.providers.local.identity import instance_id, provider_id
 from pileus.providers.local.model.account import Description, ListClusters
@@ -95,14 +96,16 @@ def addresses_of(machine: Machine) -> tuple[Address, ...]:
 
 
 def machine_of(node: NodeRef, machines: tuple[Machine, ...]) -> Machine | None:
-    """By provider ID alone if the node has one: a name may have been given anew."""
+    """By provider ID alone if the node has one, else by UUID: a name may have been given anew.
+
+    A machine of that name with another UUID is another one, which an old list may still tell.
+    """
     if node.provider_id:
         wanted = instance_id(node.provider_id)
         return next((one for one in machines if one.id == wanted), None)
     if node.system_uuid:
-        for machine in machines:
-            if machine.uuid == node.system_uuid.lower():
-                return machine
+        wanted = node.system_uuid.lower()
+        return next((one for one in machines if one.uuid == wanted), None)
     return next((one for one in machines if one.name == node.name), None)
 
 
@@ -155,6 +158,7 @@ async def _each(
     errors: dict[contract.Route, CloudError] = {}
     for route in routes:
         try:
+            check_permission()
             await act(route)
         except CloudError as error:
             errors[route] = error

@@ -1,16 +1,21 @@
 import asyncio
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pileus.cloud.errors import Unavailable
+from pileus.cloud.errors import CloudError, Unavailable
 from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.faults import Delay, Rule
 from pileus.cloud.middleware.stack import Equipment, stacked
+from pileus.cloud.model import Route
+from pileus.cloud.permission import check_permission
 from pileus.fence import Fenced, Open
 from tests.unit.cloud.fakes import (
+    ROUTE,
     Change,
     FakeBalancers,
     FakeInstances,
+    FakeRoutes,
     Seen,
     cloud_of,
     node,
@@ -74,3 +79,31 @@ async def test_a_provider_that_hangs_or_errs_is_counted_as_unavailable(metrics):
 
     read = metrics.registry.get_sample_value
     assert read("pileus_cloud_calls_total", {**FIND, "result": "Unavailable"}) == 2
+
+
+class SlowRoutes(FakeRoutes):
+    """Makes a request for each route, as most clouds' are made."""
+
+    async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
+        for route in routes:
+            check_permission()
+            self.written.append(route)
+            await asyncio.sleep(2)
+        return {}
+
+
+async def test_a_call_of_many_requests_ends_when_the_lease_is_lost_in_the_midst_of_it(metrics):
+    routes = SlowRoutes()
+
+    async with stacked(
+        cloud_of(routes=routes), metrics=metrics, fence=ClosesLater(), equipment=Equipment()
+    ) as cloud:
+        assert cloud.routes
+        with pytest.raises(Unavailable, match="left undone: the lease is too old"):
+            await cloud.routes.create("blue", [ROUTE, ROUTE])
+
+    assert len(routes.written) == 1
+
+
+def test_without_a_fence_everything_is_permitted():
+    check_permission()

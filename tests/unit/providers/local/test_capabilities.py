@@ -24,14 +24,20 @@ from pileus.cloud.model import (
     InstanceState,
     NodeName,
     NodeRef,
+    Route,
+    SshKey,
     VolumeSpec,
     Zone,
 )
+from pileus.cloud.permission import permitted_by
+from pileus.fence import Fenced
+from pileus.providers.local.capabilities import LocalInstances, LocalRoutes
 from pileus.providers.local.connect import cloud_of, connect
 from pileus.providers.local.host import Behaviour, LocalCloud
 from pileus.providers.local.model.account import AddFault, PutCluster
 from pileus.providers.local.model.machines import CreateMachine, DeleteMachine
 from pileus.providers.local.model.records import FaultKind
+from pileus.providers.local.ssh_keys import LocalSshKeys
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
 OWNER = Owner("c", "u")
@@ -241,3 +247,41 @@ async def test_without_a_cloud_one_is_told_how_to_start_it(tmp_path: Path):
     with pytest.raises(Unavailable, match="none.sock.*`pileus local serve` starts one"):
         async with connect(config):
             pass
+
+
+async def test_a_machine_of_the_same_name_and_another_uuid_is_another_one():
+    local = local_cloud()
+    await local.call(CreateMachine(name="m-1"))
+    instances = LocalInstances(local, "local-1")
+
+    found = await instances.find(
+        [node("m-1", uuid="0c0c0c0c-0000-4000-8000-000000000001")], fresh=True
+    )
+
+    assert isinstance(found[NodeName("m-1")], Absent)
+
+
+@pytest.mark.parametrize("change", ["routes.create", "routes.delete", "keys.add", "keys.remove"])
+async def test_nothing_more_is_changed_once_the_lease_is_lost(change: str):
+    local = local_cloud()
+    capability, _, method = change.partition(".")
+    items = {
+        "routes": [Route(destination="10.1.0.0/24", target=NodeName("m-1"))],
+        "keys": [SshKey("admin", "ssh-ed25519 AAAA")],
+    }[capability]
+    before = local.state
+
+    with permitted_by(Closed()):
+        if capability == "routes":
+            failed = await getattr(LocalRoutes(local), method)("blue", items)
+            assert [str(error) for error in failed.values()] == ["left undone: too old"]
+        else:
+            with pytest.raises(Unavailable, match="left undone"):
+                await getattr(LocalSshKeys(local), method)("blue", items, [])
+
+    assert local.state == before
+
+
+class Closed:
+    def check(self) -> None:
+        raise Fenced("too old")
