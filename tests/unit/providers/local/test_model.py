@@ -12,6 +12,7 @@ from pileus.providers.local.model.balancers import (
     AddMembers,
     CreateBalancer,
     ListBalancers,
+    OutlineBalancers,
     PutPort,
     Readdress,
 )
@@ -340,3 +341,32 @@ def test_a_list_shows_every_balancer_with_its_mark():
 def test_every_operation_has_a_name_of_its_own_and_says_whether_it_writes():
     for name, operation in OPERATIONS.items():
         assert operation.WRITES is not any(word in name for word in (".list", ".health", ".desc"))  # type: ignore[attr-defined]
+
+
+def test_a_change_that_fails_late_is_at_work_then_failed_and_undone_until_the_next_try():
+    settings = Settings(settle_seconds=5)
+    sound = Moment(0.0, Random(1), settings)
+    doomed = replace(sound, now=10.0, doom="no host has room")
+    port = Port(port=80, node_port=30080)
+    state, made = CreateBalancer(name="web", ports=(port,), fingerprint="f").step(State(), sound)
+    added = AddMembers(balancer=made.id, members=(Member(name="a"),), fingerprint="g")
+
+    state, accepted = added.step(state, doomed)
+    later = replace(sound, now=16.0)
+    failed = ListBalancers().step(state, later)[1].items[0]
+    state, _ = added.step(state, later)
+    healed = ListBalancers().step(state, replace(sound, now=30.0))[1].items[0]
+
+    assert (accepted.is_busy, accepted.problem) == (True, "")
+    assert (failed.is_busy, failed.problem) == (False, "no host has room")
+    assert (failed.members, failed.fingerprint) == ((), "")
+    assert (healed.problem, healed.members) == ("", (Member(name="a"),))
+
+
+def test_a_balancer_whose_making_failed_late_is_there_and_failed():
+    doomed = Moment(0.0, Random(1), Settings(), doom="no host has room")
+
+    state, made = CreateBalancer(name="web", fingerprint="f").step(State(), doomed)
+    outline = OutlineBalancers().step(state, doomed)[1].items[0]
+
+    assert (made.problem, outline.problem, outline.fingerprint) == (*["no host has room"] * 2, "")

@@ -1,3 +1,5 @@
+from random import Random
+
 import pytest
 
 from pileus.cloud.balancer import (
@@ -21,9 +23,11 @@ from pileus.cloud.model import (
     NodeName,
     NodeRef,
 )
+from pileus.providers.local import plan
 from pileus.providers.local.balancers import LocalBalancers
 from pileus.providers.local.model.balancers import CreateBalancer, DeleteBalancer
 from pileus.providers.local.model.records import Balancer, Port
+from pileus.providers.local.model.state import Moment, State
 from pileus.providers.local.plan import Change, Seen
 from tests.unit.providers.local.clouds import local_cloud
 
@@ -228,3 +232,17 @@ async def test_changing_a_balancer_that_was_deleted_meanwhile_is_a_conflict():
 
     with pytest.raises(Conflict, match="observe again"):
         await story.balancers.apply(change, seen)
+
+
+async def test_a_balancer_that_failed_as_it_should_be_is_tried_again_by_its_stamp():
+    wished = wish(spec())
+    made = plan.desired(wished, spec()).step(State(), Moment(0.0, Random(1), doom="no room"))[1]
+    seen = Seen(OWNER, made)
+
+    left = plan.changes(wished, seen)
+
+    assert seen.balancer is not None
+    assert seen.balancer.state is BalancerState.FAILED
+    assert [f"{one.effect} {one.summary}".replace(wished.fingerprint, "F") for one in left] == [
+        DONE
+    ]

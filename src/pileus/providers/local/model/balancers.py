@@ -34,7 +34,13 @@ HIGHEST_PORT = 65535
 
 
 def as_of(balancer: Balancer, now: float, problem: str = "") -> Balancer:
-    return changed(balancer, is_busy=now < balancer.busy_until, problem=problem)
+    is_busy = now < balancer.busy_until
+    return changed(balancer, is_busy=is_busy, problem=problem or _failure(balancer, now))
+
+
+def _failure(balancer: Balancer, now: float) -> str:
+    """Why its last change failed; nobody knows before it is over."""
+    return "" if now < balancer.busy_until else balancer.doomed
 
 
 class CreateBalancer(Request, frozen=True):
@@ -263,7 +269,7 @@ class OutlineBalancers(Request, frozen=True):
                 members=len(one.members),
                 fingerprint=one.fingerprint,
                 is_busy=moment.now < one.busy_until,
-                problem=problems.get(one.id, ""),
+                problem=problems.get(one.id, "") or _failure(one, moment.now),
             )
             for one in state.balancers.values()
         )
@@ -288,6 +294,9 @@ def _put(
     listeners = sum(len(one.ports) for one in others) + len(balancer.ports)
     hold_quota("listeners", listeners, state.quota.listeners)
     before = state.balancers.get(balancer.id)
+    balancer = changed(balancer, doomed="")
+    if moment.doom:
+        balancer, fingerprint = changed(before or balancer, doomed=moment.doom), ""
     if balancer != before:
         balancer = changed(balancer, busy_until=moment.now + moment.settings.settle_seconds)
     if fingerprint is not None:

@@ -45,6 +45,8 @@ class CreateMachine(Request, frozen=True):
     external: bool = False
     ipv6: bool = False
     labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    uuid: str = ""
+    """Empty: one that no other has."""
 
     def step(self, state: State, moment: Moment) -> tuple[State, Machine]:
         self._check(state, moment)
@@ -57,7 +59,7 @@ class CreateMachine(Request, frozen=True):
         machine = Machine(
             id=identity,
             name=self.name,
-            uuid=str(UUID(int=moment.chance.getrandbits(128), version=4)),
+            uuid=self.uuid or str(UUID(int=moment.chance.getrandbits(128), version=4)),
             type=self.type,
             zone=self.zone or _emptiest(state, settings.zones),
             power=Power.PENDING,
@@ -77,6 +79,8 @@ class CreateMachine(Request, frozen=True):
             )
         if state.machine_named(self.name):
             raise Conflict(f'there is an instance "{self.name}" already; choose another name')
+        if self.uuid and any(one.uuid == self.uuid for one in state.machines.values()):
+            raise Conflict(f"there is an instance with the UUID {self.uuid} already")
         _check_known("type", self.type, tuple(TYPES))
         if self.zone:
             _check_known("zone", self.zone, moment.settings.zones)

@@ -104,6 +104,8 @@ class Balancer(Record, frozen=True):
     fingerprint: str = ""
     """Of the wish that was last applied completely; empty: of none. Hands do not change it."""
     busy_until: float = 0.0
+    doomed: str = ""
+    """Why the change that it is, or was last, at work on fails. The next change is a new try."""
     is_busy: bool = False
     """Whether it was busy when it was read."""
     problem: str = ""

@@ -67,6 +67,8 @@ class Moment:
     settings: Settings = field(default_factory=Settings)
     health: Mapping[tuple[str, str], str] | None = None
     """What real health checks say of a balancer's member; None: there are none."""
+    doom: str = ""
+    """Why changes of balancers that are accepted now fail in the end; empty: they do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
