@@ -58,6 +58,9 @@ USAGE = Usage(
 )
 
 
+MOST_SEEDS = 10_000_000
+
+
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     try:
         given = parse(program, USAGE, arguments)
@@ -79,6 +82,13 @@ def _check(given: Given, only: tuple[int, ...] | None) -> None:
     seeds, jobs = given.number("seeds") or 0, given.number("jobs") or 0
     if seeds < 1 or jobs < 1:
         raise UsageError("--seeds and --jobs are at least 1")
+    if seeds > MOST_SEEDS:
+        raise UsageError(f"--seeds is at most {MOST_SEEDS}", "go on later with --first-seed")
+    if (given.number("first-seed") or 0) < 0:
+        raise UsageError("--first-seed is 0 or more")
+    folder = Path(given.text("trace")).parent
+    if given.text("trace") and not folder.is_dir():
+        raise UsageError(f"cannot write the trace to {given.text('trace')}: no folder {folder}")
     if only is not None and seeds != 1:
         raise UsageError("--only is about one schedule", "give --seeds 1 and --first-seed as well")
 
@@ -133,7 +143,15 @@ def _interruptible() -> Generator[Callable[[], bool]]:
 
 
 def _play_one(given: Given, only: tuple[int, ...], terminal: Terminal) -> int:
-    outcome = _outcome(given.number("first-seed") or 0, given.text("scenario"), only)
+    from pileus.simulation.play import play  # noqa: PLC0415
+    from pileus.simulation.schedule import draw  # noqa: PLC0415
+
+    schedule = draw(given.number("first-seed") or 0, SCENARIOS[given.text("scenario")])
+    unknown = sorted({*only} - {item.number for item in schedule.items})
+    if unknown:
+        told = f"--only {unknown[0]}: seed {schedule.seed} has items 1 to {len(schedule.items)}"
+        return terminal.refuse(told, "--trace FILE without --only shows them all")
+    outcome = play(schedule.only(only))
     terminal.out.write(f"{outcome.violation or 'everything held'}\n")
     code = _write_trace(given, outcome, terminal, only) if given.text("trace") else 0
     return code or (1 if outcome.violation else 0)
@@ -192,7 +210,7 @@ def _compare(path: Path, terminal: Terminal) -> int:
     )
 
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8", errors="replace")
         head = read_head(text)
     except OSError as error:
         return terminal.refuse(f"cannot read the trace {path}: {error.strerror}")

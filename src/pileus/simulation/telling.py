@@ -9,6 +9,8 @@ from pileus.version import PILEUS
 
 NONE = "none"
 """How a schedule is written of which nothing is left."""
+HEAD = 4
+"""Lines of a trace that say how to play it again."""
 
 
 class UnusableTrace(Exception):
@@ -53,6 +55,8 @@ def read_head(text: str) -> TraceHead:
     lines = text.split("\n")
     if lines[0] != FORMAT:
         raise UnusableTrace(f'it is no trace of this format: it does not begin with "{FORMAT}"')
+    if len(lines) < HEAD or not lines[1].startswith("pileus "):
+        raise UnusableTrace("its first lines are damaged: they do not say what was played")
     if lines[1] != f"pileus {PILEUS}":
         raise UnusableTrace(
             f"it was written by {lines[1]}, and this is {PILEUS}: "

@@ -54,10 +54,13 @@ def test_ctrl_c_ends_it_in_good_order_and_tells_what_was_played(monkeypatch: pyt
     [
         (["--scenario", "mixd"], "did you mean mixed?"),
         (["--first-seed", "x"], "--first-seed"),
+        (["--first-seed", "-1"], "--first-seed is 0 or more"),
+        (["--seeds", "99999999999999999999"], "--seeds is at most"),
         (["--seeds", "0"], "at least 1"),
         (["--jobs", "0"], "at least 1"),
         (["--only", "1,b", "--seeds", "1"], 'not "1,b"'),
         (["--only", "1"], "--only is about one schedule"),
+        (["--only", "999", "--seeds", "1"], "--only 999: seed 1 has items 1 to "),
         (["--sed", "1"], "unknown flag"),
         (["--compare", "/no/such/file"], "cannot read the trace /no/such/file"),
         (["--seeds", "1", "--trace", "/no/such/folder/t"], "cannot write the trace"),
@@ -82,6 +85,16 @@ def test_a_trace_can_be_compared_and_one_of_another_version_is_refused(tmp_path:
 
     trace.write_text(trace.read_text().replace("pileus 0", "pileus 99", 1))
     assert "written by pileus 99" in call("--compare", str(trace))[2]
+
+
+def test_what_is_no_text_is_refused_as_a_trace(tmp_path: Path):
+    trace = tmp_path / "trace"
+    trace.write_bytes(b"\xd9\xff")
+
+    code, _, err = call("--compare", str(trace))
+
+    assert code == 1
+    assert "it is no trace of this format" in err
 
 
 def test_a_failing_seed_prints_the_command_that_repeats_it_and_a_smaller_schedule():

@@ -31,7 +31,8 @@ def test_a_trace_says_how_to_play_it_again(only: tuple[int, ...] | None):
     [
         ("pileus simulation", "some other", "no trace of this format"),
         ("pileus 0", "pileus 99", "written by pileus 99"),
-        ("seed 3", "seed three", "damaged"),
+        ("seed 3", "seed three", "third line is damaged"),
+        ("pileus 0", "0", "first lines are damaged"),
     ],
 )
 def test_a_trace_that_cannot_be_compared_is_refused_with_the_reason(old: str, new: str, told: str):
