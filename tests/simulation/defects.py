@@ -23,6 +23,7 @@ from pileus.kube import informer
 from pileus.kube.model.core_v1 import LoadBalancerIngress
 from pileus.kube.store import Change, Deleted
 from pileus.providers.local import balancers as provider
+from pileus.providers.local import capabilities, ssh_keys
 from pileus.providers.local import plan as provider_plan
 from pileus.providers.local.model.records import Mark
 from pileus.runtime.controller import Controller
@@ -68,6 +69,21 @@ def _no_fence() -> Iterable[Patch]:
 
 def _impatient() -> Iterable[Patch]:
     yield Observed, "is_free", lambda self, identity, now: True
+
+
+def _one_permission() -> Iterable[Patch]:
+    yield capabilities, "check_permission", lambda: None
+    yield ssh_keys, "check_permission", lambda: None
+
+
+def _by_name() -> Iterable[Patch]:
+    sound = capabilities.machine_of
+
+    def machine_of(node: Any, machines: Any) -> Any:
+        named = (one for one in machines if not node.provider_id and one.name == node.name)
+        return sound(node, machines) or next(named, None)
+
+    yield capabilities, "machine_of", machine_of
 
 
 def _deaf_queue() -> Iterable[Patch]:
@@ -187,12 +203,20 @@ def _loose_talk() -> Iterable[Patch]:
 
 LEADERS = ("only_the_leader_writes",)
 DEFECTS = (
-    Defect("the lease is not looked at before a write", _no_fence, LEADERS, scenario="leaders"),
+    Defect("the lease is not looked at before a write", _no_fence, LEADERS, 20, "leaders"),
+    Defect("a call of many requests asks only once", _one_permission, LEADERS, 20, "keys"),
+    Defect(
+        "a machine is known by its name, whatever its UUID",
+        _by_name,
+        ("nodes_of_no_machine_are_gone", "nodes_are_as_their_machines"),
+        30,
+        "nodes",
+    ),
     Defect("a lease is taken though its holder lives", _impatient, LEADERS, scenario="leaders"),
     Defect(
         "every fourth wake-up is lost",
         _deaf_queue,
-        ("nodes_are_as_their_machines", "services_have_what_they_want"),
+        ("nodes_are_as_their_machines", "services_have_what_they_want", "nodes_have_ranges"),
     ),
     Defect(
         "what fails is not tried again",
@@ -271,7 +295,7 @@ DEFECTS = (
         ("services_keep_nothing_else",),
         10,
         "services",
-        first=80,
+        first=20,
     ),
     Defect("a failure is not told", _mute, ("what_cannot_be_done_is_told",), 10, "services"),
     Defect("an event tells a secret", _loose_talk, ("secrets_stay_secret",)),

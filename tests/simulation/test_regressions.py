@@ -18,14 +18,25 @@ class Found:
 
 REGRESSIONS = (
     Found(
+        "keys",
+        15,
+        "a manager that froze between two keys of one call added the second after its lease",
+    ),
+    Found(
+        "nodes",
+        25,
+        "a node that came again under its name got the provider ID of the machine before it, "
+        "because the cloud's list was old",
+    ),
+    Found(
         "services",
-        83,
+        23,
         "a Service that went to another class kept its finalizer when the write that takes it "
         "off failed the first time",
     ),
     Found(
         "services",
-        46,
+        49,
         "a Service that went to another class while no manager ran kept its finalizer for ever",
     ),
 )

@@ -54,6 +54,12 @@ class Judge:
         if self._facts is not None:
             self._facts.misled_at = self._now()
 
+    def meddled(self) -> None:
+        """Somebody takes the lease from its holder, who cannot know it yet."""
+        if self._facts is not None:
+            holder = self._facts.cluster.leader()
+            self._facts.robbed = (holder, self._now()) if holder else self._facts.robbed
+
     def first_wrong(self) -> tuple[str, str] | None:
         """Of what must hold in the end: the first that does not hold yet."""
         for name, check in QUIET.items() if self._facts else ():

@@ -5,6 +5,7 @@ is resumed; its timers run out meanwhile, as those of a process that was stopped
 """
 
 import asyncio
+import heapq
 import traceback
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
@@ -30,9 +31,24 @@ class Process:
     paused: bool = False
     is_dead: bool = False
     """Its steps reach nobody any more: what it still does is its remains being cleared away."""
+    steps_left: int = 0
+    """Steps until something strikes it; 0: nothing will."""
+    strike: Callable[[], None] | None = None
     held: list[tuple[asyncio.Handle, Callable[..., object], tuple[object, ...], Context]] = field(
         default_factory=list[Any]
     )
+
+    def strike_at_step(self, number: int, strike: Callable[[], None]) -> None:
+        """Let something happen right before its n-th step from now: between two awaits."""
+        self.steps_left, self.strike = number, strike
+
+    def spare(self) -> None:
+        self.steps_left, self.strike = 0, None
+
+    def count_step(self) -> None:
+        self.steps_left -= 1
+        if not self.steps_left and self.strike is not None:
+            self.strike()
 
 
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
@@ -86,6 +102,8 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:
         process = PROCESS.get() if context is None else context.get(PROCESS)
+        if process is not None and process.steps_left:
+            process.count_step()
         if process is None or not process.paused:
             return super().call_soon(callback, *args, context=context)
         context = context or copy_context()
@@ -102,6 +120,15 @@ class SimulationLoop(asyncio.BaseEventLoop):
         for handle, callback, args, context in held:
             if not handle.cancelled():
                 super().call_soon(callback, *args, context=context)
+
+    def suspend(self, process: Process, seconds: float) -> None:
+        """Let its machine sleep: it takes no step, and its timers stand still, but time goes on."""
+        self.pause(process)
+        for timer in self._timers():
+            if timer._context.get(PROCESS) is process:  # noqa: SLF001
+                timer._when += seconds  # noqa: SLF001
+        heapq.heapify(self._timers())
+        self.call_later(seconds, self.resume, process)
 
     def select(self, timeout: float | None) -> list[object]:
         """Called by asyncio once a round: wait until something happens, or so many seconds."""
@@ -123,6 +150,10 @@ class SimulationLoop(asyncio.BaseEventLoop):
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]
         super().close()
+
+    def _timers(self) -> list[Any]:
+        """Those of asyncio itself, which has no other way to move them."""
+        return vars(self)["_scheduled"]
 
     def _process_events(self, events: list[object]) -> None:
         pass

@@ -39,6 +39,22 @@ class SkewedClock:
         return self._right.now() + timedelta(seconds=self.wrong_by)
 
 
+class PacedClock:
+    """A monotonic clock that runs a little too fast or too slow; how much may change."""
+
+    def __init__(self, right: Callable[[], float], pace: float) -> None:
+        self._right = right
+        self._since, self._shown = right(), 0.0
+        self._pace = pace
+
+    def __call__(self) -> float:
+        return self._shown + (self._right() - self._since) * self._pace
+
+    def run_at(self, pace: float) -> None:
+        self._since, self._shown = self._right(), self()
+        self._pace = pace
+
+
 class Replica:
     """Guarantees: while `run` runs there is a manager, or one is about to be started."""
 
@@ -50,7 +66,8 @@ class Replica:
         self._chance = chance
         self._around = around
         self._lives = 0
-        self._pace = chance.uniform(SLOWEST, FASTEST)
+        self._ambush = 0
+        self.monotonic = PacedClock(around.trace.now, chance.uniform(SLOWEST, FASTEST))
         self.clock = SkewedClock(clock, chance.uniform(-120, 120))
         self.life: Life | None = None
 
@@ -63,6 +80,7 @@ class Replica:
                 context = copy_context()
                 context.run(PROCESS.set, life.process)
                 task = group.create_task(self._live(life, failed), context=context)
+                self._arm(life)
                 await life.ended.wait()
                 self.life = None
                 if life.is_over:
@@ -73,6 +91,20 @@ class Replica:
         """Ask it to end, as SIGTERM does."""
         if self.life is not None and self.life.task is not None:
             self.life.task.cancel()
+
+    def wind(self, seconds: float, share: float) -> None:
+        """Its wall clock jumps, and its other one runs at another pace from now on."""
+        self.clock.wrong_by += seconds
+        self.monotonic.run_at(SLOWEST + share * (FASTEST - SLOWEST))
+
+    def crash_when_started(self, step: int) -> None:
+        """Let the next life end with its n-th step, if it gets there; 0: it may live."""
+        self._ambush = step
+
+    def _arm(self, life: Life) -> None:
+        if self._ambush:
+            life.process.strike_at_step(self._ambush, life.crash)
+        self._ambush = 0
 
     def _bury(self, life: Life, task: asyncio.Task[None]) -> None:
         self._around.trace.note(self.name, "crashed")
@@ -100,7 +132,6 @@ class Replica:
         life.ended.set()
 
     def _manager(self, life: Life) -> Manager:
-        loop = asyncio.get_running_loop()
         providers = Registry(discover=tuple)
         providers.register(PROVIDER, self._provider(life))
 
@@ -109,7 +140,7 @@ class Replica:
 
         world = World(
             environ={"CLOUD_TOKEN": SECRET},
-            times=Times(self.clock, lambda: loop.time() * self._pace),
+            times=Times(self.clock, self.monotonic),
             random=Random(self._chance.getrandbits(64)),  # noqa: S311 -- no secret
             set_verbosity=lambda _: None,
             providers=providers,

@@ -16,6 +16,8 @@ class Scenario:
     faults: Mapping[FaultKind, int] = field(default_factory=dict[FaultKind, int])
     deeds_most: int = 14
     faults_most: int = 8
+    setups: tuple[str, ...] = ()
+    """The names of the setups of which one is chosen; none: of all."""
     replicas: tuple[int, ...] = (1, 2, 2, 3)
     """How many managers there are; one of these."""
     seconds: float = 200.0
@@ -32,9 +34,9 @@ def _deeds(*prefixes: str, weight: int = 2) -> dict[DeedKind, int]:
 
 _EVERYTHING = {
     **_deeds("service", "machine", "node", "cloud"),
-    **_deeds("replica", "server", weight=1),
-    DeedKind.SERVICE_CREATE: 8,
-    DeedKind.MACHINE_ADD: 6,
+    **_deeds("replica", "server", "lease", "keys", "node-delete-all", weight=1),
+    DeedKind.SERVICE_CREATE: 10,
+    DeedKind.MACHINE_ADD: 8,
     DeedKind.MACHINE_OUTAGE: 1,
 }
 
@@ -70,7 +72,8 @@ SCENARIOS = {
             deeds={
                 **_deeds("replica", weight=2),
                 DeedKind.REPLICA_PAUSE_AT_WRITE: 12,
-                **_deeds("server", weight=1),
+                DeedKind.REPLICA_CRASH_AT_STEP: 8,
+                **_deeds("server", "lease", weight=1),
                 DeedKind.SERVICE_CREATE: 4,
                 DeedKind.MACHINE_ADD: 6,
                 DeedKind.MACHINE_REPLACE: 6,
@@ -96,6 +99,25 @@ SCENARIOS = {
             deeds={**_deeds("service", "machine", "cloud"), DeedKind.SERVICE_CREATE: 6},
             faults=_of(Place.CLOUD),
             faults_most=12,
+        ),
+        Scenario(
+            name="keys",
+            text="the wanted SSH keys change, while machines come and go and the cloud is unwell",
+            deeds={**_deeds("keys", weight=6), **_deeds("machine", "replica", weight=1)},
+            faults=_of(*Place),
+            setups=("keys",),
+        ),
+        Scenario(
+            name="dual-stack",
+            text="nodes and Services of both families, while cloud and API server are unwell",
+            deeds={
+                **_deeds("machine", "node"),
+                **_deeds("replica", weight=1),
+                DeedKind.SERVICE_CREATE: 4,
+                DeedKind.SERVICE_TUNE: 8,
+            },
+            faults=_of(*Place),
+            setups=("dual-stack", "dual-stack-routes"),
         ),
     )
 }

@@ -16,8 +16,13 @@ from pileus.simulation.setup import SETUPS, Setup
 
 K = TypeVar("K")
 
+NAMES = tuple(one.name for one in SETUPS)
 QUIET = (60.0, 60.0, 60.0, 330.0)
 """The last is longer than the usual time between two refreshes; one in four is enough."""
+STREAMING = 0.6
+"""The part of API servers that stream lists."""
+CHOICES = 1 << 16
+"""A deed's choice is below this number."""
 LONGEST_LIE = 20.0
 """Seconds for which a cloud may claim falsehoods. No guard could tell a longer one from truth."""
 
@@ -69,6 +74,10 @@ class Schedule:
     items: tuple[Item, ...]
     seconds: float
     """How long things happen."""
+    streams_lists: bool
+    """Whether the API server is new enough to stream lists."""
+    page_size: int
+    """How many objects a page of a list has at most; 0: as many as are asked for."""
     quiet_seconds: float
     """For how long nothing may be written once everything is in order."""
 
@@ -89,12 +98,14 @@ def draw(seed: int, scenario: Scenario) -> Schedule:
     return Schedule(
         seed=seed,
         scenario=scenario.name,
-        setup=chance.choice(SETUPS),
+        setup=chance.choice([one for one in SETUPS if one.name in (scenario.setups or NAMES)]),
         replicas=chance.choice(scenario.replicas),
         machines=chance.randint(1, 6),
         services=chance.randint(0, 3),
         items=tuple(replace(item, number=number) for number, item in enumerate(ordered, 1)),
         seconds=scenario.seconds,
+        streams_lists=chance.random() < STREAMING,
+        page_size=chance.choice((0, 1, 3)),
         quiet_seconds=chance.choice(QUIET),
     )
 
@@ -114,7 +125,7 @@ def _deed(chance: Random, scenario: Scenario) -> Deed:
         number=0,
         at=round(chance.uniform(0, scenario.seconds), 3),
         kind=_weighted(chance, scenario.deeds),
-        choice=chance.randrange(1 << 16),
+        choice=chance.randrange(CHOICES),
         seconds=round(chance.choice((1, 5, 20, 60)) * chance.uniform(0.5, 1.5), 3),
     )
 

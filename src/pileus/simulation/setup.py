@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from pileus.app.config import Config, build_config
+from pileus.app.controllers import IPAM, is_running
 from pileus.app.declared.table import TABLE
 from pileus.app.settings import gather
 from pileus.version import PROGRAM
@@ -14,15 +15,18 @@ PROVIDER = "simulated"
 SECRET = "token-that-nobody-may-see"  # noqa: S105 -- of nothing
 """In the environment of every manager."""
 CLUSTER_CIDR = "10.244.0.0/20"
-LEASE = 60.0
-"""Seconds after which a lease that is not renewed may be taken."""
+CLUSTER_CIDR_V6 = "fd44::/60"
+KEYS = "kube-system/ssh-keys"
+"""Where the wanted SSH keys are kept."""
+EXTRA_CLASS = "example.com/extra"
+"""A class of Services that is ours in some setups."""
 ALWAYS = (
     f"--cloud-provider={PROVIDER}",
     "--master=http://127.0.0.1:1",
     "--secure-port=0",
     f"--cluster-name={CLUSTER}",
     # Four times the usual: as many chances to go wrong, and a quarter of the renewals to compute.
-    f"--leader-elect-lease-duration={LEASE:.0f}s",
+    "--leader-elect-lease-duration=60s",
     "--leader-elect-renew-deadline=40s",
     "--leader-elect-retry-period=8s",
     "--node-monitor-period=10s",
@@ -35,39 +39,62 @@ class Setup:
 
     name: str
     arguments: tuple[str, ...] = ()
-    gives_cidrs: bool = False
-    """Whether the manager gives pod ranges to nodes; else somebody else has done it before."""
-
-    deletes_orphans: bool = False
-    """Whether balancers without a Service are deleted; else they are only told."""
 
     @property
     def config(self) -> Config:
         return _config(self.arguments)
 
+    @property
+    def gives_cidrs(self) -> bool:
+        """Whether the manager gives pod ranges to nodes; else somebody else has done it before."""
+        return is_running(IPAM, self.config.generic.controllers)
+
+    @property
+    def cluster_cidrs(self) -> tuple[str, ...]:
+        """Of each family, the range of all pods."""
+        return tuple((self.config.shared.cluster_cidr or CLUSTER_CIDR).split(","))
+
+    @property
+    def deletes_orphans(self) -> bool:
+        """Whether balancers without a Service are deleted; else they are only told."""
+        return self.config.service.orphans == "delete"
+
+
+_ROUTES = (f"--cluster-cidr={CLUSTER_CIDR}", "--allocate-node-cidrs")
+_BOTH = (f"--cluster-cidr={CLUSTER_CIDR},{CLUSTER_CIDR_V6}", "--allocate-node-cidrs")
+_NO_ROUTES = "--configure-cloud-routes=false"
+_IPAM = "--controllers=*,node-ipam-controller"
+_DELETE = "--service-orphans=delete"
+_USUAL_LEASE = (
+    "--leader-elect-lease-duration=15s",
+    "--leader-elect-renew-deadline=10s",
+    "--leader-elect-retry-period=2s",
+)
 
 SETUPS = (
-    Setup("plain", ("--configure-cloud-routes=false",)),
+    Setup("plain", (_NO_ROUTES,)),
+    Setup("routes", (*_ROUTES, _DELETE)),
+    Setup("ipam", (*_ROUTES, _IPAM, _DELETE)),
+    Setup("dual-stack", (*_BOTH, _IPAM)),
+    Setup("dual-stack-routes", (*_BOTH, _DELETE)),
+    Setup("keys", (_NO_ROUTES, f"--ssh-keys-from=configmap:{KEYS}", "--node-label-sync")),
+    Setup("migration", (*_ROUTES, "--enable-leader-migration")),
     Setup(
-        "routes",
+        "go-like",
         (
-            f"--cluster-cidr={CLUSTER_CIDR}",
-            "--allocate-node-cidrs",
-            "--service-orphans=delete",
+            *_ROUTES,
+            *_USUAL_LEASE,
+            "--node-deletion-policy=immediate",
+            "--route-ownership=cluster-cidr",
+            "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=false",
+            "--concurrent-service-syncs=1",
         ),
-        deletes_orphans=True,
     ),
     Setup(
-        "ipam",
-        (
-            f"--cluster-cidr={CLUSTER_CIDR}",
-            "--allocate-node-cidrs",
-            "--controllers=*,node-ipam-controller",
-            "--service-orphans=delete",
-        ),
-        gives_cidrs=True,
-        deletes_orphans=True,
+        "cautious",
+        (_NO_ROUTES, "--node-deletion-policy=taint", f"--service-classes={EXTRA_CLASS},-"),
     ),
+    Setup("silent", (_NO_ROUTES, "--node-deletion-policy=report", "--node-out-of-service-taint")),
 )
 
 

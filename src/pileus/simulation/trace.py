@@ -10,13 +10,13 @@ class Trace:
     """Lines with the moment and who acted. It is closed by the first thing that is wrong."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+        self.now = now
         self._open = True
         self.lines: list[str] = []
 
     def note(self, who: str, what: str) -> None:
         if self._open:
-            self.lines.append(f"{self._now():10.3f} {who:<10} {what}")
+            self.lines.append(f"{self.now():10.3f} {who:<10} {what}")
 
     def close(self) -> None:
         self._open = False

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 
-from pileus.app.controllers import ALL, LIFECYCLE, NODE, ROUTE, SERVICE, is_running
+from pileus.app.controllers import ALL, LIFECYCLE, NODE, ROUTE, SERVICE, SSH_KEYS, is_running
 from pileus.app.leading import DUTIES
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud
@@ -18,20 +18,20 @@ from pileus.simulation.invariants.facts import Facts
 from pileus.simulation.judge import Judge
 from pileus.simulation.kinds import DeedKind
 from pileus.simulation.loop import SimulationLoop
+from pileus.simulation.mishaps import Mishaps
 from pileus.simulation.replica import Replica
 from pileus.simulation.schedule import Deed, Schedule
-from pileus.simulation.setup import LEASE, Setup
+from pileus.simulation.setup import Setup
 from pileus.simulation.stage.account import Account
-from pileus.simulation.stage.cluster import Cluster
+from pileus.simulation.stage.cluster import Cluster, Manners
 from pileus.simulation.stage.kubelets import Kubelets
+from pileus.simulation.stage.operators import Operators
 from pileus.simulation.stage.people import People
 from pileus.simulation.stage.steps import Sending
+from pileus.simulation.stage.users import Users
 from pileus.simulation.trace import Trace
 from pileus.simulation.weather import Weather
-from pileus.simulation.wires.life import Life, Surroundings
-
-LONGEST_OUTAGE = 30.0
-"""Seconds for which the API server is away, at most."""
+from pileus.simulation.wires.life import Surroundings
 
 
 class World:
@@ -48,27 +48,25 @@ class World:
         self.judge = Judge(self.trace, loop.time)
         self.weather = Weather(seed, schedule.items, loop.time)
         self.done: Counter[DeedKind] = Counter()
-        self._cluster = Cluster(clock, stream(seed, "cluster"), self.judge.see)
+        manners = Manners(schedule.streams_lists, schedule.page_size)
+        self._cluster = Cluster(clock, stream(seed, "cluster"), self.judge.see, manners)
         cloud = make_cloud(stream(seed, "settings"))
         self._account = Account(cloud, clock, stream(seed, "account"), self.judge.see)
         self._people = People(self._cluster, self._account)
-        self._kubelets = Kubelets(
-            self._cluster, self._account, clock, gives_cidrs=not setup.gives_cidrs
+        self._users = Users(self._cluster, self._account)
+        self._operators = Operators(
+            self._cluster,
+            self._account,
+            clock,
+            loop.call_later,
+            self.judge.meddled,
+            syncs_labels=setup.config.node.label_sync,
         )
-        around = Surroundings(
-            cluster=self._cluster,
-            account=self._account,
-            weather=self.weather,
-            trace=self.trace,
-            chance=stream(seed, "wires"),
-            outside=copy_context(),
-            misled=self.judge.misled,
-            sending=lambda life, what: self.judge.see(Sending(life.name, life.identity, what)),
-        )
-        self._managers = [
-            Replica(name, setup.config, clock, stream(seed, name), around)
-            for name in (f"manager-{number}" for number in range(1, schedule.replicas + 1))
-        ]
+        cidrs = () if setup.gives_cidrs else setup.cluster_cidrs
+        self._kubelets = Kubelets(self._cluster, self._account, clock, cidrs=cidrs)
+        self._managers = self._assembled(clock)
+        lease = setup.config.leader_election.durations.lease
+        self._mishaps = Mishaps(self._managers, self._cluster, loop, self.trace, lease)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -100,11 +98,25 @@ class World:
     def mend(self) -> None:
         """From now on nothing goes wrong any more."""
         self.trace.note("schedule", "all is mended")
-        self._cluster.come_back()
-        for manager in self._managers:
-            if manager.life is not None:
-                manager.life.disarm()
-                self._loop.resume(manager.life.process)
+        self._mishaps.end()
+        self._users.tidy()
+
+    def _assembled(self, clock: Clock) -> list[Replica]:
+        seed, setup = self._schedule.seed, self._schedule.setup
+        around = Surroundings(
+            cluster=self._cluster,
+            account=self._account,
+            weather=self.weather,
+            trace=self.trace,
+            chance=stream(seed, "wires"),
+            outside=copy_context(),
+            misled=self.judge.misled,
+            sending=lambda life, what: self.judge.see(Sending(life.name, life.identity, what)),
+        )
+        return [
+            Replica(name, setup.config, clock, stream(seed, name), around)
+            for name in (f"manager-{number}" for number in range(1, self._schedule.replicas + 1))
+        ]
 
     def _facts(self) -> Facts:
         return Facts(
@@ -118,59 +130,22 @@ class World:
         )
 
     def _furnish(self) -> None:
+        self._operators.furnish()
         for number in range(self._schedule.machines):
             self._account.do("setup", AddMachine(f"m-0{number}"))
         for number in range(self._schedule.services):
             kind = DeedKind.SERVICE_CREATE
-            self._people.do(Deed(number=0, at=0.0, kind=kind, choice=number, seconds=0.0))
+            deed = Deed(number=0, at=0.0, kind=kind, choice=number, seconds=0.0)
+            self._people.deeds[kind](deed)
 
     async def _until(self, moment: float) -> None:
         await asyncio.sleep(max(0.0, moment - self._loop.time()))
 
     def _do(self, deed: Deed) -> None:
         self.done[deed.kind] += 1
-        if self._people.can(deed.kind):
-            self._people.do(deed)
-        elif deed.kind is DeedKind.SERVER_RESTART:
-            self._cluster.go_down()
-            self._loop.call_later(min(deed.seconds, LONGEST_OUTAGE), self._cluster.come_back)
-        elif deed.kind is DeedKind.SERVER_COMPACT:
-            self._cluster.forget()
-        else:
-            self._do_to_manager(deed, self._chosen(deed))
-
-    def _chosen(self, deed: Deed) -> Replica:
-        """Mostly the one that leads: the others have little to lose."""
-        leader = self._cluster.leader()
-        leading = [one for one in self._managers if one.life and one.life.identity == leader]
-        among = leading if leading and deed.choice % 4 else self._managers
-        return among[deed.choice % len(among)]
-
-    def _do_to_manager(self, deed: Deed, manager: Replica) -> None:
-        life = manager.life
-        if deed.kind is DeedKind.REPLICA_CLOCK:
-            manager.clock.wrong_by += deed.seconds * (60 if deed.choice % 2 else -60)
-        if life is None:
-            return
-        match deed.kind:
-            case DeedKind.REPLICA_CRASH:
-                life.crash()
-            case DeedKind.REPLICA_CRASH_AT_WRITE:
-                life.ambush(1 + deed.choice % 7, life.crash, after=deed.choice % 2 > 0)
-            case DeedKind.REPLICA_STOP:
-                manager.stop()
-            case DeedKind.REPLICA_PAUSE:
-                self._pause(life, deed.seconds)
-            case DeedKind.REPLICA_PAUSE_AT_WRITE:
-                after, seconds = deed.choice % 2 > 0, LEASE + deed.seconds
-                life.ambush(1 + deed.choice % 5, lambda: self._pause(life, seconds), after=after)
-            case _:
-                pass
-
-    def _pause(self, life: Life, seconds: float) -> None:
-        self.trace.note(life.name, f"paused for {seconds:.1f} s")
-        self._loop.pause(life.process)
-        self._loop.call_later(seconds, self._loop.resume, life.process)
+        for actor in (self._people, self._users, self._operators, self._mishaps):
+            if deed.kind in actor.deeds:
+                actor.deeds[deed.kind](deed)
 
     def _failed(self, who: str, error: BaseException) -> None:
         told = "".join(traceback.format_exception(error))
@@ -190,6 +165,8 @@ def _controllers(setup: Setup, offered: Cloud) -> frozenset[str]:
     running = {one.canonical for one in ALL if is_running(one, config.generic.controllers)}
     if offered.routes is None or not config.shared.configure_cloud_routes:
         running.discard(ROUTE.canonical)
+    if offered.ssh_keys is None or not config.ssh_keys_from:
+        running.discard(SSH_KEYS.canonical)
     if offered.balancers is None:
         running.discard(SERVICE.canonical)
     if offered.instances is None:

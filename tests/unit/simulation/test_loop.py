@@ -47,6 +47,40 @@ def test_a_paused_process_takes_no_step_and_catches_up_when_it_is_resumed(loop: 
     assert ticks == pytest.approx([1, 10, 11])
 
 
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_a_process_can_be_struck_between_any_two_of_its_steps(loop: SimulationLoop, number: int):
+    process, steps = Process("p"), list[int]()
+    process.strike_at_step(number, lambda: steps.append(-1))
+
+    async def walk() -> None:
+        for step in range(4):
+            steps.append(step)
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(_in(process, walk()))
+
+    assert steps.index(-1) == number - 1
+    assert [step for step in steps if step >= 0] == [0, 1, 2, 3]
+
+
+def test_the_timers_of_a_machine_that_sleeps_stand_still(loop: SimulationLoop):
+    asleep, done = Process("p"), list[str]()
+
+    async def say(what: str) -> None:
+        await asyncio.sleep(4)
+        done.append(f"{what} at {loop.time():.0f}")
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_in(asleep, say("asleep")))
+            group.create_task(_in(Process("q"), say("awake")))
+
+    loop.call_at(1, loop.suspend, asleep, 10)
+    loop.run_until_complete(both())
+
+    assert done == ["awake at 4", "asleep at 14"]
+
+
 def test_others_go_on_while_one_is_paused(loop: SimulationLoop):
     paused = Process("p")
     loop.pause(paused)

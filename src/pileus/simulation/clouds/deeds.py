@@ -11,6 +11,8 @@ class AddMachine:
     name: str
     external: bool = False
     """Whether it is reachable from outside, where the cloud makes a difference."""
+    uuid: str = ""
+    """As its firmware tells; empty: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,16 @@ class DeleteRoute:
     route: Route
 
 
+@dataclass(frozen=True, slots=True)
+class AddKey:
+    """Somebody else's SSH key."""
+
+    user: str
+    public_key: str
+    comment: str
+
+
 MachineDeed = AddMachine | DeleteMachine | StopMachine | StartMachine
 BalancerDeed = AddBalancer | DeleteBalancer | AddPort | RemoveMember
 RouteDeed = AddRoute | DeleteRoute
-CloudDeed = MachineDeed | BalancerDeed | RouteDeed
+CloudDeed = MachineDeed | BalancerDeed | RouteDeed | AddKey

@@ -36,6 +36,10 @@ class Moment:
     now: float
     """Seconds since the epoch."""
     chance: Random
+    at_work: float = 0.0
+    """Seconds for which what is changed now stays pending beyond the usual, where that can be."""
+    doom: str = ""
+    """Why what is accepted now fails when it is no longer pending; empty: it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,9 @@ class SimulatedCloud(Protocol[StateT, OperationT]):
 
     impossible_address: str
     """An address that no balancer gets; who asks for it is refused. Empty: nobody asks for any."""
+
+    annotations: Sequence[tuple[str, str]]
+    """What people write on Services for this cloud: sensible, misspelt, without meaning."""
 
     def connect(self, api: Api) -> AbstractAsyncContextManager[Cloud]:
         """The provider under test. All that it learns and does goes through `api`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import Generic, TypeVar, cast
 
@@ -9,10 +10,11 @@ from msgspec.structs import replace as changed
 
 from pileus.cloud.balancer import Owner
 from pileus.cloud.interface import Cloud
+from pileus.providers.local import ssh_keys
 from pileus.providers.local.capabilities import STATES, addresses_of
 from pileus.providers.local.connect import cloud_of
 from pileus.providers.local.identity import provider_id
-from pileus.providers.local.model import balancers, machines, records, routes
+from pileus.providers.local.model import account, balancers, machines, records, routes
 from pileus.providers.local.model.operation import Operation
 from pileus.providers.local.model.records import Mark, Page, Power
 from pileus.providers.local.model.state import Moment as LocalMoment
@@ -20,7 +22,7 @@ from pileus.providers.local.model.state import Settings, State
 from pileus.simulation.clouds import deeds
 from pileus.simulation.clouds.deeds import BalancerDeed, CloudDeed, MachineDeed
 from pileus.simulation.clouds.interface import Api, Asked, Moment
-from pileus.simulation.clouds.truth import Balancer, Machine, Port, Route, Truth
+from pileus.simulation.clouds.truth import Balancer, Key, Machine, Port, Route, Truth
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -30,15 +32,22 @@ class SimulatedLocal:
     """How quick it is, is drawn."""
 
     impossible_address = "203.0.113.9"
+    annotations: Sequence[tuple[str, str]] = (
+        ("local.pileus/drain-seconds", "5"),
+        ("local.pileus/drain-secnds", "5"),
+        ("local.pileus/drain-seconds", "a while"),
+    )
 
     def __init__(self, chance: Random) -> None:
         self._settings = Settings(
             boot_seconds=chance.choice((0.0, 3.0)),
             settle_seconds=chance.choice((0.0, 0.0, 4.0)),
+            balancer_pool_v6="fd78::/64",
         )
         self._machines = _Machines()
         self._balancers = _Kept(_balancer)
         self._routes = _Kept(_route)
+        self._keys = _Kept(_key)
 
     @asynccontextmanager
     async def connect(self, api: Api) -> AsyncGenerator[Cloud]:
@@ -50,7 +59,11 @@ class SimulatedLocal:
     def step(
         self, state: State, operation: Operation[object], moment: Moment
     ) -> tuple[State, object]:
-        return operation.step(state, LocalMoment(moment.now, moment.chance, self._settings))
+        settings = self._settings
+        if moment.at_work:
+            settings = replace(settings, settle_seconds=settings.settle_seconds + moment.at_work)
+        given = LocalMoment(moment.now, moment.chance, settings, doom=moment.doom)
+        return operation.step(state, given)
 
     def asked(self, operation: Operation[object]) -> Asked:
         return Asked(operation.NAME, operation.WRITES)
@@ -68,6 +81,8 @@ class SimulatedLocal:
             case deeds.DeleteRoute(route):
                 cluster = route.cluster or ""
                 return routes.DeleteRoute(destination=route.destination, cluster=cluster)
+            case deeds.AddKey(user, public_key, comment):
+                return account.AddKey(user=user, public_key=f"{public_key} {comment}")
             case deeds.AddMachine() | deeds.DeleteMachine():
                 return _to_machine(deed)
             case deeds.StopMachine() | deeds.StartMachine():
@@ -79,7 +94,8 @@ class SimulatedLocal:
         machines = self._machines.at(state.machines, now)
         balancers = self._balancers.of(state.balancers)
         routes = self._routes.of(state.routes)
-        return Truth(machines=machines, balancers=balancers, routes=routes)
+        keys = self._keys.of(state.keys)
+        return Truth(machines=machines, balancers=balancers, routes=routes, keys=keys)
 
 
 class _Machines:
@@ -151,10 +167,17 @@ def _route(route: records.Route) -> Route:
     )
 
 
+def _key(key: records.Key) -> Key:
+    algorithm, body, *comment = key.public_key.split()
+    prefix = ssh_keys.mark("")
+    marks = [one.removeprefix(prefix) for one in comment if one.startswith(prefix)]
+    return Key(key.user, f"{algorithm} {body}", marks[0] if marks else None)
+
+
 def _to_machine(deed: MachineDeed) -> Operation[object]:
     match deed:
-        case deeds.AddMachine(name, external):
-            return machines.CreateMachine(name=name, external=external)
+        case deeds.AddMachine(name, external, uuid):
+            return machines.CreateMachine(name=name, external=external, uuid=uuid)
         case deeds.DeleteMachine(machine):
             return machines.DeleteMachine(machine=machine)
         case deeds.StopMachine(machine):

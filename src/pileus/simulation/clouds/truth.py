@@ -64,6 +64,17 @@ class Route:
     """As with balancers."""
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An SSH key that all machines accept."""
+
+    user: str
+    public_key: str
+    """Algorithm and body."""
+    cluster: str | None
+    """For which it was added by a manager; None: it was not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
     """Everything in the cloud, whatever anybody is told of it."""
@@ -72,3 +83,5 @@ class Truth:
     """In the order of their making."""
     balancers: Mapping[str, Balancer] = field(default_factory=dict[str, Balancer])
     routes: Mapping[str, Route] = field(default_factory=dict[str, Route])
+    keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
+    """By names that neither a balancer nor a route has."""

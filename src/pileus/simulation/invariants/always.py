@@ -10,7 +10,9 @@ from pileus.simulation.invariants.facts import (
     has_finalizer,
     ingress_of,
     is_approved,
+    is_left_to_others,
     is_manager,
+    things_in,
 )
 from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
 
@@ -18,6 +20,8 @@ GRACE = 30.0
 """`--node-deletion-grace`, by default."""
 FRACTION, WINDOW = 0.2, 600.0
 """`--node-deletion-max-fraction` and `--node-deletion-window`, by default."""
+IMMEDIATE, KEEPING = "immediate", frozenset({"taint", "report"})
+"""Of `--node-deletion-policy`: what believes one look, and what never deletes."""
 SETTLED = 60.0
 """Seconds after which everybody should know that a node is there."""
 LIE = 60.0
@@ -31,10 +35,9 @@ def others_things_are_left_alone(facts: Facts, step: Step) -> str | None:
     """Nothing in the cloud that no manager made is changed or deleted by one."""
     if not isinstance(step, CloudStep) or not is_manager(step.who):
         return None
-    before = {**step.before.balancers, **step.before.routes}
-    after = {**step.after.balancers, **step.after.routes}
-    for identity, thing in before.items():
-        if identity not in facts.made_by_managers and after.get(identity) != thing:
+    after, ours = things_in(step.after), facts.made_by_managers | facts.adopted
+    for identity, thing in things_in(step.before).items():
+        if identity not in ours and after.get(identity) != thing:
             return f"{identity} is not ours: {thing} became {after.get(identity)}"
     return None
 
@@ -46,12 +49,16 @@ def no_node_is_deleted_whose_machine_exists(facts: Facts, step: Step) -> str | N
     name = text(node, "metadata", "name")
     if facts.is_foreign(node):
         return f"node {name} of another cloud was deleted"
+    if facts.policy == IMMEDIATE and facts.now() - facts.misled_at < LIE:
+        return None
     machine = facts.machine_of(node)
     return f"node {name} was deleted, but {machine.id} exists" if machine else None
 
 
 def no_node_is_deleted_within_the_grace(facts: Facts, step: Step) -> str | None:
     node = _deleted_node(step)
+    if facts.policy == IMMEDIATE:
+        return None
     gone = facts.account.gone_since.get(text(node, "spec", "providerID")) if node else None
     if gone is None or facts.account.now() - gone >= GRACE:
         return None
@@ -59,10 +66,17 @@ def no_node_is_deleted_within_the_grace(facts: Facts, step: Step) -> str | None:
     return f"node {text(node, 'metadata', 'name')} was deleted {seconds:.1f} s after its machine"
 
 
+def nodes_are_kept_where_people_want_it(facts: Facts, step: Step) -> str | None:
+    node = _deleted_node(step)
+    if node is None or facts.policy not in KEEPING:
+        return None
+    return f"node {text(node, 'metadata', 'name')} was deleted; the policy is {facts.policy}"
+
+
 def few_nodes_are_deleted_at_once(facts: Facts, step: Step) -> str | None:
     """Without a human's word one leader deletes a fifth of the nodes in ten minutes, or one."""
     node = _deleted_node(step)
-    if node is None or is_approved(node):
+    if node is None or is_approved(node) or facts.policy == IMMEDIATE:
         return None
     leader, now = facts.cluster.leader(), facts.now()
     before = sum(1 for who, at in facts.deleted if who == leader and now - at < WINDOW)
@@ -87,6 +101,8 @@ def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: Step) -> str | N
     before, after = step.before, step.after
     if before is None or not has_finalizer(before) or (after and has_finalizer(after)):
         return None
+    if after and is_left_to_others(after):
+        return None
     uid = text(before, "metadata", "uid")
     left = facts.balancer_of(uid)
     return f"Service {uid} was released, but {left.id} is left" if left else None
@@ -95,9 +111,9 @@ def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: Step) -> str | N
 def only_the_leader_writes(facts: Facts, step: Step) -> str | None:
     if not isinstance(step, Sending):
         return None
-    leader = facts.cluster.leader()
-    if leader == step.identity:
+    if step.identity in facts.leaders():
         return None
+    leader = facts.cluster.leader()
     return f"{step.identity} sent {step.what} while {leader or 'nobody'} leads"
 
 
@@ -110,7 +126,8 @@ def members_are_never_emptied(facts: Facts, step: Step) -> str | None:
         if before is None or not before.members or balancer.members:
             continue
         known = [n for n, since in facts.member_since.items() if facts.now() - since > SETTLED]
-        if known:
+        owner = balancer.owner.uid if balancer.owner else ""
+        if known and not facts.is_bidden_farewell(owner):
             return f"{identity} lost all members, though {', '.join(known)} should be there"
     return None
 
@@ -127,7 +144,7 @@ def no_address_serves_two(facts: Facts, step: Step) -> str | None:
     """No two Services publish the same address and port."""
     if not _is_by_manager(step, "services") or step.after is None:
         return None
-    mine = _published(step.after)
+    mine = _published(step.after) - (_published(step.before) if step.before else set())
     for other in facts.cluster.objects("services") if mine else ():
         same = mine & _published(other)
         if same and text(other, "metadata", "uid") != text(step.after, "metadata", "uid"):
@@ -139,7 +156,8 @@ def only_true_addresses_are_published(facts: Facts, step: Step) -> str | None:
     if not _is_by_manager(step, "services") or step.after is None:
         return None
     had = facts.addresses.get(text(step.after, "metadata", "uid"), set())
-    wrong = [ip for ip in ingress_of(step.after) if ip not in had]
+    before = ingress_of(step.before) if step.before else []
+    wrong = [ip for ip in ingress_of(step.after) if ip not in had and ip not in before]
     return f"{wrong[0]} was never an address of its balancer" if wrong else None
 
 
@@ -170,6 +188,7 @@ ALWAYS: Mapping[str, Always] = {
         others_things_are_left_alone,
         no_node_is_deleted_whose_machine_exists,
         no_node_is_deleted_within_the_grace,
+        nodes_are_kept_where_people_want_it,
         few_nodes_are_deleted_at_once,
         the_finalizer_comes_before_the_balancer,
         the_finalizer_goes_when_nothing_is_left,

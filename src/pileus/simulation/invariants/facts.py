@@ -1,16 +1,18 @@
 """What invariants may know: the true state of everything, and a few things remembered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pileus.apiserver.tree import Obj, rows, text, texts, words
 from pileus.cloud.balancer import Owner
-from pileus.simulation.clouds.truth import Balancer, Machine
+from pileus.simulation.clouds.truth import Balancer, Machine, Truth
+from pileus.simulation.replica import SLOWEST
 from pileus.simulation.schedule import Schedule
 from pileus.simulation.stage.account import Account
-from pileus.simulation.stage.cluster import Cluster
+from pileus.simulation.stage.cluster import MIGRATION_LEASE, Cluster
 from pileus.simulation.stage.people import EXCLUDED
 from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
+from pileus.simulation.stage.users import ADOPT, MANAGE
 from pileus.simulation.trace import Trace
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -42,6 +44,12 @@ class Facts:
     """Which leader deleted a node when, where no human had approved it."""
     sent: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """Writes of each process in each minute."""
+    adopted: set[str] = field(default_factory=set[str])
+    """Ids of balancers made by hand that people said were a Service's."""
+    left_to_others: set[str] = field(default_factory=set[str])
+    """UIDs of Services whose balancers people last wanted to stay, whatever becomes of them."""
+    robbed: tuple[str, float] = ("", float("-inf"))
+    """From whom somebody last took the lease by hand, and when."""
     misled_at: float = float("-inf")
     """When the cloud last showed something untrue, or did something behind its own word."""
 
@@ -53,6 +61,7 @@ class Facts:
             minute = step.identity, int(self.now() // 60)
             self.sent[minute] = self.sent.get(minute, 0) + 1
         elif step.resource == "services" and step.after is not None:
+            self._learn_of_annotations(step.after)
             if has_finalizer(step.after):
                 self.finalized.add(text(step.after, "metadata", "uid"))
         elif step.resource == "nodes":
@@ -60,11 +69,19 @@ class Facts:
 
     def _learn_of_cloud(self, step: CloudStep) -> None:
         if is_manager(step.who):
-            new = {*step.after.balancers, *step.after.routes}
-            self.made_by_managers |= new - {*step.before.balancers, *step.before.routes}
+            self.made_by_managers |= {*things_in(step.after)} - {*things_in(step.before)}
         for balancer in step.after.balancers.values():
             if balancer.owner is not None and balancer.is_of(self.cluster_id):
                 self.addresses.setdefault(balancer.owner.uid, set()).update(balancer.addresses)
+
+    def _learn_of_annotations(self, service: Obj) -> None:
+        uid = {text(service, "metadata", "uid")}
+        self.left_to_others -= uid
+        self.left_to_others |= uid if is_left_to_others(service) else set()
+        named = words(service, "metadata", "annotations").get(ADOPT, "")
+        found = self.account.truth().balancers.get(named)
+        if found is not None and found.owner is None:
+            self.adopted.add(named)
 
     def _learn_of_node(self, step: ObjectStep) -> None:
         if step.after is None and is_manager(step.who) and not is_approved(step.before):
@@ -74,6 +91,22 @@ class Facts:
             self.member_since.setdefault(name, self.now())
         else:
             self.member_since.pop(name, None)
+
+    @property
+    def policy(self) -> str:
+        """What is to happen to nodes whose machines are gone."""
+        return self.schedule.setup.config.lifecycle.deletion_policy
+
+    def leaders(self) -> set[str]:
+        """Who may write: whom a lease names, and for a moment whom it was taken from by hand."""
+        election = self.schedule.setup.config.leader_election
+        holders = {self.cluster.leader()}
+        if self.schedule.setup.config.leader_migration.enabled:
+            holders.add(self.cluster.leader(MIGRATION_LEASE))
+        robbed, at = self.robbed
+        if self.now() - at < election.durations.renew_deadline / SLOWEST:
+            holders.add(robbed)
+        return holders
 
     def runs(self, controller: str) -> bool:
         return controller in self.controllers
@@ -111,16 +144,32 @@ class Facts:
 
     def is_of_another_class(self, service: Obj) -> bool:
         """Others serve it. They use the same finalizer, so that nobody can tell whose it is."""
-        return text(service, "spec", "loadBalancerClass") not in {"", self.account.balancer_class}
+        given = self.schedule.setup.config.service.classes
+        served = {self.account.balancer_class, *given, *([] if "-" in given else [""])}
+        return text(service, "spec", "loadBalancerClass") not in served
 
     def is_impossible(self, service: Obj) -> bool:
         """It asks for what the cloud cannot give."""
-        wanted = text(service, "spec", "loadBalancerIP")
+        wanted, ports = text(service, "spec", "loadBalancerIP"), rows(service, "spec", "ports")
+        is_asking = text(service, "spec", "type") == "LoadBalancer"
+        if is_asking and any(not port.get("nodePort") for port in ports):
+            return True
         return bool(wanted) and wanted == self.account.cloud.impossible_address
+
+    def is_bidden_farewell(self, owner: str) -> bool:
+        """Whether our members leave a balancer that stays, because its Service goes."""
+        services = self.cluster.objects("services")
+        wanting = [text(one, "metadata", "uid") for one in services if self.wants_balancer(one)]
+        return owner in self.left_to_others and owner not in wanting
 
     def members(self) -> list[Obj]:
         """The nodes that balancers should lead to."""
         return [one for one in self.cluster.objects("nodes") if counts_as_member(one)]
+
+
+def things_in(truth: Truth) -> Mapping[str, object]:
+    """All in the cloud that may be somebody's, by id."""
+    return {**truth.balancers, **truth.routes, **truth.keys}
 
 
 def is_manager(who: str) -> bool:
@@ -134,6 +183,11 @@ def is_approved(node: Obj | None) -> bool:
 
 def has_finalizer(service: Obj) -> bool:
     return FINALIZER in texts(service, "metadata", "finalizers")
+
+
+def is_left_to_others(service: Obj) -> bool:
+    """Whether people want its balancer to stay, whatever becomes of the Service."""
+    return words(service, "metadata", "annotations").get(MANAGE) in {"none", "observe", "members"}
 
 
 def counts_as_member(node: Obj) -> bool:

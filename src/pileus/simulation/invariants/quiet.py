@@ -7,14 +7,17 @@ from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
 from pileus.cloud.model import InstanceState
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.simulation.clouds.truth import Balancer, Machine
+from pileus.simulation.invariants.always import IMMEDIATE, KEEPING
 from pileus.simulation.invariants.facts import (
     Facts,
     has_finalizer,
     ingress_of,
     is_approved,
 )
+from pileus.simulation.invariants.keys import machines_have_the_wanted_keys
 from pileus.simulation.setup import SECRET
 from pileus.simulation.stage.cluster import ready_status
+from pileus.simulation.stage.users import UNTRUE
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 ZONE = "topology.kubernetes.io/zone"
@@ -35,19 +38,23 @@ def somebody_leads(facts: Facts) -> Iterator[str]:
 
 
 def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
-    """Every node whose machine runs is initialized, and says what is true of it."""
+    """Every node whose machine runs is initialized; and who is, says what is true of it."""
     if not facts.runs(NODE.canonical):
         return
     for node in facts.cluster.objects("nodes"):
         machine = None if facts.is_foreign(node) else facts.machine_of(node)
-        if machine is None or machine.state is not InstanceState.RUNNING:
+        if machine is None or (is_new(node) and machine.state is not InstanceState.RUNNING):
             continue
         for wrong in _differences(node, machine):
             yield f"node {text(node, 'metadata', 'name')}: {wrong}"
 
 
+def is_new(node: Obj) -> bool:
+    return any(text(taint, "key") == UNINITIALIZED for taint in rows(node, "spec", "taints"))
+
+
 def _differences(node: Obj, machine: Machine) -> Iterator[str]:
-    if any(text(taint, "key") == UNINITIALIZED for taint in rows(node, "spec", "taints")):
+    if is_new(node):
         yield "it is not initialized"
         return
     if text(node, "spec", "providerID") != machine.provider_id:
@@ -72,7 +79,11 @@ def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
         why = _why_kept(node)
         too_many = why == "TooManyNodesGone" and len(gone) > max(1, int(FRACTION * len(ours)))
         unproven = why == "NeverInitialized" and not text(node, "spec", "providerID")
-        if is_approved(node) or not (too_many or unproven):
+        if facts.policy in KEEPING:
+            kept = why == "NodeKeptByPolicy" or (is_approved(node) and why)
+        else:
+            kept = facts.policy != IMMEDIATE and not is_approved(node) and (too_many or unproven)
+        if not kept:
             yield f"node {text(node, 'metadata', 'name')} has no machine, and is kept: {why}"
 
 
@@ -165,7 +176,7 @@ def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
             continue
         if has_finalizer(service):
             yield f"Service {text(service, 'metadata', 'name')} still has the finalizer"
-        if ingress_of(service):
+        if {*ingress_of(service)} - ({UNTRUE} if facts.is_of_another_class(service) else set()):
             yield f"Service {text(service, 'metadata', 'name')} still publishes an address"
 
 
@@ -254,6 +265,7 @@ QUIET: Mapping[str, Quiet] = {
         routes_lead_to_all_nodes,
         nodes_say_that_routes_lead_to_them,
         nodes_have_ranges,
+        machines_have_the_wanted_keys,
         secrets_stay_secret,
     )
 }

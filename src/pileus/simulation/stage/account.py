@@ -54,9 +54,17 @@ class Account:
     async def call(self, operation: object) -> object:
         return self.perform("setup", operation)
 
-    def perform(self, who: str, operation: object, *, staleness: float = 0.0) -> object:
+    def perform(
+        self,
+        who: str,
+        operation: object,
+        *,
+        staleness: float = 0.0,
+        at_work: float = 0.0,
+        doom: str = "",
+    ) -> object:
         """Errors: `CloudError`; then nothing has happened."""
-        moment = Moment(self.now(), self._chance)
+        moment = Moment(self.now(), self._chance, at_work, doom)
         if not self.cloud.asked(operation).writes:
             return self.cloud.step(self._as_of(moment.now - staleness), operation, moment)[1]
         after, answer = self.cloud.step(self._state, operation, moment)

@@ -1,20 +1,25 @@
 """The API server of a simulation: the embedded one's core, which can go away and forget."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
+from ipaddress import IPv4Network, IPv6Network
 from random import Random
 from typing import Protocol
 
 import msgspec
 
-from pileus.apiserver.api import Api
+from pileus.apiserver.allocation import Ranges
+from pileus.apiserver.api import Api, refusal
 from pileus.apiserver.call import Request as ApiRequest
 from pileus.apiserver.call import Response
 from pileus.apiserver.identity import authenticated
+from pileus.apiserver.problem import Problem
 from pileus.apiserver.serving import api_in_memory
 from pileus.apiserver.state import Options
 from pileus.apiserver.store import Entry, Key, Shelf
 from pileus.apiserver.tree import Obj, rows, text
+from pileus.app.migration import DEFAULT
 from pileus.clock import Clock
 from pileus.kube.transport import Request
 from pileus.pki import signing_key
@@ -26,8 +31,27 @@ LOOKED_AT = ("nodes", "services")
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 LEASES = "leases.coordination.k8s.io"
-LEASE = Key("kube-system", "cloud-controller-manager")
+LEASE, MIGRATION_LEASE = "cloud-controller-manager", DEFAULT.leader_name
+LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 _USER = authenticated(MASTER)
+
+
+_BOTH_FAMILIES = Ranges(networks=(IPv4Network("10.0.0.0/16"), IPv6Network("fd10::/108")))
+_NO_STREAMING = Problem(
+    422,
+    "Invalid",
+    "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList "
+    "feature gate is enabled",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How API servers of different versions and sizes differ."""
+
+    streams_lists: bool = True
+    page_size: int = 0
+    """How many objects a page of a list has at most; 0: as many as are asked for."""
 
 
 class Cuttable(Protocol):
@@ -37,13 +61,22 @@ class Cuttable(Protocol):
 class Cluster:
     """Guarantees: each request is carried out at once, and each change is told while it happens."""
 
-    def __init__(self, clock: Clock, random: Random, told: Callable[[ObjectStep], None]) -> None:
-        options = Options(token_key=_token_key())
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random,
+        told: Callable[[ObjectStep], None],
+        manners: Manners,
+    ) -> None:
+        options = Options(token_key=_token_key(), ranges=_BOTH_FAMILIES)
+        self._manners = manners
         self._api: Api = api_in_memory(clock=clock, random=random, options=options)
         self._told = told
         self._who = "setup"
         self._known: dict[Entry, Obj] = {}
         self.is_down = False
+        self.behind_until = 0.0
+        """Until then, in the loop's time, watches tell nothing: their server is behind."""
         self.watches: dict[Cuttable, None] = {}
         """Those that are open, oldest first."""
         for name in LOOKED_AT:
@@ -51,6 +84,11 @@ class Cluster:
 
     def respond(self, who: str, request: Request) -> Response:
         """Carry out a manager's request."""
+        manners, query = self._manners, request.query
+        if "sendInitialEvents" in query and not manners.streams_lists:
+            return refusal(_NO_STREAMING)
+        if "limit" in query and manners.page_size:
+            request = replace(request, query={**query, "limit": str(manners.page_size)})
         return self._respond(who, as_asked(request, _USER))
 
     def act(
@@ -79,9 +117,9 @@ class Cluster:
         """Grows with each change of such an object."""
         return self._shelf(resource).touched
 
-    def leader(self) -> str:
+    def leader(self, lease: str = LEASE) -> str:
         """Whom the lease names; empty if nobody."""
-        found = self._shelf(LEASES).entries.get(LEASE)
+        found = self._shelf(LEASES).entries.get(Key("kube-system", lease))
         return text(self._decoded(found), "spec", "holderIdentity") if found else ""
 
     def cluster_id(self) -> str:
@@ -96,11 +134,15 @@ class Cluster:
     def go_down(self) -> None:
         self.is_down = True
         self.forget()
+        self.cut_watches()
+
+    def cut_watches(self) -> None:
         for watch in tuple(self.watches):
             watch.cut()
 
     def come_back(self) -> None:
         self.is_down = False
+        self.behind_until = 0.0
 
     def _respond(self, who: str, request: ApiRequest) -> Response:
         before, self._who = self._who, who

@@ -1,10 +1,12 @@
 """What kubelets and kube-controller-manager do: nodes register, report, fall silent, get ranges."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from ipaddress import ip_network
 
-from pileus.apiserver.tree import Obj, rows, text
+from pileus.apiserver.tree import Obj, rows, text, texts
 from pileus.clock import Clock
 from pileus.cloud.model import InstanceState
 from pileus.node_agents.node import (
@@ -16,9 +18,8 @@ from pileus.node_agents.node import (
     silent_status,
 )
 from pileus.simulation.clouds.truth import Machine
-from pileus.simulation.setup import CLUSTER_CIDR
 from pileus.simulation.stage.account import Account
-from pileus.simulation.stage.cluster import Cluster, ready_status
+from pileus.simulation.stage.cluster import MERGE, Cluster, ready_status
 
 PERIOD = 5.0
 SILENCE = 40.0
@@ -26,18 +27,21 @@ SILENCE = 40.0
 WHO = "kubelets"
 HOW = Registration()
 NODES = "/api/v1/nodes"
+PREFIXES = {4: 24, 6: 64}
+"""How long a node's pod range is, by family."""
 
 
 class Kubelets:
     """One for each machine that runs, and the one who marks the silent."""
 
     def __init__(
-        self, cluster: Cluster, account: Account, clock: Clock, *, gives_cidrs: bool
+        self, cluster: Cluster, account: Account, clock: Clock, *, cidrs: Sequence[str]
     ) -> None:
+        """`cidrs`: of each family, what pod ranges are given from; none if others give them."""
         self._cluster = cluster
         self._account = account
         self._clock = clock
-        self._gives_cidrs = gives_cidrs
+        self._pools = tuple(_blocks(one) for one in cidrs)
         self._silent_since: dict[str, float] = {}
         self._given = 0
         self._seen: object = None
@@ -65,18 +69,16 @@ class Kubelets:
 
     def _register(self, machine: Machine) -> None:
         node = new_node(_host(machine), HOW)
-        if self._gives_cidrs:
-            cidr = self._next_cidr()
-            node["spec"] = {**_spec(node), "podCIDR": cidr, "podCIDRs": [cidr]}
+        node["spec"] = {**_spec(node), **self._next_ranges()}
         made = self._cluster.act(WHO, "POST", NODES, node)
         if made is not None:
             self._tell_ready(made, machine, self._clock.now())
 
     def _report(self, node: Obj, running: dict[str, Machine]) -> None:
-        uuid = text(node, "status", "nodeInfo", "systemUUID")
+        uuid, name = text(node, "status", "nodeInfo", "systemUUID"), text(node, "metadata", "name")
         if not uuid:
             return
-        name, machine = text(node, "metadata", "name"), running.get(uuid)
+        machine = running.get(uuid)
         if machine is not None:
             self._silent_since.pop(uuid, None)
             if ready_status(node) != "True":
@@ -96,15 +98,26 @@ class Kubelets:
         kept = [one for one in rows(fresh, "spec", "taints") if text(one, "key") != NOT_READY]
         if len(kept) < len(rows(fresh, "spec", "taints")):
             tolerated = {"spec": {"taints": kept}}
-            self._cluster.act(WHO, "PATCH", path, tolerated, "application/merge-patch+json")
+            self._cluster.act(WHO, "PATCH", path, tolerated, MERGE)
 
-    def _next_cidr(self) -> str:
-        taken = {text(node, "spec", "podCIDR") for node in self._cluster.objects("nodes")}
-        blocks = [str(one) for one in ip_network(CLUSTER_CIDR).subnets(new_prefix=24)]
-        ordered = blocks[self._given :] + blocks[: self._given]
-        free = next(one for one in ordered if one not in taken)
-        self._given = (blocks.index(free) + 1) % len(blocks)
-        return free
+    def _next_ranges(self) -> Obj:
+        """A node's part of what is given; nothing, where others give it."""
+        nodes = self._cluster.objects("nodes")
+        taken = {cidr for node in nodes for cidr in texts(node, "spec", "podCIDRs")}
+        given: list[str] = []
+        for pool in self._pools:
+            ordered = (*pool[self._given :], *pool[: self._given])
+            given.append(next(one for one in ordered if one not in taken))
+            self._given = (pool.index(given[-1]) + 1) % len(pool)
+        return {"podCIDR": given[0], "podCIDRs": given} if given else {}
+
+
+@cache
+def _blocks(cidr: str) -> tuple[str, ...]:
+    """A node's ranges, of all that there are."""
+    network = ip_network(cidr)
+    prefix = PREFIXES[network.version]
+    return tuple(str(one) for one in network.subnets(new_prefix=prefix))
 
 
 def _host(machine: Machine) -> Host:

@@ -22,13 +22,17 @@ from pileus.simulation.clouds.deeds import (
 from pileus.simulation.clouds.truth import Balancer, Machine
 from pileus.simulation.kinds import DeedKind
 from pileus.simulation.schedule import Deed
+from pileus.simulation.setup import EXTRA_CLASS
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import MERGE, Cluster
+from pileus.simulation.stage.users import service_path
 
 T = TypeVar("T")
 
 WHO = "people"
-SERVICES = "/api/v1/namespaces/default/services"
+NAMESPACES = "/api/v1/namespaces"
+TEAM = "team"
+"""A namespace in which Services have the same names as elsewhere."""
 NODES = "/api/v1/nodes"
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 STRANGER = "other-cluster"
@@ -42,7 +46,7 @@ class People:
         self._cluster = cluster
         self._account = account
         self._named = 0
-        self._deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
+        self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
             DeedKind.SERVICE_CREATE: self._create_service,
             DeedKind.SERVICE_EDIT: self._edit_service,
             DeedKind.SERVICE_TYPE: self._change_type,
@@ -65,17 +69,13 @@ class People:
             DeedKind.CLOUD_VANISH: self._vanish,
         }
 
-    def can(self, kind: DeedKind) -> bool:
-        return kind in self._deeds
-
-    def do(self, deed: Deed) -> None:
-        """Do it, or nothing where there is nothing to do it to."""
-        self._deeds[deed.kind](deed)
-
     def _create_service(self, deed: Deed) -> None:
+        """Some in another namespace, under the name of the one before."""
         self._named += 1
-        name = f"web-{self._named}"
-        self._cluster.act(WHO, "POST", SERVICES, self._new_service(name, deed.choice))
+        is_same = deed.choice % 7 == 3  # noqa: PLR2004 -- one in seven
+        name, namespace = f"web-{self._named - is_same}", TEAM if is_same else "default"
+        path = f"{NAMESPACES}/{namespace}/services"
+        self._cluster.act(WHO, "POST", path, self._new_service(name, deed.choice))
 
     def _edit_service(self, deed: Deed) -> None:
         service = self._service(deed)
@@ -109,26 +109,26 @@ class People:
             return
         if text(service, "spec", "type") == "LoadBalancer":
             self._change_type(deed)
-        given = (self._account.balancer_class, THEIR_CLASS)[deed.choice // 7 % 2]
+        given = self._classes()[deed.choice // 7 % 3]
         self._patch(service, {"spec": {"type": "LoadBalancer", "loadBalancerClass": given}})
 
     def _delete_service(self, deed: Deed) -> None:
         service = self._service(deed)
         if service is not None:
-            self._cluster.act(WHO, "DELETE", _path(service))
+            self._cluster.act(WHO, "DELETE", service_path(service))
 
     def _force_delete(self, deed: Deed) -> None:
         service = self._service(deed)
         if service is not None:
-            self._cluster.act(WHO, "DELETE", _path(service))
+            self._cluster.act(WHO, "DELETE", service_path(service))
             self._patch(service, {"metadata": {"finalizers": None}})
 
     def _create_again(self, deed: Deed) -> None:
         service = self._service(deed)
         if service is not None:
             self._force_delete(deed)
-            name = text(service, "metadata", "name")
-            self._cluster.act(WHO, "POST", SERVICES, self._new_service(name, deed.choice >> 3))
+            path, _, name = service_path(service).rpartition("/")
+            self._cluster.act(WHO, "POST", path, self._new_service(name, deed.choice >> 3))
 
     def _add_machine(self, deed: Deed) -> None:
         if len(self._machines()) >= MOST_MACHINES:
@@ -240,12 +240,14 @@ class People:
         if kind == "LoadBalancer" and choice % 5 == 0:
             spec["externalTrafficPolicy"] = "Local"
         if kind == "LoadBalancer" and choice % 11 == 0:
-            classes = self._account.balancer_class, THEIR_CLASS
-            spec["loadBalancerClass"] = classes[choice // 11 % 2]
+            spec["loadBalancerClass"] = self._classes()[choice // 11 % 3]
         impossible = self._account.cloud.impossible_address
         if kind == "LoadBalancer" and choice % 13 == 0 and choice and impossible:
             spec["loadBalancerIP"] = impossible
         return {"metadata": {"name": name}, "spec": spec}
+
+    def _classes(self) -> tuple[str, str, str]:
+        return self._account.balancer_class, THEIR_CLASS, EXTRA_CLASS
 
     def _machines(self) -> Sequence[Machine]:
         return self._account.truth().machines
@@ -260,15 +262,11 @@ class People:
         )
 
     def _patch(self, service: Obj, body: Obj) -> None:
-        self._cluster.act(WHO, "PATCH", _path(service), body, MERGE)
+        self._cluster.act(WHO, "PATCH", service_path(service), body, MERGE)
 
 
 def _chosen(among: Sequence[T], deed: Deed) -> T | None:
     return among[deed.choice % len(among)] if among else None
-
-
-def _path(service: Obj) -> str:
-    return f"{SERVICES}/{text(service, 'metadata', 'name')}"
 
 
 def _ports(choice: int) -> list[Obj]:

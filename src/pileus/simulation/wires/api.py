@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -26,8 +26,14 @@ READ_FAULTS = frozenset({
     FaultKind.API_TIMEOUT,
 })
 """What may befall a request that changes nothing."""
+PAGE_FAULTS = READ_FAULTS | {FaultKind.API_EXPIRED}
+"""What may befall a request for the next page of a list."""
+WRITE_FAULTS = frozenset(FaultKind) - {FaultKind.API_EXPIRED}
+REWOUND = 4.0
+"""Versions by which a watch goes back, for each second of the fault."""
 REFUSALS = {
     FaultKind.API_CONFLICT: (409, "Conflict"),
+    FaultKind.API_EXPIRED: (410, "Expired"),
     FaultKind.API_THROTTLED: (429, "TooManyRequests"),
     FaultKind.API_BROKEN: (500, "InternalError"),
     FaultKind.API_UNAVAILABLE: (503, "ServiceUnavailable"),
@@ -61,13 +67,26 @@ class Wire:
             raise _unreachable(request, "this process is no more")
         if request.guard is not None:
             request.guard()
-        response = await self._exchange(request)
+        response = await self._exchange(self._rewound(request))
         if response.stream is None:
             yield _Whole(response)
             return
         watch = Watch(request, response, self._life, self._around)
         async with aclosing(response.stream), watch.registered():
             yield watch
+
+    def _rewound(self, request: Request) -> Request:
+        """The same; or, of a watch, perhaps one that begins at an older version."""
+        version = request.query.get("resourceVersion")
+        if "watch" not in request.query or not version:
+            return request
+        strike = self._around.weather.strike(Place.WATCH, _agent(request), may=_is_replay)
+        if strike is None:
+            return request
+        older = str(max(1, int(version) - 1 - round(strike.seconds * REWOUND)))
+        note = f"{request.path} from {older}, not from {version} [{strike.kind}]"
+        self._around.trace.note(self._life.name, note)
+        return replace(request, query={**request.query, "resourceVersion": older})
 
     async def _exchange(self, request: Request) -> Response:
         journey = _Journey(request, self._life, self._around)
@@ -89,11 +108,9 @@ class _Journey:
         self._around = around
         self._writes = request.method not in READS
         self.answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        may = None if self._writes else READ_FAULTS
         self._who = _agent(request)
-        self._strike = around.weather.strike(
-            Place.API, self._who, may=lambda kind: may is None or kind in may
-        )
+        may = _faults_of(request)
+        self._strike = around.weather.strike(Place.API, self._who, may=lambda kind: kind in may)
 
     def begin(self) -> None:
         if self._writes and self._who != "leader-election" and not _is_event(self._request):
@@ -181,6 +198,7 @@ class Watch:
         self._response = response
         self._life = life
         self._around = around
+        self._agent = _agent(request)
         self._patience: asyncio.Timeout | None = None
         self._is_cut = False
 
@@ -216,7 +234,8 @@ class Watch:
                 piece = await self._next(stream)
             except StopAsyncIteration:
                 return
-            strike = self._around.weather.strike(Place.WATCH, _agent(self._request))
+            await self._catch_up()
+            strike = self._around.weather.strike(Place.WATCH, self._agent, may=_is_no_replay)
             if strike is not None:
                 async for told in self._spoilt(strike):
                     yield told
@@ -233,6 +252,12 @@ class Watch:
             raise _unreachable(self._request, "no byte came in time", late=True) from error
         finally:
             self._patience = None
+
+    async def _catch_up(self) -> None:
+        """Wait as long as the server itself has not heard what happened."""
+        behind = self._around.cluster.behind_until - asyncio.get_running_loop().time()
+        if behind > 0:
+            await asyncio.sleep(behind)
 
     async def _spoilt(self, strike: Strike) -> AsyncIterator[bytes]:
         """What comes instead of, or before, the next piece."""
@@ -277,6 +302,21 @@ def _agent(request: Request) -> str:
     """Who of the manager asks: the last part of its user agent."""
     given = next((v for k, v in request.headers.items() if k.lower() == "user-agent"), "")
     return given.rpartition("/")[2]
+
+
+def _faults_of(request: Request) -> frozenset[FaultKind]:
+    """What may befall it."""
+    if request.method not in READS:
+        return WRITE_FAULTS
+    return PAGE_FAULTS if "continue" in request.query else READ_FAULTS
+
+
+def _is_replay(kind: FaultKind) -> bool:
+    return kind is FaultKind.WATCH_REPLAYED
+
+
+def _is_no_replay(kind: FaultKind) -> bool:
+    return kind is not FaultKind.WATCH_REPLAYED
 
 
 def _is_event(request: Request) -> bool:

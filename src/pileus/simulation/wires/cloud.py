@@ -20,7 +20,11 @@ WRITES_ONLY = frozenset({
     FaultKind.CLOUD_AFTERWARDS,
     FaultKind.CLOUD_QUOTA,
     FaultKind.CLOUD_BUSY,
+    FaultKind.CLOUD_SLOW,
+    FaultKind.CLOUD_FAILS,
 })
+SLOWNESS = 30.0
+"""How many times longer than other faults a slow cloud stays at work: up to minutes."""
 
 
 MISLEADING = frozenset({
@@ -96,9 +100,15 @@ class _Journey:
             self._around.later(self._around.latency(), self._hear, answer)
 
     def _perform(self) -> object:
-        stale = self._strike.seconds if self._strike and self._is(FaultKind.CLOUD_STALE) else 0.0
-        account = self._around.account
-        return account.perform(self._life.name, self._operation, staleness=stale)
+        seconds = self._strike.seconds if self._strike else 0.0
+        is_slow, fails = self._is(FaultKind.CLOUD_SLOW), self._is(FaultKind.CLOUD_FAILS)
+        return self._around.account.perform(
+            self._life.name,
+            self._operation,
+            staleness=seconds if self._is(FaultKind.CLOUD_STALE) else 0.0,
+            at_work=seconds * SLOWNESS if is_slow else seconds if fails else 0.0,
+            doom=f"simulated: {FaultKind.CLOUD_FAILS}" if fails else "",
+        )
 
     def _spoilt(self, answer: object) -> object:
         """A list may be told as empty, or in part. Errors: the cloud's, if it is told so."""

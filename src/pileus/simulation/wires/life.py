@@ -41,6 +41,7 @@ class Life:
 
     def disarm(self) -> None:
         self._ambush = None
+        self.process.spare()
 
     def is_struck_before_write(self) -> bool:
         """A write is about to leave; whether the ambush struck."""

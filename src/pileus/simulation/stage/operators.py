@@ -1,0 +1,158 @@
+"""Those who run the cluster: they meddle with nodes, SSH keys and the lease."""
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+from pileus.apiserver.tree import Obj, rows, text
+from pileus.clock import Clock
+from pileus.node_agents.node import Host, alive_status, new_node
+from pileus.simulation.clouds.deeds import AddKey, AddMachine, DeleteMachine
+from pileus.simulation.kinds import DeedKind
+from pileus.simulation.schedule import Deed
+from pileus.simulation.setup import KEYS
+from pileus.simulation.stage.account import Account
+from pileus.simulation.stage.cluster import LEASE, LEASES_PATH, MERGE, Cluster
+from pileus.simulation.stage.kubelets import HOW
+from pileus.simulation.stage.people import TEAM
+
+WHO = "operators"
+NODES = "/api/v1/nodes"
+LEAVING = "ToBeDeletedByClusterAutoscaler"
+ZONE = "topology.kubernetes.io/zone"
+KEYS_NAMESPACE, KEYS_NAME = KEYS.split("/")
+CONFIG_MAPS = f"/api/v1/namespaces/{KEYS_NAMESPACE}/configmaps"
+USERS = ("admin", "backup", "root")
+ALGORITHM, NONE = "ssh-ed25519", "none"
+KEYS_KNOWN = 12
+"""Different keys that there are in a world."""
+SOMEBODY = "somebody-else"
+"""Whom a person writes into the lease."""
+
+
+class Operators:
+    def __init__(
+        self,
+        cluster: Cluster,
+        account: Account,
+        clock: Clock,
+        later: Callable[[float, Callable[[], None]], object],
+        meddled: Callable[[], None],
+        *,
+        syncs_labels: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._account = account
+        self._clock = clock
+        self._later = later
+        self._meddled = meddled
+        self._syncs_labels = syncs_labels
+        self._named = 0
+        self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
+            DeedKind.NODE_LEAVING: self._leave,
+            DeedKind.NODE_EDIT: self._edit_node,
+            DeedKind.NODE_EARLY: self._register_early,
+            DeedKind.NODE_AGAIN: self._register_again,
+            DeedKind.NODE_DELETE_ALL: self._delete_all,
+            DeedKind.KEYS_EDIT: self._edit_keys,
+            DeedKind.KEYS_FOREIGN: self._foreign_key,
+            DeedKind.LEASE_DELETE: self._delete_lease,
+            DeedKind.LEASE_EDIT: self._edit_lease,
+        }
+
+    def furnish(self) -> None:
+        """What there is before the first manager starts."""
+        self._cluster.act(WHO, "POST", "/api/v1/namespaces", {"metadata": {"name": TEAM}})
+        self._write_keys({"admin": public_key(0)})
+
+    def _leave(self, deed: Deed) -> None:
+        node = self._node(deed)
+        if node is None:
+            return
+        taints = rows(node, "spec", "taints")
+        kept = [one for one in taints if text(one, "key") != LEAVING]
+        if len(kept) == len(taints):
+            kept.append({"key": LEAVING, "value": "1", "effect": "NoSchedule"})
+        self._patch(node, {"spec": {"taints": kept}})
+
+    def _edit_node(self, deed: Deed) -> None:
+        node = self._node(deed)
+        if node is None:
+            return
+        if self._syncs_labels and deed.choice // 7 % 2:
+            self._patch(node, {"metadata": {"labels": {ZONE: "elsewhere"}}})
+        else:
+            addresses = [{"type": "InternalIP", "address": "192.0.2.8"}]
+            self._patch(node, {"status": {"addresses": addresses}}, "/status")
+
+    def _register_early(self, deed: Deed) -> None:
+        """The cloud lists its machine a while later; or never, if it is of no cloud."""
+        self._named += 1
+        host = Host(f"e-{self._named}", str(UUID(int=deed.choice << 64 | self._named)), "")
+        self._cluster.act(WHO, "POST", NODES, new_node(host, HOW))
+        now = self._clock.now()
+        path = f"{NODES}/{host.name}/status"
+        self._cluster.act(WHO, "PATCH", path, alive_status(host, HOW, now, now))
+        if deed.choice // 7 % 4:
+            added = AddMachine(host.name, uuid=host.uuid)
+            self._later(deed.seconds, lambda: self._account.do(WHO, added))
+
+    def _register_again(self, deed: Deed) -> None:
+        machines = self._account.truth().machines
+        if not machines:
+            return
+        machine = machines[deed.choice % len(machines)]
+        self._account.do(WHO, DeleteMachine(machine.id))
+        self._cluster.act(WHO, "DELETE", f"{NODES}/{machine.name}")
+        self._account.do(WHO, AddMachine(machine.name))
+
+    def _delete_all(self, _: Deed) -> None:
+        for node in self._cluster.objects("nodes"):
+            self._cluster.act(WHO, "DELETE", f"{NODES}/{text(node, 'metadata', 'name')}")
+
+    def _edit_keys(self, deed: Deed) -> None:
+        choice = deed.choice // 7
+        match choice % 5:
+            case 0:
+                self._cluster.act(WHO, "DELETE", f"{CONFIG_MAPS}/{KEYS_NAME}")
+            case 1:
+                self._write_keys({"admin": public_key(choice), "root": f"{ALGORITHM} broken"})
+            case 2:
+                self._write_keys({"admin": NONE})
+            case _:
+                users = USERS[: 1 + choice % len(USERS)]
+                self._write_keys({user: public_key(choice // 5 + len(user)) for user in users})
+
+    def _foreign_key(self, deed: Deed) -> None:
+        """Sometimes one that is wanted as well: it stays theirs all the same."""
+        comment = ("", "somebody@home", "pileus:other-cluster")[deed.choice % 3]
+        self._account.do(WHO, AddKey("admin", public_key(deed.choice % KEYS_KNOWN), comment))
+
+    def _write_keys(self, entries: Mapping[str, str]) -> None:
+        self._cluster.act(WHO, "DELETE", f"{CONFIG_MAPS}/{KEYS_NAME}")
+        body = {"metadata": {"name": KEYS_NAME}, "data": entries}
+        self._cluster.act(WHO, "POST", CONFIG_MAPS, body)
+
+    def _delete_lease(self, _: Deed) -> None:
+        self._meddled()
+        self._cluster.act(WHO, "DELETE", f"{LEASES_PATH}/{LEASE}")
+
+    def _edit_lease(self, _: Deed) -> None:
+        self._meddled()
+        body: Obj = {"spec": {"holderIdentity": SOMEBODY}}
+        self._cluster.act(WHO, "PATCH", f"{LEASES_PATH}/{LEASE}", body, MERGE)
+
+    def _node(self, deed: Deed) -> Obj | None:
+        nodes: Sequence[Obj] = self._cluster.objects("nodes")
+        return nodes[deed.choice % len(nodes)] if nodes else None
+
+    def _patch(self, node: Obj, body: Obj, below: str = "") -> None:
+        path = f"{NODES}/{text(node, 'metadata', 'name')}{below}"
+        self._cluster.act(WHO, "PATCH", path, body, MERGE)
+
+
+def public_key(number: int) -> str:
+    """One of a few that look real."""
+    fields = (ALGORITHM.encode(), bytes([number % KEYS_KNOWN]) * 32)
+    raw = b"".join(len(one).to_bytes(4, "big") + one for one in fields)
+    return f"{ALGORITHM} {b64encode(raw).decode()}"
