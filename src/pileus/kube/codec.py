@@ -201,7 +201,8 @@ def _decoder(generic: type[object], kind: type[KubeObject]) -> msgspec.json.Deco
 def _with_micro_times(value: object) -> object:
     match value:
         case datetime():
-            return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            moment = value.astimezone(UTC).replace(tzinfo=None)
+            return f"{moment.isoformat(timespec='microseconds')}Z"
         case dict():
             items = cast("dict[object, object]", value).items()
             return {key: _with_micro_times(inner) for key, inner in items}

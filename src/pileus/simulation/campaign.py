@@ -1,6 +1,5 @@
 """Many seeds, on several cores, and what is to be told about them."""
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,14 +8,13 @@ from time import process_time
 
 from pileus.simulation.crew import side_by_side
 from pileus.simulation.kinds import DeedKind, FaultKind
+from pileus.simulation.memory import tended, tidy
 from pileus.simulation.play import play
 from pileus.simulation.report import Report
 from pileus.simulation.scenario import SCENARIOS
 from pileus.simulation.schedule import draw
 
 SLOWEST = 3
-TIDY_EVERY = 5
-"""Plays after which what they left in memory is cleared away."""
 WORTH_A_PROCESS = 20
 """Seeds for which it pays to start another process: its start takes as long as a few seeds."""
 
@@ -81,19 +79,17 @@ def _reports(
     if jobs > 1:
         yield from side_by_side(seeds, partial(played, scenario), jobs=jobs, stopped=stopped)
         return
-    for seed in seeds:
-        if stopped():
-            return
-        yield played(scenario, seed)
+    with tended():
+        for seed in seeds:
+            if stopped():
+                return
+            yield played(scenario, seed)
 
 
 def played(scenario: str, seed: int) -> Report:
-    if gc.get_freeze_count() == 0:
-        gc.freeze()  # so that clearing away walks through what seeds have left, and nothing else
     started = process_time()
     outcome = play(draw(seed, SCENARIOS[scenario]))
-    if seed % TIDY_EVERY == 0:
-        gc.collect()
+    tidy(seed)
     return Report(
         seed=seed,
         violation=str(outcome.violation or ""),

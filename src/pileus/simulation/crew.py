@@ -8,6 +8,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import cast
 
+from pileus.simulation.memory import tended
 from pileus.simulation.report import Report
 
 AT_ONCE = 5
@@ -104,12 +105,10 @@ def _spared_from_ctrl_c() -> Generator[None]:
 
 def _serve(connection: Connection, play: Play) -> None:
     """What a process does: play what it is given, until nobody listens any more."""
-    try:
+    with suppress(EOFError, ConnectionError), tended():
         while True:
             for seed in cast("list[int]", connection.recv()):
                 connection.send(play(seed))
-    except (EOFError, ConnectionError):
-        return
 
 
 def _ending(code: int) -> str:

@@ -2,7 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import TypeVar
+
+from prometheus_client import Counter, Histogram
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
@@ -14,9 +18,10 @@ T = TypeVar("T")
 
 def measured(cloud: Cloud, metrics: Metrics) -> Cloud:
     """Each call counts once, by how it ended: success, an error's name, or cancelled."""
+    # Found once: finding an instrument by its labels costs more than using it.
+    figures = cache(partial(_figures, metrics, cloud.name))
 
     async def around(call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
-        place = (call.provider, call.capability, call.method)
         began = asyncio.get_running_loop().time()
         result = "success"
         try:
@@ -32,8 +37,29 @@ def measured(cloud: Cloud, metrics: Metrics) -> Cloud:
             raise
         finally:
             elapsed = asyncio.get_running_loop().time() - began
-            metrics.cloud_calls.labels(*place, result).inc()
-            metrics.cloud_call_items.labels(*place).inc(call.items)
-            metrics.cloud_call_duration.labels(*place).observe(elapsed)
+            found = figures(call.capability, call.method, result)
+            found.calls.inc()
+            found.items.inc(call.items)
+            found.duration.observe(elapsed)
 
     return wrap(cloud, around)
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What is measured of the calls of one method that end in one way."""
+
+    calls: Counter
+    items: Counter
+    duration: Histogram
+
+
+def _figures(
+    metrics: Metrics, provider: str, capability: str, method: str, result: str
+) -> _Figures:
+    place = (provider, capability, method)
+    return _Figures(
+        calls=metrics.cloud_calls.labels(*place, result),
+        items=metrics.cloud_call_items.labels(*place),
+        duration=metrics.cloud_call_duration.labels(*place),
+    )
