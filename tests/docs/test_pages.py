@@ -52,6 +52,7 @@ def pages() -> Iterator[object]:
         text = page.read_text()
         if BLOCK.search(text):
             marks = [
+                pytest.mark.long,
                 *((pytest.mark.real_cluster,) if NEEDS_CLUSTER in text else ()),
                 *((absent,) if NEEDS_CLUSTER in text or NEEDS_KUBECTL in text else ()),
             ]

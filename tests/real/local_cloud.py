@@ -1,6 +1,7 @@
 """The local cloud as a process of its own, beside a real control plane."""
 
 import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from pileus.cli.main import dispatch
+from pileus.cli.terminal import Terminal
 from tests.real.manager import eventually
 
 
@@ -18,11 +21,11 @@ class LocalCloud:
         self.config.write_text(json.dumps({"endpoint": str(self.socket), "network": "none"}))
 
     def pileus(self, *arguments: str) -> str:
-        """What `pileus local …` prints."""
-        command = [sys.executable, "-m", "pileus", "local", *arguments]
-        return subprocess.run(
-            [*command, f"--endpoint={self.socket}"], capture_output=True, text=True, check=True
-        ).stdout
+        """What `pileus local …` prints: said in this process, for tests ask again and again."""
+        terminal = Terminal(io.StringIO(), io.StringIO(), {})
+        code = dispatch(["local", *arguments, f"--endpoint={self.socket}"], terminal)
+        assert code == 0, terminal.err.getvalue()  # type: ignore[attr-defined]
+        return terminal.out.getvalue()  # type: ignore[attr-defined]
 
     @property
     def flags(self) -> tuple[str, str]:

@@ -205,10 +205,24 @@ def say_ready(cluster: ControlPlane, status: str, *names: str) -> None:
         assert said.status == 200, said
 
 
-def node(cluster: ControlPlane, name: str) -> dict[str, Any]:
-    found = Api.of_kubeconfig(cluster.admin).get(f"/api/v1/nodes/{name}")
+def get(cluster: ControlPlane, path: str) -> dict[str, Any]:
+    """What the API server has there. For what is asked again and again: no kubectl is started."""
+    found = Api.of_kubeconfig(cluster.admin).get(path)
     assert found.status == 200, found
     return found.body
+
+
+def node(cluster: ControlPlane, name: str) -> dict[str, Any]:
+    return get(cluster, f"/api/v1/nodes/{name}")
+
+
+def events(cluster: ControlPlane) -> list[dict[str, Any]]:
+    """In the namespace `default`, where those about nodes are too."""
+    return get(cluster, "/api/v1/namespaces/default/events")["items"]
+
+
+def is_told(cluster: ControlPlane, reason: str) -> bool:
+    return any(each["reason"] == reason for each in events(cluster))
 
 
 def is_initialized(cluster: ControlPlane, name: str) -> bool:

@@ -10,6 +10,7 @@ from tests.real.manager import (
     UNINITIALIZED,
     Lab,
     eventually,
+    get,
     is_initialized,
     register,
     running,
@@ -76,7 +77,7 @@ def test_a_burst_that_is_interrupted_leaves_nodes_whole_or_untouched(
 
 
 def nodes(cluster: ControlPlane) -> list[dict[str, Any]]:
-    return json.loads(cluster.kubectl("get", "nodes", "--output=json"))["items"]
+    return get(cluster, "/api/v1/nodes")["items"]
 
 
 def addresses(cluster: ControlPlane) -> dict[str, list[Any]]:

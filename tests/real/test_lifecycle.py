@@ -1,6 +1,5 @@
 """Nodes whose machines are gone or stopped, on a real control plane."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -8,7 +7,9 @@ from pileus.testing.control_plane import ControlPlane
 from tests.real.manager import (
     Lab,
     Manager,
+    events,
     eventually,
+    get,
     is_initialized,
     node,
     register,
@@ -24,8 +25,7 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
 def names(cluster: ControlPlane) -> set[str]:
-    listed = cluster.kubectl("get", "nodes", "--output=name").split()
-    return {line.removeprefix("node/") for line in listed}
+    return {each["metadata"]["name"] for each in get(cluster, "/api/v1/nodes")["items"]}
 
 
 def taints(cluster: ControlPlane, name: str) -> set[str]:
@@ -33,10 +33,8 @@ def taints(cluster: ControlPlane, name: str) -> set[str]:
 
 
 def reasons(cluster: ControlPlane, name: str) -> dict[str, str]:
-    listed = cluster.kubectl(
-        "get", "events", f"--field-selector=involvedObject.name={name}", "--output=json"
-    )
-    return {each["reason"]: each["message"] for each in json.loads(listed)["items"]}
+    told = [each for each in events(cluster) if each["involvedObject"]["name"] == name]
+    return {each["reason"]: each["message"] for each in told}
 
 
 def why_kept(cluster: ControlPlane, name: str) -> str:

@@ -2,8 +2,19 @@
 
 import json
 
+import pytest
+
 from pileus.testing.control_plane import ControlPlane
-from tests.real.manager import Lab, eventually, is_initialized, node, register, running
+from tests.real.manager import (
+    Lab,
+    events,
+    eventually,
+    is_initialized,
+    is_told,
+    node,
+    register,
+    running,
+)
 
 THOUSAND = 1000
 ALONE = "--controllers=cloud-node-controller"
@@ -15,7 +26,7 @@ def test_a_tainted_node_is_initialized(clean: ControlPlane, lab: Lab) -> None:
 
     with running(clean, lab):
         eventually("initialized", lambda: is_initialized(clean, "one"))
-        eventually("told", lambda: "Synced" in clean.kubectl("get", "events"))
+        eventually("told", lambda: is_told(clean, "Synced"))
 
     seen = node(clean, "one")
     assert seen["spec"]["providerID"] == "lab://one"
@@ -47,7 +58,7 @@ def test_a_node_that_the_cloud_does_not_know_says_why_it_waits(
     register(clean, "stuck")
 
     with running(clean, lab):
-        eventually("a warning", lambda: "on holiday" in clean.kubectl("get", "events"))
+        eventually("a warning", lambda: "on holiday" in str(events(clean)))
         eventually(
             "a condition",
             lambda: "on holiday" in json.dumps(node(clean, "stuck")["status"]["conditions"]),
@@ -58,6 +69,7 @@ def test_a_node_that_the_cloud_does_not_know_says_why_it_waits(
     assert "on holiday" not in json.dumps(node(clean, "stuck")["status"].get("conditions", []))
 
 
+@pytest.mark.long
 def test_a_thousand_nodes_cost_a_few_look_ups_and_two_writes_each(
     clean: ControlPlane, lab: Lab
 ) -> None:

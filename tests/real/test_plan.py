@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from pileus.testing.control_plane import ControlPlane
-from tests.real.manager import LAB, Lab, eventually, is_initialized, node, register, running
+from tests.real.manager import (
+    LAB,
+    Lab,
+    events,
+    eventually,
+    is_initialized,
+    node,
+    register,
+    running,
+)
 
 PILEUS = Path(sys.executable).parent / "pileus"
 READER = "reader"
@@ -175,7 +184,7 @@ def test_a_dry_run_tells_by_events_and_leaves_nodes_and_lease_to_the_real_manage
     other = Lab(tmp_path / "other")
 
     with running(clean, lab, "--dry-run") as dry:
-        eventually("told", lambda: "dry run: ~ addresses" in clean.kubectl("get", "events"))
+        eventually("told", lambda: "dry run: ~ addresses" in str(events(clean)))
         assert node(clean, "one") == before
         assert leases(clean) == ""
         assert dry.metric("pileus_planned_changes_open", controller="cloud-node-controller") == 2

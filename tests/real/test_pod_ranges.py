@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pileus.testing.control_plane import ControlPlane
 from tests.real.local_cloud import local_cloud
-from tests.real.manager import QUICK_LEASE, Lab, eventually, node, running
+from tests.real.manager import QUICK_LEASE, Lab, eventually, get, is_told, node, running
 
 MANY = 200
 FLAGS = ("--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/14,fd00::/48")
@@ -19,7 +19,7 @@ def create_nodes(cluster: ControlPlane, *names: str) -> None:
 
 
 def ranges(cluster: ControlPlane) -> dict[str, tuple[str, ...]]:
-    items = json.loads(cluster.kubectl("get", "nodes", "--output=json"))["items"]
+    items = get(cluster, "/api/v1/nodes")["items"]
     return {each["metadata"]["name"]: tuple(each["spec"].get("podCIDRs", ())) for each in items}
 
 
@@ -52,7 +52,7 @@ def test_ranges_that_were_given_are_never_changed_and_free_ones_are_given_anew(
         eventually("served", lambda: all(ranges(clean).values()))
         before = ranges(clean)
         create_nodes(clean, "n3")
-        eventually("told", lambda: "CIDRNotAvailable" in clean.kubectl("get", "events"))
+        eventually("told", lambda: is_told(clean, "CIDRNotAvailable"))
         clean.kubectl("delete", "node", "n1")
         eventually("served", lambda: ranges(clean)["n3"] == before["n1"])
 

@@ -8,7 +8,7 @@ import pytest
 
 from pileus.testing.control_plane import ControlPlane
 from tests.real.local_cloud import local_cloud
-from tests.real.manager import Lab, eventually, is_initialized, node, register, running
+from tests.real.manager import Lab, eventually, is_initialized, is_told, node, register, running
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
@@ -47,7 +47,7 @@ def test_these_rights_are_enough(
 
     with running(clean, lab, *own, *flags, kubeconfig=account) as manager:
         eventually("initialized", lambda: is_initialized(clean, "one"))
-        eventually("told", lambda: "Synced" in clean.kubectl("get", "events"))
+        eventually("told", lambda: is_told(clean, "Synced"))
         eventually("leading", manager.leads)
 
         assert manager.metric("rest_client_requests_total", code="403") == 0
@@ -66,7 +66,7 @@ def test_these_rights_are_enough_for_routes(
     with local_cloud(tmp_path) as cloud:
         given = (*cloud.flags, "--controllers=route", "--cluster-cidr=10.244.0.0/16", *flags)
         with running(clean, lab, *given, kubeconfig=account) as manager:
-            eventually("told", lambda: "FailedToCreateRoute" in clean.kubectl("get", "events"))
+            eventually("told", lambda: is_told(clean, "FailedToCreateRoute"))
             cloud.pileus("instances", "create", "n1")
             eventually("routed", lambda: "RouteCreated" in json.dumps(node(clean, "n1")))
 
@@ -87,7 +87,7 @@ def test_these_rights_are_enough_for_services(
         with running(clean, lab, *given, kubeconfig=account) as manager:
             eventually("served", lambda: "127." in clean.kubectl("get", "service", "web"))
             clean.kubectl("delete", "service", "web", "--timeout=60s")
-            eventually("told", lambda: "DeletedLoadBalancer" in clean.kubectl("get", "events"))
+            eventually("told", lambda: is_told(clean, "DeletedLoadBalancer"))
 
             assert cloud.pileus("balancers", "list").strip() == "No balancers."
             assert manager.metric("rest_client_requests_total", code="403") == 0
@@ -101,7 +101,7 @@ def test_without_the_rights_on_nodes_a_node_stays_tainted_and_says_why(
     register(clean, "one")
 
     with running(clean, lab, kubeconfig=account):
-        eventually("told", lambda: "NodeWriteForbidden" in clean.kubectl("get", "events"))
+        eventually("told", lambda: is_told(clean, "NodeWriteForbidden"))
 
     assert not is_initialized(clean, "one")
 

@@ -4,7 +4,7 @@ import json
 
 from pileus.testing.control_plane import ControlPlane
 from tests.real.local_cloud import LocalCloud
-from tests.real.manager import Lab, eventually, node, running
+from tests.real.manager import Lab, eventually, is_told, node, running
 
 FLAGS = ("--controllers=node-route-controller", "--cluster-cidr=10.244.0.0/16,fd00:10::/48")
 
@@ -64,7 +64,7 @@ def test_a_route_that_cannot_be_made_is_told_on_its_node_and_made_later(
     create_node(clean, "late", "10.244.9.0/24")
 
     with running(clean, lab, *cloud.flags, *FLAGS) as manager:
-        eventually("told", lambda: "FailedToCreateRoute" in clean.kubectl("get", "events"))
+        eventually("told", lambda: is_told(clean, "FailedToCreateRoute"))
         eventually("condition", lambda: network(clean, "late").get("reason") == "NoRouteCreated")
         assert manager.metric(SYNCS, outcome="noop") == 0
         cloud.pileus("instances", "create", "late")

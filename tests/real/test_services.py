@@ -6,7 +6,7 @@ from typing import Any
 
 from pileus.testing.control_plane import ControlPlane
 from tests.real.local_cloud import LocalCloud
-from tests.real.manager import QUICK_LEASE, Lab, eventually, running
+from tests.real.manager import QUICK_LEASE, Lab, eventually, get, is_told, running
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 READY = "pileus.dev/Ready"
@@ -42,7 +42,7 @@ def add_services(cluster: ControlPlane, *names: str, **spec: Any) -> None:
 
 
 def services(cluster: ControlPlane) -> dict[str, dict[str, Any]]:
-    listed = json.loads(cluster.kubectl("get", "services", "--output=json"))["items"]
+    listed = get(cluster, "/api/v1/namespaces/default/services")["items"]
     found = {each["metadata"]["name"]: each for each in listed}
     found.pop("kubernetes", None)
     return found
@@ -62,11 +62,6 @@ def condition(cluster: ControlPlane, name: str) -> tuple[str, str]:
 def change(cluster: ControlPlane, name: str, **fields: Any) -> None:
     patch = json.dumps(fields)
     cluster.kubectl("patch", "service", name, "--type=merge", "--patch", patch)
-
-
-def is_told(cluster: ControlPlane, reason: str) -> bool:
-    selector = f"--field-selector=reason={reason}"
-    return bool(cluster.kubectl("get", "events", "--output=name", selector))
 
 
 def test_a_balancer_is_made_updated_and_deleted(

@@ -29,7 +29,7 @@ SHORT = Size(
 
 @pytest.mark.real_cluster
 @pytest.mark.real_time
-@pytest.mark.xdist_group("soak")
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(
     not os.environ.get(BINARIES), reason=f"no real control plane: {BINARIES} is not set"
