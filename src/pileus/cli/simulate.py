@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,13 @@ from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, parse
 from pileus.cli.seeds_progress import SeedsProgress
 from pileus.cli.terminal import Terminal
 from pileus.clock import since_boot
+from pileus.cloud.errors import CloudError
 from pileus.simulation.scenario import SCENARIOS
 
 if TYPE_CHECKING:
     from pileus.simulation.campaign import Summary
     from pileus.simulation.play import Outcome
+    from pileus.simulation.schedule import Schedule
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -39,6 +42,11 @@ USAGE = Usage(
             text="what happens",
             default="mixed",
             choices=tuple(SCENARIOS),
+        ),
+        Argument(
+            name="--cloud",
+            text="the cloud to play with, as MODULE:NAME; without it, the local one",
+            default="",
         ),
         Argument(
             name="--trace",
@@ -66,16 +74,56 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         given = parse(program, USAGE, arguments)
         only = _numbers(given.text("only"))
         _check(given, only)
+        kind = _Kind(given.text("scenario"), given.text("cloud"))
+        kind.check()
     except Help as text:
         terminal.out.write(str(text))
         return 0
     except UsageError as error:
         return terminal.refuse(str(error), error.hint)
-    if given.text("compare"):
-        return _compare(Path(given.text("compare")), terminal)
-    if only is not None:
-        return _play_one(given, only, terminal)
-    return _play_many(given, terminal)
+    try:
+        if given.text("compare"):
+            return _compare(Path(given.text("compare")), terminal)
+        if only is not None:
+            return _play_one(given, kind, only, terminal)
+        return _play_many(given, kind, terminal)
+    except CloudError as error:
+        return terminal.refuse(f"--cloud: {kind.cloud or 'the local cloud'} is of no use: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is played: the same for all seeds of one command."""
+
+    scenario: str
+    cloud: str
+    """As MODULE:NAME; empty: the local one."""
+
+    def check(self) -> None:
+        """Errors: `UsageError`, if there is no such cloud."""
+        from pileus.simulation.clouds.loading import UnusableCloud, load  # noqa: PLC0415
+
+        try:
+            load(self.cloud)
+        except UnusableCloud as error:
+            raise UsageError(f"--cloud: {error}") from error
+
+    def schedule(self, seed: int) -> "Schedule":
+        from pileus.simulation.schedule import draw  # noqa: PLC0415
+
+        return draw(seed, SCENARIOS[self.scenario])
+
+    def outcome(self, seed: int, only: tuple[int, ...] | None = None) -> "Outcome":
+        from pileus.simulation.clouds.loading import load  # noqa: PLC0415
+        from pileus.simulation.play import play  # noqa: PLC0415
+
+        schedule = self.schedule(seed)
+        return play(schedule if only is None else schedule.only(only), load(self.cloud))
+
+    def repeating(self, seed: int, only: Sequence[int] | None = None) -> str:
+        from pileus.simulation.telling import repeating  # noqa: PLC0415
+
+        return repeating(seed, self.scenario, only, cloud=self.cloud)
 
 
 def _check(given: Given, only: tuple[int, ...] | None) -> None:
@@ -104,30 +152,36 @@ def _numbers(text: str) -> tuple[int, ...] | None:
         raise UsageError(f'--only takes numbers with commas between, not "{text}"') from error
 
 
-def _play_many(given: Given, terminal: Terminal) -> int:
+def _play_many(given: Given, kind: _Kind, terminal: Terminal) -> int:
     from pileus.simulation.campaign import campaign  # noqa: PLC0415 -- takes a moment to load
     from pileus.simulation.totals import WIDTH, told_totals  # noqa: PLC0415
 
     first, count = given.number("first-seed") or 0, given.number("seeds") or 0
-    scenario, seeds = given.text("scenario"), range(first, first + count)
-    jobs = given.number("jobs") or 1
+    seeds, jobs = range(first, first + count), given.number("jobs") or 1
     progress = SeedsProgress(terminal)
     started = since_boot()
     with _interruptible() as stopped:
-        summary = campaign(seeds, scenario, jobs=jobs, told=progress.tell, stopped=stopped)
+        summary = campaign(
+            seeds,
+            kind.scenario,
+            jobs=jobs,
+            told=progress.tell,
+            stopped=stopped,
+            cloud=kind.cloud,
+        )
     progress.end()
     width = min(terminal.width(terminal.out) or WIDTH, WIDTH)
     lasted = since_boot() - started
-    for line in told_totals(summary, SCENARIOS[scenario], lasted, width=width):
+    for line in told_totals(summary, SCENARIOS[kind.scenario], lasted, width=width):
         terminal.out.write(f"{line}\n")
-    _tell_failures(summary, scenario, terminal)
+    _tell_failures(summary, kind, terminal)
     if not summary.is_whole:
         return INTERRUPTED
     chosen = summary.failed[0].seed if summary.failed else seeds[-1]
     if given.is_set("shrink") and summary.failed:
-        _shrink(chosen, scenario, terminal)
+        _shrink(chosen, kind, terminal)
     if given.text("trace"):
-        return _write_trace(given, _outcome(chosen, scenario), terminal) or bool(summary.failed)
+        return _write_trace(given, kind.outcome(chosen), terminal) or bool(summary.failed)
     return 1 if summary.failed else 0
 
 
@@ -142,49 +196,35 @@ def _interruptible() -> Generator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _play_one(given: Given, only: tuple[int, ...], terminal: Terminal) -> int:
-    from pileus.simulation.play import play  # noqa: PLC0415
-    from pileus.simulation.schedule import draw  # noqa: PLC0415
-
-    schedule = draw(given.number("first-seed") or 0, SCENARIOS[given.text("scenario")])
+def _play_one(given: Given, kind: _Kind, only: tuple[int, ...], terminal: Terminal) -> int:
+    schedule = kind.schedule(given.number("first-seed") or 0)
     unknown = sorted({*only} - {item.number for item in schedule.items})
     if unknown:
         told = f"--only {unknown[0]}: seed {schedule.seed} has items 1 to {len(schedule.items)}"
         return terminal.refuse(told, "--trace FILE without --only shows them all")
-    outcome = play(schedule.only(only))
+    outcome = kind.outcome(schedule.seed, only)
     terminal.out.write(f"{outcome.violation or 'everything held'}\n")
     code = _write_trace(given, outcome, terminal, only) if given.text("trace") else 0
     return code or (1 if outcome.violation else 0)
 
 
-def _outcome(seed: int, scenario: str, only: tuple[int, ...] | None = None) -> "Outcome":
-    from pileus.simulation.play import play  # noqa: PLC0415
-    from pileus.simulation.schedule import draw  # noqa: PLC0415
-
-    schedule = draw(seed, SCENARIOS[scenario])
-    return play(schedule if only is None else schedule.only(only))
-
-
-def _tell_failures(summary: "Summary", scenario: str, terminal: Terminal) -> None:
-    from pileus.simulation.telling import repeating  # noqa: PLC0415
-
+def _tell_failures(summary: "Summary", kind: _Kind, terminal: Terminal) -> None:
     for report in summary.failed:
         terminal.out.write(f"\nseed {report.seed} failed: {report.violation}\n")
-        terminal.out.write(f"  again: {repeating(report.seed, scenario)}\n")
+        terminal.out.write(f"  again: {kind.repeating(report.seed)}\n")
 
 
-def _shrink(seed: int, scenario: str, terminal: Terminal) -> None:
-    from pileus.simulation.schedule import draw  # noqa: PLC0415
+def _shrink(seed: int, kind: _Kind, terminal: Terminal) -> None:
+    from pileus.simulation.clouds.loading import load  # noqa: PLC0415
     from pileus.simulation.shrink import shrink  # noqa: PLC0415
-    from pileus.simulation.telling import repeating  # noqa: PLC0415
 
-    outcome = shrink(draw(seed, SCENARIOS[scenario]))
+    outcome = shrink(kind.schedule(seed), make_cloud=load(kind.cloud))
     items = outcome.schedule.items
     numbers = [item.number for item in items]
     terminal.out.write(f"\nseed {seed}, made smaller: {outcome.violation}\n")
     for item in items:
         terminal.out.write(f"  {item}\n")
-    terminal.out.write(f"  again: {repeating(seed, scenario, numbers)}\n")
+    terminal.out.write(f"  again: {kind.repeating(seed, numbers)}\n")
 
 
 def _write_trace(
@@ -194,7 +234,7 @@ def _write_trace(
 
     path = Path(given.text("trace"))
     try:
-        path.write_text(written_trace(outcome, only))
+        path.write_text(written_trace(outcome, only, cloud=given.text("cloud")))
     except OSError as error:
         return terminal.refuse(f"cannot write the trace to {path}: {error.strerror}")
     terminal.out.write(f"\ntrace of seed {outcome.schedule.seed}: {path}\n")
@@ -218,7 +258,12 @@ def _compare(path: Path, terminal: Terminal) -> int:
         return terminal.refuse(f"cannot use the trace {path}: {error}")
     if head.scenario not in SCENARIOS:
         return terminal.refuse(f'the trace {path} is of an unknown scenario "{head.scenario}"')
-    outcome = _outcome(head.seed, head.scenario, head.only)
-    parted = first_difference(text, written_trace(outcome, head.only))
+    kind = _Kind(head.scenario, head.cloud)
+    try:
+        kind.check()
+    except UsageError as error:
+        return terminal.refuse(f"the trace {path} cannot be played again: {error}")
+    outcome = kind.outcome(head.seed, head.only)
+    parted = first_difference(text, written_trace(outcome, head.only, cloud=head.cloud))
     terminal.out.write(f"differs from {path} at {parted}\n" if parted else "the same\n")
     return 1 if parted else 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from time import process_time
 
+from pileus.simulation.clouds.loading import load
 from pileus.simulation.crew import side_by_side
 from pileus.simulation.kinds import DeedKind, FaultKind
 from pileus.simulation.memory import tended, tidy
@@ -63,32 +64,37 @@ def campaign(
     jobs: int,
     told: Callable[[Summary], None],
     stopped: Callable[[], bool] = lambda: False,
+    cloud: str = "",
 ) -> Summary:
-    """Play all seeds, or until it is `stopped`; `told` hears of the progress after each."""
+    """Play all seeds, or until it is `stopped`; `told` hears of the progress after each.
+
+    `cloud` is as for `load`.
+    """
     summary = Summary(wanted=len(seeds))
-    for report in _reports(seeds, scenario, jobs, stopped):
+    for report in _reports(seeds, partial(played, scenario, cloud), jobs, stopped):
         summary.add(report)
         told(summary)
     return summary
 
 
 def _reports(
-    seeds: Sequence[int], scenario: str, jobs: int, stopped: Callable[[], bool]
+    seeds: Sequence[int], play_one: Callable[[int], Report], jobs: int, stopped: Callable[[], bool]
 ) -> Iterator[Report]:
     jobs = min(jobs, len(seeds) // WORTH_A_PROCESS)
     if jobs > 1:
-        yield from side_by_side(seeds, partial(played, scenario), jobs=jobs, stopped=stopped)
+        yield from side_by_side(seeds, play_one, jobs=jobs, stopped=stopped)
         return
     with tended():
         for seed in seeds:
             if stopped():
                 return
-            yield played(scenario, seed)
+            yield play_one(seed)
 
 
-def played(scenario: str, seed: int) -> Report:
+def played(scenario: str, cloud: str, seed: int) -> Report:
+    make_cloud = load(cloud)
     started = process_time()
-    outcome = play(draw(seed, SCENARIOS[scenario]))
+    outcome = play(draw(seed, SCENARIOS[scenario]), make_cloud)
     tidy(seed)
     return Report(
         seed=seed,

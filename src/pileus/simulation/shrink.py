@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from pileus.simulation.clouds.interface import MakeCloud
+from pileus.simulation.clouds.local import SimulatedLocal
 from pileus.simulation.play import Outcome, play
 from pileus.simulation.schedule import Schedule
 
@@ -9,19 +11,23 @@ TRIES = 300
 """Schedules that are tried at most."""
 
 
-def shrink(schedule: Schedule, told: Callable[[str], None] = lambda _: None) -> Outcome:
+def shrink(
+    schedule: Schedule,
+    told: Callable[[str], None] = lambda _: None,
+    *,
+    make_cloud: MakeCloud = SimulatedLocal,
+) -> Outcome:
     """The outcome of a schedule none of whose items can be left out, found by leaving out.
 
     It fails by the same invariant as the whole; one that does not fail comes back as it is.
     """
-    smallest = play(schedule)
+    smallest = play(schedule, make_cloud)
     if smallest.violation is None:
         return smallest
-    invariant = smallest.violation.invariant
     size, tries = max(1, len(schedule.items) // 2), 0
     while tries < TRIES:
         tries += 1
-        found = _smaller(smallest, size, invariant)
+        found = _smaller(smallest, size, make_cloud)
         if found is not None:
             smallest = found
             told(f"{len(smallest.schedule.items)} items still fail")
@@ -32,14 +38,18 @@ def shrink(schedule: Schedule, told: Callable[[str], None] = lambda _: None) -> 
     return smallest
 
 
-def _smaller(failing: Outcome, size: int, invariant: str) -> Outcome | None:
-    """The first that still fails when `size` neighbours are left out."""
+def _smaller(failing: Outcome, size: int, make_cloud: MakeCloud) -> Outcome | None:
+    """The first that still fails in the same way when `size` neighbours are left out."""
     numbers = [item.number for item in failing.schedule.items]
     for start in range(0, len(numbers), size):
-        outcome = play(failing.schedule.only(_without(numbers, start, size)))
-        if outcome.violation is not None and outcome.violation.invariant == invariant:
+        outcome = play(failing.schedule.only(_without(numbers, start, size)), make_cloud)
+        if _invariant(outcome) == _invariant(failing):
             return outcome
     return None
+
+
+def _invariant(outcome: Outcome) -> str:
+    return outcome.violation.invariant if outcome.violation else ""
 
 
 def _without(numbers: Sequence[int], start: int, size: int) -> list[int]:

@@ -24,6 +24,8 @@ class TraceHead:
     seed: int
     scenario: str
     only: tuple[int, ...] | None
+    cloud: str = ""
+    """Empty: the local one."""
 
 
 def read_numbers(text: str) -> tuple[int, ...]:
@@ -31,19 +33,23 @@ def read_numbers(text: str) -> tuple[int, ...]:
     return () if text == NONE else tuple(int(one) for one in text.split(","))
 
 
-def repeating(seed: int, scenario: str, only: Sequence[int] | None = None) -> str:
+def repeating(
+    seed: int, scenario: str, only: Sequence[int] | None = None, *, cloud: str = ""
+) -> str:
     """The one command that plays a seed again."""
     kept = f" --only {','.join(map(str, only)) or NONE}" if only is not None else ""
-    return f"pileus simulate --first-seed {seed} --seeds 1 --scenario {scenario}{kept}"
+    where = f" --cloud {cloud}" if cloud else ""
+    return f"pileus simulate --first-seed {seed} --seeds 1 --scenario {scenario}{kept}{where}"
 
 
-def written_trace(outcome: Outcome, only: Sequence[int] | None) -> str:
+def written_trace(outcome: Outcome, only: Sequence[int] | None, *, cloud: str = "") -> str:
     schedule = outcome.schedule
+    where = f" cloud {cloud}" if cloud else ""
     kept = "all" if only is None else ",".join(map(str, only)) or NONE
     head = [
         FORMAT,
         f"pileus {PILEUS}",
-        f"seed {schedule.seed} scenario {schedule.scenario} items {kept}",
+        f"seed {schedule.seed} scenario {schedule.scenario} items {kept}{where}",
         f"setup {schedule.setup.name}, managers {schedule.replicas}",
     ]
     verdict = str(outcome.violation or "everything held")
@@ -68,7 +74,7 @@ def read_head(text: str) -> TraceHead:
         only = None if kept == "all" else read_numbers(kept)
     except (IndexError, ValueError) as error:
         raise UnusableTrace(f'its third line is damaged: "{lines[2]}"') from error
-    return TraceHead(seed, scenario, only)
+    return TraceHead(seed, scenario, only, "".join(words[7:8]))
 
 
 def first_difference(before: str, after: str) -> str:

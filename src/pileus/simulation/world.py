@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import copy_context
+from typing import Any
 
 from pileus.app.controllers import ALL, LIFECYCLE, NODE, ROUTE, SERVICE, SSH_KEYS, is_running
 from pileus.app.leading import DUTIES
@@ -43,6 +44,7 @@ class World:
         seed, setup = schedule.seed, schedule.setup
         self._schedule = schedule
         self._loop = loop
+        loop.set_exception_handler(self._callback_failed)
         self.quiet_seconds = schedule.quiet_seconds
         self.trace = Trace(loop.time)
         self.judge = Judge(self.trace, loop.time)
@@ -150,6 +152,13 @@ class World:
     def _failed(self, who: str, error: BaseException) -> None:
         told = "".join(traceback.format_exception(error))
         self.judge.blame("no_manager_ends_by_a_bug", f"{who}: {told}")
+
+    def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What is called back fails unseen otherwise: the cloud's model, say, or the judge."""
+        error = context.get("exception")
+        if "handle" in context and isinstance(error, Exception):
+            told = "".join(traceback.format_exception(error))
+            self.judge.blame("nothing_fails_unseen", told)
 
     def _end_all(self) -> None:
         """Let all managers end without a trace of it."""

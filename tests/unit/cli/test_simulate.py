@@ -13,6 +13,7 @@ from pileus.simulation import campaign
 from pileus.simulation.report import Report
 from tests.simulation.defects import DEFECTS, planted
 
+NO_CLOUDS = "tests.unit.simulation.clouds.test_local"
 STEALING = next(one for one in DEFECTS if one.name == "a lease is taken though its holder lives")
 
 
@@ -62,6 +63,9 @@ def test_ctrl_c_ends_it_in_good_order_and_tells_what_was_played(monkeypatch: pyt
         (["--only", "1"], "--only is about one schedule"),
         (["--only", "999", "--seeds", "1"], "--only 999: seed 1 has items 1 to "),
         (["--sed", "1"], "unknown flag"),
+        (["--cloud", "acme"], "MODULE:NAME"),
+        (["--cloud", f"{NO_CLOUDS}:SimulatedLocl"], 'did you mean "SimulatedLocal"?'),
+        (["--cloud", f"{NO_CLOUDS}:NOW"], "is a float; name a class"),
         (["--compare", "/no/such/file"], "cannot read the trace /no/such/file"),
         (["--seeds", "1", "--trace", "/no/such/folder/t"], "cannot write the trace"),
     ],
@@ -95,6 +99,25 @@ def test_what_is_no_text_is_refused_as_a_trace(tmp_path: Path):
 
     assert code == 1
     assert "it is no trace of this format" in err
+
+
+def test_another_cloud_is_named_in_what_repeats_a_seed(tmp_path: Path):
+    trace, cloud = tmp_path / "trace", "tests.unit.simulation.clouds.faulty:Unsound"
+
+    code, out, _ = call("--seeds", "1", "--cloud", cloud, "--trace", str(trace))
+
+    assert code == 1
+    assert (
+        f"again: pileus simulate --first-seed 1 --seeds 1 --scenario mixed --cloud {cloud}" in out
+    )
+    assert call("--compare", str(trace))[:2] == (0, "the same\n")
+
+
+def test_a_cloud_whose_provider_is_of_no_use_is_refused():
+    code, _, err = call("--seeds", "1", "--cloud", "tests.unit.simulation.clouds.faulty:HalfMade")
+
+    assert code == 1
+    assert "lacks the method" in err
 
 
 def test_a_failing_seed_prints_the_command_that_repeats_it_and_a_smaller_schedule():

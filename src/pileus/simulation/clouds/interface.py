@@ -88,12 +88,12 @@ class SimulatedCloud(Protocol[StateT, OperationT]):
         """
         ...
 
-    def operation(self, deed: CloudDeed) -> OperationT | None:
-        """The operation by which people do it; None: here they cannot, and it is not done."""
+    def operation(self, state: StateT, deed: CloudDeed) -> OperationT | None:
+        """How people do it, as things stand; None: here they cannot, and it is not done."""
         ...
 
     def truth(self, state: StateT, now: float) -> Truth:
-        """All that is in the account at that time. It is asked often: keep what stayed the same."""
+        """All that is in the account at that time. What stays the same may be the same object."""
         ...
 
 

@@ -74,7 +74,7 @@ class SimulatedLocal:
     def page(self, answer: object, items: Sequence[object], *, is_whole: bool) -> object:
         return changed(cast("Page[object]", answer), items=tuple(items), is_complete=is_whole)
 
-    def operation(self, deed: CloudDeed) -> Operation[object]:
+    def operation(self, state: State, deed: CloudDeed) -> Operation[object]:  # noqa: ARG002
         match deed:
             case deeds.AddRoute(there, target, cluster):
                 return routes.CreateRoute(destination=there, target=target, cluster=cluster)

@@ -89,9 +89,12 @@ def the_finalizer_comes_before_the_balancer(facts: Facts, step: Step) -> str | N
     if not isinstance(step, CloudStep) or not is_manager(step.who):
         return None
     for identity, balancer in step.after.balancers.items():
-        owner = balancer.owner.uid if balancer.owner else "of nobody"
-        if identity not in step.before.balancers and owner not in facts.finalized:
-            return f"Service {owner} had no finalizer"
+        if identity in step.before.balancers:
+            continue
+        if balancer.owner is None:
+            return f"{identity} was made without a mark: nobody can say whose it is"
+        if balancer.owner.uid not in facts.finalized:
+            return f"Service {balancer.owner.uid} had no finalizer"
     return None
 
 

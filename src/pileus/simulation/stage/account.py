@@ -35,6 +35,9 @@ class Account:
         self._told = told
         self._state: object = cloud.start()
         self._past = deque([(float("-inf"), self._state)], REMEMBERED)
+        self._truth = Truth()
+        self._told_of: object = None
+        self._told_at = 0.0
         self.gone_since: dict[str, float] = {}
         """When machines were deleted, by their provider IDs."""
         self.offered = Cloud(name="unknown")
@@ -84,12 +87,17 @@ class Account:
 
     def do(self, who: str, deed: CloudDeed) -> None:
         """Do it, if that is possible in this cloud."""
-        operation = self.cloud.operation(deed)
+        operation = self.cloud.operation(self._state, deed)
         if operation is not None:
             self.attempt(who, operation)
 
     def truth(self) -> Truth:
-        return self.cloud.truth(self._state, self.now())
+        """All that is so now; kept until something happens, or time goes on."""
+        state, now = self._state, self.now()
+        if state is not self._told_of or now != self._told_at:
+            self._truth = self.cloud.truth(state, now)
+            self._told_of, self._told_at = state, now
+        return self._truth
 
     def now(self) -> float:
         return self._clock.now().timestamp()

@@ -24,7 +24,7 @@ class Scene:
         self.state: State = self.cloud.start()
 
     def do(self, deed: CloudDeed) -> None:
-        operation = self.cloud.operation(deed)
+        operation = self.cloud.operation(self.state, deed)
         self.state, _ = self.cloud.step(self.state, operation, Moment(NOW, Random(1)))
 
     def truth(self, now: float = NOW) -> Truth:

@@ -1,0 +1,55 @@
+"""Clouds that cannot be simulated, or only badly."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from pileus.cloud.interface import Cloud
+from pileus.simulation.clouds.interface import Api
+from pileus.simulation.clouds.local import SimulatedLocal
+
+NOT_A_CLOUD = "local"
+
+
+class Unsound(SimulatedLocal):
+    """Its model has a bug."""
+
+    def step(self, state: Any, operation: Any, moment: Any) -> Any:
+        if operation.NAME == "instances.list":
+            raise KeyError("a machine that is not there")
+        return super().step(state, operation, moment)
+
+
+class HalfMade(SimulatedLocal):
+    """Its provider lacks a method."""
+
+    @asynccontextmanager
+    async def connect(self, api: Api) -> AsyncGenerator[Cloud]:
+        async with super().connect(api) as cloud:
+            yield replace(cloud, instances=object())  # type: ignore[arg-type]
+
+
+class MachinesAlone(SimulatedLocal):
+    """Its provider has neither balancers nor routes."""
+
+    @asynccontextmanager
+    async def connect(self, api: Api) -> AsyncGenerator[Cloud]:
+        async with super().connect(api) as cloud:
+            yield replace(cloud, balancers=None, routes=None)
+
+
+class Choosy(SimulatedLocal):
+    def __init__(self, chance: Random, region: str) -> None:
+        super().__init__(chance)
+
+
+class Incomplete:
+    impossible_address = ""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+
+    def start(self) -> None:
+        return None
