@@ -1,12 +1,8 @@
 """What the guide for providers shows does work."""
 
-import re
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
@@ -16,20 +12,10 @@ from pileus.cloud.model import Absent, NodeName, NodeRef
 from pileus.testing.conformance.balancers import BalancersLaws
 from pileus.testing.conformance.harness import CRASH, Built
 from pileus.testing.virtual_time import VirtualTimeLoop
+from tests.guides import module
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "write-a-provider.md"
-
-
-def module(name: str) -> Any:
-    """The page's block of Python that begins with the name of its file."""
-    (source,) = re.findall(rf"```python\n(# {name}.py\n.*?)```", GUIDE.read_text(), re.DOTALL)
-    made = ModuleType(name)
-    sys.modules[name] = made  # where dataclasses look for annotations
-    exec(compile(source, str(GUIDE), "exec"), made.__dict__)
-    return made
-
-
-CLOUD, BALANCERS = module("acme_cloud"), module("acme_balancers")
+GUIDE = "write-a-provider.md"
+CLOUD, BALANCERS = module(GUIDE, "acme_cloud"), module(GUIDE, "acme_balancers")
 
 
 async def test_the_smallest_provider_of_the_guide_works():

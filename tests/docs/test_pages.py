@@ -4,7 +4,8 @@ A page's blocks of the kind ```console are one session in one shell, in the page
 `$ ` are typed, the lines after them are expected. `…` stands for anything within a line; a line
 that is only `…` stands for any number of lines. A page that says `<!-- needs: a cluster -->` gets
 a real control plane, with `KUBECONFIG` and `kubectl`; one that says `<!-- needs: kubectl -->` that
-alone. Without them its test is skipped.
+alone. Without them its test is skipped. A block of Python that begins with `# name.py` is a file of
+that name beside the session; `<!-- with: page.md -->` brings those of another page too.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from pileus.testing.control_plane import ControlPlane
+from tests.guides import files_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARIES = "PILEUS_CONTROL_PLANE"
@@ -117,6 +119,8 @@ def perform(steps: list[Step], folder: Path, environment: dict[str, str]) -> lis
 def surroundings(page: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     for name in AT_HAND:
         (tmp_path / name).symlink_to(ROOT / name)
+    for name, text in files_of(page).items():
+        (tmp_path / name).write_text(text)
     path = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     found = os.environ | {
         "PILEUS_CHECKOUT": str(ROOT),

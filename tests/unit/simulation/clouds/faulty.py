@@ -47,6 +47,7 @@ class Choosy(SimulatedLocal):
 
 class Incomplete:
     impossible_address = ""
+    annotations = ()
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
