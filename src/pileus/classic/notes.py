@@ -13,7 +13,7 @@ from pileus.classic.comparison import NOTE
 from pileus.cloud.errors import Unavailable
 from pileus.fence import Fenced
 from pileus.kube.client import Client
-from pileus.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from pileus.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from pileus.kube.model.core_v1 import SERVICES, Service
 from pileus.kube.patch import MergePatch
 from pileus.objects.written import Written
@@ -105,7 +105,11 @@ class Notes:
             )
             self._written.note(metadata.uid, after)
         except (NotFound, Conflict):
-            pass  # the Service is gone, perhaps replaced by one of its name; so is its note
+            pass  # the Service is gone, and so is its note
+        except Invalid as error:
+            if not error.is_about_uid:
+                raise
+            # another of its name is there: the note went with the one that it was on
         except Forbidden as error:
             self._client = None
             log.warning(

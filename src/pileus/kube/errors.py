@@ -124,7 +124,10 @@ class UnsupportedMediaType(ApiError):
 
 
 class Invalid(ApiError):
-    pass
+    @property
+    def is_about_uid(self) -> bool:
+        """Whether a patch that names its object by UID met another one of the same name."""
+        return any(cause.field == "metadata.uid" for cause in self.details.causes or ())
 
 
 class TooManyRequests(ApiError):

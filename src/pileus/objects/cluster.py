@@ -51,7 +51,7 @@ class ClusterNodes(Generic[Write]):
         try:
             written = await self._client.patch(NODES, name, patch, subresource=subresource)
         except Invalid as error:
-            if _is_about_uid(error):
+            if error.is_about_uid:
                 raise NodeReplaced(f"node {name} was registered anew meanwhile") from error
             raise
         return self._written.note(name, written)
@@ -60,8 +60,3 @@ class ClusterNodes(Generic[Write]):
         """Delete this very version of the node. Errors: `Conflict`, if it has changed since."""
         version = Preconditions(node.metadata.uid, node.metadata.resource_version)
         await self._client.delete(NODES, node.metadata.name, preconditions=version)
-
-
-def _is_about_uid(error: Invalid) -> bool:
-    """Patches name the object by its UID; to another one this looks like changing its UID."""
-    return any(cause.field == "metadata.uid" for cause in error.details.causes or ())

@@ -310,6 +310,7 @@ async def test_without_the_rights_memory_serves_and_one_line_says_so(
     "trouble",
     [
         pytest.param({"says": refused(500, "InternalError")}, id="server"),
+        pytest.param({"says": refused(422, "Invalid")}, id="another rule"),
         pytest.param({"says": Lost()}, id="network"),
     ],
 )
@@ -351,7 +352,19 @@ async def test_what_cannot_be_noted_is_done_all_the_same(caplog: pytest.LogCaptu
     assert "could not be noted" in caplog.text
 
 
-@pytest.mark.parametrize("gone", [refused(404, "NotFound"), refused(409, "Conflict")])
+REPLACED = Answer(
+    422,
+    {
+        "kind": "Status",
+        "code": 422,
+        "reason": "Invalid",
+        "details": {"causes": [{"field": "metadata.uid", "message": "field is immutable"}]},
+    },
+)
+"""What a patch hears that names its Service by UID, where another one has its name by now."""
+
+
+@pytest.mark.parametrize("gone", [refused(404, "NotFound"), refused(409, "Conflict"), REPLACED])
 async def test_a_service_that_is_gone_needs_no_note(gone: Scripted):
     cluster = await ensured()
     cluster.says = gone

@@ -65,7 +65,7 @@ class ClusterServices:
                 subresource=STATUS,
             )
         except Invalid as error:
-            if any(cause.field == "metadata.uid" for cause in error.details.causes or ()):
+            if error.is_about_uid:
                 raise ServiceReplaced(
                     f"{metadata.namespace}/{metadata.name} was made anew meanwhile"
                 ) from error

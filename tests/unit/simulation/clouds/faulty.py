@@ -28,7 +28,7 @@ class HalfMade(SimulatedLocal):
     @asynccontextmanager
     async def connect(self, api: Api) -> AsyncGenerator[Cloud]:
         async with super().connect(api) as cloud:
-            yield replace(cloud, instances=object())  # type: ignore[arg-type]
+            yield replace(cloud, instances=object())
 
 
 class MachinesAlone(SimulatedLocal):

@@ -1,0 +1,214 @@
+"""The local cloud behind a provider in the shape of the Go framework."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from pileus.classic.adapter import Adapted
+from pileus.classic.errors import RetryError
+from pileus.classic.interface import InstanceMetadata
+from pileus.cloud.interface import Cloud, ProviderConfig
+from pileus.cloud.model import NodeName, NodeRef
+from pileus.kube.model.core_v1 import (
+    NAMESPACES,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    NodeAddress,
+    Service,
+)
+from pileus.providers.local.capabilities import addresses_of, machine_of
+from pileus.providers.local.identity import SCHEME, provider_id
+from pileus.providers.local.model.balancers import (
+    AddMembers,
+    CreateBalancer,
+    DeleteBalancer,
+    ListBalancers,
+    PutPort,
+    RemoveMembers,
+    RemovePort,
+    SetTraffic,
+)
+from pileus.providers.local.model.machines import ListMachines
+from pileus.providers.local.model.records import (
+    Balancer,
+    Machine,
+    Mark,
+    Member,
+    Port,
+    Power,
+    Traffic,
+)
+from pileus.simulation.clouds import deeds
+from pileus.simulation.clouds.interface import Api
+from pileus.simulation.clouds.local import SimulatedLocal
+
+BUSY = 2.0
+
+
+class SimulatedPorted(SimulatedLocal):
+    """Hands that change a balancer from outside go unnoticed here, as they do in Go."""
+
+    def connect(self, api: Api) -> AbstractAsyncContextManager[Cloud]:
+        async def new_ported(_: TextIO | None) -> Ported:
+            return Ported(api)
+
+        return Adapted(new_ported)(ProviderConfig())  # type: ignore[arg-type]
+
+    def operation(self, state: Any, deed: deeds.CloudDeed) -> Any:
+        is_unnoticed = isinstance(deed, deeds.AddPort | deeds.RemoveMember)
+        return None if is_unnoticed else super().operation(state, deed)
+
+
+@dataclass
+class Ported:
+    """All of its methods are async: in a simulation there are no threads."""
+
+    api: Api
+    cluster: str = ""
+
+    async def initialize(self, client_builder: Any, stop: object) -> None:
+        """As many a ported provider does, it reads who it works for."""
+        client = client_builder.client("ported")
+        self.cluster = (await client.get(NAMESPACES, "kube-system")).metadata.uid
+
+    def load_balancer(self) -> "Ported":
+        return self
+
+    def instances_v2(self) -> "Ported":
+        return self
+
+    def routes(self) -> None:
+        """The routes of such providers say nothing of their cluster: some are never deleted."""
+
+    def instances(self) -> None:
+        return None
+
+    def zones(self) -> None:
+        return None
+
+    def clusters(self) -> None:
+        return None
+
+    def provider_name(self) -> str:
+        return SCHEME
+
+    def has_cluster_id(self) -> bool:
+        return True
+
+    async def instance_exists(self, node: Node) -> bool:
+        return await self._machine(node) is not None
+
+    async def instance_shutdown(self, node: Node) -> bool:
+        machine = await self._machine(node)
+        return machine is not None and machine.power is Power.STOPPED
+
+    async def instance_metadata(self, node: Node) -> InstanceMetadata | None:
+        machine = await self._machine(node)
+        if machine is None:
+            return None
+        return InstanceMetadata(
+            provider_id=provider_id(machine.id),
+            instance_type=machine.type,
+            zone=machine.zone,
+            node_addresses=[
+                NodeAddress(type=one.type, address=one.address) for one in addresses_of(machine)
+            ],
+        )
+
+    async def _machine(self, node: Node) -> Machine | None:
+        info = node.status and node.status.node_info
+        ref = NodeRef(
+            name=NodeName(node.metadata.name),
+            provider_id=(node.spec and node.spec.provider_id) or "",
+            system_uuid=(info and info.system_uuid) or "",
+        )
+        return machine_of(ref, await self._all(ListMachines()))
+
+    async def get_load_balancer(self, _: str, service: Service) -> LoadBalancerStatus | None:
+        found = await self._found(service)
+        return _status(found) if found else None
+
+    async def get_load_balancer_name(self, _: str, service: Service) -> str:
+        return f"a{service.metadata.uid}"
+
+    async def ensure_load_balancer(
+        self, _: str, service: Service, nodes: Sequence[Node]
+    ) -> LoadBalancerStatus:
+        found = await self._found(service)
+        if found is None:
+            return _status(await self.api.call(self._wanted(service, nodes)))
+        for step in _steps(found, self._wanted(service, nodes)):
+            found = await self.api.call(step)
+        return _status(found)
+
+    async def update_load_balancer(self, _: str, service: Service, nodes: Sequence[Node]) -> None:
+        found = await self._found(service)
+        if found is None:
+            raise RetryError("it is gone", BUSY)
+        for step in _member_steps(found, self._wanted(service, nodes)):
+            await self.api.call(step)
+
+    async def ensure_load_balancer_deleted(self, _: str, service: Service) -> None:
+        found = await self._found(service)
+        if found is not None:
+            await self.api.call(DeleteBalancer(balancer=found.id))
+
+    async def _found(self, service: Service) -> Balancer | None:
+        mark = Mark(cluster=self.cluster, owner=service.metadata.uid)
+        balancers = await self._all(ListBalancers())
+        return next((one for one in balancers if one.mark == mark), None)
+
+    def _wanted(self, service: Service, nodes: Sequence[Node]) -> CreateBalancer:
+        spec = service.spec
+        assert spec
+        return CreateBalancer(
+            name=f"a{service.metadata.uid}",
+            mark=Mark(cluster=self.cluster, owner=service.metadata.uid),
+            ports=tuple(
+                Port(port=one.port, node_port=one.node_port or 0) for one in spec.ports or ()
+            ),
+            members=tuple(Member(name=node.metadata.name) for node in nodes),
+            traffic=Traffic(sources=tuple(sorted(spec.load_balancer_source_ranges or ()))),
+            requested=spec.load_balancer_ip or "",
+        )
+
+    async def _all(self, listing: Any) -> Any:
+        page = await self.api.call(listing)
+        if not page.is_complete:
+            raise ConnectionError("the list broke off")
+        return page.items
+
+
+def _steps(found: Balancer, wanted: CreateBalancer) -> Sequence[Any]:
+    ports = set(found.ports)
+    return [
+        *(
+            RemovePort(balancer=found.id, port=one.port)
+            for one in found.ports
+            if one.port not in {port.port for port in wanted.ports}
+        ),
+        *(PutPort(balancer=found.id, port=one) for one in wanted.ports if one not in ports),
+        *(
+            [SetTraffic(balancer=found.id, traffic=wanted.traffic)]
+            * (found.traffic != wanted.traffic)
+        ),
+        *_member_steps(found, wanted),
+    ]
+
+
+def _member_steps(found: Balancer, wanted: CreateBalancer) -> Sequence[Any]:
+    have, want = {one.name for one in found.members}, {one.name for one in wanted.members}
+    new = tuple(Member(name=name) for name in sorted(want - have))
+    gone = tuple(sorted(have - want))
+    return [
+        *([AddMembers(balancer=found.id, members=new)] if new else []),
+        *([RemoveMembers(balancer=found.id, names=gone)] if gone else []),
+    ]
+
+
+def _status(balancer: Balancer) -> LoadBalancerStatus:
+    return LoadBalancerStatus(
+        ingress=tuple(LoadBalancerIngress(ip=one) for one in balancer.addresses)
+    )
