@@ -1,7 +1,7 @@
 """The local cloud behind a provider in the shape of the Go framework."""
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -50,11 +50,13 @@ BUSY = 2.0
 class SimulatedPorted(SimulatedLocal):
     """Hands that change a balancer from outside go unnoticed here, as they do in Go."""
 
-    def connect(self, api: Api) -> AbstractAsyncContextManager[Cloud]:
+    @asynccontextmanager
+    async def connect(self, api: Api) -> AsyncGenerator[Cloud]:
         async def new_ported(_: TextIO | None) -> Ported:
             return Ported(api)
 
-        return Adapted(new_ported)(ProviderConfig())  # type: ignore[arg-type]
+        async with Adapted(new_ported)(ProviderConfig()) as cloud:  # type: ignore[arg-type]
+            yield cloud
 
     def operation(self, state: Any, deed: deeds.CloudDeed) -> Any:
         is_unnoticed = isinstance(deed, deeds.AddPort | deeds.RemoveMember)

@@ -37,10 +37,10 @@ def test_the_summary_counts_seeds_deeds_and_faults():
 def test_ctrl_c_ends_it_in_good_order_and_tells_what_was_played(monkeypatch: pytest.MonkeyPatch):
     played = campaign.played
 
-    def interrupted(scenario: str, seed: int) -> Report:
+    def interrupted(scenario: str, cloud: str, seed: int) -> Report:
         if seed == 2:
             os.kill(os.getpid(), signal.SIGINT)
-        return played(scenario, seed)
+        return played(scenario, cloud, seed)
 
     monkeypatch.setattr(campaign, "played", interrupted)
     code, out, err = call("--seeds", "9", "--scenario", "calm")

@@ -202,7 +202,8 @@ def _is_unknowable(facts: Facts) -> bool:
 
     Ported providers cannot list what they have built: then only the process that built it knows.
     """
-    return not facts.account.offered.knows_leftovers and facts.writers != {facts.cluster.leader()}
+    writers = {identity for identity, _ in facts.sent}
+    return not facts.account.offered.knows_leftovers and writers != {facts.cluster.leader()}
 
 
 def _is_told(facts: Facts, owner: str, *, may_stay: bool) -> bool:
