@@ -7,7 +7,8 @@ is resumed; its timers run out meanwhile, as those of a process that was stopped
 import asyncio
 import heapq
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,8 +16,10 @@ from typing import Any
 
 STEPS_AT_ONCE = 50_000
 """Rounds of the loop within one instant, after which it is taken to be endless."""
-SHOWN = 12
-"""Tasks named when nothing goes on."""
+SHOWN, NAMED = 24, 3
+"""Places told when nothing goes on, and tasks named at each."""
+CLEARING = 600.0
+"""Seconds, of no clock, that tasks have for their end."""
 
 
 class Standstill(Exception):
@@ -66,7 +69,7 @@ class _Task(asyncio.Task[Any]):
         context: Context | None = None,
     ) -> None:
         self.number = number
-        super().__init__(coroutine, loop=loop, context=context)
+        super().__init__(coroutine, loop=loop, context=context, name=f"task-{number}")
 
     def __hash__(self) -> int:
         return self.number
@@ -145,6 +148,15 @@ class SimulationLoop(asyncio.BaseEventLoop):
             )
         return []
 
+    def clear_away(self) -> None:
+        """End the tasks of a program that came to a standstill, as far as they let themselves."""
+        tasks = asyncio.all_tasks(self)
+        for task in tasks:
+            self._rounds = 0
+            task.cancel()
+        with suppress(Standstill):
+            self.run_until_complete(asyncio.wait(tasks, timeout=CLEARING))
+
     def close(self) -> None:
         """What was not finished is left so, without a word."""
         for task in asyncio.all_tasks(self):
@@ -161,21 +173,37 @@ class SimulationLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         pass
 
+    def waiting(self) -> list[str]:
+        """Who waits where: a line for each place, with the names of some of those who do."""
+        places: dict[str, list[str]] = {}
+        for task in sorted(asyncio.all_tasks(self), key=hash):
+            places.setdefault(waits_at(task), []).append(task.get_name())
+        return [f"{_some(names)}: {place}" for place, names in places.items()]
+
     def _waiting(self) -> str:
-        tasks = sorted(asyncio.all_tasks(self), key=hash)
-        told = [f"  {task.get_name()}: {waits_at(task)}" for task in tasks[:SHOWN]]
-        more = len(tasks) - len(told)
-        return "\n".join([*told, *([f"  and {more} more"] if more > 0 else [])])
+        lines = self.waiting()
+        more = [f"and at {len(lines) - SHOWN} places more"] if len(lines) > SHOWN else []
+        return "\n".join(f"  {line}" for line in (*lines[:SHOWN], *more))
+
+
+def _place(frame: traceback.FrameSummary) -> str:
+    """File and line of our own code; of others', which differ between machines, the name alone."""
+    _, ours, path = frame.filename.rpartition("/pileus/")
+    return f"{path}:{frame.lineno} {frame.name}" if ours else frame.name
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def waits_at(task: asyncio.Task[Any]) -> str:
-    """The innermost line of our own code that a task has come to."""
+    """What a task has come to, innermost last."""
     lines: list[str] = []
     awaited: Any = task.get_coro()
     while awaited is not None:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
         if frame is not None:
-            found = traceback.extract_stack(frame, limit=1)[0]
-            lines.append(f"{found.filename.rpartition('/pileus/')[2]}:{found.lineno} {found.name}")
+            lines.append(_place(traceback.extract_stack(frame, limit=1)[0]))
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
     return " > ".join(lines[-3:]) or "not begun"

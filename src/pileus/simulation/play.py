@@ -61,6 +61,8 @@ def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
                 loop.run_until_complete(_play(world))
             except Standstill as error:
                 world.judge.blame("something_goes_on", str(error))
+                world.abandon()
+                loop.clear_away()
             return Outcome(
                 schedule=schedule,
                 violation=world.judge.violation,
@@ -123,4 +125,5 @@ async def _stay_quiet(world: World) -> None:
 def _blame_what_is_wrong(world: World) -> None:
     wrong = world.judge.first_wrong()
     if wrong is not None:
+        world.tell_who_waits()
         world.judge.blame(*wrong)

@@ -82,8 +82,7 @@ class World:
                 living = manager.run(self._failed)
                 tasks.append(group.create_task(living, name=manager.name))
             yield
-            self.trace.close()
-            self._end_all()
+            self.abandon()
             for task in tasks:
                 task.cancel()
 
@@ -119,6 +118,11 @@ class World:
             Replica(name, setup.config, clock, stream(seed, name), around)
             for name in (f"manager-{number}" for number in range(1, self._schedule.replicas + 1))
         ]
+
+    def tell_who_waits(self) -> None:
+        """For whoever asks why something does not come about: a deadlock is seen here."""
+        for line in self._loop.waiting():
+            self.trace.note("waits", line)
 
     def _facts(self) -> Facts:
         return Facts(
@@ -160,8 +164,9 @@ class World:
             told = "".join(traceback.format_exception(error))
             self.judge.blame("nothing_fails_unseen", told)
 
-    def _end_all(self) -> None:
+    def abandon(self) -> None:
         """Let all managers end without a trace of it."""
+        self.trace.close()
         for manager in self._managers:
             if manager.life is not None:
                 manager.life.process.is_dead = True

@@ -134,3 +134,37 @@ def test_tasks_in_a_set_are_in_the_order_of_their_making(loop: SimulationLoop):
             return [task.get_name() for task in tasks]
 
     assert loop.run_until_complete(made()) == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_who_waits_is_told_by_place_and_without_paths_of_this_machine(loop: SimulationLoop):
+    async def waits() -> None:
+        await asyncio.sleep(5)
+
+    async def many() -> list[str]:
+        async with asyncio.TaskGroup() as group:
+            for number in range(5):
+                group.create_task(waits(), name=f"one-{number}")
+            await asyncio.sleep(1)
+            return loop.waiting()
+
+    told = loop.run_until_complete(many())
+
+    assert "one-0, one-1, one-2 and 2 more: waits > sleep" in told
+    assert not any("/" in line for line in told)
+
+
+def test_what_stands_still_is_cleared_away_and_ends(loop: SimulationLoop):
+    ended = list[str]()
+
+    async def spins() -> None:
+        try:
+            while True:
+                await asyncio.sleep(0)
+        finally:
+            ended.append("spins")
+
+    with pytest.raises(Standstill):
+        loop.run_until_complete(spins())
+    loop.clear_away()
+
+    assert ended == ["spins"]
