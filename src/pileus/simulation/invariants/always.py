@@ -104,7 +104,7 @@ def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: Step) -> str | N
     before, after = step.before, step.after
     if before is None or not has_finalizer(before) or (after and has_finalizer(after)):
         return None
-    if after and is_left_to_others(after):
+    if is_left_to_others(after or before):
         return None
     uid = text(before, "metadata", "uid")
     left = facts.balancer_of(uid)
