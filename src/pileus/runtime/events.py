@@ -19,6 +19,7 @@ from pileus.kube.model.core_v1 import EVENTS, Event, EventSource, ObjectReferenc
 from pileus.kube.model.meta import ObjectMeta, Resource, T
 from pileus.kube.patch import Patch, StrategicPatch
 from pileus.runtime.correlation import REMEMBERED, Correlator, Happening, Memory, Tally
+from pileus.runtime.failure import hint
 from pileus.runtime.queue import QueueClosed, WorkQueue
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
@@ -176,7 +177,7 @@ class EventRecorder:
             self._settle(name, tally)
         else:
             delay = self._random.uniform(0, RETRY) if tries == 1 else RETRY
-            self._queue.add_after(name, delay, retry=True)
+            self._queue.add_after(name, max(delay, hint(error) or 0.0), retry=True)
 
     def _tell_once(self, error: KubeError, tally: Tally) -> None:
         """Rights that are missing are missing for every event; one line says so."""

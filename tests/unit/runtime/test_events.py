@@ -17,6 +17,7 @@ from pileus.kube.errors import (
     NotFound,
     ServiceUnavailable,
     Status,
+    TooManyRequests,
     Unreachable,
 )
 from pileus.kube.model.core_v1 import Event, ObjectReference
@@ -272,3 +273,15 @@ async def test_when_stopped_a_dead_server_is_not_waited_for() -> None:
         await asyncio.sleep(0.1)
 
     assert asyncio.get_running_loop().time() == pytest.approx(2.1)
+
+
+async def test_an_event_is_not_tried_again_before_the_server_lets_us() -> None:
+    news = Newsroom()
+    news.cluster.failure = TooManyRequests("POST events", 429, Status(), retry_after=40)
+    async with news.open():
+        news.record()
+        await asyncio.sleep(40)
+
+        assert news.cluster.requests == ["POST"]
+        await asyncio.sleep(10)
+        assert news.cluster.requests == ["POST", "POST"]

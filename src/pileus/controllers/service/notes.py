@@ -37,6 +37,10 @@ class Note:
     waiting_since: float | None = None
     looks: int = 0
     held_since: float | None = None
+    accepted: bool = False
+    """Whether the cloud has said that it takes away what was there."""
+    missing_since: float | None = None
+    """When the cloud first showed nothing, of a Service that is to be released."""
 
     def wait(self, now: float, asked: float | None) -> float:
         """Seconds until the next look at a balancer that is not ready."""

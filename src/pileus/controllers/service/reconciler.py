@@ -103,8 +103,8 @@ class ServiceReconciler:
                 return doubt
         try:
             result = await self._withdrawing.bury(gone.service, _mode(gone.service))
-        except (cloud.Conflict, cloud.NotFound):
-            return again_in(FORMER)
+        except (cloud.Conflict, cloud.NotFound) as error:
+            return self._bury_later(gone.service, error)
         except cloud.CloudError as error:
             self._tools.teller.complain(gone.service, self._tools.notes.of(uid), error)
             raise
@@ -112,6 +112,15 @@ class ServiceReconciler:
             self._departed.forget(uid)
             self._tools.notes.forget(uid)
         return result
+
+    def _bury_later(self, service: Service, error: cloud.CloudError) -> Result:
+        """The cloud was busy, or someone was quicker: ever more seldom, and told if it lasts."""
+        note = self._tools.notes.of(service.metadata.uid)
+        now = asyncio.get_running_loop().time()
+        delay = note.wait(now, None)
+        if note.waited(now) >= PATIENCE:
+            self._tools.teller.complain(service, note, error)
+        return again_in(delay)
 
     async def _doubt(self, gone: Gone) -> Result | None:
         """What to do instead of believing that it is gone; None: it is."""

@@ -100,21 +100,26 @@ class Serving:
         return await self._change(claimed, believed, mode)
 
     async def _claim(self, service: Service, look: Look, mode: Mode) -> Service | None:
-        """The Service with the finalizer, where one is needed; None: it changed, begin anew."""
+        """The Service with the finalizer, where one is needed; None: it changed, begin anew.
+
+        Errors: `Conflict`, if others keep writing to it.
+        """
         note = self._tools.notes.of(service.metadata.uid)
         at_stake = bool(look.left(mode)) or look.balancer is not None
         note.stage = Stage.CLAIM
-        for _ in range(CLAIMS):
-            if not needs_claim(service, mode, at_stake=at_stake):
-                return service
+        tries = 0
+        while needs_claim(service, mode, at_stake=at_stake):
+            tries += 1
             try:
                 now = self._tools.teller.telling(note).now
                 return await self._tools.cluster.write(service, claim(service, now))
             except Conflict:
+                if tries == CLAIMS:
+                    raise
                 service = await self._tools.cluster.read(service)
                 if course(service, self._tools.classes, known=False) != Serve(mode):
                     return None
-        return None
+        return service
 
     async def _change(self, service: Service, look: Look, mode: Mode) -> Result:
         note, teller = self._tools.notes.of(service.metadata.uid), self._tools.teller

@@ -1,5 +1,7 @@
 """Take away what is in the cloud for a Service that wants it no more; then let the Service go."""
 
+import asyncio
+
 from pileus.cloud.errors import Unavailable
 from pileus.controllers.service.annotations import MANAGE, Mode
 from pileus.controllers.service.notes import Note
@@ -19,10 +21,13 @@ from pileus.controllers.service.wish import farewell_of
 from pileus.controllers.service.workshop import Look
 from pileus.kube.errors import NotFound
 from pileus.kube.model.core_v1 import Service
-from pileus.runtime.reconcile import DONE, Result
+from pileus.runtime.reconcile import DONE, Result, again_in
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
+
+SECOND_LOOK = 30.0
+"""Seconds between two looks that find nothing, before that is believed."""
 
 
 class Withdrawing:
@@ -32,13 +37,18 @@ class Withdrawing:
     async def withdraw(self, service: Service, mode: Mode) -> Result:
         """One pass for a Service that is still there. Errors: `CloudError`, `KubeError`, `Fenced`.
 
-        The finalizer goes only after the cloud, looked at, had nothing left.
+        The finalizer goes only after the cloud took away what was left, or showed twice that
+        there is nothing.
         """
         note = self._tools.notes.of(service.metadata.uid)
         note.stage = Stage.CHECK
         look = await self._clear(service, mode, note)
         if look is not None and _is_unfinished(look, mode):
             return await wait_for(self._tools.teller, service, look, note)
+        doubt = _doubt(service, look, note, asyncio.get_running_loop().time())
+        if doubt is not None:
+            log.info("Nothing is found; looking once more", service=name_of(service), after=doubt)
+            return again_in(doubt)
         note.stage = Stage.RELEASE
         self._tools.notes.release(service.metadata.uid)
         try:
@@ -91,7 +101,9 @@ class Withdrawing:
             log.info(
                 "Removing", service=name_of(service), effect=change.effect, what=change.summary
             )
-        return await self._tools.workshop.perform(look, mode)
+        after = await self._tools.workshop.perform(look, mode)
+        note.accepted = note.accepted or bool(after.done)
+        return after
 
     def _farewell(self, service: Service, mode: Mode, look: Look | None, note: Note) -> None:
         teller = self._tools.teller
@@ -102,6 +114,20 @@ class Withdrawing:
             teller.announce(
                 service, Reason.KEPT, f"The load balancer stays in the cloud: {MANAGE} is {mode}"
             )
+
+
+def _doubt(service: Service, look: Look | None, note: Note, now: float) -> float | None:
+    """Seconds until the second look; None: none is needed.
+
+    A cloud that shows nothing may show too little, unless we were told that it does as asked.
+    """
+    if look is None or note.accepted or look.balancer is not None or not is_claimed(service):
+        note.missing_since = None
+        return None
+    if note.missing_since is None:
+        note.missing_since = now
+    left = note.missing_since + SECOND_LOOK - now
+    return left if left > 0 else None
 
 
 def _is_unfinished(look: Look, mode: Mode) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pileus.cloud import model as contract
-from pileus.cloud.errors import CloudError, NotFound, Unavailable
+from pileus.cloud.errors import CloudError, NotFound, Throttled, Unavailable
 from pileus.cloud.model import (
     Absent,
     Address,
@@ -155,11 +155,14 @@ class LocalRoutes:
 async def _each(
     routes: Sequence[contract.Route], act: Callable[[contract.Route], Awaitable[None]]
 ) -> dict[contract.Route, CloudError]:
+    """The errors of those that failed. Who is told to wait asks for no other either."""
     errors: dict[contract.Route, CloudError] = {}
-    for route in routes:
+    for number, route in enumerate(routes):
         try:
             check_permission()
             await act(route)
+        except Throttled as error:
+            return errors | dict.fromkeys(routes[number:], error)
         except CloudError as error:
             errors[route] = error
     return errors

@@ -71,7 +71,7 @@ async def test_who_dies_between_the_cloud_and_the_finalizer_is_succeeded():
 
     world.wire.before = lambda _: None
     async with world.managed():
-        await asyncio.sleep(10)
+        await asyncio.sleep(40)
 
         assert "finalizers" not in (await world.service())["metadata"]
 

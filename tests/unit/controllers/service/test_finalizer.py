@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from pileus.kube.errors import Conflict, Status
 from pileus.kube.transport import Request
 from tests.unit.controllers.service.world import FINALIZER, World
 
@@ -81,3 +82,58 @@ async def test_trap_6_foreign_finalizers_are_never_lost():
         assert service["metadata"]["finalizers"] == ["example.com/one"]
         assert world.balancers == {}
         assert await world.ingress() == []
+
+
+async def test_one_empty_answer_does_not_release_a_service_whose_balancer_stands():
+    world = World()
+    cloud = world.plainly()
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+        hidden, cloud.standing = cloud.standing, {}
+        await world.delete()
+        await asyncio.sleep(20)
+        assert FINALIZER in (await world.service())["metadata"]["finalizers"]
+
+        cloud.standing = hidden
+        await asyncio.sleep(20)
+
+        assert cloud.standing == {}
+        assert await world.services() == {}
+
+
+async def test_what_is_found_gone_twice_is_gone():
+    world = World()
+    cloud = world.plainly()
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+        cloud.standing.clear()
+        await world.delete()
+        await asyncio.sleep(40)
+
+        assert await world.services() == {}
+
+
+async def test_a_service_that_others_keep_changing_is_claimed_ever_more_seldom_and_says_so():
+    world = World()
+    cloud = world.plainly()
+    await furnished(world)
+    tries = 0
+
+    def contested(request: Request) -> None:
+        nonlocal tries
+        if request.method == "PATCH" and b"finalizers" in (request.body or b""):
+            tries += 1
+            raise Conflict("PATCH services", 409, Status())
+
+    world.wire.before = contested
+    async with world.managed():
+        await asyncio.sleep(120)
+
+        assert 5 < tries <= 30
+        assert cloud.standing == {}
+        assert (await world.condition())[:2] == ("False", "ServiceWriteFailed")
+        world.wire.before = lambda request: None
+        await asyncio.sleep(200)
+        assert (await world.condition())[0] == "True"

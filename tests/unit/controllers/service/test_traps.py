@@ -65,7 +65,7 @@ async def test_trap_4_a_deletion_goes_on_when_the_balancer_is_gone_already():
         await asyncio.sleep(10)
         await world.cloud.operate(DeleteBalancer(balancer=world.balancers["default-web"].id))
         await world.delete()
-        await asyncio.sleep(10)
+        await asyncio.sleep(40)
 
         assert await world.services() == {}
 
@@ -79,7 +79,7 @@ async def test_trap_4_a_deletion_whose_answer_was_lost_is_finished():
     async with world.managed():
         await asyncio.sleep(10)
         await world.delete()
-        await asyncio.sleep(20)
+        await asyncio.sleep(50)
 
         assert await world.services() == {}
         assert world.balancers == {}

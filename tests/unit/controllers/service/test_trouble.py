@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -231,3 +232,30 @@ async def test_a_failed_member_update_is_told_in_the_go_frameworks_words_and_cou
             "(the cloud refuses it as it is; change the Service)"
         )
         assert world.sample("service_controller_nodesync_error_total") == 1
+
+
+async def test_what_a_forced_deletion_left_is_tried_ever_more_seldom_while_the_cloud_is_busy():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    await world.add()
+    tried: list[float] = []
+
+    def busy(owner: Owner, change: Change) -> None:
+        tried.append(asyncio.get_running_loop().time())
+        raise Conflict("busy")
+
+    async with world.managed():
+        await asyncio.sleep(10)
+        cloud.changing = busy
+        await world.delete()
+        await world.change(metadata={"finalizers": None})
+        await asyncio.sleep(200)
+
+        gaps = [later - sooner for sooner, later in pairwise(tried)]
+        assert gaps == sorted(gaps)
+        assert len(tried) < 25
+        assert world.events.messages("DeleteLoadBalancerFailed")
+        cloud.changing = lambda owner, change: None
+        await asyncio.sleep(20)
+        assert cloud.standing == {}

@@ -12,6 +12,7 @@ from pileus.cloud.connection import verify
 from pileus.cloud.errors import (
     Misconfigured,
     NotFound,
+    Throttled,
     Unavailable,
 )
 from pileus.cloud.interface import Cloud, ProviderConfig
@@ -285,3 +286,18 @@ async def test_nothing_more_is_changed_once_the_lease_is_lost(change: str):
 class Closed:
     def check(self) -> None:
         raise Fenced("too old")
+
+
+async def test_routes_are_not_asked_for_one_by_one_while_the_cloud_wants_silence():
+    local = local_cloud()
+    cloud = await connected(local)
+    assert cloud.routes
+    await local.call(CreateMachine(name="a"))
+    await local.call(AddFault(kind=FaultKind.THROTTLE, where="routes.create", times=1, seconds=7))
+    routes = [Route(destination=f"10.0.{n}.0/24", target=NodeName("a")) for n in range(3)]
+
+    errors = await cloud.routes.create("c", routes)
+
+    assert set(errors) == set(routes)
+    assert {type(error) for error in errors.values()} == {Throttled}
+    assert await cloud.routes.list("c") == []
