@@ -1,307 +1,350 @@
 """Defects that are planted into the manager on purpose, to see that the simulation finds them.
 
-They exist only here: each replaces names of the product for as long as a test runs.
+They exist only here, and only while a test runs.
 """
 
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from tests.simulation import plants_controllers as controllers
+from tests.simulation import plants_runtime as runtime
+from tests.simulation.planting import Defect
 
-from msgspec.structs import replace as changed
-
-from pileus.controllers.ipam.blocks import Blocks, Found
-from pileus.controllers.lifecycle import controller as lifecycle
-from pileus.controllers.lifecycle.guard import Guard, Share, Suspect
-from pileus.controllers.lifecycle.plan import Ownership
-from pileus.controllers.service import plan as service_plan
-from pileus.controllers.service import serving
-from pileus.controllers.service.notes import Notes
-from pileus.controllers.service.teller import Teller
-from pileus.controllers.service.withdrawing import Withdrawing
-from pileus.kube import informer
-from pileus.kube.model.core_v1 import LoadBalancerIngress
-from pileus.kube.store import Change, Deleted
-from pileus.providers.local import balancers as provider
-from pileus.providers.local import capabilities, ssh_keys
-from pileus.providers.local import plan as provider_plan
-from pileus.providers.local.model.records import Mark
-from pileus.runtime.controller import Controller
-from pileus.runtime.events import EventRecorder
-from pileus.runtime.leadership import LeaseFence
-from pileus.runtime.lease import Observed
-from pileus.runtime.queue import WorkQueue
-from pileus.simulation.setup import SECRET
-
-Patch = tuple[object, str, object]
-"""Where, which name, and what stands there instead."""
-
-
-@dataclass(frozen=True)
-class Defect:
-    name: str
-    plant: Callable[[], Iterable[Patch]]
-    caught_by: tuple[str, ...]
-    """The invariants of which one must not hold."""
-    within: int = 10
-    """Seeds, from the first on, of which one must find it."""
-    scenario: str = "mixed"
-    first: int = 1
-    """The first of them; of what only a rare course of events shows, one that shows it."""
-
-
-@contextmanager
-def planted(defect: Defect) -> Generator[None]:
-    patches = list(defect.plant())
-    sound = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
-    for owner, name, instead in patches:
-        setattr(owner, name, instead)
-    try:
-        yield
-    finally:
-        for owner, name, before in sound:
-            setattr(owner, name, before)
-
-
-def _no_fence() -> Iterable[Patch]:
-    yield LeaseFence, "check", lambda self: None
-
-
-def _impatient() -> Iterable[Patch]:
-    yield Observed, "is_free", lambda self, identity, now: True
-
-
-def _one_permission() -> Iterable[Patch]:
-    yield capabilities, "check_permission", lambda: None
-    yield ssh_keys, "check_permission", lambda: None
-
-
-def _by_name() -> Iterable[Patch]:
-    sound = capabilities.machine_of
-
-    def machine_of(node: Any, machines: Any) -> Any:
-        named = (one for one in machines if not node.provider_id and one.name == node.name)
-        return sound(node, machines) or next(named, None)
-
-    yield capabilities, "machine_of", machine_of
-
-
-def _deaf_queue() -> Iterable[Patch]:
-    sound, calls = WorkQueue[Any].add, [0]
-
-    def add(self: WorkQueue[Any], *args: Any) -> None:
-        calls[0] += 1
-        if calls[0] % 4:
-            sound(self, *args)
-
-    yield WorkQueue, "add", add
-
-
-def _no_retries() -> Iterable[Patch]:
-    yield Controller, "_retry", lambda self, key, error: None
-
-
-def _no_deletions_after_a_list() -> Iterable[Patch]:
-    sound = informer.difference
-
-    def difference(*args: Any, **options: Any) -> list[Change[Any]]:
-        return [one for one in sound(*args, **options) if not isinstance(one, Deleted)]
-
-    yield informer, "difference", difference
-
-
-def _no_finalizer() -> Iterable[Patch]:
-    yield serving, "needs_claim", lambda service, mode, at_stake: False
-
-
-def _released_unseen() -> Iterable[Patch]:
-    async def clear(*_: object) -> None:
-        return None
-
-    yield Withdrawing, "_clear", clear
-
-
-def _no_mark() -> Iterable[Patch]:
-    sound = provider_plan.desired
-
-    def desired(*args: Any) -> Any:
-        return changed(sound(*args), mark=Mark())
-
-    yield provider_plan, "desired", desired
-
-
-def _one_look() -> Iterable[Patch]:
-    """One answer is enough to delete a node."""
-
-    def suspected(self: Guard, known: object, report: Any, began: float, ended: float) -> Suspect:
-        return Suspect(report.subject, ended, report.counts, is_confirmed=True)
-
-    yield Guard, "_suspected", suspected
-
-
-def _no_breaker() -> Iterable[Patch]:
-    yield Share, "is_too_large", property(lambda self: False)
-
-
-def _all_nodes_are_ours() -> Iterable[Patch]:
-    yield lifecycle, "ownership", lambda node, scheme, owns: Ownership.OURS
-
-
-def _mixed_clusters() -> Iterable[Patch]:
-    """Whose a balancer is, is told by the Service's UID alone; two clusters may have the same."""
-    sound = provider._identified
-
-    def identified(wishes: Any, page: Any) -> Any:
-        ours = {wish.owner.uid: wish.owner.cluster for wish in wishes}
-        items = tuple(
-            changed(one, mark=changed(one.mark, cluster=ours.get(one.mark.owner, "")))
-            for one in page.items
-        )
-        return sound(wishes, changed(page, items=items))
-
-    yield provider, "_identified", identified
-
-
-def _the_same_block() -> Iterable[Patch]:
-    yield Blocks, "find", lambda self: Found(self._at(0), 1)
-
-
-def _a_made_up_address() -> Iterable[Patch]:
-    given = (LoadBalancerIngress(ip="192.0.2.1"),)
-    yield service_plan, "ingress_of", lambda balancer: given
-
-
-def _always_writing() -> Iterable[Patch]:
-    yield service_plan, "is_same_ingress", lambda *_: False
-
-
-def _unnoted_class() -> Iterable[Patch]:
-    yield service_plan, "served_as", lambda *_: None
-
-
-def _forgotten_release() -> Iterable[Patch]:
-    yield from _unnoted_class()
-    yield Notes, "recall", lambda self, uid, note: None
-
-
-def _mute() -> Iterable[Patch]:
-    async def condition(*_: object) -> None:
-        return None
-
-    yield Teller, "failure", condition
-    yield Teller, "condition", condition
-
-
-def _loose_talk() -> Iterable[Patch]:
-    sound = EventRecorder.record
-
-    def record(self: EventRecorder, about: Any, kind: str, reason: str, message: str) -> None:
-        sound(self, about, kind, reason, f"{message} ({SECRET})")
-
-    yield EventRecorder, "record", record
-
-
-LEADERS = ("only_the_leader_writes",)
 DEFECTS = (
-    Defect("the lease is not looked at before a write", _no_fence, LEADERS, 20, "leaders"),
-    Defect("a call of many requests asks only once", _one_permission, LEADERS, 20, "keys"),
     Defect(
-        "a machine is known by its name, whatever its UUID",
-        _by_name,
-        ("nodes_of_no_machine_are_gone", "nodes_are_as_their_machines"),
-        30,
-        "nodes",
-    ),
-    Defect("a lease is taken though its holder lives", _impatient, LEADERS, scenario="leaders"),
-    Defect(
-        "every fourth wake-up is lost",
-        _deaf_queue,
-        ("nodes_are_as_their_machines", "services_have_what_they_want", "nodes_have_ranges"),
+        name="the lease is not looked at before a write",
+        plant=runtime.no_fence,
+        caught_by=(
+            "only_the_leader_writes",
+            "nobody_works_on_an_old_lease",
+        ),
+        at=1,
+        scenario="leaders",
     ),
     Defect(
-        "what fails is not tried again",
-        _no_retries,
-        ("nodes_are_as_their_machines", "services_have_what_they_want"),
-        20,
+        name="a lease that was not renewed in time is worked on",
+        plant=runtime.ageless_fence,
+        caught_by=(
+            "nobody_works_on_an_old_lease",
+            "only_the_leader_writes",
+        ),
+        at=10,
+        scenario="leaders",
+        first=8,
     ),
     Defect(
-        "what is missing from a new list is not taken to be gone",
-        _no_deletions_after_a_list,
-        ("services_have_what_they_want", "no_balancer_is_left_behind"),
-        25,
-        "watches",
+        name="a call of many requests asks only once",
+        plant=controllers.one_permission,
+        caught_by=(
+            "only_the_leader_writes",
+            "nobody_works_on_an_old_lease",
+        ),
+        at=15,
+        scenario="keys",
+        first=13,
     ),
     Defect(
-        "a balancer is made before the finalizer",
-        _no_finalizer,
-        ("the_finalizer_comes_before_the_balancer",),
+        name="a lease is taken though its holder lives",
+        plant=runtime.impatient,
+        caught_by=("only_the_leader_writes",),
+        at=1,
+        scenario="leaders",
     ),
     Defect(
-        "a Service is released without a look at the cloud",
-        _released_unseen,
-        ("the_finalizer_goes_when_nothing_is_left",),
+        name="a lease is never taken from the dead",
+        plant=runtime.no_heir,
+        caught_by=("somebody_leads",),
+        at=1,
+        scenario="leaders",
     ),
     Defect(
-        "a balancer is made without a mark",
-        _no_mark,
-        ("the_finalizer_comes_before_the_balancer",),
+        name="every fourth wake-up is lost",
+        plant=runtime.deaf_queue,
+        caught_by=(
+            "nodes_are_as_their_machines",
+            "services_have_what_they_want",
+            "nodes_have_ranges",
+        ),
+        at=1,
     ),
     Defect(
-        "one look is enough to delete a node",
-        _one_look,
-        (
+        name="what fails is not tried again",
+        plant=runtime.no_retries,
+        caught_by=(
+            "nodes_are_as_their_machines",
+            "services_have_what_they_want",
+        ),
+        at=13,
+        first=10,
+    ),
+    Defect(
+        name="what fails is tried again at once",
+        plant=runtime.hasty_retries,
+        caught_by=(
+            "what_fails_comes_ever_more_seldom",
+            "calls_are_bounded",
+        ),
+        at=1,
+        scenario="services",
+    ),
+    Defect(
+        name="what is done is looked at again at once",
+        plant=runtime.endless_looks,
+        caught_by=("calls_are_bounded",),
+        at=2,
+        scenario="calm",
+    ),
+    Defect(
+        name="the cloud's wish for silence is not heard",
+        plant=runtime.impatient_budget,
+        caught_by=("who_is_told_to_wait_waits",),
+        at=5,
+        scenario="cloud",
+    ),
+    Defect(
+        name="what is missing from a new list is not taken to be gone",
+        plant=runtime.no_deletions_after_a_list,
+        caught_by=(
+            "services_have_what_they_want",
+            "no_balancer_is_left_behind",
+        ),
+        within=12,
+        at=6,
+        scenario="watches",
+    ),
+    Defect(
+        name="an event tells a secret",
+        plant=runtime.loose_talk,
+        caught_by=("secrets_stay_secret",),
+        at=1,
+    ),
+    Defect(
+        name="a balancer is made before the finalizer",
+        plant=controllers.no_finalizer,
+        caught_by=("the_finalizer_comes_before_the_balancer",),
+        at=1,
+    ),
+    Defect(
+        name="a Service is released without a look at the cloud",
+        plant=controllers.released_unseen,
+        caught_by=("the_finalizer_goes_when_nothing_is_left",),
+        at=4,
+    ),
+    Defect(
+        name="one empty list is enough to release a Service",
+        plant=controllers.one_look_is_enough_to_release,
+        caught_by=("the_finalizer_goes_when_nothing_is_left",),
+        at=118,
+        scenario="cloud",
+        first=116,
+    ),
+    Defect(
+        name="a balancer is made without a mark",
+        plant=controllers.no_mark,
+        caught_by=("the_finalizer_comes_before_the_balancer",),
+        at=1,
+    ),
+    Defect(
+        name="a balancer that is not seen is made once more",
+        plant=controllers.created_twice,
+        caught_by=("one_balancer_for_each_owner",),
+        at=8,
+        scenario="cloud",
+        first=6,
+    ),
+    Defect(
+        name="another cluster's balancers are taken for ours",
+        plant=controllers.mixed_clusters,
+        caught_by=("others_things_are_left_alone",),
+        at=13,
+        scenario="cloud",
+        first=11,
+    ),
+    Defect(
+        name="Services of other classes are served",
+        plant=controllers.every_class_is_served,
+        caught_by=("others_services_are_left_alone",),
+        at=4,
+        scenario="services",
+    ),
+    Defect(
+        name="others' taints go with ours",
+        plant=controllers.all_taints_go,
+        caught_by=("others_parts_are_left_alone",),
+        at=1,
+        scenario="nodes",
+    ),
+    Defect(
+        name="members are lost, and nobody looks twice",
+        plant=controllers.members_are_lost,
+        caught_by=("members_are_never_emptied",),
+        at=2,
+    ),
+    Defect(
+        name="an address is given to two",
+        plant=controllers.the_same_address,
+        caught_by=("no_address_serves_two",),
+        at=4,
+        scenario="services",
+    ),
+    Defect(
+        name="an address is published that nobody gave",
+        plant=controllers.a_made_up_address,
+        caught_by=("only_true_addresses_are_published",),
+        at=1,
+    ),
+    Defect(
+        name="a port that nobody wants stays open",
+        plant=controllers.ports_are_kept,
+        caught_by=(
+            "services_have_what_they_want",
+            "a_quiet_world_is_left_alone",
+        ),
+        within=16,
+        at=8,
+        scenario="services",
+    ),
+    Defect(
+        name="who may connect is not passed on",
+        plant=controllers.open_to_all,
+        caught_by=("services_have_what_they_want",),
+        at=1,
+        scenario="services",
+    ),
+    Defect(
+        name="one look is enough to delete a node",
+        plant=controllers.one_look,
+        caught_by=(
             "no_node_is_deleted_whose_machine_exists",
             "no_node_is_deleted_within_the_grace",
         ),
-        25,
-        "nodes",
+        at=10,
+        scenario="nodes",
+        first=8,
     ),
     Defect(
-        "any number of nodes is deleted at once",
-        _no_breaker,
-        ("few_nodes_are_deleted_at_once",),
+        name="any number of nodes is deleted at once",
+        plant=controllers.no_breaker,
+        caught_by=("few_nodes_are_deleted_at_once",),
+        at=5,
         scenario="nodes",
     ),
     Defect(
-        "nodes of other clouds are taken for ours",
-        _all_nodes_are_ours,
-        ("no_node_is_deleted_whose_machine_exists",),
+        name="nodes of other clouds are taken for ours",
+        plant=controllers.all_nodes_are_ours,
+        caught_by=("no_node_is_deleted_whose_machine_exists",),
+        at=1,
         scenario="nodes",
     ),
     Defect(
-        "another cluster's balancers are taken for ours",
-        _mixed_clusters,
-        ("others_things_are_left_alone",),
-        40,
-        "cloud",
-    ),
-    Defect("a pod range is given twice", _the_same_block, ("no_range_is_given_twice",)),
-    Defect(
-        "an address is published that nobody gave",
-        _a_made_up_address,
-        ("only_true_addresses_are_published", "no_address_serves_two"),
+        name="a machine is known by its name, whatever its UUID",
+        plant=controllers.by_name,
+        caught_by=(
+            "nodes_of_no_machine_are_gone",
+            "nodes_are_as_their_machines",
+        ),
+        at=25,
+        scenario="nodes",
+        first=23,
     ),
     Defect(
-        "the class under which a Service is served is not noted",
-        _unnoted_class,
-        ("services_keep_nothing_else",),
-        10,
-        "services",
-        first=40,
+        name="nodes are deleted where the policy keeps them",
+        plant=controllers.deleted_against_the_policy,
+        caught_by=("nodes_are_kept_where_people_want_it",),
+        at=12,
+        scenario="nodes",
+        first=10,
     ),
     Defect(
-        "nor is a release that failed remembered",
-        _forgotten_release,
-        ("services_keep_nothing_else",),
-        10,
-        "services",
+        name="nodes whose machines are gone stay",
+        plant=controllers.nobody_is_deleted,
+        caught_by=("nodes_of_no_machine_are_gone",),
+        at=2,
+        scenario="nodes",
+    ),
+    Defect(
+        name="stopped nodes are not marked",
+        plant=controllers.stopped_nodes_are_not_marked,
+        caught_by=("stopped_nodes_are_tainted",),
+        within=18,
+        at=9,
+        scenario="nodes",
+    ),
+    Defect(
+        name="a pod range is given twice",
+        plant=controllers.the_same_block,
+        caught_by=("no_range_is_given_twice",),
+        at=1,
+    ),
+    Defect(
+        name="some nodes get no pod range",
+        plant=controllers.some_get_no_range,
+        caught_by=("nodes_have_ranges",),
+        at=3,
+        scenario="nodes",
+    ),
+    Defect(
+        name="routes that nobody wants stay",
+        plant=controllers.routes_stay,
+        caught_by=("routes_lead_to_all_nodes",),
+        at=2,
+        scenario="nodes",
+    ),
+    Defect(
+        name="nodes do not say that routes lead to them",
+        plant=controllers.routes_are_not_told,
+        caught_by=("nodes_say_that_routes_lead_to_them",),
+        at=1,
+        scenario="nodes",
+    ),
+    Defect(
+        name="the class under which a Service is served is not noted",
+        plant=controllers.unnoted_class,
+        caught_by=("services_keep_nothing_else",),
+        at=49,
+        scenario="services",
+        first=46,
+    ),
+    Defect(
+        name="nor is a release that failed remembered",
+        plant=controllers.forgotten_release,
+        caught_by=("services_keep_nothing_else",),
+        at=23,
+        scenario="services",
         first=20,
     ),
-    Defect("a failure is not told", _mute, ("what_cannot_be_done_is_told",), 10, "services"),
-    Defect("an event tells a secret", _loose_talk, ("secrets_stay_secret",)),
     Defect(
-        "an equal status is written again",
-        _always_writing,
-        ("a_quiet_world_is_left_alone", "writes_are_bounded"),
+        name="a Service does not say why it is not served",
+        plant=controllers.mute,
+        caught_by=("what_the_cloud_refuses_is_told",),
+        at=2,
+        scenario="services",
+    ),
+    Defect(
+        name="a failure that is over is still told",
+        plant=controllers.stale_conditions,
+        caught_by=("services_have_what_they_want",),
+        at=2,
+        scenario="cloud",
+    ),
+    Defect(
+        name="an equal status is written again",
+        plant=controllers.always_writing,
+        caught_by=(
+            "a_quiet_world_is_left_alone",
+            "calls_are_bounded",
+        ),
+        at=1,
+    ),
+    Defect(
+        name="only an event says why a Service is not served",
+        plant=controllers.no_conditions,
+        caught_by=("what_cannot_be_done_is_told",),
+        at=2,
+        scenario="services",
+    ),
+    Defect(
+        name="SSH keys are not added",
+        plant=controllers.keys_are_forgotten,
+        caught_by=("machines_have_the_wanted_keys",),
+        at=1,
+        scenario="keys",
     ),
 )

@@ -38,6 +38,7 @@ from pileus.providers.local.model.records import (
     Member,
     Port,
     Power,
+    Probe,
     Traffic,
 )
 from pileus.simulation.clouds import deeds
@@ -172,7 +173,10 @@ class Ported:
                 Port(port=one.port, node_port=one.node_port or 0) for one in spec.ports or ()
             ),
             members=tuple(Member(name=node.metadata.name) for node in nodes),
-            traffic=Traffic(sources=tuple(sorted(spec.load_balancer_source_ranges or ()))),
+            traffic=Traffic(
+                sources=tuple(sorted(spec.load_balancer_source_ranges or ())),
+                probe=Probe(node_port=port) if (port := spec.health_check_node_port) else None,
+            ),
             requested=spec.load_balancer_ip or "",
         )
 

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from pileus.simulation.invariants.always import ALWAYS
+from pileus.simulation.invariants.quiet import QUIET
+from pileus.simulation.judge import AT_REST
 from pileus.simulation.play import play
 from pileus.simulation.scenario import SCENARIOS
 from pileus.simulation.schedule import draw
-from tests.simulation.defects import DEFECTS, Defect, planted
+from tests.simulation.defects import DEFECTS
+from tests.simulation.planting import Defect, planted
 
 
 @pytest.mark.timeout(300)
@@ -25,8 +29,17 @@ def test_a_planted_defect_is_found(defect: Defect):
 def test_the_page_names_every_defect():
     page = Path(__file__).parents[2] / "docs" / "explanation" / "simulation.md"
     rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
-    told = {cells[0].removeprefix("| "): cells[-1].removesuffix(" |") for cells in rows}
+    told = {cells[0].removeprefix("| "): cells for cells in rows}
 
     for defect in DEFECTS:
         since = f", from {defect.first} on" if defect.first > 1 else ""
-        assert told.get(defect.name) == f"{defect.within}{since}", defect.name
+        _, by, scenario, at, within = told[defect.name]
+        assert by == ", ".join(f"`{one}`" for one in defect.caught_by)
+        assert (scenario, at) == (defect.scenario, str(defect.at)), defect.name
+        assert within == f"{defect.within}{since} |", defect.name
+
+
+def test_every_invariant_is_broken_by_a_defect():
+    broken = {invariant for defect in DEFECTS for invariant in defect.caught_by}
+
+    assert broken == {*ALWAYS, *QUIET, AT_REST}

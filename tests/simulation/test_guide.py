@@ -11,7 +11,7 @@ from pileus.simulation.scenario import SCENARIOS
 from pileus.simulation.schedule import draw
 from pileus.simulation.trial import assert_everything_holds
 from tests.guides import GUIDES, module
-from tests.simulation.defects import Defect, Patch, planted
+from tests.simulation.planting import Defect, Patch, planted
 
 PAGE = "simulate-your-provider.md"
 BALANCERS = module(PAGE, "acme_balancers")

@@ -1,14 +1,18 @@
 """Holds every step of a world against the invariants, and keeps the first that breaks one."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pileus.apiserver.tree import text
-from pileus.simulation.invariants.always import ALWAYS
+from pileus.simulation.invariants.always import breaches
 from pileus.simulation.invariants.facts import Facts, is_manager
-from pileus.simulation.invariants.quiet import QUIET, is_at_rest
-from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
+from pileus.simulation.invariants.quiet import QUIET
+from pileus.simulation.invariants.rest import Spent, wasted
+from pileus.simulation.stage.steps import Answer, Call, Channel, CloudStep, ObjectStep, Step
 from pileus.simulation.trace import Trace
+
+AT_REST = "a_quiet_world_is_left_alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +35,9 @@ class Judge:
         self._now = now
         self._facts: Facts | None = None
         self.violation: Violation | None = None
-        self.writes = 0
-        """How many writes managers have sent, leases and events left out."""
-        self.last_write = ""
+        self._calls: Counter[Channel] = Counter()
+        self._refused = 0
+        self._last_write = ""
 
     def begin(self, facts: Facts) -> None:
         """From now on steps are judged, by these facts."""
@@ -42,17 +46,10 @@ class Judge:
     def see(self, step: Step) -> None:
         if self._facts is None or self.violation is not None:
             return
-        for name, check in ALWAYS.items():
-            wrong = check(self._facts, step)
-            if wrong is not None:
-                self.blame(name, wrong)
+        for name, wrong in breaches(self._facts, step):
+            self.blame(name, wrong)
         self._facts.learn(step)
         self._record(step)
-
-    def misled(self) -> None:
-        """Managers are shown something untrue, and cannot know it."""
-        if self._facts is not None:
-            self._facts.misled_at = self._now()
 
     def meddled(self) -> None:
         """Somebody takes the lease from its holder, who cannot know it yet."""
@@ -67,8 +64,17 @@ class Judge:
                 return name, wrong
         return None
 
-    def is_at_rest(self) -> bool:
-        return self._facts is not None and is_at_rest(self._facts)
+    def spent(self, seconds: float = 0.0, before: Spent | None = None) -> Spent:
+        """What managers have done until now; or since then, so many seconds ago."""
+        calls, refused = Counter(self._calls), self._refused
+        if before is not None:
+            calls.subtract(before.calls)
+            refused -= before.refused
+        return Spent(seconds, calls, refused, self._last_write)
+
+    def look_for_waste(self, spent: Spent) -> None:
+        for wrong in wasted(self._facts, spent) if self._facts else ():
+            self.blame(AT_REST, wrong)
 
     def blame(self, invariant: str, why: str) -> None:
         if self.violation is None:
@@ -77,9 +83,13 @@ class Judge:
             self._trace.close()
 
     def _record(self, step: Step) -> None:
-        if isinstance(step, Sending):
-            self.writes += 1
-            self.last_write = f"{step.identity}: {step.what}"
+        if isinstance(step, Call):
+            self._calls[step.channel] += 1
+            if step.is_work or step.channel is Channel.EVENT:
+                self._last_write = f"{step.identity}: {step.what}"
+        elif isinstance(step, Answer):
+            refused = bool(step.trouble) and step.call.channel is Channel.CLOUD_WRITE
+            self._refused += refused
         elif not is_manager(step.who):
             self._trace.note(step.who, _told(step))
 

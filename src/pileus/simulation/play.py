@@ -115,10 +115,9 @@ async def _settle(world: World) -> None:
 
 async def _stay_quiet(world: World) -> None:
     await asyncio.sleep(AFTERGLOW)
-    judge, writes = world.judge, world.judge.writes
+    before = world.judge.spent()
     await asyncio.sleep(world.quiet_seconds)
-    if judge.writes != writes and judge.is_at_rest():
-        judge.blame("a_quiet_world_is_left_alone", f"last written: {judge.last_write}")
+    world.judge.look_for_waste(world.judge.spent(world.quiet_seconds, before))
     _blame_what_is_wrong(world)
 
 

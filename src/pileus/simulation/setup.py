@@ -20,6 +20,8 @@ KEYS = "kube-system/ssh-keys"
 """Where the wanted SSH keys are kept."""
 EXTRA_CLASS = "example.com/extra"
 """A class of Services that is ours in some setups."""
+MONITOR_PERIOD = 10.0
+"""Seconds between two looks at machines whose nodes are not ready."""
 ALWAYS = (
     f"--cloud-provider={PROVIDER}",
     "--master=http://127.0.0.1:1",
@@ -29,7 +31,7 @@ ALWAYS = (
     "--leader-elect-lease-duration=60s",
     "--leader-elect-renew-deadline=40s",
     "--leader-elect-retry-period=8s",
-    "--node-monitor-period=10s",
+    f"--node-monitor-period={MONITOR_PERIOD:.0f}s",
 )
 
 

@@ -28,7 +28,6 @@ from pileus.simulation.stage.cluster import Cluster, Manners
 from pileus.simulation.stage.kubelets import Kubelets
 from pileus.simulation.stage.operators import Operators
 from pileus.simulation.stage.people import People
-from pileus.simulation.stage.steps import Sending
 from pileus.simulation.stage.users import Users
 from pileus.simulation.trace import Trace
 from pileus.simulation.weather import Weather
@@ -111,8 +110,7 @@ class World:
             trace=self.trace,
             chance=stream(seed, "wires"),
             outside=copy_context(),
-            misled=self.judge.misled,
-            sending=lambda life, what: self.judge.see(Sending(life.name, life.identity, what)),
+            told=self.judge.see,
         )
         return [
             Replica(name, setup.config, clock, stream(seed, name), around)
@@ -133,7 +131,11 @@ class World:
             now=self._loop.time,
             controllers=_controllers(self._schedule.setup, self._account.offered),
             cluster_id=self._cluster.cluster_id(),
+            living=self._living,
         )
+
+    def _living(self) -> frozenset[str]:
+        return frozenset(one.life.identity for one in self._managers if one.life is not None)
 
     def _furnish(self) -> None:
         self._operators.furnish()

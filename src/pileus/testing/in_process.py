@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
+from multidict import CIMultiDict
+
 from pileus.apiserver.api import Api
 from pileus.apiserver.call import Request as ApiRequest
 from pileus.apiserver.call import Response
@@ -26,9 +28,10 @@ class InProcessReply:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names in lower case."""
-        named = {name.lower(): value for name, value in self.response.headers.items()}
-        return {"content-type": self.response.content_type, **named}
+        return CIMultiDict({
+            "content-type": self.response.content_type,
+            **self.response.headers,
+        })
 
     async def read(self) -> bytes:
         return b"".join([piece async for piece in self.chunks()])

@@ -11,7 +11,8 @@ from pileus.cli.main import dispatch
 from pileus.cli.terminal import Terminal
 from pileus.simulation import campaign
 from pileus.simulation.report import Report
-from tests.simulation.defects import DEFECTS, planted
+from tests.simulation.defects import DEFECTS
+from tests.simulation.planting import planted
 
 NO_CLOUDS = "tests.unit.simulation.clouds.test_local"
 STEALING = next(one for one in DEFECTS if one.name == "a lease is taken though its holder lives")

@@ -9,7 +9,8 @@ import pytest
 from pileus.simulation.play import play
 from pileus.simulation.scenario import SCENARIOS
 from pileus.simulation.schedule import draw
-from tests.simulation.defects import DEFECTS, planted
+from tests.simulation.defects import DEFECTS
+from tests.simulation.planting import planted
 
 PROGRAM = """
 from pileus.simulation.play import play

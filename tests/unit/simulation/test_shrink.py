@@ -4,7 +4,8 @@ from pileus.simulation.play import play
 from pileus.simulation.scenario import SCENARIOS
 from pileus.simulation.schedule import draw
 from pileus.simulation.shrink import shrink
-from tests.simulation.defects import DEFECTS, planted
+from tests.simulation.defects import DEFECTS
+from tests.simulation.planting import planted
 
 STEALING = next(one for one in DEFECTS if one.name == "a lease is taken though its holder lives")
 SEED = 1

@@ -22,7 +22,7 @@ from pileus.providers.local.model.state import Settings, State
 from pileus.simulation.clouds import deeds
 from pileus.simulation.clouds.deeds import BalancerDeed, CloudDeed, MachineDeed
 from pileus.simulation.clouds.interface import Api, Asked, Moment
-from pileus.simulation.clouds.truth import Balancer, Key, Machine, Port, Route, Truth
+from pileus.simulation.clouds.truth import Balancer, Key, Machine, Port, Route, Traffic, Truth
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -156,6 +156,10 @@ def _balancer(balancer: records.Balancer) -> Balancer:
         ports=frozenset(Port(one.port, one.node_port, one.transport) for one in balancer.ports),
         members=frozenset(one.name for one in balancer.members),
         source_ranges=frozenset(balancer.traffic.sources),
+        traffic=Traffic(
+            affinity_seconds=balancer.traffic.sticky_seconds,
+            health_port=balancer.traffic.probe.node_port if balancer.traffic.probe else None,
+        ),
         record=balancer,
     )
 

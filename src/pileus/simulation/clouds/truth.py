@@ -32,6 +32,16 @@ class Port:
     transport: Transport = Transport.TCP
 
 
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How a balancer treats its connections."""
+
+    affinity_seconds: int | None = None
+    """For how long a client comes to the same member; None: it need not."""
+    health_port: int | None = None
+    """The node port at which members are asked whether they are well; None: at their own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balancer:
     id: str
@@ -43,6 +53,8 @@ class Balancer:
     members: frozenset[str]
     """Names of nodes."""
     source_ranges: frozenset[str] = frozenset()
+    traffic: Traffic | None = None
+    """None: this cloud does not say, and nobody is held to it."""
     record: object = None
     """All that the cloud keeps of it: a frozen value. Whoever is not its owner may change nothing
     of this."""

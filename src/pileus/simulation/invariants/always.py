@@ -1,10 +1,11 @@
 """What must hold at every step. Each function says what is wrong, or nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_network
-from typing import TypeGuard
+from typing import TypeVar
 
 from pileus.apiserver.tree import Obj, number, rows, text, texts
+from pileus.simulation.invariants import bystanders, calls
 from pileus.simulation.invariants.facts import (
     Facts,
     has_finalizer,
@@ -14,7 +15,7 @@ from pileus.simulation.invariants.facts import (
     is_manager,
     things_in,
 )
-from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
+from pileus.simulation.stage.steps import Answer, Call, CloudStep, ObjectStep, Step
 
 GRACE = 30.0
 """`--node-deletion-grace`, by default."""
@@ -24,16 +25,17 @@ IMMEDIATE, KEEPING = "immediate", frozenset({"taint", "report"})
 """Of `--node-deletion-policy`: what believes one look, and what never deletes."""
 SETTLED = 60.0
 """Seconds after which everybody should know that a node is there."""
+
 LIE = 60.0
-"""Seconds in which a manager may still act upon something untrue that the cloud has told it."""
-WRITES_PER_MINUTE = 400
+"""Seconds in which who believes one look may still act upon an untrue answer that it was given."""
 
-Always = Callable[[Facts, Step], str | None]
+S = TypeVar("S")
+Check = Callable[[Facts, S], str | None]
 
 
-def others_things_are_left_alone(facts: Facts, step: Step) -> str | None:
+def others_things_are_left_alone(facts: Facts, step: CloudStep) -> str | None:
     """Nothing in the cloud that no manager made is changed or deleted by one."""
-    if not isinstance(step, CloudStep) or not is_manager(step.who):
+    if not is_manager(step.who):
         return None
     after, ours = things_in(step.after), facts.made_by_managers | facts.adopted
     for identity, thing in things_in(step.before).items():
@@ -42,20 +44,20 @@ def others_things_are_left_alone(facts: Facts, step: Step) -> str | None:
     return None
 
 
-def no_node_is_deleted_whose_machine_exists(facts: Facts, step: Step) -> str | None:
+def no_node_is_deleted_whose_machine_exists(facts: Facts, step: ObjectStep) -> str | None:
     node = _deleted_node(step)
     if node is None:
         return None
     name = text(node, "metadata", "name")
     if facts.is_foreign(node):
         return f"node {name} of another cloud was deleted"
-    if facts.policy == IMMEDIATE and facts.now() - facts.misled_at < LIE:
+    if facts.policy == IMMEDIATE and facts.now() - facts.misled.get(step.who, -LIE) < LIE:
         return None
     machine = facts.machine_of(node)
     return f"node {name} was deleted, but {machine.id} exists" if machine else None
 
 
-def no_node_is_deleted_within_the_grace(facts: Facts, step: Step) -> str | None:
+def no_node_is_deleted_within_the_grace(facts: Facts, step: ObjectStep) -> str | None:
     node = _deleted_node(step)
     if facts.policy == IMMEDIATE:
         return None
@@ -66,14 +68,14 @@ def no_node_is_deleted_within_the_grace(facts: Facts, step: Step) -> str | None:
     return f"node {text(node, 'metadata', 'name')} was deleted {seconds:.1f} s after its machine"
 
 
-def nodes_are_kept_where_people_want_it(facts: Facts, step: Step) -> str | None:
+def nodes_are_kept_where_people_want_it(facts: Facts, step: ObjectStep) -> str | None:
     node = _deleted_node(step)
     if node is None or facts.policy not in KEEPING:
         return None
     return f"node {text(node, 'metadata', 'name')} was deleted; the policy is {facts.policy}"
 
 
-def few_nodes_are_deleted_at_once(facts: Facts, step: Step) -> str | None:
+def few_nodes_are_deleted_at_once(facts: Facts, step: ObjectStep) -> str | None:
     """Without a human's word one leader deletes a fifth of the nodes in ten minutes, or one."""
     node = _deleted_node(step)
     if node is None or is_approved(node) or facts.policy == IMMEDIATE:
@@ -85,8 +87,8 @@ def few_nodes_are_deleted_at_once(facts: Facts, step: Step) -> str | None:
     return f"{leader} deleted {before + 1} of {nodes} nodes" if before + 1 > limit else None
 
 
-def the_finalizer_comes_before_the_balancer(facts: Facts, step: Step) -> str | None:
-    if not isinstance(step, CloudStep) or not is_manager(step.who):
+def the_finalizer_comes_before_the_balancer(facts: Facts, step: CloudStep) -> str | None:
+    if not is_manager(step.who):
         return None
     for identity, balancer in step.after.balancers.items():
         if identity in step.before.balancers:
@@ -98,8 +100,8 @@ def the_finalizer_comes_before_the_balancer(facts: Facts, step: Step) -> str | N
     return None
 
 
-def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: Step) -> str | None:
-    if not _is_by_manager(step, "services") or facts.now() - facts.misled_at < LIE:
+def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: ObjectStep) -> str | None:
+    if not _is_by_manager(step, "services"):
         return None
     before, after = step.before, step.after
     if before is None or not has_finalizer(before) or (after and has_finalizer(after)):
@@ -111,18 +113,9 @@ def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: Step) -> str | N
     return f"Service {uid} was released, but {left.id} is left" if left else None
 
 
-def only_the_leader_writes(facts: Facts, step: Step) -> str | None:
-    if not isinstance(step, Sending):
-        return None
-    if step.identity in facts.leaders():
-        return None
-    leader = facts.cluster.leader()
-    return f"{step.identity} sent {step.what} while {leader or 'nobody'} leads"
-
-
-def members_are_never_emptied(facts: Facts, step: Step) -> str | None:
+def members_are_never_emptied(facts: Facts, step: CloudStep) -> str | None:
     """No balancer loses all members while there are nodes that have long been known."""
-    if not isinstance(step, CloudStep) or not is_manager(step.who):
+    if not is_manager(step.who):
         return None
     for identity, balancer in step.after.balancers.items():
         before = step.before.balancers.get(identity)
@@ -135,15 +128,13 @@ def members_are_never_emptied(facts: Facts, step: Step) -> str | None:
     return None
 
 
-def one_balancer_for_each_owner(_: Facts, step: Step) -> str | None:
-    if not isinstance(step, CloudStep):
-        return None
+def one_balancer_for_each_owner(_: Facts, step: CloudStep) -> str | None:
     marks = [one.owner for one in step.after.balancers.values() if one.owner]
     twice = [mark for mark in marks if marks.count(mark) > 1]
     return f"two balancers with the mark {twice[0]}" if twice else None
 
 
-def no_address_serves_two(facts: Facts, step: Step) -> str | None:
+def no_address_serves_two(facts: Facts, step: ObjectStep) -> str | None:
     """No two Services publish the same address and port."""
     if not _is_by_manager(step, "services") or step.after is None:
         return None
@@ -155,7 +146,7 @@ def no_address_serves_two(facts: Facts, step: Step) -> str | None:
     return None
 
 
-def only_true_addresses_are_published(facts: Facts, step: Step) -> str | None:
+def only_true_addresses_are_published(facts: Facts, step: ObjectStep) -> str | None:
     if not _is_by_manager(step, "services") or step.after is None:
         return None
     had = facts.addresses.get(text(step.after, "metadata", "uid"), set())
@@ -164,7 +155,7 @@ def only_true_addresses_are_published(facts: Facts, step: Step) -> str | None:
     return f"{wrong[0]} was never an address of its balancer" if wrong else None
 
 
-def no_range_is_given_twice(facts: Facts, step: Step) -> str | None:
+def no_range_is_given_twice(facts: Facts, step: ObjectStep) -> str | None:
     if not _is_by_manager(step, "nodes") or step.after is None:
         return None
     mine = texts(step.after, "spec", "podCIDRs")
@@ -178,39 +169,67 @@ def no_range_is_given_twice(facts: Facts, step: Step) -> str | None:
     return None
 
 
-def writes_are_bounded(facts: Facts, step: Step) -> str | None:
-    if not isinstance(step, Sending):
-        return None
-    sent = facts.sent.get((step.identity, int(facts.now() // 60)), 0)
-    return f"{step.identity} sent {sent} writes in a minute" if sent > WRITES_PER_MINUTE else None
+def _named(*checks: Check[S]) -> Mapping[str, Check[S]]:
+    return {check.__name__: check for check in checks}
 
 
-ALWAYS: Mapping[str, Always] = {
-    check.__name__: check
-    for check in (
-        others_things_are_left_alone,
-        no_node_is_deleted_whose_machine_exists,
-        no_node_is_deleted_within_the_grace,
-        nodes_are_kept_where_people_want_it,
-        few_nodes_are_deleted_at_once,
-        the_finalizer_comes_before_the_balancer,
-        the_finalizer_goes_when_nothing_is_left,
-        only_the_leader_writes,
-        members_are_never_emptied,
-        one_balancer_for_each_owner,
-        no_address_serves_two,
-        only_true_addresses_are_published,
-        no_range_is_given_twice,
-        writes_are_bounded,
-    )
-}
+OF_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
+    no_node_is_deleted_whose_machine_exists,
+    no_node_is_deleted_within_the_grace,
+    nodes_are_kept_where_people_want_it,
+    few_nodes_are_deleted_at_once,
+    the_finalizer_goes_when_nothing_is_left,
+    no_address_serves_two,
+    only_true_addresses_are_published,
+    no_range_is_given_twice,
+    bystanders.others_services_are_left_alone,
+    bystanders.others_parts_are_left_alone,
+)
+OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
+    others_things_are_left_alone,
+    the_finalizer_comes_before_the_balancer,
+    members_are_never_emptied,
+    one_balancer_for_each_owner,
+)
+OF_CALLS: Mapping[str, Check[Call]] = _named(
+    calls.only_the_leader_writes,
+    calls.nobody_works_on_an_old_lease,
+    calls.calls_are_bounded,
+    calls.who_is_told_to_wait_waits,
+)
+OF_ANSWERS: Mapping[str, Check[Answer]] = _named(
+    calls.what_fails_comes_ever_more_seldom,
+    calls.what_the_cloud_refuses_is_told,
+)
+ALWAYS: frozenset[str] = frozenset({*OF_OBJECTS, *OF_CLOUD, *OF_CALLS, *OF_ANSWERS})
+"""Their names."""
 
 
-def _is_by_manager(step: Step, resource: str) -> TypeGuard[ObjectStep]:
-    return isinstance(step, ObjectStep) and step.resource == resource and is_manager(step.who)
+def breaches(facts: Facts, step: Step) -> Iterator[tuple[str, str]]:
+    """Which invariants the step breaks, and how."""
+    match step:
+        case Call():
+            return _broken(OF_CALLS, facts, step)
+        case Answer():
+            return _broken(OF_ANSWERS, facts, step)
+        case ObjectStep():
+            return _broken(OF_OBJECTS, facts, step)
+        case CloudStep():
+            return _broken(OF_CLOUD, facts, step)
 
 
-def _deleted_node(step: Step) -> Obj | None:
+def _broken(checks: Mapping[str, Check[S]], facts: Facts, step: S) -> Iterator[tuple[str, str]]:
+    for name, check in checks.items():
+        wrong = check(facts, step)
+        if wrong is not None:
+            yield name, wrong
+
+
+def _is_by_manager(step: ObjectStep, resource: str) -> bool:
+    return step.resource == resource and is_manager(step.who)
+
+
+def _deleted_node(step: ObjectStep) -> Obj | None:
     if _is_by_manager(step, "nodes") and step.after is None:
         return step.before
     return None

@@ -3,20 +3,24 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pileus.apiserver.tree import Obj, rows, text, texts, words
+from pileus.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus.cloud.balancer import Owner
+from pileus.runtime.timing import Durations
 from pileus.simulation.clouds.truth import Balancer, Machine, Truth
+from pileus.simulation.invariants.pace import Paces
 from pileus.simulation.replica import SLOWEST
 from pileus.simulation.schedule import Schedule
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import MIGRATION_LEASE, Cluster
 from pileus.simulation.stage.people import EXCLUDED
-from pileus.simulation.stage.steps import CloudStep, ObjectStep, Sending, Step
+from pileus.simulation.stage.steps import Call, CloudStep, ObjectStep, Step
 from pileus.simulation.stage.users import ADOPT, MANAGE
 from pileus.simulation.trace import Trace
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 DELETION = "pileus.dev/deletion"
+READY = "pileus.dev/Ready"
+STUCK = "CloudProviderUninitialized"
 GOING = "ToBeDeletedByClusterAutoscaler"
 
 
@@ -32,6 +36,8 @@ class Facts:
     controllers: frozenset[str]
     """Those that run; nothing is expected of the others."""
     cluster_id: str
+    living: Callable[[], frozenset[str]]
+    """The processes that run."""
     made_by_managers: set[str] = field(default_factory=set[str])
     """Ids of balancers and destinations of routes; all else is not ours."""
     finalized: set[str] = field(default_factory=set[str])
@@ -42,30 +48,61 @@ class Facts:
     """Since when a node counts as a member of balancers, by name."""
     deleted: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     """Which leader deleted a node when, where no human had approved it."""
-    sent: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
-    """Writes of each process in each minute."""
     adopted: set[str] = field(default_factory=set[str])
     """Ids of balancers made by hand that people said were a Service's."""
     left_to_others: set[str] = field(default_factory=set[str])
     """UIDs of Services whose balancers people last wanted to stay, whatever becomes of them."""
     robbed: tuple[str, float] = ("", float("-inf"))
     """From whom somebody last took the lease by hand, and when."""
-    misled_at: float = float("-inf")
-    """When the cloud last showed something untrue, or did something behind its own word."""
+    writers: set[str] = field(default_factory=set[str])
+    """The processes that have written anything."""
+    things: set[str] = field(default_factory=set[str])
+    """All nodes and Services that ever were, by UID."""
+    paces: Paces = field(default_factory=Paces)
+    misled: dict[str, float] = field(default_factory=dict[str, float])
+    """When a manager was last given an answer of the cloud that was not true."""
+    renewed: dict[str, float] = field(default_factory=dict[str, float])
+    """When a process sent the renewal of its lease that it last heard to be well."""
+    known_since: dict[str, float] = field(default_factory=dict[str, float])
+    """When a node came, or somebody last changed a Service, by UID."""
+    asked_for: set[str] = field(default_factory=set[str])
+    """UIDs of Services that ever asked this cloud for a balancer."""
 
     def learn(self, step: Step) -> None:
         """Remember what later checks need; after the step was checked."""
         if isinstance(step, CloudStep):
             self._learn_of_cloud(step)
-        elif isinstance(step, Sending):
-            minute = step.identity, int(self.now() // 60)
-            self.sent[minute] = self.sent.get(minute, 0) + 1
-        elif step.resource == "services" and step.after is not None:
-            self._learn_of_annotations(step.after)
-            if has_finalizer(step.after):
-                self.finalized.add(text(step.after, "metadata", "uid"))
-        elif step.resource == "nodes":
+        elif isinstance(step, ObjectStep):
+            self._learn_of_object(step)
+        elif isinstance(step, Call):
+            self.paces.learn_of_call(step)
+            if step.is_work:
+                self.writers.add(step.identity)
+        else:
+            self.paces.learn_of_answer(step, self.now())
+            if step.is_untrue:
+                self.misled[step.call.who] = self.now()
+            if step.call.is_renewal and not step.trouble:
+                self.renewed[step.call.identity] = step.call.at
+
+    def _learn_of_object(self, step: ObjectStep) -> None:
+        metadata = branch(step.after or step.before, "metadata")
+        self.things.add(text(metadata, "uid"))
+        path, by_manager = f"/{step.resource}/{text(metadata, 'name')}", is_manager(step.who)
+        self.paces.changed(path, by_manager=by_manager)
+        if not by_manager and (step.before is None or step.resource == "services"):
+            self.known_since[text(metadata, "uid")] = self.now()
+        if step.resource == "nodes":
             self._learn_of_node(step)
+        elif step.after is not None:
+            self._learn_of_service(text(metadata, "uid"), step.after)
+
+    def _learn_of_service(self, uid: str, service: Obj) -> None:
+        self._learn_of_annotations(service)
+        if has_finalizer(service):
+            self.finalized.add(uid)
+        if self.wants_balancer(service):
+            self.asked_for.add(uid)
 
     def _learn_of_cloud(self, step: CloudStep) -> None:
         if is_manager(step.who):
@@ -91,6 +128,10 @@ class Facts:
             self.member_since.setdefault(name, self.now())
         else:
             self.member_since.pop(name, None)
+
+    @property
+    def election(self) -> Durations:
+        return self.schedule.setup.config.leader_election.durations
 
     @property
     def policy(self) -> str:
@@ -196,6 +237,11 @@ def counts_as_member(node: Obj) -> bool:
     excluded = words(node, "metadata", "labels").get(EXCLUDED)
     going = any(text(taint, "key") == GOING for taint in rows(node, "spec", "taints"))
     return not going and excluded is None
+
+
+def conditions_of(thing: Obj) -> dict[str, str]:
+    """By type: what it says."""
+    return {text(one, "type"): text(one, "status") for one in rows(thing, "status", "conditions")}
 
 
 def ingress_of(service: Obj) -> list[str]:

@@ -2,14 +2,20 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from pileus.apiserver.tree import Obj, rows, text, texts, words
+from pileus.apiserver.tree import Obj, branch, number, rows, text, texts, words
 from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
+from pileus.cloud.balancer import Transport
 from pileus.cloud.model import InstanceState
+from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
+from pileus.controllers.service.wish import AFFINITY_SECONDS
 from pileus.objects.nodes import UNINITIALIZED
-from pileus.simulation.clouds.truth import Balancer, Machine
+from pileus.simulation.clouds.truth import Balancer, Machine, Port, Traffic
 from pileus.simulation.invariants.always import IMMEDIATE, KEEPING
 from pileus.simulation.invariants.facts import (
+    READY,
+    STUCK,
     Facts,
+    conditions_of,
     has_finalizer,
     ingress_of,
     is_approved,
@@ -20,8 +26,6 @@ from pileus.simulation.stage.cluster import ready_status
 from pileus.simulation.stage.users import UNTRUE
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
-ZONE = "topology.kubernetes.io/zone"
-TYPE = "node.kubernetes.io/instance-type"
 
 GONE = "CloudProviderInstanceGone"
 FRACTION = 0.2
@@ -33,8 +37,9 @@ Quiet = Callable[[Facts], Iterator[str]]
 
 
 def somebody_leads(facts: Facts) -> Iterator[str]:
-    if not facts.cluster.leader():
-        yield "the lease is nobody's"
+    leader = facts.cluster.leader()
+    if leader not in facts.living():
+        yield f"the lease is {leader or 'nobody'}'s, who does not live"
 
 
 def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
@@ -60,9 +65,12 @@ def _differences(node: Obj, machine: Machine) -> Iterator[str]:
     if text(node, "spec", "providerID") != machine.provider_id:
         yield f"its provider ID is not that of {machine.id}"
     labels = words(node, "metadata", "labels")
-    for key, value in ((ZONE, machine.zone), (TYPE, machine.type)):
-        if labels.get(key, "") != value:
-            yield f"its label {key} is {labels.get(key)}, not {value}"
+    for keys, value in ((ZONE, machine.zone), (INSTANCE_TYPE, machine.type)):
+        for key in keys:
+            if labels.get(key, "") != value:
+                yield f"its label {key} is {labels.get(key)}, not {value}"
+    if conditions_of(node).get(STUCK) == "True":
+        yield "it still says that it is not initialized"
     have = [(text(one, "type"), text(one, "address")) for one in rows(node, "status", "addresses")]
     want = [(one.type.value, one.address) for one in machine.addresses]
     if want and sorted(have) != sorted(want):
@@ -92,16 +100,6 @@ def _why_kept(node: Obj) -> str:
         if text(one, "type") == GONE and text(one, "status") == "True":
             return text(one, "reason")
     return ""
-
-
-def is_at_rest(facts: Facts) -> bool:
-    """Whether there is nothing that a manager would have to try again and again."""
-    nodes = facts.cluster.objects("nodes")
-    if any(map(facts.is_impossible, facts.cluster.objects("services"))):
-        return False
-    if facts.runs(ROUTE.canonical) and any(facts.is_foreign(node) for node in nodes):
-        return False  # to those no route can lead
-    return all(facts.is_foreign(node) or facts.machine_of(node) is not None for node in nodes)
 
 
 def stopped_nodes_are_tainted(facts: Facts) -> Iterator[str]:
@@ -136,11 +134,37 @@ def _lacks(service: Obj, balancer: Balancer, members: frozenset[str]) -> Iterato
         yield "it has no finalizer"
     if sorted(balancer.addresses) != sorted(ingress_of(service)):
         yield f"it publishes {ingress_of(service)}, not {balancer.addresses}"
-    wanted = {(one["port"], one.get("nodePort")) for one in rows(service, "spec", "ports")}
-    if {(one.port, one.node_port) for one in balancer.ports} != wanted:
-        yield f"{balancer.id} listens on {sorted(balancer.ports)}, not {sorted(map(str, wanted))}"
     if balancer.members != members:
         yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(members)}"
+    ready = "True" if members else "False"
+    if conditions_of(service).get(READY) != ready:
+        yield f"its condition is {conditions_of(service).get(READY)}, not {ready}"
+    yield from _misdirects(service, balancer)
+
+
+def _misdirects(service: Obj, balancer: Balancer) -> Iterator[str]:
+    """What is wrong with how connections are taken in and passed on."""
+    wanted = frozenset(
+        Port(number(one, "port"), number(one, "nodePort"), Transport(text(one, "protocol")))
+        for one in rows(service, "spec", "ports")
+    )
+    if balancer.ports != wanted:
+        yield f"{balancer.id} listens on {sorted(balancer.ports)}, not {sorted(wanted)}"
+    ranges = frozenset(texts(service, "spec", "loadBalancerSourceRanges"))
+    if balancer.source_ranges != ranges:
+        yield f"{balancer.id} lets in {sorted(balancer.source_ranges)}, not {sorted(ranges)}"
+    if balancer.traffic not in {None, _traffic_of(service)}:
+        yield f"{balancer.id} does {balancer.traffic}, not {_traffic_of(service)}"
+
+
+def _traffic_of(service: Obj) -> Traffic:
+    is_sticky = text(service, "spec", "sessionAffinity") == "ClientIP"
+    config = branch(service, "spec", "sessionAffinityConfig", "clientIP")
+    seconds = number(config, "timeoutSeconds") or AFFINITY_SECONDS
+    return Traffic(
+        affinity_seconds=seconds if is_sticky else None,
+        health_port=number(service, "spec", "healthCheckNodePort") or None,
+    )
 
 
 def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
@@ -150,9 +174,7 @@ def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
     for service in facts.cluster.objects("services"):
         if not (facts.wants_balancer(service) and facts.is_impossible(service)):
             continue
-        conditions = rows(service, "status", "conditions")
-        said = {text(one, "type"): text(one, "status") for one in conditions}
-        if said.get("pileus.dev/Ready") != "False":
+        if conditions_of(service).get(READY) != "False":
             yield f"Service {text(service, 'metadata', 'name')} does not say that it has failed"
 
 
@@ -202,7 +224,7 @@ def _is_unknowable(facts: Facts) -> bool:
 
     Ported providers cannot list what they have built: then only the process that built it knows.
     """
-    writers = {identity for identity, _ in facts.sent}
+    writers = facts.writers
     return not facts.account.offered.knows_leftovers and writers != {facts.cluster.leader()}
 
 
@@ -246,9 +268,7 @@ def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
     for node in facts.cluster.objects("nodes"):
         name, cidrs = text(node, "metadata", "name"), texts(node, "spec", "podCIDRs")
         reached = bool(cidrs) and all((cidr, name) in routes for cidr in cidrs)
-        conditions = rows(node, "status", "conditions")
-        said = {text(one, "type"): text(one, "status") for one in conditions}
-        if reached and said.get("NetworkUnavailable") != "False":
+        if reached and conditions_of(node).get("NetworkUnavailable") != "False":
             yield f"node {name} has its routes and does not say so"
 
 

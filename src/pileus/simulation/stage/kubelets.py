@@ -29,6 +29,8 @@ HOW = Registration()
 NODES = "/api/v1/nodes"
 PREFIXES = {4: 24, 6: 64}
 """How long a node's pod range is, by family."""
+THEIRS: Obj = {"key": "example.com/dedicated", "value": "web", "effect": "PreferNoSchedule"}
+"""A taint that is no manager's business."""
 
 
 class Kubelets:
@@ -69,7 +71,8 @@ class Kubelets:
 
     def _register(self, machine: Machine) -> None:
         node = new_node(_host(machine), HOW)
-        node["spec"] = {**_spec(node), **self._next_ranges()}
+        taints = [*rows(node, "spec", "taints"), THEIRS]
+        node["spec"] = {**_spec(node), "taints": taints, **self._next_ranges()}
         made = self._cluster.act(WHO, "POST", NODES, node)
         if made is not None:
             self._tell_ready(made, machine, self._clock.now())

@@ -1,6 +1,7 @@
 """The single steps of a simulated world: what invariants look at."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from pileus.apiserver.tree import Obj
 from pileus.simulation.clouds.truth import Truth
@@ -26,13 +27,59 @@ class CloudStep:
     after: Truth
 
 
+class Channel(StrEnum):
+    """What kind of request it is."""
+
+    READ = "reads"
+    WRITE = "writes"
+    WATCH = "watches"
+    EVENT = "events"
+    LEASE = "requests for the lease"
+    CLOUD_READ = "reads of the cloud"
+    CLOUD_WRITE = "writes to the cloud"
+
+
 @dataclass(frozen=True, slots=True)
-class Sending:
-    """A manager sends a write, to the cluster or to the cloud."""
+class Call:
+    """A manager sends a request, to the API server or to the cloud."""
 
     who: str
     identity: str
+    """Of the process: who dies and is started again has another."""
+    at: float
+    channel: Channel
+    agent: str
+    """Which part of the manager asks."""
     what: str
+    """Method and path; or the operation and what it is about."""
+    content: bytes = field(default=b"", repr=False)
+
+    @property
+    def is_work(self) -> bool:
+        """Whether it is what only a leader may do."""
+        return self.channel is Channel.WRITE or self.channel is Channel.CLOUD_WRITE
+
+    @property
+    def is_renewal(self) -> bool:
+        """Whether it takes the lease, or keeps it."""
+        return self.channel is Channel.LEASE and not self.what.startswith("GET")
+
+    @property
+    def is_to_cloud(self) -> bool:
+        return self.channel is Channel.CLOUD_READ or self.channel is Channel.CLOUD_WRITE
 
 
-Step = ObjectStep | CloudStep | Sending
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a request, as its sender hears it, or would if it were there."""
+
+    call: Call
+    trouble: str = ""
+    """What went wrong; empty if nothing did."""
+    patience: float | None = None
+    """Seconds for which the sender is asked not to come back."""
+    is_untrue: bool = False
+    """Whether it shows what is not so, as if it were."""
+
+
+Step = ObjectStep | CloudStep | Call | Answer

@@ -8,11 +8,13 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
+from multidict import CIMultiDict
 
 from pileus.apiserver.call import Response
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import READS, Reply, Request
 from pileus.simulation.kinds import FaultKind, Place
+from pileus.simulation.stage.steps import Answer, Call, Channel
 from pileus.simulation.weather import Strike
 from pileus.simulation.wires.life import Life, Surroundings
 
@@ -111,13 +113,21 @@ class _Journey:
         self._who = _agent(request)
         may = _faults_of(request)
         self._strike = around.weather.strike(Place.API, self._who, may=lambda kind: kind in may)
+        self._call = Call(
+            who=life.name,
+            identity=life.identity,
+            at=asyncio.get_running_loop().time(),
+            channel=_channel(request, self._who),
+            agent=self._who,
+            what=f"{request.method} {request.path}",
+            content=request.body or b"",
+        )
 
     def begin(self) -> None:
-        if self._writes and self._who != "leader-election" and not _is_event(self._request):
-            self._around.sending(self._life, f"{self._request.method} {self._request.path}")
-            if self._life.is_struck_before_write() and self._life.is_over:
-                self._note("never left")
-                return
+        self._around.told(self._call)
+        if self._call.is_work and self._life.is_struck_before_write() and self._life.is_over:
+            self._note("never left")
+            return
         late = self._strike.seconds if self._is(FaultKind.API_LATE) and self._strike else 0.0
         self._around.later(self._around.latency() + late, self._arrive)
 
@@ -151,11 +161,21 @@ class _Journey:
         self._around.later(self._around.latency(), self._hear, response)
 
     def _hear(self, response: Response) -> None:
+        failed = response.status >= 400  # noqa: PLR2004 -- HTTP's own number
+        asked = response.headers.get("Retry-After") if failed else None
+        self._around.told(
+            Answer(
+                self._call,
+                trouble=str(response.status) if failed else "",
+                patience=None if asked is None else float(asked),
+            )
+        )
         if not self.answer.done():
             self.answer.set_result(response)
 
     def _fail(self, why: str, *, acted: bool) -> None:
         self._note(why)
+        self._around.told(Answer(self._call, trouble=why))
         if not self.answer.done():
             self.answer.set_exception(_unreachable(self._request, why, acted=acted))
 
@@ -294,8 +314,7 @@ def refusal(code: int, reason: str, strike: Strike) -> Response:
 
 
 def _headers(response: Response) -> Mapping[str, str]:
-    named = {name.lower(): value for name, value in response.headers.items()}
-    return {"content-type": response.content_type, **named}
+    return CIMultiDict({"content-type": response.content_type, **response.headers})
 
 
 def _agent(request: Request) -> str:
@@ -319,8 +338,14 @@ def _is_no_replay(kind: FaultKind) -> bool:
     return kind is not FaultKind.WATCH_REPLAYED
 
 
-def _is_event(request: Request) -> bool:
-    return "/events" in request.path
+def _channel(request: Request, agent: str) -> Channel:
+    if agent == "leader-election":
+        return Channel.LEASE
+    if "/events" in request.path:
+        return Channel.EVENT
+    if request.method not in READS:
+        return Channel.WRITE
+    return Channel.WATCH if "watch" in request.query else Channel.READ
 
 
 def _unreachable(

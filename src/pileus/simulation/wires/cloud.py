@@ -11,6 +11,7 @@ from pileus.cloud.errors import (
     Unavailable,
 )
 from pileus.simulation.kinds import FaultKind, Place
+from pileus.simulation.stage.steps import Answer, Call, Channel
 from pileus.simulation.weather import Strike
 from pileus.simulation.wires.life import Life, Surroundings
 
@@ -27,12 +28,7 @@ SLOWNESS = 30.0
 """How many times longer than other faults a slow cloud stays at work: up to minutes."""
 
 
-MISLEADING = frozenset({
-    FaultKind.CLOUD_STALE,
-    FaultKind.CLOUD_EMPTY,
-    FaultKind.CLOUD_AFTERWARDS,
-    FaultKind.CLOUD_LATE,
-})
+UNTRUE = frozenset({FaultKind.CLOUD_STALE, FaultKind.CLOUD_EMPTY})
 KEPT = 0.5
 """How much of a list is left that is not whole."""
 
@@ -66,15 +62,20 @@ class _Journey:
         self._strike = around.weather.strike(
             Place.CLOUD, f"cloud {capability}", may=lambda kind: kind not in spared
         )
+        self._call = Call(
+            who=life.name,
+            identity=life.identity,
+            at=asyncio.get_running_loop().time(),
+            channel=Channel.CLOUD_WRITE if self._asked.writes else Channel.CLOUD_READ,
+            agent=f"cloud {capability}",
+            what=str(operation) if self._asked.writes else self._asked.name,
+        )
 
     def begin(self) -> None:
-        if self._strike is not None and self._strike.kind in MISLEADING:
-            self._around.misled()
-        if self._asked.writes:
-            self._around.sending(self._life, self._asked.name)
-            if self._life.is_struck_before_write() and self._life.is_over:
-                self._note("never left")
-                return
+        self._around.told(self._call)
+        if self._call.is_work and self._life.is_struck_before_write() and self._life.is_over:
+            self._note("never left")
+            return
         late = self._strike.seconds if self._strike and self._is(FaultKind.CLOUD_LATE) else 0.0
         self._around.later(self._around.latency() + late, self._arrive)
 
@@ -90,7 +91,7 @@ class _Journey:
         except CloudError as error:
             self._fail(error)
             return
-        struck = self._asked.writes and self._life.is_struck_after_write()
+        struck = self._call.is_work and self._life.is_struck_after_write()
         if struck and self._life.is_over:
             self._note("done, unheard")
         elif self._is(FaultKind.CLOUD_UNHEARD):
@@ -132,11 +133,15 @@ class _Journey:
         self._around.account.attempt(self._life.name, self._operation)
 
     def _hear(self, answer: object) -> None:
+        is_untrue = self._strike is not None and self._strike.kind in UNTRUE
+        self._around.told(Answer(self._call, is_untrue=is_untrue))
         if not self.answer.done():
             self.answer.set_result(answer)
 
     def _fail(self, error: CloudError) -> None:
         self._note(f"{type(error).__name__}: {error}")
+        patience = error.retry_after if isinstance(error, Throttled) else None
+        self._around.told(Answer(self._call, type(error).__name__, patience))
         if not self.answer.done():
             self.answer.set_exception(error)
 

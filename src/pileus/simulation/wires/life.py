@@ -9,6 +9,7 @@ from random import Random
 from pileus.simulation.loop import Process
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import Cluster
+from pileus.simulation.stage.steps import Answer, Call
 from pileus.simulation.trace import Trace
 from pileus.simulation.weather import Weather
 
@@ -80,10 +81,8 @@ class Surroundings:
     chance: Random
     outside: Context
     """The context of what belongs to no manager."""
-    misled: Callable[[], None]
-    """Told that the cloud shows a manager what is not so, or does later what it was asked."""
-    sending: Callable[[Life, str], None]
-    """Told that a manager sends a write."""
+    told: Callable[[Call | Answer], None]
+    """Told of every request, and of every answer."""
 
     def latency(self) -> float:
         return self.chance.uniform(0.001, SLOWEST)

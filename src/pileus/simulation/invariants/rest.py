@@ -1,0 +1,80 @@
+"""What a world may still cost in which everything is in order: looks around, and no change."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pileus.apiserver.tree import Obj, texts
+from pileus.app.controllers import ROUTE
+from pileus.simulation.invariants.facts import Facts
+from pileus.simulation.setup import MONITOR_PERIOD
+from pileus.simulation.stage.steps import Channel
+
+REWORDED = 300.0
+"""Seconds after which a node that is kept though its machine is gone may say so in new words."""
+RETRIED = 60.0
+"""Seconds between two tries of what is hopeless, at least, once it has failed for minutes."""
+SINGLE = 4
+"""Calls that a ported provider makes for each node, as it knows no lists."""
+LISTS = 5
+"""Where the server knows no streaming lists, one at the end of each watch; and one of Services and
+nodes, page by page, before anything is said of orphans."""
+# Where nodes are not watched, rounds over the routes come as often as looks at machines (10 s).
+ROUNDS = 4
+"""Rounds of other controllers that may fall into any time, however short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What managers did in a while."""
+
+    seconds: float
+    calls: Counter[Channel]
+    refused: int
+    """Writes that the cloud has refused."""
+    last_write: str
+
+
+def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
+    """What was done without need."""
+    gone = len(_gone(facts))
+    times = 1 + int(spent.seconds // REWORDED)
+    hopeless = _hopeless(facts) * (1 + int(spent.seconds // RETRIED))
+    most = {
+        Channel.WRITE: gone * times,
+        Channel.EVENT: gone,  # by whoever looks for the first time after it went
+        Channel.CLOUD_WRITE: hopeless,
+        Channel.READ: LISTS * times,
+        Channel.WATCH: 2 * (1 + times),
+        Channel.CLOUD_READ: _looks(facts, spent.seconds) + hopeless,
+    }
+    for channel, limit in most.items():
+        if spent.calls[channel] > limit:
+            many = f"{spent.calls[channel]} {channel} in {spent.seconds:.0f} s"
+            yield f"{many}, not {limit} at most; last written: {spent.last_write}"
+    if spent.calls[Channel.CLOUD_WRITE] > spent.refused:
+        yield f"the cloud was changed; last written: {spent.last_write}"
+
+
+def _looks(facts: Facts, seconds: float) -> int:
+    """How many calls looking around may take: over machines and routes, and at each Service."""
+    rounds = ROUNDS + int(seconds / MONITOR_PERIOD) * (2 if facts.runs(ROUTE.canonical) else 1)
+    nodes = len(facts.cluster.objects("nodes"))
+    is_bulk = facts.account.offered.knows_leftovers
+    a_round = 1 if is_bulk else 1 + SINGLE * nodes
+    return rounds * a_round + 2 * len(facts.cluster.objects("services"))
+
+
+def _gone(facts: Facts) -> list[Obj]:
+    """Nodes that are kept although their machines are gone."""
+    ours = [one for one in facts.cluster.objects("nodes") if not facts.is_foreign(one)]
+    return [node for node in ours if facts.machine_of(node) is None]
+
+
+def _hopeless(facts: Facts) -> int:
+    """What is tried again and again: impossible Services, and routes to where no machine is."""
+    impossible = sum(map(facts.is_impossible, facts.cluster.objects("services")))
+    if not facts.runs(ROUTE.canonical):
+        return impossible
+    foreign = [one for one in facts.cluster.objects("nodes") if facts.is_foreign(one)]
+    return impossible + sum(len(texts(one, "spec", "podCIDRs")) for one in _gone(facts) + foreign)

@@ -1,0 +1,87 @@
+"""Defects of what all controllers stand on: leases, queues, informers, retries, events."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pileus.cloud.middleware.budget import Budget
+from pileus.controllers.service import serving
+from pileus.fence import Fenced
+from pileus.kube import informer
+from pileus.kube.store import Change, Deleted
+from pileus.runtime.backoff import RetryPolicy
+from pileus.runtime.controller import Controller
+from pileus.runtime.events import EventRecorder
+from pileus.runtime.leadership import LeaseFence
+from pileus.runtime.lease import Observed
+from pileus.runtime.queue import WorkQueue
+from pileus.runtime.reconcile import again_in
+from pileus.simulation.setup import SECRET
+from tests.simulation.planting import Patch
+
+
+def no_fence() -> Iterable[Patch]:
+    yield LeaseFence, "check", lambda self: None
+
+
+def impatient() -> Iterable[Patch]:
+    yield Observed, "is_free", lambda self, identity, now: True
+
+
+def deaf_queue() -> Iterable[Patch]:
+    sound, calls = WorkQueue[Any].add, [0]
+
+    def add(self: WorkQueue[Any], *args: Any) -> None:
+        calls[0] += 1
+        if calls[0] % 4:
+            sound(self, *args)
+
+    yield WorkQueue, "add", add
+
+
+def no_retries() -> Iterable[Patch]:
+    yield Controller, "_retry", lambda self, key, error: None
+
+
+def no_deletions_after_a_list() -> Iterable[Patch]:
+    sound = informer.difference
+
+    def difference(*args: Any, **options: Any) -> list[Change[Any]]:
+        return [one for one in sound(*args, **options) if not isinstance(one, Deleted)]
+
+    yield informer, "difference", difference
+
+
+def loose_talk() -> Iterable[Patch]:
+    sound = EventRecorder.record
+
+    def record(self: EventRecorder, about: Any, kind: str, reason: str, message: str) -> None:
+        sound(self, about, kind, reason, f"{message} ({SECRET})")
+
+    yield EventRecorder, "record", record
+
+
+def ageless_fence() -> Iterable[Patch]:
+    """Only a lease that is seen lost closes the fence, not one that was not renewed in time."""
+
+    def check(self: LeaseFence) -> None:
+        if self._sent is None:
+            raise Fenced("not held")
+
+    yield LeaseFence, "check", check
+
+
+def no_heir() -> Iterable[Patch]:
+    yield Observed, "is_free", lambda self, identity, now: not self.spec.holder_identity
+
+
+def hasty_retries() -> Iterable[Patch]:
+    yield RetryPolicy, "delay", lambda self, failures, error, now: 0.5
+
+
+def impatient_budget() -> Iterable[Patch]:
+    yield Budget, "_be_quiet", lambda self, seconds: None
+
+
+def endless_looks() -> Iterable[Patch]:
+    """A Service that is as it should be is looked at again a moment later."""
+    yield serving, "refresh_in", lambda seconds: again_in(0.3)
