@@ -109,7 +109,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
             process.count_step()
         if process is None or not process.paused:
             return super().call_soon(callback, *args, context=context)
-        context = context or copy_context()
+        context = copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
         process.held.append((handle, callback, args, context))
         return handle
