@@ -129,13 +129,13 @@ class Controller(Generic[Key]):
                 raise
             raise PassTooLong(f"cancelled after {self._limits.deadline:g} s") from error
         if result.requeue_after is not None:
-            self._queue.add_after(key, max(result.requeue_after, SOONEST), result.priority)
+            self._queue.next_pass(key, max(result.requeue_after, SOONEST), result.priority)
         self._failures.pop(key, None)
 
     def _retry(self, key: Key, error: BaseException) -> None:
         if is_fenced(error):
             log.info("Pass stopped: not leader", v=2, controller=self.name, key=key)
-            self._queue.add_after(key, FENCED_PAUSE)
+            self._queue.next_pass(key, FENCED_PAUSE)
             return
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = self._policy.delay(failures, error, asyncio.get_running_loop().time())
@@ -148,7 +148,7 @@ class Controller(Generic[Key]):
             failures=failures,
             retry_in=round(delay, 3),
         )
-        self._queue.add_after(key, delay, retry=True)
+        self._queue.next_pass(key, delay, retry=True)
 
 
 def _is_told_to_stop() -> bool:

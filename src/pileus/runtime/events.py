@@ -177,7 +177,7 @@ class EventRecorder:
             self._settle(name, tally)
         else:
             delay = self._random.uniform(0, RETRY) if tries == 1 else RETRY
-            self._queue.add_after(name, max(delay, hint(error) or 0.0), retry=True)
+            self._queue.next_pass(name, max(delay, hint(error) or 0.0), retry=True)
 
     def _tell_once(self, error: KubeError, tally: Tally) -> None:
         """Rights that are missing are missing for every event; one line says so."""

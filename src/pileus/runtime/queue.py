@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pileus.telemetry.metrics import Metrics
 
 Key = TypeVar("Key", bound=Hashable)
+_Timers = dict[Key, asyncio.TimerHandle]
 
 
 class Priority(IntEnum):
@@ -46,7 +47,8 @@ class WorkQueue(Generic[Key]):
         self._lines: dict[Priority, OrderedDict[Key, float]] = {p: OrderedDict() for p in Priority}
         self._again: dict[Key, _Wish] = {}
         self._held: dict[Key, float] = {}
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._timers: _Timers[Key] = {}
+        self._next: _Timers[Key] = {}
         self._changed = asyncio.Event()
         self._closed = False
         self._adds = metrics.queue_adds.labels(name)
@@ -73,24 +75,21 @@ class WorkQueue(Generic[Key]):
             self._lines[known.priority].pop(key, None)
             self._put(key, _Wish(known.since, priority))
 
-    def add_after(
+    def add_after(self, key: Key, delay: float, priority: Priority = Priority.URGENT) -> None:
+        """Add `key` once `delay` seconds have passed; of several wishes the earliest counts."""
+        self._plan(self._timers, key, delay, priority)
+
+    def next_pass(
         self, key: Key, delay: float, priority: Priority = Priority.URGENT, *, retry: bool = False
     ) -> None:
-        """Add `key` once `delay` seconds have passed; of several wishes the earliest counts.
+        """What the pass over `key` came to: the next one is due after so many seconds.
 
+        It is void once the key is taken for another reason: what that pass comes to counts then.
         `retry` says that a failure is the reason, which is counted in the metrics.
         """
-        if self._closed:
-            return
-        if retry:
+        if retry and not self._closed:
             self._retries.inc()
-        due = self._loop.time() + max(delay, 0.0)
-        planned = self._timers.get(key)
-        if planned is not None and planned.when() <= due:
-            return
-        if planned is not None:
-            planned.cancel()
-        self._timers[key] = self._loop.call_at(due, self._fall_due, key, priority)
+        self._plan(self._next, key, delay, priority)
 
     async def take(self) -> Key:
         """Wait for a key and hold it until `done`.
@@ -124,9 +123,10 @@ class WorkQueue(Generic[Key]):
         Nothing is lost by that: the next process finds out from the state of the world.
         """
         self._closed = True
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        for timers in (self._timers, self._next):
+            for timer in timers.values():
+                timer.cancel()
+            timers.clear()
         self._again.clear()
         for line in self._lines.values():
             line.clear()
@@ -160,8 +160,22 @@ class WorkQueue(Generic[Key]):
         now = self._loop.time()
         self._wait.observe(now - since)
         self._held[key] = now
+        planned = self._next.pop(key, None)
+        if planned is not None:
+            planned.cancel()
         return key
 
-    def _fall_due(self, key: Key, priority: Priority) -> None:
-        del self._timers[key]
+    def _plan(self, timers: _Timers[Key], key: Key, delay: float, priority: Priority) -> None:
+        if self._closed:
+            return
+        due = self._loop.time() + max(delay, 0.0)
+        planned = timers.get(key)
+        if planned is not None and planned.when() <= due:
+            return
+        if planned is not None:
+            planned.cancel()
+        timers[key] = self._loop.call_at(due, self._fall_due, timers, key, priority)
+
+    def _fall_due(self, timers: _Timers[Key], key: Key, priority: Priority) -> None:
+        del timers[key]
         self.add(key, priority)

@@ -89,6 +89,19 @@ async def test_of_several_delays_the_earliest_counts() -> None:
         await asyncio.wait_for(queue.take(), 1000)
 
 
+async def test_a_pass_for_another_reason_makes_the_planned_one_void_and_no_wish_of_others() -> None:
+    queue, _ = new_queue()
+    queue.next_pass("a", 5, retry=True)
+    queue.add_after("a", 30)
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+
+    await asyncio.sleep(20)
+    assert len(queue) == 0
+    await asyncio.sleep(20)
+    assert await take_all(queue) == ["a"]
+
+
 async def test_a_worker_cancelled_while_it_waits_loses_no_key() -> None:
     queue, _ = new_queue()
     with pytest.raises(TimeoutError):
@@ -168,13 +181,13 @@ async def test_the_metrics_tell_depth_waits_and_work_in_hand() -> None:
     queue.done("a")
     assert value(registry, "workqueue_unfinished_work_seconds") == pytest.approx(4)
     assert value(registry, "workqueue_work_duration_seconds_sum") == pytest.approx(4)
-    queue.add_after("a", 1, retry=True)
+    queue.next_pass("a", 1, retry=True)
     assert value(registry, "workqueue_retries_total") == 1
 
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add_after", "take", "done"]),
+        st.sampled_from(["add", "add_after", "next_pass", "take", "done"]),
         st.sampled_from("abc"),
         st.sampled_from(Priority),
     ),
@@ -201,6 +214,10 @@ async def walk(steps: list[tuple[str, str, Priority]]) -> None:
                 owed.add(key)
             case "add_after":
                 queue.add_after(key, 1, priority)
+                await asyncio.sleep(2)
+                owed.add(key)
+            case "next_pass":
+                queue.next_pass(key, 1, priority)
                 await asyncio.sleep(2)
                 owed.add(key)
             case "take" if len(queue):
