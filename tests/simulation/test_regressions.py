@@ -29,6 +29,12 @@ REGRESSIONS = (
         "because the cloud's list was old",
     ),
     Found(
+        "mixed",
+        20157,
+        "a retry that was planned before a later pass began followed that one at once, though "
+        "the API server had asked to wait",
+    ),
+    Found(
         "services",
         23,
         "a Service that went to another class kept its finalizer when the write that takes it "

@@ -212,12 +212,8 @@ async def walk(steps: list[tuple[str, str, Priority]]) -> None:
             case "add":
                 queue.add(key, priority)
                 owed.add(key)
-            case "add_after":
-                queue.add_after(key, 1, priority)
-                await asyncio.sleep(2)
-                owed.add(key)
-            case "next_pass":
-                queue.next_pass(key, 1, priority)
+            case "add_after" | "next_pass":
+                (queue.add_after if step == "add_after" else queue.next_pass)(key, 1, priority)
                 await asyncio.sleep(2)
                 owed.add(key)
             case "take" if len(queue):
