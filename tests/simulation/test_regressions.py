@@ -45,6 +45,12 @@ REGRESSIONS = (
         49,
         "a Service that went to another class while no manager ran kept its finalizer for ever",
     ),
+    Found(
+        "mixed",
+        30659,
+        "a leader was blamed that could not know yet that people had given its lease away, because "
+        "they had then deleted the lease, too",
+    ),
 )
 
 

@@ -54,8 +54,7 @@ class Judge:
     def meddled(self) -> None:
         """Somebody takes the lease from its holder, who cannot know it yet."""
         if self._facts is not None:
-            holder = self._facts.cluster.leader()
-            self._facts.robbed = (holder, self._now()) if holder else self._facts.robbed
+            self._facts.robbed[self._facts.cluster.leader()] = self._now()
 
     def first_wrong(self) -> tuple[str, str] | None:
         """Of what must hold in the end: the first that does not hold yet."""

@@ -52,8 +52,8 @@ class Facts:
     """Ids of balancers made by hand that people said were a Service's."""
     left_to_others: set[str] = field(default_factory=set[str])
     """UIDs of Services whose balancers people last wanted to stay, whatever becomes of them."""
-    robbed: tuple[str, float] = ("", float("-inf"))
-    """From whom somebody last took the lease by hand, and when."""
+    robbed: dict[str, float] = field(default_factory=dict[str, float])
+    """When somebody last took the lease by hand, by whom it was taken from."""
     writers: set[str] = field(default_factory=set[str])
     """The processes that have written anything."""
     things: set[str] = field(default_factory=set[str])
@@ -140,14 +140,11 @@ class Facts:
 
     def leaders(self) -> set[str]:
         """Who may write: whom a lease names, and for a moment whom it was taken from by hand."""
-        election = self.schedule.setup.config.leader_election
         holders = {self.cluster.leader()}
         if self.schedule.setup.config.leader_migration.enabled:
             holders.add(self.cluster.leader(MIGRATION_LEASE))
-        robbed, at = self.robbed
-        if self.now() - at < election.durations.renew_deadline / SLOWEST:
-            holders.add(robbed)
-        return holders
+        unknowing = self.election.renew_deadline / SLOWEST
+        return holders | {one for one, at in self.robbed.items() if self.now() - at < unknowing}
 
     def runs(self, controller: str) -> bool:
         return controller in self.controllers
