@@ -51,6 +51,17 @@ REGRESSIONS = (
         "a leader was blamed that could not know yet that people had given its lease away, because "
         "they had then deleted the lease, too",
     ),
+    Found(
+        "mixed",
+        30516,
+        "a route that the cloud refused was tried every second, because the API server had asked "
+        "for a second's patience with something else in the same round",
+    ),
+    Found(
+        "mixed",
+        30828,
+        "a world counted as quiet (by the judge) while the lease of leader migration was not taken",
+    ),
 )
 
 

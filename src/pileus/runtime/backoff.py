@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from pileus.bucket import Bucket
-from pileus.runtime.failure import hint
+from pileus.runtime.failure import hint, says_all
 
 JITTER = 0.1
 
@@ -29,7 +29,8 @@ class RetryPolicy:
 
     A hint that the error brings along (`retry_after`, in seconds) wins over the rest. Otherwise
     it is the longer of the key's own exponential delay and, if there is one, of the wait for a
-    token of the bucket that all keys share.
+    token of the bucket that all keys share. Where several things failed and only some of them
+    bring a hint, it is the longest of all: one server's hint says nothing of what another refuses.
     """
 
     def __init__(
@@ -47,9 +48,9 @@ class RetryPolicy:
 
     def delay(self, failures: int, error: BaseException, now: float) -> float:
         """Seconds until the next try, after `failures` failures in a row (1 is the first)."""
-        asked = hint(error)
-        if asked is None:
-            asked = max(self._delays.delay(failures), self._reserve(now))
+        asked = hint(error) or 0.0
+        if not says_all(error):
+            asked = max(asked, self._delays.delay(failures), self._reserve(now))
         return asked * (1.0 + self._jitter * self._random.random())
 
     def _reserve(self, now: float) -> float:

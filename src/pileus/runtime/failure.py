@@ -34,6 +34,11 @@ def hint(error: BaseException) -> float | None:
     return max(filter(None, map(_hint, leaves(error))), default=None)
 
 
+def says_all(error: BaseException) -> bool:
+    """Whether `hint` speaks for all that failed: each error of the group asks to wait."""
+    return all(_hint(each) is not None for each in leaves(error))
+
+
 def _hint(error: BaseException) -> float | None:
     asked: object = getattr(error, "retry_after", None)
     if not isinstance(asked, int | float) or not math.isfinite(asked):

@@ -71,6 +71,22 @@ def test_of_several_hints_in_a_group_the_longest_counts() -> None:
     assert 40.0 <= service_policy(random.Random(1)).delay(1, error, 0.0) <= 44.0
 
 
+def test_a_hint_for_one_of_two_failures_does_not_hasten_the_other() -> None:
+    error = ExceptionGroup("both", [DOWN, Throttled("slow down", retry_after=1)])
+
+    delay = service_policy(random.Random(1)).delay(5, error, 0.0)
+
+    assert 80.0 <= delay <= 80.0 * (1 + JITTER)
+
+
+def test_where_all_of_a_group_ask_to_wait_the_back_off_does_not_count() -> None:
+    asked = [Throttled("slow down", retry_after=2), Throttled("slow down", retry_after=3)]
+
+    delay = service_policy(random.Random(1)).delay(5, ExceptionGroup("both", asked), 0.0)
+
+    assert 3.0 <= delay <= 3.0 * (1 + JITTER)
+
+
 def test_after_a_burst_all_keys_together_are_tried_ten_times_a_second() -> None:
     policy = default_policy(random.Random(1))
 

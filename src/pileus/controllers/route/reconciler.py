@@ -34,6 +34,7 @@ from pileus.kube.model.core_v1 import Node, NodeCondition
 from pileus.objects.chunks import chunks
 from pileus.objects.cluster import ClusterNodes
 from pileus.objects.writer import NodeReplaced
+from pileus.runtime.failure import hint
 from pileus.runtime.reconcile import DONE, Result, again_in
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
@@ -231,11 +232,16 @@ class RouteReconciler:
 
 
 def _raise(effects: Effects) -> None:
-    """Have the round retried if anything failed, with the longest wait that any error asks for."""
+    """Have the round retried if anything failed, with the longest wait that any error asks for.
+
+    Of many errors, those that ask for nothing and the most patient one are named.
+    """
     errors = [*effects.failed.values(), *effects.errors]
-    unique = list({str(each): each.with_traceback(None) for each in errors}.values())
-    if len(unique) == 1:
-        raise unique[0]
-    if unique:
-        what = f"{len(errors)} things of a round over the routes failed, such as: {unique[0]}"
-        raise ExceptionGroup(what, unique[:SHOWN])
+    unique = {(str(each), hint(each)): each.with_traceback(None) for each in errors}
+    if not unique:
+        return
+    *others, patient = sorted(unique.values(), key=lambda each: hint(each) or 0.0)
+    if not others:
+        raise patient
+    what = f"{len(errors)} things of a round over the routes failed, such as: {others[0]}"
+    raise ExceptionGroup(what, [*others[: SHOWN - 1], patient])

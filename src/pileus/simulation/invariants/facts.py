@@ -11,7 +11,7 @@ from pileus.simulation.invariants.pace import Paces
 from pileus.simulation.replica import SLOWEST
 from pileus.simulation.schedule import Schedule
 from pileus.simulation.stage.account import Account
-from pileus.simulation.stage.cluster import MIGRATION_LEASE, Cluster
+from pileus.simulation.stage.cluster import LEASE, MIGRATION_LEASE, Cluster
 from pileus.simulation.stage.people import EXCLUDED
 from pileus.simulation.stage.steps import Call, CloudStep, ObjectStep, Step
 from pileus.simulation.stage.users import ADOPT, MANAGE
@@ -138,11 +138,15 @@ class Facts:
         """What is to happen to nodes whose machines are gone."""
         return self.schedule.setup.config.lifecycle.deletion_policy
 
+    def leases(self) -> tuple[str, ...]:
+        """Those that a manager works under."""
+        if self.schedule.setup.config.leader_migration.enabled:
+            return LEASE, MIGRATION_LEASE
+        return (LEASE,)
+
     def leaders(self) -> set[str]:
         """Who may write: whom a lease names, and for a moment whom it was taken from by hand."""
-        holders = {self.cluster.leader()}
-        if self.schedule.setup.config.leader_migration.enabled:
-            holders.add(self.cluster.leader(MIGRATION_LEASE))
+        holders = set(map(self.cluster.leader, self.leases()))
         unknowing = self.election.renew_deadline / SLOWEST
         return holders | {one for one, at in self.robbed.items() if self.now() - at < unknowing}
 

@@ -37,9 +37,10 @@ Quiet = Callable[[Facts], Iterator[str]]
 
 
 def somebody_leads(facts: Facts) -> Iterator[str]:
-    leader = facts.cluster.leader()
-    if leader not in facts.living():
-        yield f"the lease is {leader or 'nobody'}'s, who does not live"
+    for lease in facts.leases():
+        leader = facts.cluster.leader(lease)
+        if leader not in facts.living():
+            yield f"the lease {lease} is {leader or 'nobody'}'s, who does not live"
 
 
 def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:

@@ -192,6 +192,21 @@ async def test_a_conflict_is_told_retried_and_leaves_the_others_alone():
     assert at.routes.places == {"10.1.0.0/24": "n1", "10.2.0.0/24": "n2"}
 
 
+async def test_of_many_different_failures_the_one_that_asks_for_most_patience_counts():
+    at = Site()
+    for number in range(9):
+        await at.register(f"n{number}", f"10.1.{number}.0/24")
+        at.routes.errors[f"10.1.{number}.0/24"] = Unavailable(f"no way to n{number}")
+    at.routes.errors["10.1.8.0/24"] = Throttled("slow down", retry_after=200)
+
+    async with at.running():
+        await asyncio.sleep(190)
+        assert at.routes.count("create") == 1
+        await asyncio.sleep(60)
+
+    assert at.routes.count("create") == 2
+
+
 async def test_a_slow_cloud_gets_a_few_calls_a_round_and_new_nodes_wait_for_no_more():
     at = Site(FakeRoutes(takes=1.3))
     for number in range(300):
