@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pileus.apiserver.tree import Obj, texts
+from pileus.apiserver.tree import Obj, text, texts
 from pileus.app.controllers import ROUTE
 from pileus.simulation.invariants.facts import Facts
 from pileus.simulation.setup import MONITOR_PERIOD
@@ -20,6 +20,8 @@ LISTS = 5
 """Where the server knows no streaming lists, one at the end of each watch; and one of Services and
 nodes, page by page, before anything is said of orphans."""
 # Where nodes are not watched, rounds over the routes come as often as looks at machines (10 s).
+SWEPT = 60.0
+"""Seconds between two looks at Services, page by page, while balancers are there without one."""
 ROUNDS = 4
 """Rounds of other controllers that may fall into any time, however short."""
 
@@ -44,7 +46,7 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
         Channel.WRITE: gone * times,
         Channel.EVENT: gone,  # by whoever looks for the first time after it went
         Channel.CLOUD_WRITE: hopeless,
-        Channel.READ: LISTS * times,
+        Channel.READ: LISTS * times + _pages(facts) * (1 + int(spent.seconds // SWEPT)),
         Channel.WATCH: 2 * (1 + times),
         Channel.CLOUD_READ: _looks(facts, spent.seconds) + hopeless,
     }
@@ -63,6 +65,14 @@ def _looks(facts: Facts, seconds: float) -> int:
     is_bulk = facts.account.offered.knows_leftovers
     a_round = 1 if is_bulk else 1 + SINGLE * nodes
     return rounds * a_round + 2 * len(facts.cluster.objects("services"))
+
+
+def _pages(facts: Facts) -> int:
+    """How many a list of Services may have, if there is cause to ask for one."""
+    services = facts.cluster.objects("services")
+    there = {text(one, "metadata", "uid") for one in services if facts.wants_balancer(one)}
+    is_orphaned = any(one.owner and one.owner.uid not in there for one in facts.balancers())
+    return len(services) if is_orphaned else 0
 
 
 def _gone(facts: Facts) -> list[Obj]:
