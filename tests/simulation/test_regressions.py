@@ -18,6 +18,11 @@ class Found:
 
 REGRESSIONS = (
     Found(
+        "mixed",
+        30884,
+        "a node whose machine was denied untruly, and deleted right after, went within the grace",
+    ),
+    Found(
         "keys",
         15,
         "a manager that froze between two keys of one call added the second after its lease",

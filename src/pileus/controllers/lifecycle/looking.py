@@ -45,6 +45,19 @@ async def look_at(
     return believed(asked, {name: answers[name] for name in alive})
 
 
+async def look_first(
+    instances: Instances, nodes: Sequence[Node], witnesses: Callable[[], Sequence[Node]]
+) -> Mapping[str, Answer]:
+    """As `look_at`, while nobody is suspected: only who is denied is asked about with witnesses.
+
+    So machines that are merely stopped cost no more than their own answers.
+    """
+    answers = await look_up(instances, nodes, fresh=True)
+    denied = [node for node in nodes if isinstance(answers[node.metadata.name], Absent)]
+    alive = witnesses() if denied else ()
+    return {**answers, **await look_at(instances, denied, alive)} if alive else answers
+
+
 def believed(
     answers: Mapping[str, Answer], witnesses: Mapping[str, Answer]
 ) -> Mapping[str, Answer]:

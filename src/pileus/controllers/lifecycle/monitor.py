@@ -7,7 +7,7 @@ Nodes that are ready cost no call.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pileus.cloud.interface import Instances
@@ -15,7 +15,7 @@ from pileus.cloud.model import Instance, InstanceState
 from pileus.controllers.lifecycle.acting import Actor
 from pileus.controllers.lifecycle.guard import Guard, Rules
 from pileus.controllers.lifecycle.knowledge import Knowledge, Seen
-from pileus.controllers.lifecycle.looking import View, look_at
+from pileus.controllers.lifecycle.looking import View, look_at, look_first
 from pileus.controllers.lifecycle.plan import (
     RECOVERED,
     Delete,
@@ -181,8 +181,7 @@ class NodeMonitor:
     async def _look_at(self, nodes: Sequence[Node]) -> None:
         async with self._calls:
             began = _now()
-            asked = look_at(self._instances, nodes, self._witnesses(nodes))
-            answers = await self._teller.counted(nodes, asked)
+            answers = await self._teller.counted(nodes, self._asked(nodes))
         seen = {node.metadata.name: self._seen(node, answers) for node in nodes}
         self._hear([each for each in seen.values() if each], began)
         async with asyncio.TaskGroup() as group:
@@ -193,12 +192,13 @@ class NodeMonitor:
                 else:
                     group.create_task(work)
 
-    def _witnesses(self, nodes: Iterable[Node]) -> Sequence[Node]:
-        """Whom to ask about besides, where an answer may lead to a deletion."""
-        suspects = self.knowledge.gone.suspects
-        is_grave = any(node.metadata.uid in suspects for node in nodes)
-        guarded = self._settings.policy is Policy.GUARDED
-        return self._view.witnesses() if is_grave and guarded else ()
+    def _asked(self, nodes: Sequence[Node]) -> Awaitable[Mapping[str, Answer]]:
+        """With witnesses, where an answer may lead to a deletion."""
+        if self._settings.policy is not Policy.GUARDED:
+            return look_at(self._instances, nodes, ())
+        if any(node.metadata.uid in self.knowledge.gone.suspects for node in nodes):
+            return look_at(self._instances, nodes, self._view.witnesses())
+        return look_first(self._instances, nodes, self._view.witnesses)
 
     def _seen(self, asked: Node, answers: Mapping[str, Answer]) -> Seen | None:
         """The node as it is now with its answer; None if that was about what it is no longer."""

@@ -27,7 +27,7 @@ SETTLED = 60.0
 """Seconds after which everybody should know that a node is there."""
 
 LIE = 60.0
-"""Seconds in which who believes one look may still act upon an untrue answer that it was given."""
+"""Seconds in which an untrue answer may still matter to who was given it."""
 
 S = TypeVar("S")
 Check = Callable[[Facts, S], str | None]
@@ -58,14 +58,22 @@ def no_node_is_deleted_whose_machine_exists(facts: Facts, step: ObjectStep) -> s
 
 
 def no_node_is_deleted_within_the_grace(facts: Facts, step: ObjectStep) -> str | None:
+    """The grace is between two looks; the first may have been shown untruly what came true."""
     node = _deleted_node(step)
     if facts.policy == IMMEDIATE:
         return None
     gone = facts.account.gone_since.get(text(node, "spec", "providerID")) if node else None
-    if gone is None or facts.account.now() - gone >= GRACE:
+    seconds = GRACE if gone is None else facts.account.now() - gone
+    if seconds >= GRACE or _is_looked_for_before(facts, seconds):
         return None
-    seconds = facts.account.now() - gone
     return f"node {text(node, 'metadata', 'name')} was deleted {seconds:.1f} s after its machine"
+
+
+def _is_looked_for_before(facts: Facts, seconds: float) -> bool:
+    """Whether who leads was told a lie about machines a grace ago, shortly before it came true."""
+    now = facts.now()
+    lies = [at for leader in facts.leaders() for at in facts.denied.get(leader, ())]
+    return any(GRACE <= now - at < seconds + LIE for at in lies)
 
 
 def nodes_are_kept_where_people_want_it(facts: Facts, step: ObjectStep) -> str | None:

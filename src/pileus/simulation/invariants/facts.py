@@ -21,6 +21,8 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 DELETION = "pileus.dev/deletion"
 READY = "pileus.dev/Ready"
 STUCK = "CloudProviderUninitialized"
+MACHINES = "cloud instances"
+"""The agent of calls that ask about machines."""
 GOING = "ToBeDeletedByClusterAutoscaler"
 
 
@@ -57,10 +59,13 @@ class Facts:
     writers: set[str] = field(default_factory=set[str])
     """The processes that have written anything."""
     things: set[str] = field(default_factory=set[str])
-    """All nodes and Services that ever were, by UID."""
+    """All nodes and Services that ever were, by UID; and nodes' second pod ranges, for each has a
+    route of its own."""
     paces: Paces = field(default_factory=Paces)
     misled: dict[str, float] = field(default_factory=dict[str, float])
     """When a manager was last given an answer of the cloud that was not true."""
+    denied: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """When a process was given an answer about machines that was not true, by its identity."""
     renewed: dict[str, float] = field(default_factory=dict[str, float])
     """When a process sent the renewal of its lease that it last heard to be well."""
     known_since: dict[str, float] = field(default_factory=dict[str, float])
@@ -81,9 +86,14 @@ class Facts:
         else:
             self.paces.learn_of_answer(step, self.now())
             if step.is_untrue:
-                self.misled[step.call.who] = self.now()
+                self._learn_of_lie(step.call)
             if step.call.is_renewal and not step.trouble:
                 self.renewed[step.call.identity] = step.call.at
+
+    def _learn_of_lie(self, call: Call) -> None:
+        self.misled[call.who] = self.now()
+        if call.agent == MACHINES:
+            self.denied.setdefault(call.identity, []).append(self.now())
 
     def _learn_of_object(self, step: ObjectStep) -> None:
         metadata = branch(step.after or step.before, "metadata")
@@ -123,6 +133,7 @@ class Facts:
     def _learn_of_node(self, step: ObjectStep) -> None:
         if step.after is None and is_manager(step.who) and not is_approved(step.before):
             self.deleted.append((self.cluster.leader(), self.now()))
+        self.things.update(texts(step.after, "spec", "podCIDRs")[1:])
         name = text(step.after or step.before, "metadata", "name")
         if step.after is not None and counts_as_member(step.after):
             self.member_since.setdefault(name, self.now())

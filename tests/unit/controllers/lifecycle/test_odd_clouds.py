@@ -104,9 +104,34 @@ async def test_trap_1_a_cloud_that_denies_what_is_alive_is_not_believed() -> Non
         assert await world.names() == set(FEW)
 
         world.cloud.machines |= {name: instance(name) for name in FEW[1:]}
-        await asyncio.sleep(6)
+        await asyncio.sleep(40)
 
         assert await world.names() == set(FEW[1:])
+
+
+async def test_trap_1_the_grace_begins_with_a_look_that_is_believed() -> None:
+    world = World()
+    await world.add(*FEW)
+    world.cloud.machines = {name: gone(name) for name in FEW}
+
+    async with world.running():
+        await world.lose("n1")
+        await asyncio.sleep(28)
+        world.cloud.machines |= {name: instance(name) for name in FEW[1:]}
+        await asyncio.sleep(28)
+
+        assert await world.names() == set(FEW)
+
+
+async def test_machines_that_are_there_cost_no_witnesses() -> None:
+    world = World()
+    await world.add(*FEW)
+
+    async with world.running():
+        await world.stop("n1")
+        await asyncio.sleep(60)
+
+    assert set(world.cloud.calls) == {("n1",)}
 
 
 async def test_one_machine_that_is_found_is_witness_enough() -> None:
