@@ -306,9 +306,9 @@ DEFECTS = (
         name="nor is a release that failed remembered",
         plant=controllers.forgotten_release,
         caught_by=("services_keep_nothing_else",),
-        at=23,
+        at=233,
         scenario="services",
-        first=20,
+        first=230,
     ),
     Defect(
         name="a Service does not say why it is not served",
