@@ -145,9 +145,9 @@ DEFECTS = (
         name="a balancer that is not seen is made once more",
         plant=controllers.created_twice,
         caught_by=("one_balancer_for_each_owner",),
-        at=8,
+        at=19,
         scenario="cloud",
-        first=6,
+        first=17,
     ),
     Defect(
         name="another cluster's balancers are taken for ours",

@@ -67,6 +67,12 @@ REGRESSIONS = (
         30828,
         "a world counted as quiet (by the judge) while the lease of leader migration was not taken",
     ),
+    Found(
+        "mixed",
+        31568,
+        "a world counted as quiet (by the judge) while a Service that asks for the impossible "
+        "still said that a quota was used up, and had yet to say what is in its way now",
+    ),
 )
 
 

@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+SIMULATED = "simulated: "
+"""Begins the words of every error that a fault makes, and of no other."""
+
 
 class Place(StrEnum):
     """Where a fault strikes."""

@@ -21,6 +21,7 @@ from pileus.simulation.invariants.facts import (
     is_approved,
 )
 from pileus.simulation.invariants.keys import machines_have_the_wanted_keys
+from pileus.simulation.kinds import SIMULATED
 from pileus.simulation.setup import SECRET
 from pileus.simulation.stage.cluster import ready_status
 from pileus.simulation.stage.users import UNTRUE
@@ -169,14 +170,18 @@ def _traffic_of(service: Obj) -> Traffic:
 
 
 def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
-    """A Service that asks for the impossible says so, and has nothing."""
+    """A Service that asks for the impossible says so, and not what else had failed before."""
     if not facts.runs(SERVICE.canonical):
         return
     for service in facts.cluster.objects("services"):
         if not (facts.wants_balancer(service) and facts.is_impossible(service)):
             continue
+        name, said = text(service, "metadata", "name"), rows(service, "status", "conditions")
+        why = [text(one, "message") for one in said if text(one, "type") == READY]
         if conditions_of(service).get(READY) != "False":
-            yield f"Service {text(service, 'metadata', 'name')} does not say that it has failed"
+            yield f"Service {name} does not say that it has failed"
+        elif any(SIMULATED in one for one in why):
+            yield f"Service {name} still says what failed while the world was in disorder"
 
 
 def secrets_stay_secret(facts: Facts) -> Iterator[str]:

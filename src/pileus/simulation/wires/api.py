@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from pileus.apiserver.call import Response
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import READS, Reply, Request
-from pileus.simulation.kinds import FaultKind, Place
+from pileus.simulation.kinds import SIMULATED, FaultKind, Place
 from pileus.simulation.stage.steps import Answer, Call, Channel
 from pileus.simulation.weather import Strike
 from pileus.simulation.wires.life import Life, Surroundings
@@ -306,7 +306,7 @@ def refusal(code: int, reason: str, strike: Strike) -> Response:
         "status": "Failure",
         "code": code,
         "reason": reason,
-        "message": f"simulated: {strike.kind}",
+        "message": f"{SIMULATED}{strike.kind}",
     }
     patience = {"Retry-After": str(max(1, round(strike.seconds)))}
     asks = code in {429, 503}

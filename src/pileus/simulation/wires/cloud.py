@@ -10,7 +10,7 @@ from pileus.cloud.errors import (
     Unauthorized,
     Unavailable,
 )
-from pileus.simulation.kinds import FaultKind, Place
+from pileus.simulation.kinds import SIMULATED, FaultKind, Place
 from pileus.simulation.stage.steps import Answer, Call, Channel
 from pileus.simulation.weather import Strike
 from pileus.simulation.wires.life import Life, Surroundings
@@ -95,7 +95,7 @@ class _Journey:
         if struck and self._life.is_over:
             self._note("done, unheard")
         elif self._is(FaultKind.CLOUD_UNHEARD):
-            self._fail(Unavailable("simulated: the answer was lost"))
+            self._fail(Unavailable(f"{SIMULATED}the answer was lost"))
         else:
             self._note(self._told(answer))
             self._around.later(self._around.latency(), self._hear, answer)
@@ -108,7 +108,7 @@ class _Journey:
             self._operation,
             staleness=seconds if self._is(FaultKind.CLOUD_STALE) else 0.0,
             at_work=seconds * SLOWNESS if is_slow else seconds if fails else 0.0,
-            doom=f"simulated: {FaultKind.CLOUD_FAILS}" if fails else "",
+            doom=f"{SIMULATED}{FaultKind.CLOUD_FAILS}" if fails else "",
         )
 
     def _spoilt(self, answer: object) -> object:
@@ -155,7 +155,7 @@ class _Journey:
 
 def _refusal(strike: Strike | None) -> CloudError | None:
     """What the cloud answers instead of doing it; None: it does it."""
-    told = f"simulated: {strike.kind}" if strike else ""
+    told = f"{SIMULATED}{strike.kind}" if strike else ""
     match strike and strike.kind:
         case FaultKind.CLOUD_LOST | FaultKind.CLOUD_AFTERWARDS:
             return Unavailable(told)
