@@ -216,16 +216,23 @@ class PartsBalancers:
         members = frozenset(m for m in api.members if m[0] in dict(listeners))
         state = BalancerState.PENDING if id_ in api.busy else BalancerState.READY
         ingress = (Ingress(ip=address),) if address else ()
+        mark = api.balancers[id_]
         return Seen(
             owner,
             id_,
             listeners,
             members,
             address,
-            Balancer(id=id_, state=state, ingress=ingress, members=len(members)),
+            Balancer(
+                id=id_,
+                state=state,
+                ingress=ingress,
+                members=len(members),
+                owner=Owner(*mark) if mark else None,
+            ),
             rules=api.rules[id_],
             stamp=api.stamps.get(id_, ""),
-            mark=api.balancers[id_],
+            mark=mark,
         )
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:

@@ -23,6 +23,11 @@ REGRESSIONS = (
         "a node whose machine was denied untruly, and deleted right after, went within the grace",
     ),
     Found(
+        "mixed",
+        31934,
+        "a Service that lost its balancer took that of another, because it was told to adopt it",
+    ),
+    Found(
         "keys",
         15,
         "a manager that froze between two keys of one call added the second after its lease",

@@ -153,6 +153,9 @@ class Balancer:
     """Why it failed, or is pending for longer than usual, in the cloud's own words."""
     members: int | None = None
     """How many members it has now; None: not known."""
+    owner: Owner | None = None
+    """Whose mark it carries; None: nobody's. By it the core sees that one who is named in
+    `Wish.adopts` serves another Service, and refuses."""
 
 
 class Effect(StrEnum):

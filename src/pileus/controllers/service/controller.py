@@ -137,7 +137,7 @@ class ServiceController:
         return Tools(
             cluster=self._cluster,
             membership=self._membership,
-            workshop=Workshop(self._around.balancers),
+            workshop=Workshop(self._around.balancers, self._cluster.service),
             turns=Turns(),
             notes=self._notes,
             teller=Teller(self._cluster, self._notices, self._around.clock),

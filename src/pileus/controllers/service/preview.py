@@ -31,7 +31,7 @@ from pileus.controllers.service.plan import (
     released,
     unclaimed,
 )
-from pileus.controllers.service.seeing import look_at
+from pileus.controllers.service.seeing import look_at, look_back
 from pileus.controllers.service.status import (
     CONDITION,
     SERVED,
@@ -123,7 +123,7 @@ class ServicePreview:
 
     async def _withdraw(self, service: Service, mode: Mode) -> Iterator[Planned]:
         wish = farewell_of(self.tools.wishing, service, mode)
-        look = await self.tools.workshop.look(wish, deep=True) if wish else None
+        look = await look_back(self.tools.workshop, wish) if wish else None
         return _withdrawn(service, look, mode)
 
 

@@ -3,7 +3,7 @@
 from pileus.cloud.balancer import Wish
 from pileus.cloud.errors import Unsupported
 from pileus.controllers.service.wish import narrowed
-from pileus.controllers.service.workshop import Look, Workshop
+from pileus.controllers.service.workshop import Look, Taken, Workshop
 from pileus.kube.model.core_v1 import Service
 
 
@@ -16,3 +16,11 @@ async def look_at(workshop: Workshop, service: Service, wish: Wish, *, deep: boo
         if narrower is None:
             raise
         return await workshop.look(narrower, deep=deep)
+
+
+async def look_back(workshop: Workshop, wish: Wish) -> Look | None:
+    """A look for one who goes; None: what it named is another's. Errors: `CloudError`."""
+    try:
+        return await workshop.look(wish, deep=True)
+    except Taken:
+        return None

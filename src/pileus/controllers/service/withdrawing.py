@@ -14,6 +14,7 @@ from pileus.controllers.service.plan import (
     released,
 )
 from pileus.controllers.service.reasons import Reason, Stage
+from pileus.controllers.service.seeing import look_back
 from pileus.controllers.service.teller import name_of
 from pileus.controllers.service.tools import Tools
 from pileus.controllers.service.waiting import wait_for
@@ -83,13 +84,13 @@ class Withdrawing:
             return None
         tools = self._tools
         with tools.turns.queueing(tools.workshop.lock_key(wish)) as turn:
-            look = await tools.workshop.look(wish, deep=True)
-            if not look.left(mode):
+            look = await look_back(tools.workshop, wish)
+            if look is None or not look.left(mode):
                 return look
             async with turn.taken() as moved_on:
                 if moved_on:
-                    look = await tools.workshop.look(wish, deep=True)
-                return await self._delete(service, look, mode, note)
+                    look = await look_back(tools.workshop, wish)
+                return look and await self._delete(service, look, mode, note)
 
     async def _delete(self, service: Service, look: Look, mode: Mode, note: Note) -> Look:
         if note.stage == Stage.CHECK:

@@ -1,13 +1,15 @@
 """The cloud's side of a pass: look at one balancer, and carry out what is to be changed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pileus.cloud.balancer import Balancer, Balancers, BalancerState, Change, Owner, Seen, Wish
-from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.errors import CloudError, Misconfigured, Unavailable
 from pileus.cloud.model import Failure
 from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.plan import doable, is_busy
+from pileus.kube.model.core_v1 import Service
 
 ROUNDS = 5
 """How often, in one pass, changes may lead to further ones."""
@@ -15,6 +17,10 @@ ROUNDS = 5
 
 class BalancerFailed(CloudError):
     """The cloud says that the balancer has failed."""
+
+
+class Taken(Misconfigured):
+    """The balancer that a Service names for its own serves another Service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +50,23 @@ class Look:
 class Workshop:
     """Errors: `CloudError`, and `Fenced` for a change."""
 
-    def __init__(self, balancers: Balancers[Any, Any]) -> None:
+    def __init__(
+        self,
+        balancers: Balancers[Any, Any],
+        service: Callable[[str], Service | None] = lambda _: None,
+    ) -> None:
+        """`service`: the one with that UID, if it is there; its balancer is never another's."""
         self._balancers = balancers
+        self._service = service
 
     async def owners(self, cluster: str) -> frozenset[Owner]:
         return await self._balancers.owners(cluster)
 
     async def look(self, wish: Wish, *, deep: bool) -> Look:
-        """Not being told of a balancer is never taken for there being none."""
+        """Not being told of a balancer is never taken for there being none.
+
+        Errors: `Taken`; else the cloud's.
+        """
         seen = (await self._balancers.observe([wish], deep=deep)).get(wish.owner)
         if seen is None:
             raise Unavailable("the cloud did not say whether there is a load balancer")
@@ -60,7 +75,20 @@ class Workshop:
         return self.judge(wish, seen)
 
     def judge(self, wish: Wish, seen: Seen) -> Look:
+        self._check_owner(wish, seen.balancer)
         return Look(wish, seen, self._balancers.changes(wish, seen))
+
+    def _check_owner(self, wish: Wish, found: Balancer | None) -> None:
+        owner = found and found.owner
+        if found is None or owner is None or owner == wish.owner:
+            return
+        served = self._service(owner.uid) if owner.cluster == wish.owner.cluster else None
+        if served is not None:
+            name = f"{served.metadata.namespace}/{served.metadata.name}"
+            raise Taken(
+                f"balancer {found.id} cannot be adopted: it serves Service {name}; "
+                f"name another one, or delete that Service in a mode in which its balancer stays"
+            )
 
     async def perform(self, look: Look, mode: Mode) -> Look:
         """Make the changes that the mode allows, and those that follow from them.

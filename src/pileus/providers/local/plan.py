@@ -82,6 +82,7 @@ class Seen:
             ingress=tuple(Ingress(ip=address, proxied=True) for address in found.addresses),
             problem=found.problem,
             members=found.members if isinstance(found, Outline) else len(found.members),
+            owner=Owner(found.mark.cluster, found.mark.owner) if found.mark != Mark() else None,
         )
 
 

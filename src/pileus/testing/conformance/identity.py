@@ -45,6 +45,8 @@ async def named_by_the_user_is_adopted(harness: BalancersHarness) -> None:
         wish = replace(harness.wish(Owner(US, uid), SMALL), adopts=named)
         async with harness.connect() as balancers:
             assert await _effects(balancers, wish), "adoption is no change that a plan would show"
+            before = (await look(balancers, wish, deep=False)).balancer
+            assert before is None or before.owner == mark, "it is not said whose it was"
             seen = await settle(balancers, wish)
 
         assert seen.balancer is not None

@@ -181,3 +181,26 @@ async def test_full_mode_adopts_what_was_made_by_hand_and_makes_it_as_wanted():
         await world.delete()
         await asyncio.sleep(10)
         assert world.balancers == {}
+
+
+@pytest.mark.parametrize("mode", ["full", "members", "observe"])
+async def test_trap_16_what_serves_another_service_is_never_adopted(mode: str):
+    world = World()
+    await world.add_node("a")
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+        (before,) = world.cloud.state.balancers.values()
+
+        named = {ADOPT: before.id, MANAGE: mode}
+        await world.add("thief", annotations=named)
+        await asyncio.sleep(60)
+        assert list(world.cloud.state.balancers.values()) == [before]
+        assert (await world.condition("thief"))[:2] == ("False", "Misconfigured")
+        assert "default/web" in (await world.condition("thief"))[2]
+        assert await world.ingress("thief") == []
+
+        await world.delete("thief")
+        await asyncio.sleep(60)
+        assert list(world.cloud.state.balancers.values()) == [before]
+        assert set(await world.services()) == {"web"}
