@@ -26,7 +26,9 @@ from pileus.telemetry.log import Log
 log = Log(__name__)
 
 FORMER = 2.0
-"""Seconds between two looks whether a former Service of the same name is cleaned up."""
+"""Seconds between two looks whether a former Service of the same name is cleaned up, at first."""
+FORMER_MOST = 15.0
+"""Seconds between two such looks when it takes long; they come ever more seldom."""
 
 
 class ServiceReconciler:
@@ -89,7 +91,15 @@ class ServiceReconciler:
         verdict = Verdict(State.FALSE, "WaitsForFormer", message)
         note = self._tools.notes.of(service.metadata.uid)
         await self._tools.teller.condition(service, note, verdict)
-        return again_in(FORMER)
+        return again_in(self._former_in(former))
+
+    def _former_in(self, former: Service) -> float:
+        """Seconds until the next look: nothing is done in the pause; then each wait is doubled."""
+        gone = self._departed.find(former.metadata.uid)
+        if gone is None:
+            return FORMER
+        worked = asyncio.get_running_loop().time() - gone.since - PAUSE
+        return FORMER - worked if worked < 0 else min(max(worked, FORMER), FORMER_MOST)
 
     async def _bury(self, uid: str) -> Result:
         """Clean up after a Service that went without being released."""

@@ -18,6 +18,8 @@ from pileus.cloud.errors import (
     Unavailable,
     Unsupported,
 )
+from pileus.kube import errors as kube
+from pileus.kube.transport import Request
 from tests.unit.controllers.service.plain import Change, Seen
 from tests.unit.controllers.service.world import CLUSTER, World
 
@@ -259,3 +261,33 @@ async def test_what_a_forced_deletion_left_is_tried_ever_more_seldom_while_the_c
         cloud.changing = lambda owner, change: None
         await asyncio.sleep(20)
         assert cloud.standing == {}
+
+
+async def test_who_waits_for_a_former_service_says_so_ever_more_seldom_while_it_cannot():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    await world.add()
+    told: list[float] = []
+
+    def busy(owner: Owner, change: Change) -> None:
+        raise Conflict("busy")
+
+    def refuse(request: Request) -> None:
+        if b"WaitsForFormer" in (request.body or b""):
+            told.append(asyncio.get_running_loop().time())
+            raise kube.Conflict("PATCH services", 409, kube.Status())
+
+    async with world.managed():
+        await asyncio.sleep(10)
+        cloud.changing = busy
+        world.wire.before = refuse
+        await world.change(metadata={"finalizers": None})
+        await world.delete()
+        await world.add()
+        await asyncio.sleep(200)
+
+        assert 5 < len(told) < 20
+        cloud.changing = lambda owner, change: None
+        await asyncio.sleep(35)
+        assert (await world.condition())[0] == "True"
