@@ -43,7 +43,7 @@ def test_different_seeds_do_different_things():
 
 def test_the_trace_tells_who_did_what_and_ends_with_the_verdict():
     with planted(LOST_WAKE_UP):
-        outcome = play(draw(3, SCENARIOS["mixed"]))
+        outcome = play(draw(1, SCENARIOS["mixed"]))
 
     assert outcome.violation is not None
     assert outcome.lines[-1].endswith(str(outcome.violation).partition("\n")[0])
