@@ -78,6 +78,21 @@ REGRESSIONS = (
         "a world counted as quiet (by the judge) while a Service that asks for the impossible "
         "still said that a quota was used up, and had yet to say what is in its way now",
     ),
+    Found(
+        "mixed",
+        30137,
+        "a Service took the balancer of another one that lived, because its user named it",
+    ),
+    Found(
+        "mixed",
+        31058,
+        "a Service that waited for a former one of its name tried every two seconds to say so",
+    ),
+    Found(
+        "mixed",
+        31399,
+        "a world counted as quiet while the cloud was at work on a balancer without members",
+    ),
 )
 
 

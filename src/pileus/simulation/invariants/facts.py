@@ -256,6 +256,12 @@ def conditions_of(thing: Obj) -> dict[str, str]:
     return {text(one, "type"): text(one, "status") for one in rows(thing, "status", "conditions")}
 
 
+def reason_of(thing: Obj, condition: str) -> str:
+    """Why the condition is as it is; "" if there is none."""
+    said = {text(one, "type"): text(one, "reason") for one in rows(thing, "status", "conditions")}
+    return said.get(condition, "")
+
+
 def ingress_of(service: Obj) -> list[str]:
     """What it publishes: IPs and host names."""
     published = rows(service, "status", "loadBalancer", "ingress")

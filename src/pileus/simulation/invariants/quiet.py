@@ -19,6 +19,7 @@ from pileus.simulation.invariants.facts import (
     has_finalizer,
     ingress_of,
     is_approved,
+    reason_of,
 )
 from pileus.simulation.invariants.keys import machines_have_the_wanted_keys
 from pileus.simulation.kinds import SIMULATED
@@ -138,9 +139,9 @@ def _lacks(service: Obj, balancer: Balancer, members: frozenset[str]) -> Iterato
         yield f"it publishes {ingress_of(service)}, not {balancer.addresses}"
     if balancer.members != members:
         yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(members)}"
-    ready = "True" if members else "False"
-    if conditions_of(service).get(READY) != ready:
-        yield f"its condition is {conditions_of(service).get(READY)}, not {ready}"
+    reason = "LoadBalancerReady" if members else "NoMembers"
+    if reason_of(service, READY) != reason:
+        yield f"its condition says {reason_of(service, READY)}, not {reason}"
     yield from _misdirects(service, balancer)
 
 
