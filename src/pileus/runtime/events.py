@@ -9,6 +9,7 @@ from pileus.fence import Fenced
 from pileus.kube.errors import (
     AlreadyExists,
     ApiError,
+    Conflict,
     Forbidden,
     KubeError,
     NotFound,
@@ -202,8 +203,11 @@ class EventRecorder:
 
 
 def is_passing(error: KubeError) -> bool:
-    """Whether the same write may succeed later: not if the server understood and refused it."""
-    if isinstance(error, Unauthorized | TooManyRequests):
+    """Whether the same write may succeed later: not if the server understood and refused it.
+
+    A conflict is no refusal: the namespace's quota, say, was changed by somebody else just then.
+    """
+    if isinstance(error, Unauthorized | TooManyRequests | Conflict):
         return True
     return not isinstance(error, ApiError) or error.status >= 500  # noqa: PLR2004 -- HTTP's number
 

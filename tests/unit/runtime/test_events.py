@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from pileus.fence import Fenced
 from pileus.kube.errors import (
     AlreadyExists,
+    Conflict,
     Forbidden,
     KubeError,
     NotFound,
@@ -240,6 +241,18 @@ async def test_missing_rights_are_told_once_and_nothing_is_retried(
     assert len(news.cluster.requests) == 3
     assert news.dropped("refused") == 3
     assert [record.message for record in caplog.records] == ["Server rejected event"]
+
+
+async def test_a_conflict_is_no_refusal_and_loses_no_event() -> None:
+    news = Newsroom()
+    news.cluster.failure = Conflict("POST events", 409, Status(message="the quota has changed"))
+    async with news.open():
+        news.record()
+        await asyncio.sleep(5)
+        news.cluster.failure = None
+        await asyncio.sleep(30)
+
+    assert len(news.cluster.events) == 1
 
 
 async def test_who_is_not_leader_drops_its_events_silently(

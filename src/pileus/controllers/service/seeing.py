@@ -1,9 +1,11 @@
 """Look at a Service's balancer, with less than it prefers where the cloud has no more."""
 
+from dataclasses import replace
+
 from pileus.cloud.balancer import Wish
-from pileus.cloud.errors import Unsupported
+from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.controllers.service.wish import narrowed
-from pileus.controllers.service.workshop import Look, Taken, Workshop
+from pileus.controllers.service.workshop import Look, Workshop
 from pileus.kube.model.core_v1 import Service
 
 
@@ -18,9 +20,11 @@ async def look_at(workshop: Workshop, service: Service, wish: Wish, *, deep: boo
         return await workshop.look(narrower, deep=deep)
 
 
-async def look_back(workshop: Workshop, wish: Wish) -> Look | None:
-    """A look for one who goes; None: what it named is another's. Errors: `CloudError`."""
+async def look_back(workshop: Workshop, wish: Wish) -> Look:
+    """A look for one who goes: at what it named, unless that is another's, or is not there."""
     try:
         return await workshop.look(wish, deep=True)
-    except Taken:
-        return None
+    except Misconfigured:
+        if not wish.adopts:
+            raise
+        return await workshop.look(replace(wish, adopts=""), deep=True)

@@ -85,12 +85,12 @@ class Withdrawing:
         tools = self._tools
         with tools.turns.queueing(tools.workshop.lock_key(wish)) as turn:
             look = await look_back(tools.workshop, wish)
-            if look is None or not look.left(mode):
+            if not look.left(mode):
                 return look
             async with turn.taken() as moved_on:
                 if moved_on:
                     look = await look_back(tools.workshop, wish)
-                return look and await self._delete(service, look, mode, note)
+                return await self._delete(service, look, mode, note)
 
     async def _delete(self, service: Service, look: Look, mode: Mode, note: Note) -> Look:
         if note.stage == Stage.CHECK:

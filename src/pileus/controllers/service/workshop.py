@@ -19,10 +19,6 @@ class BalancerFailed(CloudError):
     """The cloud says that the balancer has failed."""
 
 
-class Taken(Misconfigured):
-    """The balancer that a Service names for its own serves another Service."""
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     """A balancer as it was seen, and what that leaves to be changed."""
@@ -65,7 +61,7 @@ class Workshop:
     async def look(self, wish: Wish, *, deep: bool) -> Look:
         """Not being told of a balancer is never taken for there being none.
 
-        Errors: `Taken`; else the cloud's.
+        Errors: `CloudError`; `Misconfigured` also where what is named serves another Service.
         """
         seen = (await self._balancers.observe([wish], deep=deep)).get(wish.owner)
         if seen is None:
@@ -85,7 +81,7 @@ class Workshop:
         served = self._service(owner.uid) if owner.cluster == wish.owner.cluster else None
         if served is not None:
             name = f"{served.metadata.namespace}/{served.metadata.name}"
-            raise Taken(
+            raise Misconfigured(
                 f"balancer {found.id} cannot be adopted: it serves Service {name}; "
                 f"name another one, or delete that Service in a mode in which its balancer stays"
             )

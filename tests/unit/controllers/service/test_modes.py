@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pileus.providers.local.model.balancers import AddMembers, CreateBalancer
+from pileus.providers.local.model.balancers import AddMembers, CreateBalancer, DeleteBalancer
 from pileus.providers.local.model.records import Balancer, Member, Port
 from tests.unit.controllers.service.world import FINALIZER, World
 
@@ -204,3 +204,15 @@ async def test_trap_16_what_serves_another_service_is_never_adopted(mode: str):
         await asyncio.sleep(60)
         assert list(world.cloud.state.balancers.values()) == [before]
         assert set(await world.services()) == {"web"}
+
+
+async def test_a_service_goes_though_the_balancer_that_it_adopted_is_gone():
+    world = World()
+    before = await furnished(world, "members")
+    async with world.managed():
+        await asyncio.sleep(10)
+        await world.cloud.operate(DeleteBalancer(balancer=before.id))
+        await world.delete()
+        await asyncio.sleep(60)
+
+        assert (world.balancers, await world.services()) == ({}, {})
