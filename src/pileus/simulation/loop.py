@@ -32,6 +32,8 @@ class Process:
 
     name: str
     paused: bool = False
+    asleep: bool = False
+    """Paused with its whole machine, until that wakes up by itself."""
     is_dead: bool = False
     """Its steps reach nobody any more: what it still does is its remains being cleared away."""
     steps_left: int = 0
@@ -127,11 +129,16 @@ class SimulationLoop(asyncio.BaseEventLoop):
     def suspend(self, process: Process, seconds: float) -> None:
         """Let its machine sleep: it takes no step, and its timers stand still, but time goes on."""
         self.pause(process)
+        process.asleep = True
         for timer in self._timers():
             if timer._context.get(PROCESS) is process:  # noqa: SLF001
                 timer._when += seconds  # noqa: SLF001
         heapq.heapify(self._timers())
-        self.call_later(seconds, self.resume, process)
+        self.call_later(seconds, self._wake, process)
+
+    def _wake(self, process: Process) -> None:
+        process.asleep = False
+        self.resume(process)
 
     def select(self, timeout: float | None) -> list[object]:
         """Called by asyncio once a round: wait until something happens, or so many seconds."""

@@ -47,13 +47,14 @@ class Mishaps:
         }
 
     def end(self) -> None:
-        """From now on nothing more befalls them, and what did is over."""
+        """From now on nothing more befalls them, and what did is over; who sleeps sleeps on."""
         self._cluster.come_back()
         for manager in self._managers:
             manager.crash_when_started(0)
             if manager.life is not None:
                 manager.life.disarm()
-                self._loop.resume(manager.life.process)
+                if not manager.life.process.asleep:
+                    self._loop.resume(manager.life.process)
 
     def _chosen(self, deed: Deed) -> Replica:
         """Mostly the one that leads: the others have little to lose."""

@@ -135,7 +135,8 @@ class World:
         )
 
     def _living(self) -> frozenset[str]:
-        return frozenset(one.life.identity for one in self._managers if one.life is not None)
+        lives = [one.life for one in self._managers if one.life is not None]
+        return frozenset(life.identity for life in lives if not life.process.paused)
 
     def _furnish(self) -> None:
         self._operators.furnish()

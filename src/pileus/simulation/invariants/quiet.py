@@ -42,7 +42,7 @@ def somebody_leads(facts: Facts) -> Iterator[str]:
     for lease in facts.leases():
         leader = facts.cluster.leader(lease)
         if leader not in facts.living():
-            yield f"the lease {lease} is {leader or 'nobody'}'s, who does not live"
+            yield f"the lease {lease} is {leader or 'nobody'}'s, who does not live, or is frozen"
 
 
 def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
