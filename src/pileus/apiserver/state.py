@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from random import Random
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from pileus.apiserver.identity import StaticTokens, TokenSigner, User
 from pileus.apiserver.resource import Resource
 from pileus.apiserver.resources.catalog import Catalog
 from pileus.apiserver.store import HISTORY, Shelf, Store
-from pileus.clock import Clock
+from pileus.clock import Clock, rfc3339
 from pileus.pki import signing_key
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -71,4 +71,4 @@ class State:
 
 
 def stamp(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+    return rfc3339(moment, "seconds")

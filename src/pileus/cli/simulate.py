@@ -172,7 +172,8 @@ def _play_many(given: Given, kind: _Kind, terminal: Terminal) -> int:
     progress.end()
     width = min(terminal.width(terminal.out) or WIDTH, WIDTH)
     lasted = since_boot() - started
-    for line in told_totals(summary, SCENARIOS[kind.scenario], lasted, width=width):
+    scenario = SCENARIOS[kind.scenario]
+    for line in told_totals(summary, scenario, lasted, cloud=kind.cloud, width=width):
         terminal.out.write(f"{line}\n")
     _tell_failures(summary, kind, terminal)
     if not summary.is_whole:

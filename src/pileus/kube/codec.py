@@ -3,11 +3,12 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Generic, Literal, cast
 
 import msgspec
 
+from pileus.clock import rfc3339
 from pileus.kube.errors import Unreadable, refusal_in_stream
 from pileus.kube.model.meta import KubeObject, ObjectMeta, T, Wire
 
@@ -201,8 +202,7 @@ def _decoder(generic: type[object], kind: type[KubeObject]) -> msgspec.json.Deco
 def _with_micro_times(value: object) -> object:
     match value:
         case datetime():
-            moment = value.astimezone(UTC).replace(tzinfo=None)
-            return f"{moment.isoformat(timespec='microseconds')}Z"
+            return rfc3339(value, "microseconds")
         case dict():
             items = cast("dict[object, object]", value).items()
             return {key: _with_micro_times(inner) for key, inner in items}

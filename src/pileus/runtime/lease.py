@@ -7,11 +7,12 @@ do not know survive our PUT; there is no right to patch leases.
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
+from pileus.clock import rfc3339
 from pileus.kube.client import Client
 from pileus.kube.errors import NotFound, Unreadable
 from pileus.kube.model.coordination_v1 import LEASES, Lease, LeaseSpec
@@ -177,4 +178,4 @@ def _with_spec(lease: Json, changes: Json, **more: object) -> Json:
 
 
 def _time(now: datetime) -> str:
-    return f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    return rfc3339(now, "microseconds")

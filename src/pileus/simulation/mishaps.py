@@ -33,14 +33,16 @@ class Mishaps:
         self._lease_seconds = lease_seconds
         self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
             DeedKind.REPLICA_CLOCK: self._wind,
-            DeedKind.REPLICA_CRASH: self._crash,
-            DeedKind.REPLICA_CRASH_AT_WRITE: self._crash_at_write,
+            DeedKind.REPLICA_CRASH: self._to_who_lives(lambda _, life: life.crash()),
+            DeedKind.REPLICA_CRASH_AT_WRITE: self._to_who_lives(self._crash_at_write),
             DeedKind.REPLICA_CRASH_AT_STEP: self._crash_at_step,
             DeedKind.REPLICA_STOP: lambda deed: self._chosen(deed).stop(),
-            DeedKind.REPLICA_PAUSE: self._pause,
-            DeedKind.REPLICA_PAUSE_AT_WRITE: self._pause_at_write,
-            DeedKind.REPLICA_PAUSE_AT_STEP: self._pause_at_step,
-            DeedKind.REPLICA_SLEEP: self._sleep,
+            DeedKind.REPLICA_PAUSE: self._to_who_lives(
+                lambda deed, life: self._pause(life, deed.seconds)
+            ),
+            DeedKind.REPLICA_PAUSE_AT_WRITE: self._to_who_lives(self._pause_at_write),
+            DeedKind.REPLICA_PAUSE_AT_STEP: self._to_who_lives(self._pause_at_step),
+            DeedKind.REPLICA_SLEEP: self._to_who_lives(self._sleep),
             DeedKind.SERVER_RESTART: self._restart,
             DeedKind.SERVER_SWITCH: self._switch,
             DeedKind.SERVER_COMPACT: lambda _: self._cluster.forget(),
@@ -63,19 +65,22 @@ class Mishaps:
         among = leading if leading and deed.choice % 4 else self._managers
         return among[deed.choice % len(among)]
 
+    def _to_who_lives(self, strike: Callable[[Deed, Life], None]) -> Callable[[Deed], None]:
+        """Who has crashed and not come again is spared."""
+
+        def strike_chosen(deed: Deed) -> None:
+            life = self._chosen(deed).life
+            if life is not None:
+                strike(deed, life)
+
+        return strike_chosen
+
     def _wind(self, deed: Deed) -> None:
         seconds = deed.seconds * (60 if deed.choice % 2 else -60)
         self._chosen(deed).wind(seconds, deed.choice / CHOICES)
 
-    def _crash(self, deed: Deed) -> None:
-        life = self._chosen(deed).life
-        if life is not None:
-            life.crash()
-
-    def _crash_at_write(self, deed: Deed) -> None:
-        life = self._chosen(deed).life
-        if life is not None:
-            life.ambush(1 + deed.choice % 7, life.crash, after=deed.choice % 2 > 0)
+    def _crash_at_write(self, deed: Deed, life: Life) -> None:
+        life.ambush(1 + deed.choice % 7, life.crash, after=deed.choice % 2 > 0)
 
     def _crash_at_step(self, deed: Deed) -> None:
         """At work; or while it ends in good order; or soon after it came again."""
@@ -91,33 +96,22 @@ class Mishaps:
             manager.stop()
         life.process.strike_at_step(_step(deed), life.crash)
 
-    def _pause(self, deed: Deed) -> None:
-        life = self._chosen(deed).life
-        if life is not None:
-            self._paused(life, deed.seconds)
+    def _pause_at_write(self, deed: Deed, life: Life) -> None:
+        pause = partial(self._pause, life, self._lease_seconds + deed.seconds)
+        life.ambush(1 + deed.choice % 5, pause, after=deed.choice % 2 > 0)
 
-    def _pause_at_write(self, deed: Deed) -> None:
-        life = self._chosen(deed).life
-        if life is not None:
-            pause = partial(self._paused, life, self._lease_seconds + deed.seconds)
-            life.ambush(1 + deed.choice % 5, pause, after=deed.choice % 2 > 0)
+    def _pause_at_step(self, deed: Deed, life: Life) -> None:
+        pause = partial(self._pause, life, self._lease_seconds + deed.seconds)
+        life.process.strike_at_step(_step(deed), pause)
 
-    def _pause_at_step(self, deed: Deed) -> None:
-        life = self._chosen(deed).life
-        if life is not None:
-            pause = partial(self._paused, life, self._lease_seconds + deed.seconds)
-            life.process.strike_at_step(_step(deed), pause)
-
-    def _paused(self, life: Life, seconds: float) -> None:
+    def _pause(self, life: Life, seconds: float) -> None:
         self._trace.note(life.name, f"paused for {seconds:.1f} s")
         self._loop.pause(life.process)
         self._loop.call_later(seconds, self._loop.resume, life.process)
 
-    def _sleep(self, deed: Deed) -> None:
-        life = self._chosen(deed).life
-        if life is not None:
-            self._trace.note(life.name, f"sleeps for {deed.seconds:.1f} s")
-            self._loop.suspend(life.process, deed.seconds)
+    def _sleep(self, deed: Deed, life: Life) -> None:
+        self._trace.note(life.name, f"sleeps for {deed.seconds:.1f} s")
+        self._loop.suspend(life.process, deed.seconds)
 
     def _restart(self, deed: Deed) -> None:
         self._cluster.go_down()

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 
 from pileus.simulation.clouds.interface import MakeCloud
 from pileus.simulation.clouds.local import SimulatedLocal
@@ -19,13 +18,13 @@ from pileus.simulation.kinds import DeedKind, FaultKind
 from pileus.simulation.loop import SimulationLoop, Standstill
 from pileus.simulation.schedule import Schedule
 from pileus.simulation.world import World
+from pileus.testing.virtual_time import LoopClock
 
 LOOK_EVERY = 10.0
 PATIENCE = 1500.0
 """Seconds that managers have for bringing everything in order, once nothing goes wrong."""
 AFTERGLOW = 60.0
 """Seconds for the last events and refreshes, before a quiet world must stay without writes."""
-EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +40,12 @@ class Outcome:
     virtual_seconds: float = 0.0
 
 
-class LoopClock:
-    """The wall clock of a world whose time is the loop's."""
-
-    def __init__(self, loop: SimulationLoop) -> None:
-        self._loop = loop
-
-    def now(self) -> datetime:
-        return EPOCH + timedelta(seconds=self._loop.time())
-
-
 def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
     """Play a schedule to its end, or to the first thing that is wrong."""
     loop = SimulationLoop()
     with _undisturbed():
         try:
-            world = World(schedule, make_cloud, loop, LoopClock(loop))
+            world = World(schedule, make_cloud, loop, LoopClock(loop.time))
             try:
                 loop.run_until_complete(_play(world))
             except Standstill as error:

@@ -15,6 +15,7 @@ from pileus.simulation.scenario import Scenario
 from pileus.simulation.setup import SETUPS, Setup
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 NAMES = tuple(one.name for one in SETUPS)
 QUIET = (60.0, 60.0, 60.0, 330.0)
@@ -37,6 +38,10 @@ class Deed:
     choice: int
     """Which object is chosen, of those that there are then."""
     seconds: float
+
+    def one_of(self, among: Sequence[T]) -> T | None:
+        """The one that it is done to; None if there is none."""
+        return among[self.choice % len(among)] if among else None
 
     def __str__(self) -> str:
         return f"#{self.number} {self.at:8.3f} {self.kind} ({self.choice}, {self.seconds:.1f} s)"

@@ -28,7 +28,12 @@ ASKERS = {
 
 
 def told_totals(
-    summary: Summary, scenario: Scenario, wall_seconds: float, *, width: int = WIDTH
+    summary: Summary,
+    scenario: Scenario,
+    wall_seconds: float,
+    *,
+    cloud: str = "",
+    width: int = WIDTH,
 ) -> Iterator[str]:
     """Lines of at most `width` columns, if that is enough for names and commands."""
     yield f"{_played(summary)}, {len(summary.failed)} failed"
@@ -47,7 +52,7 @@ def told_totals(
     yield ""
     yield "slowest seeds:"
     for one in summary.slowest:
-        yield f"  {one.seconds:.2f} s  {repeating(one.seed, scenario.name)}"
+        yield f"  {one.seconds:.2f} s  {repeating(one.seed, scenario.name, cloud=cloud)}"
 
 
 def _played(summary: Summary) -> str:

@@ -18,7 +18,8 @@ from pileus.objects.planned import EVERYTHING, Scope
 from pileus.providers.local.connect import cloud_of
 from pileus.providers.local.host import LocalCloud, Surroundings
 from pileus.providers.local.model.machines import CreateMachine
-from tests.unit.app.stage import TIMES, Kube, LoopClock, configured, new_node, posted
+from pileus.testing.virtual_time import LoopClock
+from tests.unit.app.stage import TIMES, Kube, configured, new_node, posted
 
 LIFE = ("--controller-start-interval=0s", "--controllers=*")
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -28,8 +27,7 @@ from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.leadership import Times
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
-
-EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+from pileus.testing.virtual_time import LoopClock, loop_time
 
 
 def new_node(name: str) -> dict[str, object]:
@@ -63,15 +61,6 @@ ACCESS = Access("http://127.0.0.1:1", Nobody())
 def configured(*arguments: str) -> Config:
     line = ("--cloud-provider=fake", "--master=http://127.0.0.1:1", "--secure-port=0", *arguments)
     return build_config(gather(TABLE, "cloud-controller-manager", line, {}).values)
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
-
-class LoopClock:
-    def now(self) -> datetime:
-        return EPOCH + timedelta(seconds=loop_time())
 
 
 TIMES = Times(LoopClock(), loop_time)

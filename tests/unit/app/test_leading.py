@@ -26,7 +26,8 @@ from pileus.runtime.timing import Durations
 from pileus.server.health import Health, Kind
 from pileus.telemetry.log import VALUES
 from pileus.testing.scripted import Answer, Lost, ScriptedTransport, refused
-from tests.unit.app.stage import TIMES, Kube, loop_time, posted
+from pileus.testing.virtual_time import loop_time
+from tests.unit.app.stage import TIMES, Kube, posted
 
 Start = Callable[[ClusterAccess], AbstractAsyncContextManager[None]]
 

@@ -25,7 +25,8 @@ from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
 from pileus.kube.transport import Reply, Request, Transport
 from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
 from pileus.testing.scripted import Answer, ScriptedTransport, refused
-from tests.unit.app.stage import TIMES, Kube, configured, loop_time, new_node, posted
+from pileus.testing.virtual_time import loop_time
+from tests.unit.app.stage import TIMES, Kube, configured, new_node, posted
 from tests.unit.classic.fakes import Provider, adapted
 from tests.unit.cloud.fakes import Change, FakeBalancers, FakeInstances, FakeRoutes, Seen
 

@@ -17,8 +17,9 @@ from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, ObjectReference
 from pileus.kube.patch import MergePatch
 from pileus.objects.planned import Place, Planned, Scope
 from pileus.providers.local.model.machines import DeleteMachine
+from pileus.testing.virtual_time import LoopClock
 from tests.unit.app.scene import Scene, scene
-from tests.unit.app.stage import LoopClock, new_node
+from tests.unit.app.stage import new_node
 
 DOCS = Path(__file__).parents[3] / "docs"
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Self
 
@@ -19,18 +18,8 @@ from pileus.kube.store import NamespacedName
 from pileus.kube.transport import Reply, Request
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
+from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.events import FakeEvents
-
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
-
-class LoopClock:
-    def now(self) -> datetime:
-        return EPOCH + timedelta(seconds=loop_time())
 
 
 class Counting:

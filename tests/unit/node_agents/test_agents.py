@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -33,13 +33,7 @@ from pileus.providers.local.model.machines import (
 from pileus.providers.local.model.records import FaultKind
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
-
-START = datetime(2030, 1, 1, tzinfo=UTC)
-
-
-class LoopClock:
-    def now(self) -> datetime:
-        return START + timedelta(seconds=asyncio.get_running_loop().time())
+from pileus.testing.virtual_time import LoopClock
 
 
 class Counting:

@@ -70,3 +70,11 @@ def test_a_campaign_that_was_stopped_says_so():
     stopped = Summary(wanted=9, seeds=4)
 
     assert told(stopped)[0] == "stopped after 4 of 9 seeds, 0 failed"
+
+
+def test_the_slowest_seeds_are_played_again_with_their_cloud():
+    cloud = "my.provider:Simulated"
+    lines = told_totals(SUMMARY, SCENARIOS["mixed"], wall_seconds=1.0, cloud=cloud)
+    again = [line for line in lines if "--first-seed" in line]
+    assert again
+    assert all(line.endswith(f" --cloud {cloud}") for line in again)

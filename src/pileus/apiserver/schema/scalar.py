@@ -3,9 +3,11 @@
 import base64
 import binascii
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+
+from pileus.clock import rfc3339
 
 SECONDS = "2006-01-02T15:04:05Z07:00"
 MICROS = "2006-01-02T15:04:05.000000Z07:00"
@@ -53,7 +55,7 @@ def write(value: object) -> object:
 
 @lru_cache(_KNOWN)
 def time(written: str) -> str:
-    return f"{_moment(written, SECONDS).isoformat(timespec='seconds')}Z"
+    return rfc3339(_moment(written, SECONDS), "seconds")
 
 
 @lru_cache(_KNOWN)
@@ -64,11 +66,10 @@ def microtime(written: str) -> str:
         raise ValueError(
             f'parsing time "{written}" as "{MICROS}": cannot parse "{rest}" as ".000000"'
         )
-    return f"{_moment(written, MICROS).isoformat(timespec='microseconds')}Z"
+    return rfc3339(_moment(written, MICROS), "microseconds")
 
 
 def _moment(written: str, layout: str) -> datetime:
-    """In UTC, and without saying so."""
     try:
         moment = datetime.fromisoformat(written) if _TIME.fullmatch(written) else None
     except ValueError:
@@ -77,7 +78,7 @@ def _moment(written: str, layout: str) -> datetime:
         raise ValueError(
             f'parsing time "{written}" as "{layout}": cannot parse "{written}" as "2006"'
         )
-    return moment.astimezone(UTC).replace(tzinfo=None)
+    return moment
 
 
 def _base64(written: str) -> str:

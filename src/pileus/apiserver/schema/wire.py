@@ -12,6 +12,7 @@ from typing import cast
 
 from pileus.apiserver.schema import table
 from pileus.apiserver.tree import Obj, grow
+from pileus.clock import rfc3339
 
 MAGIC = b"k8s\x00"
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -132,12 +133,12 @@ def _moment(member: Member) -> datetime | None:
 
 def _time(member: Member) -> object:
     moment = _moment(member)
-    return moment and moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment and rfc3339(moment, "seconds")
 
 
 def _microtime(member: Member) -> object:
     moment = _moment(member)
-    return moment and moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment and rfc3339(moment, "microseconds")
 
 
 def _quantity(member: Member) -> object:

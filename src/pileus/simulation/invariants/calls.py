@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from pileus.apiserver.tree import Obj, rows, text, texts
+from pileus.apiserver.tree import Obj, text, texts
 from pileus.app.controllers import NODE
 from pileus.kube.client import DEAD_AFTER
-from pileus.objects.nodes import UNINITIALIZED
-from pileus.simulation.invariants.facts import READY, STUCK, Facts, conditions_of, ingress_of
+from pileus.simulation.invariants.facts import (
+    READY,
+    STUCK,
+    Facts,
+    conditions_of,
+    ingress_of,
+    is_new,
+)
 from pileus.simulation.invariants.pace import LAWS, OTHERS, TICK, same, who_waits
 from pileus.simulation.replica import SLOWEST
 from pileus.simulation.stage.steps import Answer, Call, Channel
@@ -128,8 +134,7 @@ def _is_for_route(_: Facts, call: Call, node: Obj) -> bool:
 
 
 def _is_for_new_node(facts: Facts, _: Call, node: Obj) -> bool:
-    taints = rows(node, "spec", "taints")
-    return facts.runs(NODE.canonical) and any(text(one, "key") == UNINITIALIZED for one in taints)
+    return facts.runs(NODE.canonical) and is_new(node)
 
 
 _CONCERN: Mapping[str, tuple[str, Callable[[Facts, Call, Obj], bool]]] = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from pileus.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus.cloud.balancer import Owner
+from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.timing import Durations
 from pileus.simulation.clouds.truth import Balancer, Machine, Truth
 from pileus.simulation.invariants.pace import Paces
@@ -12,6 +13,7 @@ from pileus.simulation.replica import SLOWEST
 from pileus.simulation.schedule import Schedule
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import LEASE, MIGRATION_LEASE, Cluster
+from pileus.simulation.stage.operators import LEAVING
 from pileus.simulation.stage.people import EXCLUDED
 from pileus.simulation.stage.steps import Call, CloudStep, ObjectStep, Step
 from pileus.simulation.stage.users import ADOPT, MANAGE
@@ -23,7 +25,6 @@ READY = "pileus.dev/Ready"
 STUCK = "CloudProviderUninitialized"
 MACHINES = "cloud instances"
 """The agent of calls that ask about machines."""
-GOING = "ToBeDeletedByClusterAutoscaler"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -243,12 +244,20 @@ def is_left_to_others(service: Obj) -> bool:
     return words(service, "metadata", "annotations").get(MANAGE) in {"none", "observe", "members"}
 
 
+def has_taint(node: Obj, key: str) -> bool:
+    return any(text(taint, "key") == key for taint in rows(node, "spec", "taints"))
+
+
+def is_new(node: Obj) -> bool:
+    """Whether it waits for its cloud to be asked about it."""
+    return has_taint(node, UNINITIALIZED)
+
+
 def counts_as_member(node: Obj) -> bool:
     if text(node, "metadata", "deletionTimestamp"):
         return False
     excluded = words(node, "metadata", "labels").get(EXCLUDED)
-    going = any(text(taint, "key") == GOING for taint in rows(node, "spec", "taints"))
-    return not going and excluded is None
+    return excluded is None and not has_taint(node, LEAVING)
 
 
 def conditions_of(thing: Obj) -> dict[str, str]:

@@ -8,7 +8,6 @@ from pileus.cloud.balancer import Transport
 from pileus.cloud.model import InstanceState
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
 from pileus.controllers.service.wish import AFFINITY_SECONDS
-from pileus.objects.nodes import UNINITIALIZED
 from pileus.simulation.clouds.truth import Balancer, Machine, Port, Traffic
 from pileus.simulation.invariants.always import IMMEDIATE, KEEPING
 from pileus.simulation.invariants.facts import (
@@ -17,8 +16,10 @@ from pileus.simulation.invariants.facts import (
     Facts,
     conditions_of,
     has_finalizer,
+    has_taint,
     ingress_of,
     is_approved,
+    is_new,
     reason_of,
 )
 from pileus.simulation.invariants.keys import machines_have_the_wanted_keys
@@ -55,10 +56,6 @@ def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
             continue
         for wrong in _differences(node, machine):
             yield f"node {text(node, 'metadata', 'name')}: {wrong}"
-
-
-def is_new(node: Obj) -> bool:
-    return any(text(taint, "key") == UNINITIALIZED for taint in rows(node, "spec", "taints"))
 
 
 def _differences(node: Obj, machine: Machine) -> Iterator[str]:
@@ -110,7 +107,7 @@ def stopped_nodes_are_tainted(facts: Facts) -> Iterator[str]:
         return
     for node in facts.cluster.objects("nodes"):
         machine = None if facts.is_foreign(node) else facts.machine_of(node)
-        tainted = any(text(one, "key") == SHUTDOWN for one in rows(node, "spec", "taints"))
+        tainted = has_taint(node, SHUTDOWN)
         stopped = machine is not None and machine.state is InstanceState.STOPPED
         if stopped and ready_status(node) != "True" and not tainted:
             yield f"node {text(node, 'metadata', 'name')} is stopped and has no taint"

@@ -30,9 +30,12 @@ LOOKED_AT = ("nodes", "services")
 """The resources whose every change is a step."""
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+NODES_PATH = "/api/v1/nodes"
 LEASES = "leases.coordination.k8s.io"
 LEASE, MIGRATION_LEASE = "cloud-controller-manager", DEFAULT.leader_name
 LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+OWN = "kubernetes"
+"""The Service that every API server makes for itself."""
 _USER = authenticated(MASTER)
 
 
@@ -112,6 +115,10 @@ class Cluster:
         """All that there are now, in the order of their names; not to be changed."""
         shelf = self._shelf(resource)
         return [self._decoded(shelf.entries[key]) for key in shelf.keys]
+
+    def services(self) -> list[Obj]:
+        """All but the API server's own."""
+        return [one for one in self.objects("services") if text(one, "metadata", "name") != OWN]
 
     def versions(self, resource: str) -> int:
         """Grows with each change of such an object."""

@@ -19,14 +19,13 @@ from pileus.node_agents.node import (
 )
 from pileus.simulation.clouds.truth import Machine
 from pileus.simulation.stage.account import Account
-from pileus.simulation.stage.cluster import MERGE, Cluster, ready_status
+from pileus.simulation.stage.cluster import MERGE, NODES_PATH, Cluster, ready_status
 
 PERIOD = 5.0
 SILENCE = 40.0
 """Seconds without a word after which a node's state is unknown."""
 WHO = "kubelets"
 HOW = Registration()
-NODES = "/api/v1/nodes"
 PREFIXES = {4: 24, 6: 64}
 """How long a node's pod range is, by family."""
 THEIRS: Obj = {"key": "example.com/dedicated", "value": "web", "effect": "PreferNoSchedule"}
@@ -73,7 +72,7 @@ class Kubelets:
         node = new_node(_host(machine), HOW)
         taints = [*rows(node, "spec", "taints"), THEIRS]
         node["spec"] = {**_spec(node), "taints": taints, **self._next_ranges()}
-        made = self._cluster.act(WHO, "POST", NODES, node)
+        made = self._cluster.act(WHO, "POST", NODES_PATH, node)
         if made is not None:
             self._tell_ready(made, machine, self._clock.now())
 
@@ -91,10 +90,10 @@ class Kubelets:
             if self._account.now() - since >= SILENCE:
                 del self._silent_since[uuid]
                 body = silent_status(self._clock.now())
-                self._cluster.act(WHO, "PATCH", f"{NODES}/{name}/status", body)
+                self._cluster.act(WHO, "PATCH", f"{NODES_PATH}/{name}/status", body)
 
     def _tell_ready(self, node: Obj, machine: Machine, now: datetime) -> None:
-        path = f"{NODES}/{text(node, 'metadata', 'name')}"
+        path = f"{NODES_PATH}/{text(node, 'metadata', 'name')}"
         body = alive_status(_host(machine), HOW, now, now)
         self._cluster.act(WHO, "PATCH", f"{path}/status", body)
         fresh = self._cluster.act(WHO, "GET", path)

@@ -1,7 +1,7 @@
 """Those who run the cluster: they meddle with nodes, SSH keys and the lease."""
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from pileus.apiserver.tree import Obj, rows, text
@@ -12,12 +12,11 @@ from pileus.simulation.kinds import DeedKind
 from pileus.simulation.schedule import Deed
 from pileus.simulation.setup import KEYS
 from pileus.simulation.stage.account import Account
-from pileus.simulation.stage.cluster import LEASE, LEASES_PATH, MERGE, Cluster
+from pileus.simulation.stage.cluster import LEASE, LEASES_PATH, MERGE, NODES_PATH, Cluster
 from pileus.simulation.stage.kubelets import HOW
 from pileus.simulation.stage.people import TEAM
 
 WHO = "operators"
-NODES = "/api/v1/nodes"
 LEAVING = "ToBeDeletedByClusterAutoscaler"
 ZONE = "topology.kubernetes.io/zone"
 KEYS_NAMESPACE, KEYS_NAME = KEYS.split("/")
@@ -89,26 +88,25 @@ class Operators:
         """The cloud lists its machine a while later; or never, if it is of no cloud."""
         self._named += 1
         host = Host(f"e-{self._named}", str(UUID(int=deed.choice << 64 | self._named)), "")
-        self._cluster.act(WHO, "POST", NODES, new_node(host, HOW))
+        self._cluster.act(WHO, "POST", NODES_PATH, new_node(host, HOW))
         now = self._clock.now()
-        path = f"{NODES}/{host.name}/status"
+        path = f"{NODES_PATH}/{host.name}/status"
         self._cluster.act(WHO, "PATCH", path, alive_status(host, HOW, now, now))
         if deed.choice // 7 % 4:
             added = AddMachine(host.name, uuid=host.uuid)
             self._later(deed.seconds, lambda: self._account.do(WHO, added))
 
     def _register_again(self, deed: Deed) -> None:
-        machines = self._account.truth().machines
-        if not machines:
+        machine = deed.one_of(self._account.truth().machines)
+        if machine is None:
             return
-        machine = machines[deed.choice % len(machines)]
         self._account.do(WHO, DeleteMachine(machine.id))
-        self._cluster.act(WHO, "DELETE", f"{NODES}/{machine.name}")
+        self._cluster.act(WHO, "DELETE", f"{NODES_PATH}/{machine.name}")
         self._account.do(WHO, AddMachine(machine.name))
 
     def _delete_all(self, _: Deed) -> None:
         for node in self._cluster.objects("nodes"):
-            self._cluster.act(WHO, "DELETE", f"{NODES}/{text(node, 'metadata', 'name')}")
+            self._cluster.act(WHO, "DELETE", f"{NODES_PATH}/{text(node, 'metadata', 'name')}")
 
     def _edit_keys(self, deed: Deed) -> None:
         choice = deed.choice // 7
@@ -143,11 +141,10 @@ class Operators:
         self._cluster.act(WHO, "PATCH", f"{LEASES_PATH}/{LEASE}", body, MERGE)
 
     def _node(self, deed: Deed) -> Obj | None:
-        nodes: Sequence[Obj] = self._cluster.objects("nodes")
-        return nodes[deed.choice % len(nodes)] if nodes else None
+        return deed.one_of(self._cluster.objects("nodes"))
 
     def _patch(self, node: Obj, body: Obj, below: str = "") -> None:
-        path = f"{NODES}/{text(node, 'metadata', 'name')}{below}"
+        path = f"{NODES_PATH}/{text(node, 'metadata', 'name')}{below}"
         self._cluster.act(WHO, "PATCH", path, body, MERGE)
 
 

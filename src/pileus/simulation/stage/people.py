@@ -1,7 +1,6 @@
 """Those who use the cluster and the cloud: they create, change, delete, and meddle."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 from pileus.apiserver.tree import Obj, rows, text, words
 from pileus.cloud.balancer import Owner
@@ -24,16 +23,13 @@ from pileus.simulation.kinds import DeedKind
 from pileus.simulation.schedule import Deed
 from pileus.simulation.setup import EXTRA_CLASS
 from pileus.simulation.stage.account import Account
-from pileus.simulation.stage.cluster import MERGE, Cluster
+from pileus.simulation.stage.cluster import MERGE, NODES_PATH, Cluster
 from pileus.simulation.stage.users import service_path
-
-T = TypeVar("T")
 
 WHO = "people"
 NAMESPACES = "/api/v1/namespaces"
 TEAM = "team"
 """A namespace in which Services have the same names as elsewhere."""
-NODES = "/api/v1/nodes"
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 STRANGER = "other-cluster"
 """The mark of another cluster that uses the same account."""
@@ -137,24 +133,24 @@ class People:
         self._meddle(AddMachine(f"m-{self._named}", external=deed.choice % 2 > 0))
 
     def _delete_machine(self, deed: Deed) -> None:
-        machine = _chosen(self._machines(), deed)
+        machine = deed.one_of(self._machines())
         if machine is not None:
             self._meddle(DeleteMachine(machine.id))
 
     def _replace_machine(self, deed: Deed) -> None:
-        machine = _chosen(self._machines(), deed)
+        machine = deed.one_of(self._machines())
         if machine is not None:
             self._meddle(DeleteMachine(machine.id))
             self._meddle(AddMachine(machine.name))
 
     def _stop_machine(self, deed: Deed) -> None:
-        machine = _chosen(self._machines(), deed)
+        machine = deed.one_of(self._machines())
         if machine is not None:
             self._meddle(StopMachine(machine.id))
 
     def _start_machine(self, deed: Deed) -> None:
         stopped = [one for one in self._machines() if one.state is InstanceState.STOPPED]
-        machine = _chosen(stopped, deed)
+        machine = deed.one_of(stopped)
         if machine is not None:
             self._meddle(StartMachine(machine.id))
 
@@ -166,14 +162,14 @@ class People:
                 self._meddle(DeleteMachine(machine.id))
 
     def _delete_node(self, deed: Deed) -> None:
-        node = _chosen(self._cluster.objects("nodes"), deed)
+        node = deed.one_of(self._cluster.objects("nodes"))
         if node is not None:
-            self._cluster.act(WHO, "DELETE", f"{NODES}/{text(node, 'metadata', 'name')}")
+            self._cluster.act(WHO, "DELETE", f"{NODES_PATH}/{text(node, 'metadata', 'name')}")
 
     def _approve(self, deed: Deed) -> None:
         """Of every second one, whether its machine is gone or not: people err."""
         for node in self._cluster.objects("nodes")[deed.choice % 2 :: 2]:
-            path = f"{NODES}/{text(node, 'metadata', 'name')}"
+            path = f"{NODES_PATH}/{text(node, 'metadata', 'name')}"
             body = {"metadata": {"annotations": {"pileus.dev/deletion": "approved"}}}
             self._cluster.act(WHO, "PATCH", path, body)
 
@@ -182,13 +178,13 @@ class People:
         self._named += 1
         name = f"m-{self._named}-elsewhere"
         spec = {"providerID": f"elsewhere:///{self._account.offered.name}://{name}"}
-        self._cluster.act(WHO, "POST", NODES, {"metadata": {"name": name}, "spec": spec})
+        self._cluster.act(WHO, "POST", NODES_PATH, {"metadata": {"name": name}, "spec": spec})
 
     def _exclude_node(self, deed: Deed) -> None:
-        node = _chosen(self._cluster.objects("nodes"), deed)
+        node = deed.one_of(self._cluster.objects("nodes"))
         if node is not None:
             label = None if EXCLUDED in words(node, "metadata", "labels") else "true"
-            path = f"{NODES}/{text(node, 'metadata', 'name')}"
+            path = f"{NODES_PATH}/{text(node, 'metadata', 'name')}"
             self._cluster.act(WHO, "PATCH", path, {"metadata": {"labels": {EXCLUDED: label}}})
 
     def _foreign_cloud(self, deed: Deed) -> None:
@@ -204,7 +200,7 @@ class People:
             member="m-1",
         )
         self._meddle(made)
-        machine = _chosen(self._machines(), deed)
+        machine = deed.one_of(self._machines())
         if machine is not None:
             far = f"10.{200 + deed.choice % 40}.0.0/24"
             there = far if deed.choice % 2 else "10.244.15.128/25"
@@ -225,14 +221,14 @@ class People:
             self._meddle(DeleteBalancer(balancer.id))
         ours = self._cluster.cluster_id()
         routes = [one for one in self._account.truth().routes.values() if one.cluster == ours]
-        route = _chosen(routes, deed)
+        route = deed.one_of(routes)
         if route is not None:
             self._meddle(DeleteRoute(route))
 
     def _ours(self, deed: Deed) -> Balancer | None:
         ours = self._cluster.cluster_id()
         found = [one for one in self._account.truth().balancers.values() if one.is_of(ours)]
-        return _chosen(found, deed)
+        return deed.one_of(found)
 
     def _new_service(self, name: str, choice: int) -> Obj:
         kind = ("LoadBalancer", "LoadBalancer", "ClusterIP")[choice % 3]
@@ -256,17 +252,10 @@ class People:
         self._account.do(WHO, deed)
 
     def _service(self, deed: Deed) -> Obj | None:
-        services = self._cluster.objects("services")
-        return _chosen(
-            [one for one in services if text(one, "metadata", "name") != "kubernetes"], deed
-        )
+        return deed.one_of(self._cluster.services())
 
     def _patch(self, service: Obj, body: Obj) -> None:
         self._cluster.act(WHO, "PATCH", service_path(service), body, MERGE)
-
-
-def _chosen(among: Sequence[T], deed: Deed) -> T | None:
-    return among[deed.choice % len(among)] if among else None
 
 
 def _ports(choice: int) -> list[Obj]:

@@ -29,7 +29,7 @@ class Users:
     def tidy(self) -> None:
         """Take back what would keep a Service from being served as all are."""
         taken = (MANAGE, ADOPT, *(key for key, _ in self._account.cloud.annotations))
-        for service in self._services():
+        for service in self._cluster.services():
             if not {*taken}.isdisjoint(words(service, "metadata", "annotations")):
                 self._annotated(service, dict.fromkeys(taken))
 
@@ -78,12 +78,7 @@ class Users:
         self._cluster.act(WHO, "PATCH", f"{service_path(service)}{below}", body, MERGE)
 
     def _chosen(self, deed: Deed) -> Obj | None:
-        services = self._services()
-        return services[deed.choice % len(services)] if services else None
-
-    def _services(self) -> list[Obj]:
-        services = self._cluster.objects("services")
-        return [one for one in services if text(one, "metadata", "name") != "kubernetes"]
+        return deed.one_of(self._cluster.services())
 
 
 def service_path(service: Obj) -> str:

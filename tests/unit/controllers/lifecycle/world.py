@@ -25,7 +25,7 @@ from pileus.kube.transport import Reply, Request, Transport
 from pileus.objects.nodes import taints_of
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
-from tests.unit.app.stage import LoopClock, loop_time
+from pileus.testing.virtual_time import LoopClock, loop_time
 from tests.unit.controllers.events import FakeEvents
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule"

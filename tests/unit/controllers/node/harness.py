@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry
 
@@ -17,8 +16,9 @@ from pileus.kube.model.core_v1 import Node
 from pileus.objects.notices import Notices
 from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.telemetry.metrics import Metrics
+from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.events import FakeEvents
-from tests.unit.controllers.node.objects import START, Document, merged, patched, typed
+from tests.unit.controllers.node.objects import Document, merged, patched, typed
 
 
 class FakeNodes:
@@ -111,13 +111,6 @@ class FakeInstances:
         if self.whole is not None:
             return self.whole  # type: ignore[return-value]
         return {ref.name: self.answers[ref.name] for ref in nodes if ref.name in self.answers}  # type: ignore[return-value]
-
-
-class LoopClock:
-    """Wall time that passes as the event loop's time does."""
-
-    def now(self) -> datetime:
-        return START + timedelta(seconds=asyncio.get_running_loop().time())
 
 
 class World:

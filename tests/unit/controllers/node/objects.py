@@ -1,7 +1,6 @@
 """Nodes and instances to test with, and what the API server makes of a patch, as pure values."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -9,8 +8,9 @@ from pileus.cloud.model import Address, AddressType, Instance, InstanceId
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.patch import MergePatch, Patch, StrategicPatch
 from pileus.objects.nodes import UNINITIALIZED
+from pileus.testing.virtual_time import EPOCH
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
+START = EPOCH
 TAINT = {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}
 OTHER_TAINT = {"key": "other", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
 
@@ -35,7 +35,7 @@ def document(
             "name": name,
             "uid": f"uid-{name}",
             "resourceVersion": "1",
-            "creationTimestamp": "2025-12-31T23:59:50Z",
+            "creationTimestamp": "2029-12-31T23:59:50Z",
             **({"labels": dict(labels)} if labels else {}),
             **({"annotations": dict(annotations)} if annotations else {}),
         },

@@ -29,9 +29,10 @@ from pileus.objects.writer import NodeReplaced
 from pileus.objects.written import CATCH_UP
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport, in_order, refused
+from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.node.api_server import ApiServer
-from tests.unit.controllers.node.harness import FakeInstances, LoopClock
+from tests.unit.controllers.node.harness import FakeInstances
 from tests.unit.controllers.node.objects import Document, document, instance, merged, typed
 
 

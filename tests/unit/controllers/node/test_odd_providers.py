@@ -20,9 +20,9 @@ from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport
+from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.node.api_server import ApiServer
-from tests.unit.controllers.node.harness import LoopClock
 from tests.unit.controllers.node.objects import document, instance
 
 A_WHILE = 600

@@ -6,7 +6,7 @@ from tests.unit.controllers.node.objects import OTHER_TAINT, START, TAINT, node
 
 ADDRESS = NodeAddress(type="InternalIP", address="10.0.0.1")
 CONDITION = NodeCondition(type="X", status="False", last_heartbeat_time=START)
-WIRE_CONDITION = {"type": "X", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+WIRE_CONDITION = {"type": "X", "status": "False", "lastHeartbeatTime": "2030-01-01T00:00:00Z"}
 
 
 def test_the_taint_is_removed_from_the_very_version_that_was_seen() -> None:

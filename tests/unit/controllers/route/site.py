@@ -13,7 +13,8 @@ from pileus.kube.client import Client
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.nodes import condition_of
-from tests.unit.controllers.cluster import Cluster, LoopClock, Veiled
+from pileus.testing.virtual_time import LoopClock
+from tests.unit.controllers.cluster import Cluster, Veiled
 from tests.unit.controllers.route.objects import RULES
 
 SETTINGS = RouteSettings(ranges=RULES.ranges)

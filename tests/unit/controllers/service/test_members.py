@@ -8,7 +8,8 @@ from pileus.controllers.service.members import EXCLUDED, is_member, means_the_sa
 from pileus.kube.model.core_v1 import Node, NodeSpec, Taint
 from pileus.kube.model.meta import ObjectMeta
 from pileus.objects.nodes import reference
-from tests.unit.controllers.service.world import START, World
+from pileus.testing.virtual_time import EPOCH
+from tests.unit.controllers.service.world import World
 
 LEAVING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 
@@ -40,7 +41,7 @@ def test_a_node_is_a_member_whether_ready_cordoned_or_initialized():
 
 def test_a_node_that_is_about_to_go_is_none():
     leaving = node(taints=(Taint(key="ToBeDeletedByClusterAutoscaler", effect="NoExecute"),))
-    going = Node(metadata=ObjectMeta(name="a", deletion_timestamp=START))
+    going = Node(metadata=ObjectMeta(name="a", deletion_timestamp=EPOCH))
 
     assert members_of([leaving, going], drain_cordoned=False) == frozenset()
 

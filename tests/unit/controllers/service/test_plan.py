@@ -51,8 +51,8 @@ from pileus.kube.model.core_v1 import (
     ServiceStatus,
 )
 from pileus.kube.model.meta import Condition, ObjectMeta
+from pileus.testing.virtual_time import EPOCH
 from tests.unit.controllers.service.plain import Change
-from tests.unit.controllers.service.world import START
 
 OURS = Classes.of("local", ["example.com/fast"])
 ONLY_NAMED = Classes.of("local", default=False)
@@ -65,7 +65,7 @@ SERVICES = st.builds(
             uid="u1",
             resource_version="7",
             finalizers=finalizers,
-            deletion_timestamp=START if deleting else None,
+            deletion_timestamp=EPOCH if deleting else None,
             annotations=None if mode is None else {MANAGE: mode},
         ),
         spec=ServiceSpec(type=kind, load_balancer_class=named),
@@ -225,9 +225,9 @@ SET = Condition(
     status="True",
     reason=READY.reason,
     message=READY.message,
-    last_transition_time=START,
+    last_transition_time=EPOCH,
 )
-LATER = Telling(START + timedelta(hours=1))
+LATER = Telling(EPOCH + timedelta(hours=1))
 
 
 def test_what_is_published_already_is_not_written():
@@ -254,7 +254,7 @@ def test_a_condition_keeps_its_time_while_its_state_does():
     assert turned is not None
     assert turned.last_transition_time == LATER.now
     assert reworded is not None
-    assert reworded.last_transition_time == START
+    assert reworded.last_transition_time == EPOCH
 
 
 def test_a_message_is_reworded_only_when_it_may_be():
@@ -288,7 +288,7 @@ def test_order_spelling_and_default_modes_make_no_difference(ingress: list[LoadB
 
 
 def test_a_claim_names_the_version_that_was_seen_and_keeps_others():
-    patch = patch_of(served(), claim(served(), START)).body
+    patch = patch_of(served(), claim(served(), EPOCH)).body
 
     assert patch == {
         "metadata": {

@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -36,18 +35,13 @@ from pileus.providers.local.model.records import Balancer
 from pileus.providers.local.model.state import Settings as CloudSettings
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
+from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.service.plain import PlainBalancers
 
-START = datetime(2030, 1, 1, tzinfo=UTC)
 CLUSTER = "the-cluster"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 READY = "pileus.dev/Ready"
-
-
-class LoopClock:
-    def now(self) -> datetime:
-        return START + timedelta(seconds=asyncio.get_running_loop().time())
 
 
 class Wire:

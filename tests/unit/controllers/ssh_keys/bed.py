@@ -23,9 +23,9 @@ from pileus.kube.model.core_v1 import NODES
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
+from pileus.testing.virtual_time import LoopClock
 from tests.contract.keyring import Keyring, Machines
 from tests.unit.controllers.events import FakeEvents
-from tests.unit.controllers.node.harness import LoopClock
 
 CLUSTER = "cluster-uid"
 
