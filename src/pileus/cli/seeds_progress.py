@@ -1,4 +1,7 @@
-"""How far a campaign of seeds has come: a bar on a terminal, a line a minute elsewhere."""
+"""How far a campaign of seeds has come: a bar on a terminal, a line a minute elsewhere.
+
+A seed that fails is named at once; nobody has to wait for the others to look at it.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,6 +12,7 @@ from pileus.clock import since_boot
 
 if TYPE_CHECKING:
     from pileus.simulation.campaign import Summary
+    from pileus.simulation.report import Report
 
 BETWEEN = 0.2
 """Seconds between two drawings on a terminal; elsewhere it is a minute."""
@@ -25,11 +29,14 @@ class SeedsProgress:
         colour = bool(self._width) and not terminal.environment.get("NO_COLOR")
         self._style = Style(self._width, colour)
         self._started = self._shown = since_boot()
+        self._named: set[int] = set()
 
     def tell(self, summary: "Summary") -> None:
+        if summary.is_whole:
+            return
+        self._name_failed(summary)
         now = since_boot()
-        is_early = now - self._shown < (BETWEEN if self._width else MINUTE)
-        if is_early or summary.is_whole:
+        if now - self._shown < (BETWEEN if self._width else MINUTE):
             return
         self._shown = now
         text = told_progress(summary, now - self._started)
@@ -42,6 +49,14 @@ class SeedsProgress:
             text = f"{text}\n"
         self._stream.write(text)
         self._stream.flush()
+
+    def _name_failed(self, summary: "Summary") -> None:
+        for report in summary.failed:
+            if report.seed not in self._named:
+                self._named.add(report.seed)
+                line = self._style.inked(told_failure(report), Ink.RED)
+                self._stream.write(f"{CLEAR if self._width else ''}{line}\n")
+                self._stream.flush()
 
     def end(self) -> None:
         if self._width:
@@ -56,6 +71,11 @@ def told_progress(summary: "Summary", seconds: float) -> str:
         f"{summary.seeds}/{summary.wanted} seeds, {len(summary.failed)} failed, "
         f"{per_second * MINUTE:.0f} a minute, {told_duration(left)} left"
     )
+
+
+def told_failure(report: "Report") -> str:
+    """In one line; the summary says all, and how to play it again."""
+    return f"seed {report.seed} failed: {report.violation.partition(chr(10))[0]}"
 
 
 def told_duration(seconds: float) -> str:

@@ -1,9 +1,13 @@
 """How far the seeds are: one line that fits."""
 
+import io
+
 import pytest
 
-from pileus.cli.seeds_progress import drawn_bar, told_duration, told_progress
+from pileus.cli.seeds_progress import SeedsProgress, drawn_bar, told_duration, told_progress
+from pileus.cli.terminal import Terminal
 from pileus.simulation.campaign import Summary
+from pileus.simulation.report import Report
 
 
 def test_the_line_tells_how_many_how_fast_and_how_long():
@@ -30,3 +34,15 @@ def test_the_bar_takes_the_room_that_is_left(width: int):
 )
 def test_a_duration_is_as_exact_as_one_wants_to_know(seconds: float, told: str):
     assert told_duration(seconds) == told
+
+
+def test_a_seed_that_fails_is_named_at_once_and_once_only():
+    err = io.StringIO()
+    progress = SeedsProgress(Terminal(io.StringIO(), err, {}))
+    summary = Summary(wanted=9)
+
+    for report in (Report(seed=7, violation="no_good: so it is\nand more"), Report(seed=8)):
+        summary.add(report)
+        progress.tell(summary)
+
+    assert err.getvalue() == "seed 7 failed: no_good: so it is\n"
