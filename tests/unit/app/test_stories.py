@@ -172,6 +172,21 @@ async def test_a_service_that_asks_for_nonsense() -> None:
     assert "mend what the message names (Misconfigured)" in story.next_steps
 
 
+async def test_a_balancer_that_serves_another_is_not_told_as_the_services_own() -> None:
+    async with scene("n1") as stage:
+        await stage.add_service("web", 80)
+        await stage.managed(60)
+        (web,) = stage.cloud.state.balancers
+        await stage.add_service("thief", 80)
+        patch = MergePatch({"metadata": {"annotations": {"pileus.dev/adopt": web}}})
+        await stage.client.patch(SERVICES, "thief", patch, namespace="default")
+        story = await told(stage, "Service", "thief")
+
+    refusal = f"balancer {web} cannot be adopted: it serves Service default/web"
+    assert story.observed[0].startswith(f"its load balancer is not known: {refusal}")
+    assert story.standing is Standing.STUCK
+
+
 @pytest.mark.parametrize(
     ("spec", "wanted"),
     [

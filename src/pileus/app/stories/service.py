@@ -1,8 +1,9 @@
 """The story of a Service: the balancer that it wants, and the one that it has."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pileus.app.informers import BY_UID
 from pileus.app.service import served_classes
 from pileus.app.stories.node import Around, troubles_now
 from pileus.app.stories.story import Remark, Story, newest_first
@@ -30,7 +31,10 @@ class Side:
 
 
 async def cloud_side(post: Post, service: Service, nodes: Sequence[Node]) -> Side:
-    """What it wants of the cloud, and what is there. Reads the cloud once."""
+    """What it wants of the cloud, and what is there. Reads the cloud once.
+
+    The informer of Services has to be synced: what serves another one is not told as this one's.
+    """
     if post.cloud.balancers is None:
         return Side(None, None)
     wishing = Wishing(cluster=post.config.shared.cluster_id, annotations=post.cloud.annotations)
@@ -41,10 +45,16 @@ async def cloud_side(post: Post, service: Service, nodes: Sequence[Node]) -> Sid
     if isinstance(wish, Refusal) or not served_classes(post).serve(service):
         wish = wishing.farewell(service)
     try:
-        look = await Workshop(post.cloud.balancers).look(wish, deep=True)
+        look = await Workshop(post.cloud.balancers, _finder(post)).look(wish, deep=True)
     except CloudError as error:
         return Side(wanted, error)
     return Side(wanted, look.balancer)
+
+
+def _finder(post: Post) -> Callable[[str], Service | None]:
+    """Finds a Service by its UID."""
+    services = post.informers.services().store
+    return lambda uid: next(iter(services.by_index(BY_UID, uid)), None)
 
 
 def service_story(
@@ -118,7 +128,7 @@ def _why_not(node: Node) -> str:
 def _observed(service: Service, side: Side) -> Iterator[str]:
     match side.balancer:
         case CloudError() as error:
-            yield f"the cloud could not say: {error}"
+            yield f"its load balancer is not known: {error}"
         case None:
             yield "no load balancer in the cloud"
         case Balancer() as balancer:

@@ -26,5 +26,6 @@ async def tell(post: Post, thing: Node | Service, scope: Scope) -> Story:
     nodes = post.informers.nodes()
     async with giving_up_when_blind(post):
         await nodes.wait_synced()
+        await post.informers.services().wait_synced()
     known = sorted(nodes.store.list(), key=lambda each: each.metadata.name)
     return service_story(post, thing, known, await cloud_side(post, thing, known), around)
