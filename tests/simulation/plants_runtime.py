@@ -79,7 +79,7 @@ def hasty_retries() -> Iterable[Patch]:
 
 
 def impatient_budget() -> Iterable[Patch]:
-    yield Budget, "_be_quiet", lambda self, seconds: None
+    yield Budget, "_be_quiet", lambda self, now, seconds: None
 
 
 def endless_looks() -> Iterable[Patch]:

@@ -17,7 +17,9 @@ from pileus.kube.model.core_v1 import (
     Node,
     NodeAddress,
     Service,
+    ServiceSpec,
 )
+from pileus.providers.local.api import Permitted
 from pileus.providers.local.capabilities import addresses_of, machine_of
 from pileus.providers.local.identity import SCHEME, provider_id
 from pileus.providers.local.model.balancers import (
@@ -54,7 +56,7 @@ class SimulatedPorted(SimulatedLocal):
     @asynccontextmanager
     async def connect(self, api: Api) -> AsyncGenerator[Cloud]:
         async def new_ported(_: TextIO | None) -> Ported:
-            return Ported(api)
+            return Ported(Permitted(api))
 
         async with Adapted(new_ported)(ProviderConfig()) as cloud:  # type: ignore[arg-type]
             yield cloud
@@ -175,6 +177,7 @@ class Ported:
             members=tuple(Member(name=node.metadata.name) for node in nodes),
             traffic=Traffic(
                 sources=tuple(sorted(spec.load_balancer_source_ranges or ())),
+                sticky_seconds=_sticky_seconds(spec),
                 probe=Probe(node_port=port) if (port := spec.health_check_node_port) else None,
             ),
             requested=spec.load_balancer_ip or "",
@@ -218,3 +221,8 @@ def _status(balancer: Balancer) -> LoadBalancerStatus:
     return LoadBalancerStatus(
         ingress=tuple(LoadBalancerIngress(ip=one) for one in balancer.addresses)
     )
+
+
+def _sticky_seconds(spec: ServiceSpec) -> int | None:
+    config = spec.session_affinity_config and spec.session_affinity_config.client_ip
+    return config.timeout_seconds if spec.session_affinity == "ClientIP" and config else None

@@ -1,7 +1,7 @@
 """How a ported provider's methods are called: plain ones in threads, async ones as they are.
 
-So many at once and no more; who waited long for its turn may no longer write. A thread that nobody
-awaits any more keeps its slot until it ends.
+So many at once and no more; who waited long for its turn may no longer write, or has to leave the
+cloud alone. A thread that nobody awaits any more keeps its slot until it ends.
 """
 
 import asyncio
@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar, cast
 
+from pileus.classic.errors import translated
 from pileus.classic.interface import Maybe
 from pileus.classic.thread import in_thread
-from pileus.cloud.errors import Conflict, Unavailable
-from pileus.cloud.permission import check_permission
+from pileus.cloud.errors import CloudError, Conflict
+from pileus.cloud.permission import check_permission, pass_on
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class Calls:
         self._busy: set[str] = set()
 
     async def make(self, method: Callable[P, Maybe[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call it and await its end. Errors: whatever it raises."""
+        """Call it and await its end. Errors: whatever it raises; those of `check_permission`."""
         return await self._made(partial(method, *args, **kwargs), method, lambda: None)
 
     async def make_alone(
@@ -55,14 +56,15 @@ class Calls:
             raise
         try:
             check_permission()
-        except Unavailable:
+        except CloudError:
             self._end(ended)
             raise
-        if is_async:
-            with self._held(ended):
-                return await cast("Awaitable[T]", call())
-        answer = await in_thread(call, partial(self._end, ended))
-        return await answer if inspect.isawaitable(answer) else cast("T", answer)
+        with _passing_on():
+            if is_async:
+                with self._held(ended):
+                    return await cast("Awaitable[T]", call())
+            answer = await in_thread(call, partial(self._end, ended))
+            return await answer if inspect.isawaitable(answer) else cast("T", answer)
 
     @contextmanager
     def _held(self, ended: Callable[[], None]) -> Generator[None]:
@@ -74,3 +76,13 @@ class Calls:
     def _end(self, ended: Callable[[], None]) -> None:
         self._slots.release()
         ended()
+
+
+@contextmanager
+def _passing_on() -> Generator[None]:
+    """Look-ups of many nodes are made side by side: if one is to wait, all are."""
+    try:
+        yield
+    except Exception as error:
+        pass_on(translated(error))
+        raise

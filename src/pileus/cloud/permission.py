@@ -1,37 +1,55 @@
-"""For methods that make several requests: whether the next one may still leave this process.
+"""Whether one more request of a method that makes several may still leave this process.
 
-The fence is asked before a method is called. One that goes on for a while, be it that the process
-was frozen in the midst of it, could write when somebody else leads already.
+All is asked before a method is called. In the midst of one that goes on for a while somebody else
+may come to lead, be it that this process was frozen; and the cloud may ask for silence, be it in
+answer to another caller.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from pileus.cloud.errors import Unavailable
-from pileus.fence import Fence, Fenced
+from pileus.cloud.errors import CloudError, Throttled, Unavailable
+from pileus.fence import Fenced
 
-_FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)
+Check = Callable[[], None]
+Hear = Callable[[float], None]
+"""What is to be called with the seconds for which the cloud wants silence."""
+
+_CHECKS: ContextVar[tuple[Check, ...]] = ContextVar("checks", default=())
+_LISTENERS: ContextVar[tuple[Hear, ...]] = ContextVar("listeners", default=())
 
 
 def check_permission() -> None:
-    """To be called right before each request that changes something, but a method's first.
+    """To be called right before each request; best in the one place where all of them leave.
 
-    Errors: `Unavailable` if this process may no longer lead; what is left is the next one's.
+    Errors: `Throttled` while the cloud wants silence; and `Unavailable`, in a method that changes
+    something, if this process may no longer lead. What is left undone is for later, or for others.
     """
-    fence = _FENCE.get()
     try:
-        if fence is not None:
-            fence.check()
+        for check in _CHECKS.get():
+            check()
     except Fenced as error:
         raise Unavailable(f"left undone: {error}") from error
 
 
+def pass_on(error: CloudError) -> None:
+    """For methods that make requests side by side: what one is told holds for the others at once.
+
+    Without it they hear of the cloud's wish for silence when the method has ended.
+    """
+    if isinstance(error, Throttled):
+        for hear in _LISTENERS.get():
+            hear(error.retry_after)
+
+
 @contextmanager
-def permitted_by(fence: Fence) -> Generator[None]:
-    """Let `check_permission` ask this fence within the block, and in tasks started there."""
-    token = _FENCE.set(fence)
+def permitted_by(check: Check, hear: Hear | None = None) -> Generator[None]:
+    """Let the functions above ask and tell these, too, in the block and in tasks started there."""
+    checks = _CHECKS.set((*_CHECKS.get(), check))
+    listeners = _LISTENERS.set((*_LISTENERS.get(), hear) if hear else _LISTENERS.get())
     try:
         yield
     finally:
-        _FENCE.reset(token)
+        _LISTENERS.reset(listeners)
+        _CHECKS.reset(checks)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -10,6 +11,7 @@ from pileus.cloud.errors import Throttled
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.calls import Call, wrap
 from pileus.cloud.model import Failure
+from pileus.cloud.permission import permitted_by
 from pileus.telemetry.metrics import Metrics
 
 T = TypeVar("T")
@@ -31,6 +33,7 @@ class Limits:
 class Budget:
     """Guarantees: callers are served in order; a cloud's wish to wait holds for all of them.
 
+    It holds also for those under way that make one more request and ask by `check_permission`.
     Errors: `Throttled`, without a call, while that wish lasts longer than our patience.
     """
 
@@ -48,12 +51,21 @@ class Budget:
             await self._spend()
             self._waits.labels(call.provider).inc(_now() - began)
             try:
-                answer = await proceed()
+                with self._asked_again():
+                    answer = await proceed()
             except Throttled as error:
-                self._be_quiet(error.retry_after)
+                self._be_quiet(_now(), error.retry_after)
                 raise
-            self._be_quiet(asked_to_wait(answer))
+            self._be_quiet(_now(), asked_to_wait(answer))
             return answer
+
+    def _asked_again(self) -> AbstractContextManager[None]:
+        """Calls may ask and tell of silence while they are under way, also from a thread."""
+        time = asyncio.get_running_loop().time
+        return permitted_by(
+            lambda: self._refuse_silence(time(), beyond=TICK),
+            lambda seconds: self._be_quiet(time(), seconds),
+        )
 
     async def _spend(self) -> None:
         """Wait for a token, and for the end of the cloud's wish for silence."""
@@ -63,19 +75,19 @@ class Budget:
             wait, self._bucket = bucket.reserve(now)
             try:
                 while (delay := max(now + wait, self._quiet_until) - _now()) > TICK:
-                    self._refuse_long_silence()
+                    self._refuse_silence(_now(), beyond=self._limits.patience)
                     await asyncio.sleep(delay)
             except (asyncio.CancelledError, Throttled):
                 self._bucket = self._bucket.returned()
                 raise
 
-    def _refuse_long_silence(self) -> None:
-        left = self._quiet_until - _now()
-        if left > self._limits.patience:
+    def _refuse_silence(self, now: float, *, beyond: float) -> None:
+        left = self._quiet_until - now
+        if left > beyond:
             raise Throttled(f"the cloud asked for silence for {left:.0f} s more", retry_after=left)
 
-    def _be_quiet(self, seconds: float) -> None:
-        self._quiet_until = max(self._quiet_until, _now() + seconds)
+    def _be_quiet(self, now: float, seconds: float) -> None:
+        self._quiet_until = max(self._quiet_until, now + seconds)
 
 
 def budgeted(cloud: Cloud, budget: Budget) -> Cloud:

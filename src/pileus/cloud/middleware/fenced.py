@@ -21,7 +21,7 @@ def fenced(cloud: Cloud, fence: Fence) -> Cloud:
         if not call.writes:
             return await proceed()
         fence.check()
-        with permitted_by(fence):
+        with permitted_by(fence.check):
             return await proceed()
 
     return wrap(cloud, around)

@@ -19,7 +19,6 @@ from pileus.cloud.model import (
     VolumeSpec,
     Zone,
 )
-from pileus.cloud.permission import check_permission
 from pileus.providers.local.api import Api
 from pileus.providers.local.identity import instance_id, provider_id
 from pileus.providers.local.model.account import Description, ListClusters
@@ -159,7 +158,6 @@ async def _each(
     errors: dict[contract.Route, CloudError] = {}
     for number, route in enumerate(routes):
         try:
-            check_permission()
             await act(route)
         except Throttled as error:
             return errors | dict.fromkeys(routes[number:], error)

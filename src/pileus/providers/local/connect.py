@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ProviderConfig
-from pileus.providers.local.api import Api
+from pileus.providers.local.api import Api, Permitted
 from pileus.providers.local.balancers import LocalBalancers
 from pileus.providers.local.capabilities import (
     LocalClusters,
@@ -36,6 +36,7 @@ async def cloud_of(api: Api, *, zone: str = "") -> Cloud:
 
     Errors: `Misconfigured` if there is no such zone; `Unavailable` if no cloud answers.
     """
+    api = Permitted(api)
     described = await api.call(Describe())
     if zone and zone not in described.zones:
         known = ", ".join(described.zones)

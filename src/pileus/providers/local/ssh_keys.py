@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from pileus.cloud.errors import CloudError, NotFound
 from pileus.cloud.model import Failure, NodeKeys, NodeName, NodeRef, SshKey
-from pileus.cloud.permission import check_permission
 from pileus.providers.local.api import Api
 from pileus.providers.local.capabilities import machine_of, whole
 from pileus.providers.local.model.account import AddKey, ListKeys, RemoveKey
@@ -34,7 +33,6 @@ class LocalSshKeys:
     ) -> Mapping[NodeName, CloudError]:
         for key in keys:
             text = f"{key.public_key} {mark(cluster)}"
-            check_permission()
             await self.api.call(AddKey(user=key.user, public_key=text))
         return await self._absent(nodes)
 
@@ -42,7 +40,6 @@ class LocalSshKeys:
         self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, CloudError]:
         for key in keys:
-            check_permission()
             await self.api.call(
                 RemoveKey(user=key.user, public_key=key.public_key, only_comment=mark(cluster))
             )

@@ -84,8 +84,6 @@ class Paces:
     woken: dict[str, float] = field(default_factory=dict[str, float])
     """Paths of objects that changed, and until when the one pass may go on that comes of it at
     once, whatever the last one was told."""
-    served: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    """When a process last heard that a call to a part of the cloud went well."""
     ill: dict[str, float] = field(default_factory=dict[str, float])
     """When a process last had trouble with the API server."""
 
@@ -108,8 +106,6 @@ class Paces:
             self.invited[call.identity] += 1
         if not answer.trouble:
             self.vain.pop(same(call), None)
-            if call.is_to_cloud:
-                self.served[call.identity, call.agent] = now
             return
         if not call.is_to_cloud:
             self.ill[call.identity] = now
@@ -129,9 +125,8 @@ class Paces:
         return call.at < self.quiet_until.get(who_waits(call), 0.0) - TICK
 
     def may_be_early(self, call: Call) -> bool:
-        """Whether its object has changed, or the cloud has just said yes to a part of it."""
-        is_woken = any(path in call.what and call.at <= t for path, t in self.woken.items())
-        return is_woken or self.served.get((call.identity, call.agent)) == call.at
+        """Whether its object has changed."""
+        return any(path in call.what and call.at <= t for path, t in self.woken.items())
 
 
 def same(call: Call) -> Key:

@@ -3,12 +3,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.errors import CloudError, Throttled, Unavailable
 from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.faults import Delay, Rule
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.cloud.model import Route
-from pileus.cloud.permission import check_permission
+from pileus.cloud.permission import check_permission, pass_on
 from pileus.fence import Fenced, Open
 from tests.unit.cloud.fakes import (
     ROUTE,
@@ -105,5 +105,60 @@ async def test_a_call_of_many_requests_ends_when_the_lease_is_lost_in_the_midst_
     assert len(routes.written) == 1
 
 
-def test_without_a_fence_everything_is_permitted():
+class PagedRoutes(FakeRoutes):
+    """Makes a request for each of three pages, a second each; changes are throttled."""
+
+    pages = 0
+
+    async def list(self, cluster: str) -> Sequence[Route]:
+        for _ in range(3):
+            check_permission()
+            self.pages += 1
+            await asyncio.sleep(1)
+        return ()
+
+    async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
+        await asyncio.sleep(1.5)
+        raise Throttled("slow down", retry_after=10)
+
+
+async def test_a_call_of_many_requests_ends_when_another_one_is_told_to_wait(metrics):
+    routes = PagedRoutes()
+
+    async with stacked(
+        cloud_of(routes=routes), metrics=metrics, fence=Open(), equipment=Equipment()
+    ) as cloud:
+        assert cloud.routes
+        results = await asyncio.gather(
+            cloud.routes.list("blue"), cloud.routes.create("blue", [ROUTE]), return_exceptions=True
+        )
+
+        assert [type(one) for one in results] == [Throttled, Throttled]
+        assert routes.pages == 2
+        assert asyncio.get_running_loop().time() == 2
+        assert await cloud.routes.list("blue") == ()
+        assert asyncio.get_running_loop().time() == 11.5 + 3
+
+
+class RoutesAtOnce(FakeRoutes):
+    """Two requests at once: one is told to wait, and the other wants to make a second one."""
+
+    async def list(self, cluster: str) -> Sequence[Route]:
+        pass_on(Throttled("slow down", retry_after=10))
+        await asyncio.to_thread(check_permission)
+        return ()
+
+
+@pytest.mark.real_time
+async def test_what_one_request_is_told_holds_for_others_of_its_call_even_in_threads(metrics):
+    async with stacked(
+        cloud_of(routes=RoutesAtOnce()), metrics=metrics, fence=Open(), equipment=Equipment()
+    ) as cloud:
+        assert cloud.routes
+        with pytest.raises(Throttled, match="asked for silence for 10 s more"):
+            await cloud.routes.list("blue")
+
+
+def test_outside_of_a_call_everything_is_permitted_and_nobody_listens():
+    pass_on(Throttled("slow down", retry_after=10))
     check_permission()

@@ -32,13 +32,12 @@ from pileus.cloud.model import (
 )
 from pileus.cloud.permission import permitted_by
 from pileus.fence import Fenced
-from pileus.providers.local.capabilities import LocalInstances, LocalRoutes
+from pileus.providers.local.capabilities import LocalInstances
 from pileus.providers.local.connect import cloud_of, connect
 from pileus.providers.local.host import Behaviour, LocalCloud
 from pileus.providers.local.model.account import AddFault, PutCluster
 from pileus.providers.local.model.machines import CreateMachine, DeleteMachine
 from pileus.providers.local.model.records import FaultKind
-from pileus.providers.local.ssh_keys import LocalSshKeys
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
 OWNER = Owner("c", "u")
@@ -270,22 +269,45 @@ async def test_nothing_more_is_changed_once_the_lease_is_lost(change: str):
         "routes": [Route(destination="10.1.0.0/24", target=NodeName("m-1"))],
         "keys": [SshKey("admin", "ssh-ed25519 AAAA")],
     }[capability]
-    before = local.state
+    before, cloud = local.state, await connected(local)
 
-    with permitted_by(Closed()):
+    with permitted_by(closed):
         if capability == "routes":
-            failed = await getattr(LocalRoutes(local), method)("blue", items)
+            failed = await getattr(cloud.routes, method)("blue", items)
             assert [str(error) for error in failed.values()] == ["left undone: too old"]
         else:
             with pytest.raises(Unavailable, match="left undone"):
-                await getattr(LocalSshKeys(local), method)("blue", items, [])
+                await getattr(cloud.ssh_keys, method)("blue", items, [])
 
     assert local.state == before
 
 
-class Closed:
-    def check(self) -> None:
-        raise Fenced("too old")
+def closed() -> None:
+    raise Fenced("too old")
+
+
+async def test_no_second_request_of_a_look_leaves_while_the_cloud_wants_silence():
+    """Found by a simulation: keys were listed, and then machines, though others were to wait."""
+    local = local_cloud()
+    cloud = await connected(local)
+    keys, instances = cloud.ssh_keys, cloud.instances
+    assert keys
+    assert instances
+    asked: list[None] = []
+
+    def silent_after_one() -> None:
+        asked.append(None)
+        if len(asked) > 1:
+            raise Throttled("slow down", retry_after=11)
+
+    for look in (
+        lambda: keys.list("blue", [node("m-1")]),
+        lambda: instances.find([node("m-1")], fresh=False),
+    ):
+        asked.clear()
+        with permitted_by(silent_after_one), pytest.raises(Throttled):
+            await look()
+        assert len(asked) == 2
 
 
 async def test_routes_are_not_asked_for_one_by_one_while_the_cloud_wants_silence():

@@ -1,0 +1,102 @@
+import asyncio
+from threading import Barrier, Event, Lock, current_thread, get_ident, main_thread
+from typing import Any
+
+import pytest
+
+from pileus.classic.calls import Calls
+from pileus.classic.errors import RetryError
+from pileus.cloud.errors import Conflict, Throttled
+from pileus.cloud.permission import permitted_by
+
+
+async def test_plain_methods_run_in_threads_and_async_ones_in_the_loop():
+    threads: list[bool] = []
+
+    def plain() -> int:
+        threads.append(current_thread() is main_thread())
+        return 1
+
+    async def coroutine() -> int:
+        threads.append(current_thread() is main_thread())
+        return 2
+
+    def returns_awaitable() -> Any:
+        return coroutine()
+
+    calls = Calls()
+    answers = [await calls.make(method) for method in (plain, coroutine, returns_awaitable)]
+
+    assert answers == [1, 2, 2]
+    assert threads == [False, True, True]
+
+
+async def test_errors_of_threads_reach_the_caller():
+    def fail() -> None:
+        raise StopIteration("odd")
+
+    with pytest.raises(RuntimeError, match="odd"):
+        await Calls().make(fail)
+
+
+@pytest.mark.real_time
+async def test_an_abandoned_thread_keeps_its_key_and_slot_until_it_ends():
+    release, calls = Event(), Calls(at_once=1)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await calls.make_alone("s1", release.wait, 30)
+    with pytest.raises(Conflict, match="still runs"):
+        await calls.make_alone("s1", lambda: None)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await calls.make(lambda: None)
+
+    release.set()
+    async with asyncio.timeout(30):
+        assert await calls.make(lambda: 7) == 7
+    assert await calls.make_alone("s1", lambda: 8) == 8
+
+
+async def test_what_one_call_is_told_holds_for_those_beside_it():
+    calls, made, silence = Calls(at_once=1), list[int](), list[float]()
+
+    async def busy(number: int) -> None:
+        made.append(number)
+        raise RetryError("busy", 7)
+
+    def check() -> None:
+        if silence:
+            raise Throttled("slow down", retry_after=silence[0])
+
+    with permitted_by(check, silence.append):
+        errors = await asyncio.gather(
+            *(calls.make(busy, number) for number in range(3)), return_exceptions=True
+        )
+
+    assert made == [0]
+    assert silence == [7]
+    assert [type(error) for error in errors] == [RetryError, Throttled, Throttled]
+    with pytest.raises(RetryError):
+        await calls.make(busy, 3)
+
+
+@pytest.mark.real_time
+async def test_as_many_threads_as_allowed_run_at_once_and_no_more():
+    calls, lock, together = Calls(at_once=3), Lock(), Barrier(3)
+    running: set[int] = set()
+    counts: list[int] = []
+
+    def work() -> None:
+        with lock:
+            running.add(get_ident())
+            counts.append(len(running))
+        together.wait(30)
+        with lock:
+            running.discard(get_ident())
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(12):
+            group.create_task(calls.make(work))
+
+    assert max(counts) == 3
