@@ -58,7 +58,7 @@ class Plan:
     delete: tuple[Route, ...]
     """They go first: a route may have to make room."""
     standings: tuple[Standing, ...]
-    """Of all nodes that have pod ranges, or routes within the cluster's."""
+    """Of all nodes that have pod ranges, or routes of ours."""
     spared: tuple[Route, ...] = ()
     """Not wanted, but not deleted now either, because of doubts about their nodes."""
 
@@ -92,8 +92,8 @@ class _Round:
         routed = {
             route.target
             for destination, routes in self._table.items()
-            if self._rules.concerns(destination)
             for route in routes
+            if self._is_ours(route, destination)
         }
         standings = tuple(
             self._standing(node, made[node.metadata.name])

@@ -272,16 +272,31 @@ def test_the_condition_is_written_only_if_status_or_reason_differ(before, availa
         assert said.last_heartbeat_time == said.last_transition_time == START
 
 
-def test_a_node_with_a_route_and_without_a_range_is_not_available():
-    (standing,) = planned([node("n1")], [route("10.1.0.0/24", "n1")]).standings
+@pytest.mark.parametrize(
+    ("listed", "rules"),
+    [
+        pytest.param(route("10.1.0.0/24", "n1", cluster="blue"), RULES, id="by its mark"),
+        pytest.param(route("10.1.0.0/24", "n1"), WIDE, id="by the Go framework's rule"),
+    ],
+)
+def test_a_node_with_a_route_of_ours_and_without_a_range_is_not_available(listed, rules):
+    (standing,) = planned([node("n1")], [listed], rules=rules).standings
 
     assert is_available(standing, frozenset(), frozenset()) is False
 
 
-def test_a_node_without_a_range_is_left_alone_whatever_else_leads_to_it():
-    made = planned([node("n1")], [route("0.0.0.0/0", "n1"), route("192.168.0.0/24", "n1")])
-
-    assert made.standings == ()
+@pytest.mark.parametrize(
+    ("listed", "rules"),
+    [
+        pytest.param(route("0.0.0.0/0", "n1"), RULES, id="a gateway's"),
+        pytest.param(route("192.168.0.0/24", "n1"), RULES, id="one to elsewhere"),
+        pytest.param(route("10.1.0.0/25", "n1"), RULES, id="nobody knows whose"),
+        pytest.param(route("10.1.0.0/25", "n1", cluster="green"), RULES, id="another cluster's"),
+        pytest.param(route("10.1.0.0/25", "n1", cluster="green"), WIDE, id="also by the wide rule"),
+    ],
+)
+def test_a_node_without_a_range_is_left_alone_whatever_else_leads_to_it(listed, rules):
+    assert planned([node("n1")], [listed], rules=rules).standings == ()
 
 
 def test_a_node_whose_routes_were_not_tried_yet_is_neither_available_nor_not():
