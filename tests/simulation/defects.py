@@ -209,6 +209,13 @@ DEFECTS = (
         scenario="services",
     ),
     Defect(
+        name="balancers are not told their members' machines",
+        plant=controllers.nameless_machines,
+        caught_by=("services_have_what_they_want",),
+        at=1,
+        scenario="services",
+    ),
+    Defect(
         name="one look is enough to delete a node",
         plant=controllers.one_look,
         caught_by=(

@@ -32,7 +32,7 @@ from pileus.providers.local import balancers as provider
 from pileus.providers.local import capabilities
 from pileus.providers.local import plan as provider_plan
 from pileus.providers.local.model import balancers as model
-from pileus.providers.local.model.records import Mark
+from pileus.providers.local.model.records import Mark, Member
 from tests.simulation.planting import Patch
 
 
@@ -54,6 +54,10 @@ def no_mark() -> Iterable[Patch]:
         return changed(sound(*args), mark=Mark())
 
     yield provider_plan, "desired", desired
+
+
+def nameless_machines() -> Iterable[Patch]:
+    yield provider_plan, "_member", lambda node: Member(name=node.name)
 
 
 def one_look() -> Iterable[Patch]:

@@ -21,7 +21,7 @@ from pileus.kube.model.core_v1 import (
 )
 from pileus.providers.local.api import Permitted
 from pileus.providers.local.capabilities import addresses_of, machine_of
-from pileus.providers.local.identity import SCHEME, provider_id
+from pileus.providers.local.identity import SCHEME, instance_id, provider_id
 from pileus.providers.local.model.balancers import (
     AddMembers,
     CreateBalancer,
@@ -174,7 +174,7 @@ class Ported:
             ports=tuple(
                 Port(port=one.port, node_port=one.node_port or 0) for one in spec.ports or ()
             ),
-            members=tuple(Member(name=node.metadata.name) for node in nodes),
+            members=tuple(map(_member, nodes)),
             traffic=Traffic(
                 sources=tuple(sorted(spec.load_balancer_source_ranges or ())),
                 sticky_seconds=_sticky_seconds(spec),
@@ -208,13 +208,17 @@ def _steps(found: Balancer, wanted: CreateBalancer) -> Sequence[Any]:
 
 
 def _member_steps(found: Balancer, wanted: CreateBalancer) -> Sequence[Any]:
-    have, want = {one.name for one in found.members}, {one.name for one in wanted.members}
-    new = tuple(Member(name=name) for name in sorted(want - have))
-    gone = tuple(sorted(have - want))
+    new = tuple(one for one in wanted.members if one not in found.members)
+    gone = tuple(sorted({one.name for one in found.members} - {one.name for one in wanted.members}))
     return [
         *([AddMembers(balancer=found.id, members=new)] if new else []),
         *([RemoveMembers(balancer=found.id, names=gone)] if gone else []),
     ]
+
+
+def _member(node: Node) -> Member:
+    given = (node.spec and node.spec.provider_id) or ""
+    return Member(name=node.metadata.name, machine=instance_id(given) or "")
 
 
 def _status(balancer: Balancer) -> LoadBalancerStatus:

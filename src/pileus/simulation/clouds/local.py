@@ -155,6 +155,7 @@ def _balancer(balancer: records.Balancer) -> Balancer:
         addresses=balancer.addresses,
         ports=frozenset(Port(one.port, one.node_port, one.transport) for one in balancer.ports),
         members=frozenset(one.name for one in balancer.members),
+        machines=frozenset(one.machine for one in balancer.members if one.machine),
         source_ranges=frozenset(balancer.traffic.sources),
         traffic=Traffic(
             affinity_seconds=balancer.traffic.sticky_seconds,

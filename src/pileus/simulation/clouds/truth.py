@@ -52,6 +52,9 @@ class Balancer:
     ports: frozenset[Port]
     members: frozenset[str]
     """Names of nodes."""
+    machines: frozenset[str] | None = None
+    """Ids of its members' machines, of those that it was told; None: this cloud knows members by
+    name alone."""
     source_ranges: frozenset[str] = frozenset()
     traffic: Traffic | None = None
     """None: this cloud does not say, and nobody is held to it."""

@@ -1,6 +1,6 @@
 """What must hold in the end, when nothing has gone wrong or been changed for a while."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pileus.apiserver.tree import Obj, branch, number, rows, text, texts, words
 from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
@@ -119,27 +119,37 @@ def services_have_what_they_want(facts: Facts) -> Iterator[str]:
     """Each Service that wants a balancer has it, whole, and publishes its address."""
     if not facts.runs(SERVICE.canonical):
         return
-    members = frozenset(text(node, "metadata", "name") for node in facts.members())
     for service in facts.cluster.objects("services"):
         if not facts.wants_balancer(service) or facts.is_impossible(service):
             continue
         balancer = facts.balancer_of(_uid(service))
         missing = iter(["it has no balancer"])
-        wrong = missing if balancer is None else _lacks(service, balancer, members)
+        wrong = missing if balancer is None else _lacks(facts, service, balancer)
         yield from (f"Service {text(service, 'metadata', 'name')}: {one}" for one in wrong)
 
 
-def _lacks(service: Obj, balancer: Balancer, members: frozenset[str]) -> Iterator[str]:
+def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
+    members = facts.members()
     if not has_finalizer(service):
         yield "it has no finalizer"
     if sorted(balancer.addresses) != sorted(ingress_of(service)):
         yield f"it publishes {ingress_of(service)}, not {balancer.addresses}"
-    if balancer.members != members:
-        yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(members)}"
+    yield from _misses(facts, balancer, members)
     reason = "LoadBalancerReady" if members else "NoMembers"
     if reason_of(service, READY) != reason:
         yield f"its condition says {reason_of(service, READY)}, not {reason}"
     yield from _misdirects(service, balancer)
+
+
+def _misses(facts: Facts, balancer: Balancer, members: Sequence[Obj]) -> Iterator[str]:
+    """Which nodes it leads to wrongly, or not to the machine that a node is now."""
+    names = frozenset(text(node, "metadata", "name") for node in members)
+    if balancer.members != names:
+        yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(names)}"
+    known = [facts.machine_of(node) for node in members if text(node, "spec", "providerID")]
+    machines = {one.id for one in known if one is not None}
+    if balancer.machines is not None and not machines <= balancer.machines:
+        yield f"{balancer.id} does not know {sorted(machines - balancer.machines)}"
 
 
 def _misdirects(service: Obj, balancer: Balancer) -> Iterator[str]:
