@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
 from pileus.app.beside import beside
 from pileus.app.clients import Clients
 from pileus.app.config import Config
@@ -36,7 +34,6 @@ from pileus.server.port import Port, Surroundings, opened
 from pileus.server.router import Routes
 from pileus.server.surface import Surface, surface_routes
 from pileus.telemetry.log import Log
-from pileus.telemetry.metrics import Metrics
 from pileus.version import KUBERNETES, PILEUS, PROGRAM
 
 log = Log(__name__)
@@ -48,7 +45,7 @@ class Manager:
     def __init__(self, config: Config, world: World) -> None:
         self._config = config
         self._world = world
-        self._metrics = Metrics(CollectorRegistry())
+        self._metrics = world.metrics()
         self._health = Health()
         self._migration = _migration(config)
 

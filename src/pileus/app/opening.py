@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanag
 from dataclasses import dataclass
 from random import Random
 
+from prometheus_client import CollectorRegistry
+
 from pileus.app.clients import Clients, Connect
 from pileus.app.config import Config
 from pileus.app.ending import CommandFailed, Fatal
@@ -42,6 +44,10 @@ def own_identity() -> str:
     return new_identity(socket.gethostname())
 
 
+def new_metrics() -> Metrics:
+    return Metrics(CollectorRegistry())
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What the process finds around itself; tests give others."""
@@ -55,6 +61,8 @@ class World:
     identity: Callable[[], str] = own_identity
     watched: Callable[[Metrics], AbstractContextManager[None]] = watched_loop
     """Watches over the event loop for as long as its block lasts."""
+    metrics: Callable[[], Metrics] = new_metrics
+    """The instruments of a run; each of its own, where somebody reads them."""
     settled: Callable[[], None] = freeze
     """Called when a cache has been filled, which then lives as long as the process."""
 

@@ -8,8 +8,6 @@ from collections.abc import AsyncGenerator, Container, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from prometheus_client import CollectorRegistry
-
 from pileus.app.beside import beside
 from pileus.app.cluster_id import ClusterIdUnknown, read_cluster_id
 from pileus.app.config import Config
@@ -32,7 +30,6 @@ from pileus.fence import Open
 from pileus.kube.errors import KubeError
 from pileus.kube.restricted import reads
 from pileus.objects.planned import Planned, Preview, Scope, Trouble, title
-from pileus.telemetry.metrics import Metrics
 
 LOOK = 0.1
 """Seconds between two looks at what keeps the informers."""
@@ -97,7 +94,7 @@ async def looking(
     Errors: as the manager's start; perhaps within a group.
     """
     config = replace(config, dry_run=True)
-    metrics = Metrics(CollectorRegistry())
+    metrics = world.metrics()
     async with (
         connections(config, world, metrics, permits=reads) as clients,
         provider(config, world) as cloud,
