@@ -23,7 +23,7 @@ class Bucket:
     def reserve(self, now: float) -> tuple[float, Self]:
         """Take a token; return after how many seconds it may be used, and the bucket left."""
         filled = min(self.burst, self.tokens + max(now - self.at, 0.0) * self.rate)
-        left = replace(self, tokens=filled - 1, at=max(now, self.at))
+        left = type(self)(self.rate, self.burst, filled - 1, max(now, self.at))
         return max(0.0, -left.tokens / self.rate), left
 
     def returned(self) -> Self:

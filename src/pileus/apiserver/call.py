@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pileus.apiserver import problem
 from pileus.apiserver.identity import User
@@ -14,6 +15,8 @@ JSON = "application/json"
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 _CORE_DEPTH = 2
 _GROUP_DEPTH = 3
+_KNOWN = 1024
+"""Paths whose meaning is remembered: most requests are for the same few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,7 @@ class Place:
     watches: bool = False
 
 
+@lru_cache(_KNOWN)
 def locate(catalog: Catalog, path: str) -> Place | None:
     """Return what the path names; None if it is no path of a resource.
 

@@ -1,7 +1,8 @@
 """Which names, labels, annotations and finalizers are valid, in the real server's words."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from pileus.apiserver import field
 from pileus.apiserver.field import Fault
@@ -15,6 +16,8 @@ _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
 ANNOTATIONS_SIZE = 256 * 1024
+_KNOWN = 4096
+"""Names of each kind that are remembered."""
 
 BAD_LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
@@ -51,6 +54,17 @@ def _long(limit: int) -> str:
     return f"must be no more than {limit} bytes"
 
 
+def _remembered(check: Callable[[str], Iterator[str]]) -> Callable[[str], tuple[str, ...]]:
+    """Each name is looked at once: all of an object's come again with each of its writes."""
+
+    @lru_cache(_KNOWN)
+    def faults(name: str) -> tuple[str, ...]:
+        return tuple(check(name))
+
+    return faults
+
+
+@_remembered
 def label_faults(name: str) -> Iterator[str]:
     if len(name) > LABEL_LENGTH:
         yield _long(LABEL_LENGTH)
@@ -58,6 +72,7 @@ def label_faults(name: str) -> Iterator[str]:
         yield BAD_LABEL
 
 
+@_remembered
 def subdomain_faults(name: str) -> Iterator[str]:
     if len(name) > SUBDOMAIN_LENGTH:
         yield _long(SUBDOMAIN_LENGTH)
@@ -73,6 +88,7 @@ def path_segment_faults(name: str) -> Iterator[str]:
             yield f"may not contain '{bad}'"
 
 
+@_remembered
 def qualified_faults(name: str) -> Iterator[str]:
     """Faults of a label or annotation key."""
     prefix, slash, rest = name.rpartition("/")
@@ -92,6 +108,7 @@ def qualified_faults(name: str) -> Iterator[str]:
         yield BAD_QUALIFIED
 
 
+@_remembered
 def value_faults(value: str) -> Iterator[str]:
     if len(value) > LABEL_LENGTH:
         yield _long(LABEL_LENGTH)
@@ -108,8 +125,10 @@ def config_key_faults(key: str) -> Iterator[str]:
 
 def check_labels(labels: dict[str, str], path: str) -> Iterator[Fault]:
     for key, value in sorted(labels.items()):
-        yield from (field.invalid(path, key, why) for why in qualified_faults(key))
-        yield from (field.invalid(path, value, why) for why in value_faults(value))
+        for why in qualified_faults(key):
+            yield field.invalid(path, key, why)
+        for why in value_faults(value):
+            yield field.invalid(path, value, why)
 
 
 def check_metadata(value: Obj, name_faults: Iterable[str]) -> Iterator[Fault]:
@@ -130,8 +149,8 @@ def _check_annotations(annotations: dict[str, str]) -> Iterator[Fault]:
     size = 0
     for key, value in sorted(annotations.items()):
         size += len(key) + len(value)
-        faults = qualified_faults(key.lower())
-        yield from (field.invalid("metadata.annotations", key, why) for why in faults)
+        for why in qualified_faults(key.lower()):
+            yield field.invalid("metadata.annotations", key, why)
     if size > ANNOTATIONS_SIZE:
         yield field.too_long("metadata.annotations", ANNOTATIONS_SIZE)
 

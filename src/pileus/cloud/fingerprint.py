@@ -5,6 +5,7 @@ hashes, the machine, or one of many spellings of an address.
 """
 
 import json
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
 
@@ -12,6 +13,8 @@ VERSION = 1
 """Part of every hash: raise it when the same wish is to be hashed from other facts than before."""
 LENGTH = 16
 """In hexadecimal digits: short enough for the tags of any cloud."""
+KNOWN = 4096
+"""Addresses whose spelling is remembered."""
 
 
 def digest(*facts: object) -> str:
@@ -20,6 +23,7 @@ def digest(*facts: object) -> str:
     return sha256(text.encode()).hexdigest()[:LENGTH]
 
 
+@lru_cache(KNOWN)
 def usual_address(text: str) -> str:
     """An IP address in its usual spelling; what is none stays as it is."""
     try:

@@ -6,7 +6,7 @@ from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, ObjectRe
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 """The key of the taint with which kubelets register; its value and effect do not matter."""
 READY = "Ready"
-ADDRESS_TYPES = frozenset(each.value for each in AddressType)
+ADDRESS_TYPES = {each.value: each for each in AddressType}
 
 
 def is_uninitialized(node: Node) -> bool:
@@ -44,7 +44,7 @@ def reference(node: Node) -> NodeRef:
         provider_id=provider_id_of(node),
         system_uuid=(info and info.system_uuid) or "",
         addresses=tuple(
-            Address(AddressType(each.type), each.address)
+            Address(ADDRESS_TYPES[each.type], each.address)
             for each in addresses_of(node)
             if each.type in ADDRESS_TYPES
         ),

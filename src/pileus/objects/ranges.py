@@ -1,6 +1,7 @@
 """Ranges of addresses (CIDRs) as flags and nodes name them. Pure."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from pileus.kube.model.core_v1 import Node
@@ -8,8 +9,11 @@ from pileus.kube.model.core_v1 import Node
 Range = IPv4Network | IPv6Network
 MOST = 2
 """Ranges that a cluster may have: one of each family."""
+KNOWN = 16_384
+"""Texts whose ranges are remembered: those of all nodes are read again with every look."""
 
 
+@lru_cache(KNOWN)
 def parse_range(text: str) -> Range:
     """One CIDR as Go reads it: a prefix length is needed, bits beyond it do not count.
 
