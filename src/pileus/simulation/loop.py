@@ -7,9 +7,10 @@ is resumed; its timers run out meanwhile, as those of a process that was stopped
 import asyncio
 import heapq
 import traceback
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -39,9 +40,8 @@ class Process:
     steps_left: int = 0
     """Steps until something strikes it; 0: nothing will."""
     strike: Callable[[], None] | None = None
-    held: list[tuple[asyncio.Handle, Callable[..., object], tuple[object, ...], Context]] = field(
-        default_factory=list[Any]
-    )
+    held: list[asyncio.Handle] = field(default_factory=list[asyncio.Handle])
+    """Its steps that wait until it is resumed."""
 
     def strike_at_step(self, number: int, strike: Callable[[], None]) -> None:
         """Let something happen right before its n-th step from now: between two awaits."""
@@ -89,6 +89,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self._rounds = 0
         self._selector = self
         self._clock_resolution = 1e-6
+        self._soon: deque[asyncio.Handle] = vars(self)["_ready"]
         numbers = count(1)
 
         def make(
@@ -109,11 +110,11 @@ class SimulationLoop(asyncio.BaseEventLoop):
         process = PROCESS.get() if context is None else context.get(PROCESS)
         if process is not None and process.steps_left:
             process.count_step()
-        if process is None or not process.paused:
-            return super().call_soon(callback, *args, context=context)
-        context = copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
-        process.held.append((handle, callback, args, context))
+        if process is not None and process.paused:
+            process.held.append(handle)
+        else:
+            self._soon.append(handle)
         return handle
 
     def pause(self, process: Process) -> None:
@@ -122,9 +123,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
     def resume(self, process: Process) -> None:
         process.paused = False
         held, process.held = process.held, []
-        for handle, callback, args, context in held:
-            if not handle.cancelled():
-                super().call_soon(callback, *args, context=context)
+        self._soon.extend(handle for handle in held if not handle.cancelled())
 
     def suspend(self, process: Process, seconds: float) -> None:
         """Let its machine sleep: it takes no step, and its timers stand still, but time goes on."""

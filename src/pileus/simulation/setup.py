@@ -1,7 +1,7 @@
 """How the managers of a simulation are configured: a few command lines, one chosen by seed."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 
 from pileus.app.config import Config, build_config
 from pileus.app.controllers import IPAM, is_running
@@ -35,16 +35,16 @@ ALWAYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Setup:
     """One way to run the manager."""
 
     name: str
     arguments: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def config(self) -> Config:
-        return _config(self.arguments)
+        return build_config(gather(TABLE, PROGRAM, (*ALWAYS, *self.arguments), {}).values)
 
     @property
     def gives_cidrs(self) -> bool:
@@ -98,8 +98,3 @@ SETUPS = (
     ),
     Setup("silent", (_NO_ROUTES, "--node-deletion-policy=report", "--node-out-of-service-taint")),
 )
-
-
-@cache
-def _config(arguments: tuple[str, ...]) -> Config:
-    return build_config(gather(TABLE, PROGRAM, (*ALWAYS, *arguments), {}).values)

@@ -54,8 +54,8 @@ def nobody_works_on_an_old_lease(facts: Facts, call: Call) -> str | None:
 
 
 def calls_are_bounded(facts: Facts, call: Call) -> str | None:
-    most = _most(facts, call.channel) + INVITED * facts.paces.invited[call.identity]
-    sent = facts.paces.sent[call.identity, call.channel]
+    most = _most(facts, call.channel) + INVITED * facts.paces.invited.get(call.identity, 0)
+    sent = facts.paces.sent.get((call.identity, call.channel), 0)
     return f"{call.identity}: {sent} {call.channel} in a minute" if sent > most else None
 
 

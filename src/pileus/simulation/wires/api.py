@@ -111,8 +111,8 @@ class _Journey:
         self._writes = request.method not in READS
         self.answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._who = _agent(request)
-        may = _faults_of(request)
-        self._strike = around.weather.strike(Place.API, self._who, may=lambda kind: kind in may)
+        may = _faults_of(request).__contains__
+        self._strike = around.weather.strike(Place.API, self._who, may=may)
         self._call = Call(
             who=life.name,
             identity=life.identity,
@@ -319,8 +319,7 @@ def _headers(response: Response) -> Mapping[str, str]:
 
 def _agent(request: Request) -> str:
     """Who of the manager asks: the last part of its user agent."""
-    given = next((v for k, v in request.headers.items() if k.lower() == "user-agent"), "")
-    return given.rpartition("/")[2]
+    return request.headers.get("User-Agent", "").rpartition("/")[2]
 
 
 def _faults_of(request: Request) -> frozenset[FaultKind]:
