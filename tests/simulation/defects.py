@@ -5,6 +5,7 @@ They exist only here, and only while a test runs.
 
 from tests.simulation import plants_controllers as controllers
 from tests.simulation import plants_runtime as runtime
+from tests.simulation.defects_identity import BY_NAME
 from tests.simulation.planting import Defect
 
 DEFECTS = (
@@ -243,13 +244,9 @@ DEFECTS = (
     Defect(
         name="a machine is known by its name, whatever its UUID",
         plant=controllers.by_name,
-        caught_by=(
-            "nodes_of_no_machine_are_gone",
-            "nodes_are_as_their_machines",
-        ),
-        at=25,
-        scenario="nodes",
-        first=23,
+        caught_by=("nodes_get_the_id_of_their_own_machine",),
+        at=2,
+        scenario="replaced",
     ),
     Defect(
         name="nodes are deleted where the policy keeps them",
@@ -354,4 +351,5 @@ DEFECTS = (
         at=1,
         scenario="keys",
     ),
+    *BY_NAME,
 )

@@ -138,5 +138,8 @@ class DeedKind(StrEnum):
     """The API server is away for a while, and has forgotten the past of its objects."""
     SERVER_SWITCH = "server-switch"
     """Another API server of the same cluster takes over, whose watches are behind for a while."""
+    OBJECT_AGAIN = "object-again"
+    """A node or Service is deleted and made anew under its name, while a manager's next request
+    for that very one is on its way."""
     SERVER_COMPACT = "server-compact"
     """The past is forgotten; watches from an older version get 410."""

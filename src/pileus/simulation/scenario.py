@@ -94,6 +94,28 @@ SCENARIOS = {
             faults=_of(Place.WATCH),
         ),
         Scenario(
+            name="replaced",
+            text="nodes and Services are replaced under their names while requests travel",
+            deeds={
+                DeedKind.OBJECT_AGAIN: 40,
+                **_deeds("service-again", "service-edit", "service-delete"),
+                **_deeds("machine-replace", "node-again", "node-edit"),
+                DeedKind.NODE_DELETE: 2,
+                DeedKind.SERVICE_CREATE: 8,
+                DeedKind.MACHINE_ADD: 4,
+                DeedKind.MACHINE_DELETE: 6,
+            },
+            faults={
+                FaultKind.API_LATE: 4,
+                FaultKind.API_CONFLICT: 4,
+                FaultKind.WATCH_LAGGING: 2,
+                FaultKind.WATCH_STALLED: 2,
+                FaultKind.CLOUD_LATE: 2,
+                FaultKind.CLOUD_STALE: 2,
+            },
+            deeds_most=30,
+        ),
+        Scenario(
             name="cloud",
             text="the cloud lies, forgets, refuses and answers late",
             deeds={**_deeds("service", "machine", "cloud"), DeedKind.SERVICE_CREATE: 6},

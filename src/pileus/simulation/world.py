@@ -28,6 +28,8 @@ from pileus.simulation.stage.cluster import Cluster, Manners
 from pileus.simulation.stage.kubelets import Kubelets
 from pileus.simulation.stage.operators import Operators
 from pileus.simulation.stage.people import People
+from pileus.simulation.stage.replacing import Replacing
+from pileus.simulation.stage.steps import Answer, Call
 from pileus.simulation.stage.users import Users
 from pileus.simulation.trace import Trace
 from pileus.simulation.weather import Weather
@@ -65,6 +67,7 @@ class World:
         )
         cidrs = () if setup.gives_cidrs else setup.cluster_cidrs
         self._kubelets = Kubelets(self._cluster, self._account, clock, cidrs=cidrs)
+        self._replacing = Replacing(self._cluster, self._account, self._people, self._kubelets)
         self._managers = self._assembled(clock)
         lease = setup.config.leader_election.durations.lease
         self._mishaps = Mishaps(self._managers, self._cluster, loop, self.trace, lease)
@@ -99,6 +102,7 @@ class World:
         """From now on nothing goes wrong any more."""
         self.trace.note("schedule", "all is mended")
         self._mishaps.end()
+        self._replacing.end()
         self._users.tidy()
 
     def _assembled(self, clock: Clock) -> list[Replica]:
@@ -110,12 +114,17 @@ class World:
             trace=self.trace,
             chance=stream(seed, "wires"),
             outside=copy_context(),
-            told=self.judge.see,
+            told=self._told,
         )
         return [
             Replica(name, setup.config, clock, stream(seed, name), around)
             for name in (f"manager-{number}" for number in range(1, self._schedule.replicas + 1))
         ]
+
+    def _told(self, step: Call | Answer) -> None:
+        self.judge.see(step)
+        if isinstance(step, Call):
+            self._replacing.see(step)
 
     def tell_who_waits(self) -> None:
         """For whoever asks why something does not come about: a deadlock is seen here."""
@@ -152,7 +161,8 @@ class World:
 
     def _do(self, deed: Deed) -> None:
         self.done[deed.kind] += 1
-        for actor in (self._people, self._users, self._operators, self._mishaps):
+        actors = (self._people, self._users, self._operators, self._mishaps, self._replacing)
+        for actor in actors:
             if deed.kind in actor.deeds:
                 actor.deeds[deed.kind](deed)
 

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 from typing import TypeVar
 
 from pileus.apiserver.tree import Obj, number, rows, text, texts
-from pileus.simulation.invariants import bystanders, calls
+from pileus.simulation.invariants import bystanders, calls, successors
 from pileus.simulation.invariants.facts import (
     Facts,
     has_finalizer,
@@ -182,6 +182,9 @@ def _named(*checks: Check[S]) -> Mapping[str, Check[S]]:
 
 
 OF_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
+    successors.nobody_changes_what_it_has_not_heard_of,
+    successors.nodes_get_the_id_of_their_own_machine,
+    successors.who_wants_a_balancer_is_not_released,
     no_node_is_deleted_whose_machine_exists,
     no_node_is_deleted_within_the_grace,
     nodes_are_kept_where_people_want_it,

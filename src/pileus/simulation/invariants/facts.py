@@ -26,6 +26,9 @@ STUCK = "CloudProviderUninitialized"
 MACHINES = "cloud instances"
 """The agent of calls that ask about machines."""
 
+Name = tuple[str, str, str]
+"""Resource, namespace and name."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
@@ -73,6 +76,12 @@ class Facts:
     """When a node came, or somebody last changed a Service, by UID."""
     asked_for: set[str] = field(default_factory=set[str])
     """UIDs of Services that ever asked this cloud for a balancer."""
+    let_go: set[str] = field(default_factory=set[str])
+    """UIDs of Services that at some time wanted none, or none of ours."""
+    named: dict[Name, set[str]] = field(default_factory=dict[Name, set[str]])
+    """The UIDs of all nodes and Services that ever had a name."""
+    uuids: dict[str, str] = field(default_factory=dict[str, str])
+    """Of all machines that ever were, by their provider IDs."""
 
     def learn(self, step: Step) -> None:
         """Remember what later checks need; after the step was checked."""
@@ -99,6 +108,8 @@ class Facts:
     def _learn_of_object(self, step: ObjectStep) -> None:
         metadata = branch(step.after or step.before, "metadata")
         self.things.add(text(metadata, "uid"))
+        if step.before is None:
+            self.named.setdefault(name_of(step), set()).add(text(metadata, "uid"))
         path, by_manager = f"/{step.resource}/{text(metadata, 'name')}", is_manager(step.who)
         self.paces.changed(path, by_manager=by_manager)
         if not by_manager and (step.before is None or step.resource == "services"):
@@ -112,10 +123,15 @@ class Facts:
         self._learn_of_annotations(service)
         if has_finalizer(service):
             self.finalized.add(uid)
-        if self.wants_balancer(service):
+        wants = self.wants_balancer(service)
+        if wants:
             self.asked_for.add(uid)
+        if not wants or is_left_to_others(service):
+            self.let_go.add(uid)
 
     def _learn_of_cloud(self, step: CloudStep) -> None:
+        if step.after.machines is not step.before.machines:
+            self.uuids |= {one.provider_id: one.uuid for one in step.after.machines}
         if is_manager(step.who):
             self.made_by_managers |= {*things_in(step.after)} - {*things_in(step.before)}
         for balancer in step.after.balancers.values():
@@ -224,6 +240,12 @@ class Facts:
 def things_in(truth: Truth) -> Mapping[str, object]:
     """All in the cloud that may be somebody's, by id."""
     return {**truth.balancers, **truth.routes, **truth.keys}
+
+
+def name_of(step: ObjectStep) -> Name:
+    """What an object is called; another may be called so later."""
+    metadata = branch(step.after or step.before, "metadata")
+    return step.resource, text(metadata, "namespace"), text(metadata, "name")
 
 
 def is_manager(who: str) -> bool:

@@ -76,6 +76,7 @@ class Cluster:
         self._api: Api = api_in_memory(clock=clock, random=random, options=options)
         self._told = told
         self._who = "setup"
+        self._had_heard_of: Callable[[str], bool] = _everything
         self._known: dict[Entry, Obj] = {}
         self.is_down = False
         self.behind_until = 0.0
@@ -85,14 +86,18 @@ class Cluster:
         for name in LOOKED_AT:
             self._shelf(name).observers.append(self._observer(name))
 
-    def respond(self, who: str, request: Request) -> Response:
-        """Carry out a manager's request."""
+    def respond(self, who: str, request: Request, had_heard_of: Callable[[str], bool]) -> Response:
+        """Carry out a manager's request, which had heard of objects of some UIDs when it asked."""
         manners, query = self._manners, request.query
         if "sendInitialEvents" in query and not manners.streams_lists:
             return refusal(_NO_STREAMING)
         if "limit" in query and manners.page_size:
             request = replace(request, query={**query, "limit": str(manners.page_size)})
-        return self._respond(who, as_asked(request, _USER))
+        self._had_heard_of = had_heard_of
+        try:
+            return self._respond(who, as_asked(request, _USER))
+        finally:
+            self._had_heard_of = _everything
 
     def act(
         self, who: str, method: str, path: str, body: object = None, kind: str = STRATEGIC
@@ -172,7 +177,7 @@ class Cluster:
         def observe(before: Entry | None, after: Entry | None, /) -> None:
             was = self._decoded(before) if before else None
             now = self._decoded(after) if after else None
-            self._told(ObjectStep(self._who, resource, was, now))
+            self._told(ObjectStep(self._who, resource, was, now, self._had_heard_of))
 
         return observe
 
@@ -182,6 +187,11 @@ def ready_status(node: Mapping[str, object]) -> str:
         if text(one, "type") == "Ready":
             return text(one, "status")
     return ""
+
+
+def _everything(_: str) -> bool:
+    """Who sees the API server itself has heard of all that there is."""
+    return True
 
 
 @cache

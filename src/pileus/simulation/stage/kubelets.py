@@ -50,10 +50,11 @@ class Kubelets:
     async def run(self) -> None:
         while True:
             if not self._cluster.is_down:
-                self._look()
+                self.look()
             await asyncio.sleep(PERIOD)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Report, and register whoever has no node."""
         machines = self._account.truth().machines
         running = {one.uuid: one for one in machines if one.state is InstanceState.RUNNING}
         now = self._cluster.versions("nodes"), tuple(running)

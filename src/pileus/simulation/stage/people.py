@@ -116,15 +116,22 @@ class People:
     def _force_delete(self, deed: Deed) -> None:
         service = self._service(deed)
         if service is not None:
-            self._cluster.act(WHO, "DELETE", service_path(service))
-            self._patch(service, {"metadata": {"finalizers": None}})
+            self._delete_by_force(service_path(service))
+
+    def _delete_by_force(self, path: str) -> None:
+        self._cluster.act(WHO, "DELETE", path)
+        self._cluster.act(WHO, "PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
 
     def _create_again(self, deed: Deed) -> None:
         service = self._service(deed)
         if service is not None:
-            self._force_delete(deed)
-            path, _, name = service_path(service).rpartition("/")
-            self._cluster.act(WHO, "POST", path, self._new_service(name, deed.choice >> 3))
+            self.make_again(service_path(service), deed.choice >> 3)
+
+    def make_again(self, path: str, choice: int) -> None:
+        """Delete a Service by force, and create another of its name."""
+        self._delete_by_force(path)
+        services, _, name = path.rpartition("/")
+        self._cluster.act(WHO, "POST", services, self._new_service(name, choice))
 
     def _add_machine(self, deed: Deed) -> None:
         if len(self._machines()) >= MOST_MACHINES:

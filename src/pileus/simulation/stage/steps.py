@@ -1,5 +1,6 @@
 """The single steps of a simulated world: what invariants look at."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -15,6 +16,8 @@ class ObjectStep:
     resource: str
     before: Obj | None
     after: Obj | None
+    had_heard_of: Callable[[str], bool] = field(default=lambda _: True, repr=False)
+    """Whether who did it had been told of an object of that UID when it asked for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
@@ -109,6 +110,7 @@ class _Journey:
         self._life = life
         self._around = around
         self._writes = request.method not in READS
+        self._heard = len(life.heard)
         self.answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._who = _agent(request)
         may = _faults_of(request).__contains__
@@ -143,9 +145,9 @@ class _Journey:
             self._act()
 
     def _act(self) -> None:
-        response = self._around.cluster.respond(self._life.name, self._request)
+        response = self._carried_out()
         if self._is(FaultKind.API_TWICE):
-            self._around.cluster.respond(self._life.name, self._request)
+            self._carried_out()
         struck = self._writes and self._life.is_struck_after_write()
         if struck and self._life.is_over:
             self._note(f"{response.status}, unheard")
@@ -155,6 +157,14 @@ class _Journey:
             self._answer(refusal(504, "Timeout", self._strike))
         else:
             self._answer(response)
+
+    def _carried_out(self) -> Response:
+        return self._around.cluster.respond(self._life.name, self._request, self._had_heard_of)
+
+    def _had_heard_of(self, uid: str) -> bool:
+        """Whether its sender had been told of such an object when it sent this."""
+        wanted = uid.encode()
+        return any(wanted in told for told in islice(self._life.heard, self._heard))
 
     def _answer(self, response: Response) -> None:
         self._note(str(response.status))
@@ -172,6 +182,8 @@ class _Journey:
         )
         if not self.answer.done():
             self.answer.set_result(response)
+            if not failed:
+                self._life.heard.append(response.body)
 
     def _fail(self, why: str, *, acted: bool) -> None:
         self._note(why)
@@ -259,6 +271,7 @@ class Watch:
             if strike is not None:
                 async for told in self._spoilt(strike):
                     yield told
+            self._life.heard.append(piece)
             yield piece
 
     async def _next(self, stream: AsyncGenerator[bytes]) -> bytes:

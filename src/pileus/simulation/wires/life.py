@@ -26,6 +26,8 @@ class Life:
         self.process = Process(name)
         self.ended = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.heard: list[bytes] = []
+        """All that the API server has told it, in order."""
         self._ambush: _Ambush | None = None
 
     @property

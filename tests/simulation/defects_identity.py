@@ -1,0 +1,76 @@
+"""Planted defects of who is meant: the check of the UID is left out, one place at a time.
+
+Left out here are checks that another one beside them makes superfluous, such as the UID in a patch
+which names the version as well.
+"""
+
+from tests.simulation import plants_identity as plants
+from tests.simulation.planting import Defect
+
+UNHEARD_OF = "nobody_changes_what_it_has_not_heard_of"
+
+BY_NAME = (
+    Defect(
+        name="a node is deleted by its name, whoever has it",
+        plant=plants.nodes_are_deleted_by_name,
+        caught_by=(UNHEARD_OF, "no_node_is_deleted_whose_machine_exists"),
+        at=1,
+        scenario="replaced",
+    ),
+    Defect(
+        name="a node is initialized by its name, whoever has it",
+        plant=plants.nodes_are_initialized_by_name,
+        caught_by=(UNHEARD_OF,),
+        at=1,
+        scenario="replaced",
+    ),
+    Defect(
+        name="a node is marked by its name, whoever has it",
+        plant=plants.nodes_are_marked_by_name,
+        caught_by=(UNHEARD_OF,),
+        at=5,
+        scenario="replaced",
+    ),
+    Defect(
+        name="a node is said to be reached by its name, whoever has it",
+        plant=plants.routes_are_told_by_name,
+        caught_by=(UNHEARD_OF,),
+        at=1,
+        scenario="replaced",
+    ),
+    Defect(
+        name="after a conflict a node is read by its name, whoever has it",
+        plant=plants.nodes_are_read_again_by_name,
+        caught_by=("nodes_get_the_id_of_their_own_machine",),
+        at=1,
+        scenario="replaced",
+    ),
+    Defect(
+        name="a Service is written by its name, whoever has it",
+        plant=plants.services_are_written_by_name,
+        caught_by=(UNHEARD_OF,),
+        at=1,
+        scenario="replaced",
+    ),
+    Defect(
+        name="a Service is read by its name, whoever has it",
+        plant=plants.services_are_read_by_name,
+        caught_by=("services_have_what_they_want",),
+        at=7,
+        scenario="replaced",
+    ),
+    Defect(
+        name="a Service is released by its name, whoever has it",
+        plant=plants.services_are_released_by_name,
+        caught_by=("who_wants_a_balancer_is_not_released",),
+        at=7,
+        scenario="replaced",
+    ),
+    Defect(
+        name="an event names no UID",
+        plant=plants.events_are_told_by_name,
+        caught_by=("events_are_about_those_they_name",),
+        at=1,
+        scenario="replaced",
+    ),
+)
