@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log2
 
 from pileus.apiserver.tree import Obj, text, texts
-from pileus.app.controllers import ROUTE
-from pileus.simulation.invariants.facts import Facts
+from pileus.app.controllers import NODE, ROUTE
+from pileus.simulation.invariants.facts import Facts, is_new
 from pileus.simulation.setup import MONITOR_PERIOD
 from pileus.simulation.stage.steps import Channel
 
@@ -16,6 +17,10 @@ RETRIED = 60.0
 """Seconds between two tries of what is hopeless, at least, once it has failed for minutes."""
 SINGLE = 4
 """Calls that a ported provider makes for each node, as it knows no lists."""
+SEARCH = 2
+"""Calls that look for the machine of one new node: at the list that all use, and at a fresh one."""
+SEARCHED = 60.0
+"""Seconds for which a new node's machine has been looked for by then, ever more seldom."""
 LISTS = 5
 """Where the server knows no streaming lists, one at the end of each watch; and one of Services and
 nodes, page by page, before anything is said of orphans."""
@@ -59,12 +64,21 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
 
 
 def _looks(facts: Facts, seconds: float) -> int:
-    """How many calls looking around may take: over machines and routes, and at each Service."""
+    """How many calls looking around may take: at all machines and routes, Services, lost nodes."""
     rounds = ROUNDS + int(seconds / MONITOR_PERIOD) * (2 if facts.runs(ROUTE.canonical) else 1)
     nodes = len(facts.cluster.objects("nodes"))
     is_bulk = facts.account.offered.knows_leftovers
     a_round = 1 if is_bulk else 1 + SINGLE * nodes
-    return rounds * a_round + 2 * len(facts.cluster.objects("services"))
+    searches = _lost(facts) * (1 + int(log2(1 + seconds / SEARCHED)))
+    searching = searches * (SEARCH if is_bulk else SINGLE)
+    return rounds * a_round + 2 * len(facts.cluster.objects("services")) + searching
+
+
+def _lost(facts: Facts) -> int:
+    """How many nodes have no machine, and never had one that a manager saw."""
+    if not facts.runs(NODE.canonical):
+        return 0
+    return sum(is_new(node) for node in _gone(facts))
 
 
 def _pages(facts: Facts) -> int:
