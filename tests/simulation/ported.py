@@ -141,24 +141,27 @@ class Ported:
     async def ensure_load_balancer(
         self, _: str, service: Service, nodes: Sequence[Node]
     ) -> LoadBalancerStatus:
+        wanted = self._wanted(service, nodes)
         found = await self._found(service)
         if found is None:
-            return _status(await self.api.call(self._wanted(service, nodes)))
-        for step in _steps(found, self._wanted(service, nodes)):
-            found = await self.api.call(step)
-        return _status(found)
+            found = await self.api.call(wanted)
+        return _status(_finished(await self._take(_steps(found, wanted), found)))
 
     async def update_load_balancer(self, _: str, service: Service, nodes: Sequence[Node]) -> None:
         found = await self._found(service)
         if found is None:
             raise RetryError("it is gone", BUSY)
-        for step in _member_steps(found, self._wanted(service, nodes)):
-            await self.api.call(step)
+        _finished(await self._take(_member_steps(found, self._wanted(service, nodes)), found))
 
     async def ensure_load_balancer_deleted(self, _: str, service: Service) -> None:
         found = await self._found(service)
         if found is not None:
             await self.api.call(DeleteBalancer(balancer=found.id))
+
+    async def _take(self, steps: Sequence[Any], found: Balancer) -> Balancer:
+        for step in steps:
+            found = await self.api.call(step)
+        return found
 
     async def _found(self, service: Service) -> Balancer | None:
         mark = Mark(cluster=self.cluster, owner=service.metadata.uid)
@@ -188,6 +191,13 @@ class Ported:
         if not page.is_complete:
             raise ConnectionError("the list broke off")
         return page.items
+
+
+def _finished(balancer: Balancer) -> Balancer:
+    """What is still at work may fail: who does not come back never knows."""
+    if balancer.is_busy:
+        raise RetryError("the cloud is at work on it", BUSY)
+    return balancer
 
 
 def _steps(found: Balancer, wanted: CreateBalancer) -> Sequence[Any]:

@@ -2,6 +2,9 @@
 
 import pytest
 
+from pileus.simulation.play import play
+from pileus.simulation.scenario import SCENARIOS
+from pileus.simulation.schedule import draw
 from pileus.simulation.trial import assert_everything_holds
 from tests.simulation.ported import SimulatedPorted
 
@@ -11,3 +14,24 @@ from tests.simulation.ported import SimulatedPorted
 def test_everything_holds_for_a_ported_provider(scenario: str):
     """The first of calm found a Service that never got a balancer after one of its name."""
     assert_everything_holds(SimulatedPorted, seeds=12, scenario=scenario)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "seed"),
+    [
+        pytest.param(
+            "cloud",
+            118,
+            id="a Service was released after one empty answer, because its note had been removed",
+        ),
+        pytest.param(
+            "cloud",
+            142,
+            id="a change that failed twice in a row was not at work the second time (the cloud's)",
+        ),
+    ],
+)
+def test_what_was_found_once_with_a_ported_provider_stays_mended(scenario: str, seed: int):
+    violation = play(draw(seed, SCENARIOS[scenario]), SimulatedPorted).violation
+
+    assert violation is None, str(violation)

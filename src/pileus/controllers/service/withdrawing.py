@@ -2,6 +2,7 @@
 
 import asyncio
 
+from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable
 from pileus.controllers.service.annotations import MANAGE, Mode
 from pileus.controllers.service.notes import Note
@@ -103,7 +104,7 @@ class Withdrawing:
                 "Removing", service=name_of(service), effect=change.effect, what=change.summary
             )
         after = await self._tools.workshop.perform(look, mode)
-        note.accepted = note.accepted or bool(after.done)
+        note.accepted |= any(change.effect is Effect.DELETE for change in after.done)
         return after
 
     def _farewell(self, service: Service, mode: Mode, look: Look | None, note: Note) -> None:

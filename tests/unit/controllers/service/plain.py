@@ -65,6 +65,8 @@ class PlainBalancers:
     changing: Callable[[Owner, Change], None] = lambda owner, change: None
     """Is called before each change, and may raise."""
     key: Callable[[Wish], str] = lambda wish: wish.owner.uid
+    untidy: set[Owner] = field(default_factory=set[Owner])
+    """Whose wish for nothing leaves something to do even where no balancer is found."""
     at_work: list[str] = field(default_factory=list[str])
     """UIDs of those on whom changes are under way."""
 
@@ -87,6 +89,8 @@ class PlainBalancers:
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
         want, have = wish.spec, seen.spec
+        if want is have is None and seen.owner in self.untidy:
+            return (Change(Effect.UPDATE, "what was noted", None),)
         if seen.state is BalancerState.PENDING or want == have:
             return ()
         if want is None:
@@ -106,6 +110,7 @@ class PlainBalancers:
             self.at_work.remove(seen.owner.uid)
         self.changed.append((seen.owner.uid, change.effect))
         if change.spec is None:
+            self.untidy.discard(seen.owner)
             self.standing.pop(seen.owner, None)
             return Seen(seen.owner)
         ingress = seen.ingress or (Ingress(ip=f"192.0.2.{len(self.standing) % 250 + 1}"),)

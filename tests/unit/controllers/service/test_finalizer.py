@@ -102,6 +102,26 @@ async def test_one_empty_answer_does_not_release_a_service_whose_balancer_stands
         assert await world.services() == {}
 
 
+async def test_tidying_up_what_was_noted_is_no_proof_that_the_balancer_is_gone():
+    world = World()
+    cloud = world.plainly()
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+        hidden, cloud.standing = cloud.standing, {}
+        cloud.untidy.update(hidden)
+        await world.delete()
+        await asyncio.sleep(20)
+        assert not cloud.untidy
+        assert FINALIZER in (await world.service())["metadata"]["finalizers"]
+
+        cloud.standing = hidden
+        await asyncio.sleep(20)
+
+        assert cloud.standing == {}
+        assert await world.services() == {}
+
+
 async def test_what_is_found_gone_twice_is_gone():
     world = World()
     cloud = world.plainly()

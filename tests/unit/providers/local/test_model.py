@@ -354,11 +354,13 @@ def test_a_change_that_fails_late_is_at_work_then_failed_and_undone_until_the_ne
     state, accepted = added.step(state, doomed)
     later = replace(sound, now=16.0)
     failed = ListBalancers().step(state, later)[1].items[0]
-    state, _ = added.step(state, later)
+    state, again = added.step(state, replace(doomed, now=16.0))
+    state, _ = added.step(state, replace(sound, now=22.0))
     healed = ListBalancers().step(state, replace(sound, now=30.0))[1].items[0]
 
     assert (accepted.is_busy, accepted.problem) == (True, "")
     assert (failed.is_busy, failed.problem) == (False, "no host has room")
+    assert (again.is_busy, again.problem) == (True, "")
     assert (failed.members, failed.fingerprint) == ((), "")
     assert (healed.problem, healed.members) == ("", (Member(name="a"),))
 

@@ -297,7 +297,7 @@ def _put(
     balancer = changed(balancer, doomed="")
     if moment.doom:
         balancer, fingerprint = changed(before or balancer, doomed=moment.doom), ""
-    if balancer != before:
+    if balancer != before or moment.doom:
         balancer = changed(balancer, busy_until=moment.now + moment.settings.settle_seconds)
     if fingerprint is not None:
         balancer = changed(balancer, fingerprint=fingerprint)
