@@ -117,6 +117,27 @@ DEFECTS = (
         at=1,
     ),
     Defect(
+        name="a log line tells a secret",
+        plant=runtime.a_loose_log,
+        caught_by=("secrets_stay_secret",),
+        at=1,
+        scenario="calm",
+    ),
+    Defect(
+        name="a metric tells a secret",
+        plant=runtime.a_loose_label,
+        caught_by=("secrets_stay_secret",),
+        at=1,
+        scenario="calm",
+    ),
+    Defect(
+        name="the configuration that is shown tells a secret",
+        plant=runtime.a_loose_configuration,
+        caught_by=("secrets_stay_secret",),
+        at=1,
+        scenario="calm",
+    ),
+    Defect(
         name="a balancer is made before the finalizer",
         plant=controllers.no_finalizer,
         caught_by=("the_finalizer_comes_before_the_balancer",),

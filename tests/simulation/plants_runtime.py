@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from pileus.app import configz, manager, opening
 from pileus.cloud.middleware.budget import Budget
 from pileus.controllers.service import serving
 from pileus.fence import Fenced
@@ -16,6 +17,7 @@ from pileus.runtime.lease import Observed
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.reconcile import again_in
 from pileus.simulation.setup import SECRET
+from pileus.telemetry.log import Log
 from tests.simulation.planting import Patch
 
 
@@ -58,6 +60,34 @@ def loose_talk() -> Iterable[Patch]:
         sound(self, about, kind, reason, f"{message} ({SECRET})")
 
     yield EventRecorder, "record", record
+
+
+def a_loose_log() -> Iterable[Patch]:
+    """The log says with which token the cloud is opened."""
+    sound, log = opening.connected, Log("pileus.app.opening")
+
+    def connected(name: str, connect: Any, given: Any) -> Any:
+        log.info("Opening the cloud", account=given.environ["CLOUD_TOKEN"])
+        return sound(name, connect, given)
+
+    yield opening, "connected", connected
+
+
+def a_loose_label() -> Iterable[Patch]:
+    """A metric has a label for the account, and the token is what it is known by."""
+    sound = opening.make_post
+
+    def make_post(config: Any, world: Any, clients: Any, cloud: Any, fence: Any) -> Any:
+        clients.metrics.route_syncs.labels(world.environ["CLOUD_TOKEN"], "").inc()
+        return sound(config, world, clients, cloud, fence)
+
+    yield opening, "make_post", make_post
+    yield manager, "make_post", make_post
+
+
+def a_loose_configuration() -> Iterable[Patch]:
+    sound = configz._shared
+    yield configz, "_shared", lambda config: {**sound(config), "CloudToken": SECRET}
 
 
 def ageless_fence() -> Iterable[Patch]:

@@ -5,10 +5,9 @@ things happen ──▶ all is mended ──▶ desired = actual? ──▶ noth
 
 import asyncio
 import gc
-import logging
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from pileus.simulation.clouds.interface import MakeCloud
@@ -43,38 +42,38 @@ class Outcome:
 def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
     """Play a schedule to its end, or to the first thing that is wrong."""
     loop = SimulationLoop()
-    with _undisturbed():
-        try:
-            world = World(schedule, make_cloud, loop, LoopClock(loop.time))
-            try:
-                loop.run_until_complete(_play(world))
-            except Standstill as error:
-                world.judge.blame("something_goes_on", str(error))
-                world.abandon()
-                loop.clear_away()
-            return Outcome(
-                schedule=schedule,
-                violation=world.judge.violation,
-                lines=tuple(world.trace.lines),
-                digest=world.trace.digest(),
-                struck=world.weather.struck,
-                done=world.done,
-                virtual_seconds=loop.time(),
-            )
-        finally:
-            loop.close()
+    with _undisturbed(), closing(loop):
+        world = World(schedule, make_cloud, loop, LoopClock(loop.time))
+        with world.sayings.listening():
+            _run(world, loop)
+        return Outcome(
+            schedule=schedule,
+            violation=world.judge.violation,
+            lines=tuple(world.trace.lines),
+            digest=world.trace.digest(),
+            struck=world.weather.struck,
+            done=world.done,
+            virtual_seconds=loop.time(),
+        )
+
+
+def _run(world: World, loop: SimulationLoop) -> None:
+    try:
+        loop.run_until_complete(_play(world))
+    except Standstill as error:
+        world.judge.blame("something_goes_on", str(error))
+        world.abandon()
+        loop.clear_away()
 
 
 @contextmanager
 def _undisturbed() -> Generator[None]:
-    """No collector, which would end things at moments of its own; and no log lines."""
+    """No collector, which would end things at moments of its own."""
     was = gc.isenabled()
     gc.disable()
-    logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        logging.disable(logging.NOTSET)
         if was:
             gc.enable()
 

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from contextvars import copy_context
 from datetime import datetime, timedelta
-from functools import cache
 from random import Random
 
 from pileus.app.config import Config
 from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.manager import Manager
-from pileus.app.opening import World, new_metrics
+from pileus.app.opening import World
 from pileus.app.run import ending_of
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
@@ -148,7 +147,7 @@ class Replica:
             connect=connect,
             identity=lambda: life.identity,
             watched=_unwatched,
-            metrics=_common_metrics,
+            metrics=lambda: self._around.sayings.metrics,
             settled=_nothing,
         )
         return Manager(self._config, world)
@@ -164,12 +163,6 @@ class Replica:
 def _unwatched(_: Metrics) -> AbstractContextManager[None]:
     """Virtual time cannot stand still, and threads have no place in it."""
     return nullcontext()
-
-
-@cache
-def _common_metrics() -> Metrics:
-    """Made once for all lives of all seeds: nobody reads them, and making them takes a while."""
-    return new_metrics()
 
 
 def _nothing() -> None:

@@ -21,6 +21,7 @@ from pileus.simulation.kinds import DeedKind
 from pileus.simulation.loop import SimulationLoop
 from pileus.simulation.mishaps import Mishaps
 from pileus.simulation.replica import Replica
+from pileus.simulation.sayings import Sayings
 from pileus.simulation.schedule import Deed, Schedule
 from pileus.simulation.setup import Setup
 from pileus.simulation.stage.account import Account
@@ -51,6 +52,7 @@ class World:
         self.judge = Judge(self.trace, loop.time)
         self.weather = Weather(seed, schedule.items, loop.time)
         self.done: Counter[DeedKind] = Counter()
+        self.sayings = Sayings(seed, setup.config)
         manners = Manners(schedule.streams_lists, schedule.page_size)
         self._cluster = Cluster(clock, stream(seed, "cluster"), self.judge.see, manners)
         cloud = make_cloud(stream(seed, "settings"))
@@ -114,6 +116,7 @@ class World:
             trace=self.trace,
             chance=stream(seed, "wires"),
             outside=copy_context(),
+            sayings=self.sayings,
             told=self._told,
         )
         return [
@@ -137,6 +140,7 @@ class World:
             cluster=self._cluster,
             account=self._account,
             trace=self.trace,
+            sayings=self.sayings,
             now=self._loop.time,
             controllers=_controllers(self._schedule.setup, self._account.offered),
             cluster_id=self._cluster.cluster_id(),

@@ -10,6 +10,7 @@ from pileus.runtime.timing import Durations
 from pileus.simulation.clouds.truth import Balancer, Machine, Truth
 from pileus.simulation.invariants.pace import Paces
 from pileus.simulation.replica import SLOWEST
+from pileus.simulation.sayings import Sayings
 from pileus.simulation.schedule import Schedule
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import LEASE, MIGRATION_LEASE, Cluster
@@ -38,6 +39,7 @@ class Facts:
     cluster: Cluster
     account: Account
     trace: Trace
+    sayings: Sayings
     now: Callable[[], float]
     controllers: frozenset[str]
     """Those that run; nothing is expected of the others."""

@@ -194,12 +194,14 @@ def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
 
 
 def secrets_stay_secret(facts: Facts) -> Iterator[str]:
-    """What a manager was given in confidence is in no trace, event or object."""
+    """What a manager was given in confidence is in no trace, event, object, log or metric."""
     if any(SECRET in line for line in facts.trace.lines):
         yield "a secret is in the trace"
     for resource in ("events", "nodes", "services"):
         if SECRET in str(facts.cluster.objects(resource)):
             yield f"a secret is in {resource}"
+    for where in facts.sayings.leaks():
+        yield f"a secret is in {where}"
 
 
 def services_keep_nothing_else(facts: Facts) -> Iterator[str]:

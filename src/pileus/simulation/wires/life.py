@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from pileus.simulation.loop import Process
+from pileus.simulation.sayings import Sayings
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import Cluster
 from pileus.simulation.stage.steps import Answer, Call
@@ -83,6 +84,7 @@ class Surroundings:
     chance: Random
     outside: Context
     """The context of what belongs to no manager."""
+    sayings: Sayings
     told: Callable[[Call | Answer], None]
     """Told of every request, and of every answer."""
 

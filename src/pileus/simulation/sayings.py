@@ -1,0 +1,82 @@
+"""What managers say of themselves beside their work: log lines, metrics, configuration."""
+
+import logging
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import msgspec
+
+from pileus.app.config import Config
+from pileus.app.configz import configz
+from pileus.app.opening import new_metrics
+from pileus.server.metrics import prometheus_text
+from pileus.simulation.setup import SECRET
+from pileus.telemetry.klog import TextFormat
+from pileus.telemetry.log import level_of
+from pileus.telemetry.metrics import Metrics
+
+EVERY = 40
+"""One of so many seeds is listened to: writing all that down takes longer than to play."""
+VERBOSITY = 4
+
+
+class Sayings:
+    """Those of all managers of one world."""
+
+    def __init__(self, seed: int, config: Config) -> None:
+        self._config = config
+        self.is_heard = seed % EVERY == 1
+        self.metrics = new_metrics() if self.is_heard else _unread_metrics()
+        self._ear = _Ear()
+
+    @contextmanager
+    def listening(self) -> Generator[None]:
+        """Hear what is logged for as long as the block lasts; or keep it from being written."""
+        logger = logging.getLogger("pileus")
+        level, propagates = logger.level, logger.propagate
+        if self.is_heard:
+            logger.addHandler(self._ear)
+            logger.propagate = False
+            logger.setLevel(level_of(VERBOSITY))
+        else:
+            logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)
+            logger.removeHandler(self._ear)
+            logger.propagate = propagates
+            logger.setLevel(level)
+
+    def leaks(self) -> Iterator[str]:
+        """Where a secret is told."""
+        if not self.is_heard:
+            return
+        for line in self._ear.telling:
+            yield f"the log: {line}"
+        secret = SECRET.encode()
+        if secret in prometheus_text(self.metrics.registry):
+            yield "/metrics"
+        if secret in msgspec.json.encode(configz(self._config)):
+            yield "/configz"
+
+
+class _Ear(logging.Handler):
+    """Formats every line as a manager would, and keeps those that tell a secret."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(TextFormat())
+        self.telling: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        if SECRET in line:
+            self.telling.append(line)
+
+
+@cache
+def _unread_metrics() -> Metrics:
+    """Made once for all seeds that nobody listens to, for making them takes a while."""
+    return new_metrics()

@@ -1,0 +1,53 @@
+"""What managers log, measure and show is read in some seeds, and is written nowhere else."""
+
+import logging
+
+from pileus.simulation.sayings import EVERY, Sayings
+from pileus.simulation.setup import SECRET, SETUPS
+from pileus.telemetry.log import Log
+
+log = Log("pileus.somewhere")
+CONFIG = SETUPS[0].config
+
+
+def test_a_secret_in_the_log_is_heard():
+    sayings = Sayings(1, CONFIG)
+
+    with sayings.listening():
+        log.info("Opening", v=4, account=SECRET)
+        log.info("Opened", account="ours")
+
+    (leak,) = sayings.leaks()
+    assert leak.startswith("the log: ")
+    assert SECRET in leak
+
+
+def test_a_secret_in_a_metric_is_seen():
+    sayings = Sayings(EVERY + 1, CONFIG)
+
+    sayings.metrics.route_syncs.labels(SECRET, "").inc()
+
+    assert list(sayings.leaks()) == ["/metrics"]
+
+
+def test_most_seeds_are_not_listened_to():
+    sayings = Sayings(2, CONFIG)
+
+    with sayings.listening():
+        assert not log.enabled(0)
+        log.error("Failed", account=SECRET)
+
+    assert not sayings.is_heard
+    assert list(sayings.leaks()) == []
+
+
+def test_the_log_is_as_it_was_afterwards():
+    logger = logging.getLogger("pileus")
+    before = logger.level, logger.propagate, list(logger.handlers)
+
+    for seed in (1, 2):
+        with Sayings(seed, CONFIG).listening():
+            pass
+
+    assert (logger.level, logger.propagate, logger.handlers) == before
+    assert logging.root.manager.disable == logging.NOTSET
