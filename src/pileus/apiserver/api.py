@@ -93,6 +93,8 @@ class Api:
         return authenticated(User(name, tuple(groups)))
 
     def _authorize(self, call: Call, place: Place) -> None:
+        if self.state.authorizer.trusts(call.user):
+            return
         attempt = Attempt(
             verb=call.verb,
             group=call.resource.group,

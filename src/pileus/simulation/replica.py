@@ -17,7 +17,7 @@ from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.kube.access import Access
 from pileus.runtime.leadership import LeadershipLost, Times
-from pileus.simulation.loop import PROCESS, SimulationLoop
+from pileus.simulation.loop import PROCESS
 from pileus.simulation.setup import PROVIDER, SECRET
 from pileus.simulation.wires.api import Wire
 from pileus.simulation.wires.cloud import CloudWire
@@ -108,9 +108,7 @@ class Replica:
 
     def _bury(self, life: Life, task: asyncio.Task[None]) -> None:
         self._around.trace.note(self.name, "crashed")
-        loop = asyncio.get_running_loop()
-        if isinstance(loop, SimulationLoop):
-            loop.resume(life.process)
+        self._around.loop.resume(life.process)
         task.cancel()
 
     async def _live(self, life: Life, failed: Callable[[str, BaseException], None]) -> None:

@@ -110,6 +110,7 @@ class World:
     def _assembled(self, clock: Clock) -> list[Replica]:
         seed, setup = self._schedule.seed, self._schedule.setup
         around = Surroundings(
+            loop=self._loop,
             cluster=self._cluster,
             account=self._account,
             weather=self.weather,

@@ -111,14 +111,14 @@ class _Journey:
         self._around = around
         self._writes = request.method not in READS
         self._heard = len(life.heard)
-        self.answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Response] = around.loop.create_future()
         self._who = _agent(request)
         may = _faults_of(request).__contains__
         self._strike = around.weather.strike(Place.API, self._who, may=may)
         self._call = Call(
             who=life.name,
             identity=life.identity,
-            at=asyncio.get_running_loop().time(),
+            at=around.loop.time(),
             channel=_channel(request, self._who),
             agent=self._who,
             what=f"{request.method} {request.path}",
@@ -246,7 +246,7 @@ class Watch:
     def cut(self) -> None:
         self._is_cut = True
         if self._patience is not None and not self._patience.expired():
-            self._patience.reschedule(asyncio.get_running_loop().time())
+            self._patience.reschedule(self._around.loop.time())
 
     @property
     def status(self) -> int:
@@ -288,7 +288,7 @@ class Watch:
 
     async def _catch_up(self) -> None:
         """Wait as long as the server itself has not heard what happened."""
-        behind = self._around.cluster.behind_until - asyncio.get_running_loop().time()
+        behind = self._around.cluster.behind_until - self._around.loop.time()
         if behind > 0:
             await asyncio.sleep(behind)
 

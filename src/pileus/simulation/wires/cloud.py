@@ -56,7 +56,7 @@ class _Journey:
         self._asked = around.account.cloud.asked(operation)
         self._life = life
         self._around = around
-        self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[object] = around.loop.create_future()
         spared = READS_ONLY if self._asked.writes else WRITES_ONLY
         capability = self._asked.name.partition(".")[0]
         self._strike = around.weather.strike(
@@ -65,7 +65,7 @@ class _Journey:
         self._call = Call(
             who=life.name,
             identity=life.identity,
-            at=asyncio.get_running_loop().time(),
+            at=around.loop.time(),
             channel=Channel.CLOUD_WRITE if self._asked.writes else Channel.CLOUD_READ,
             agent=f"cloud {capability}",
             what=str(operation) if self._asked.writes else self._asked.name,

@@ -6,7 +6,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from random import Random
 
-from pileus.simulation.loop import Process
+from pileus.simulation.loop import Process, SimulationLoop
 from pileus.simulation.sayings import Sayings
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import Cluster
@@ -77,6 +77,7 @@ class _Ambush:
 class Surroundings:
     """What the wires of all managers have in common."""
 
+    loop: SimulationLoop
     cluster: Cluster
     account: Account
     weather: Weather
@@ -93,5 +94,4 @@ class Surroundings:
 
     def later(self, seconds: float, act: Callable[..., None], *args: object) -> None:
         """Let something happen outside of all managers: be they paused or dead, it happens."""
-        loop = asyncio.get_running_loop()
-        loop.call_later(seconds, act, *args, context=self.outside)
+        self.loop.call_later(seconds, act, *args, context=self.outside)
