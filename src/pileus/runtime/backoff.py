@@ -24,6 +24,9 @@ class Exponential:
         return min(self.last, self.first * 2.0**doublings)
 
 
+SERVICE_RETRIES = Exponential(5.0, 300.0)
+
+
 class RetryPolicy:
     """Decides when a failed key is tried again.
 
@@ -67,4 +70,4 @@ def default_policy(random: random.Random) -> RetryPolicy:
 
 def service_policy(random: random.Random) -> RetryPolicy:
     """5 s doubled up to 300 s per key."""
-    return RetryPolicy(Exponential(5.0, 300.0), random)
+    return RetryPolicy(SERVICE_RETRIES, random)

@@ -14,20 +14,12 @@ from pileus.simulation.invariants.facts import (
     is_new,
 )
 from pileus.simulation.invariants.pace import LAWS, OTHERS, TICK, same, who_waits
+from pileus.simulation.invariants.rates import most_calls
 from pileus.simulation.replica import SLOWEST
 from pileus.simulation.stage.steps import Answer, Call, Channel
 
-PER_THING = 5
-"""Calls of each kind in a minute, for each node and Service that ever was: the quickest retries,
-those of new nodes, come eight times in the first minute and hardly ever after."""
-ANYWAY = 50
-"""Whatever there is: rounds every few seconds, and the start."""
 INVITED = 2
-"""A pass that the cloud asked to come back later makes so many calls of a kind, at most."""
-WATCHES = 3 * 48
-"""Three kinds are watched; a watch that lived for a second is opened again a quarter later."""
-LEASES = 2
-"""Each is read and written every retry period, and once more of each after a conflict."""
+"""Calls of a kind in the pass that a server has asked for: what was refused, and what follows."""
 NOT_TOLD = frozenset({Channel.LEASE, Channel.READ, Channel.WATCH})
 TOLD_AFTER = 45.0
 """Seconds of the same failure after which people must have heard of it. Ten are waited for it to
@@ -54,18 +46,12 @@ def nobody_works_on_an_old_lease(facts: Facts, call: Call) -> str | None:
 
 
 def calls_are_bounded(facts: Facts, call: Call) -> str | None:
-    most = _most(facts, call.channel) + INVITED * facts.paces.invited.get(call.identity, 0)
-    sent = facts.paces.sent.get((call.identity, call.channel), 0)
-    return f"{call.identity}: {sent} {call.channel} in a minute" if sent > most else None
-
-
-def _most(facts: Facts, channel: Channel) -> int:
-    """How many calls there may be in a minute, if nobody asks for more."""
-    if channel is Channel.WATCH:
-        return WATCHES
-    if channel is Channel.LEASE:
-        return int(LEASES * 4 * 60 / facts.election.retry)
-    return ANYWAY + PER_THING * len(facts.things)
+    paces, whose = facts.paces, (call.identity, call.agent)
+    sent = paces.sent.get((*whose, call.channel), 0)
+    most = most_calls(call.agent, call.channel, facts.things, facts.election)
+    if sent <= most + INVITED * paces.invited.get(whose, 0):
+        return None
+    return f"{call.identity}: {sent} {call.channel} of {call.agent} in a minute"
 
 
 def who_is_told_to_wait_waits(facts: Facts, call: Call) -> str | None:

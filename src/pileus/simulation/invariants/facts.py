@@ -9,6 +9,7 @@ from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.timing import Durations
 from pileus.simulation.clouds.truth import Balancer, Machine, Truth
 from pileus.simulation.invariants.pace import Paces
+from pileus.simulation.invariants.rates import RANGES
 from pileus.simulation.replica import SLOWEST
 from pileus.simulation.sayings import Sayings
 from pileus.simulation.schedule import Schedule
@@ -64,9 +65,8 @@ class Facts:
     """When somebody last took the lease by hand, by whom it was taken from."""
     writers: set[str] = field(default_factory=set[str])
     """The processes that have written anything."""
-    things: set[str] = field(default_factory=set[str])
-    """All nodes and Services that ever were, by UID; and nodes' second pod ranges, for each has a
-    route of its own."""
+    things: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """UIDs of all nodes and Services that ever were, by resource; and all ranges of pods."""
     paces: Paces = field(default_factory=Paces)
     misled: dict[str, float] = field(default_factory=dict[str, float])
     """When a manager was last given an answer of the cloud that was not true."""
@@ -109,7 +109,7 @@ class Facts:
 
     def _learn_of_object(self, step: ObjectStep) -> None:
         metadata = branch(step.after or step.before, "metadata")
-        self.things.add(text(metadata, "uid"))
+        self.things.setdefault(step.resource, set()).add(text(metadata, "uid"))
         if step.before is None:
             self.named.setdefault(name_of(step), set()).add(text(metadata, "uid"))
         path, by_manager = f"/{step.resource}/{text(metadata, 'name')}", is_manager(step.who)
@@ -152,7 +152,7 @@ class Facts:
     def _learn_of_node(self, step: ObjectStep) -> None:
         if step.after is None and is_manager(step.who) and not is_approved(step.before):
             self.deleted.append((self.cluster.leader(), self.now()))
-        self.things.update(texts(step.after, "spec", "podCIDRs")[1:])
+        self.things.setdefault(RANGES, set()).update(texts(step.after, "spec", "podCIDRs"))
         name = text(step.after or step.before, "metadata", "name")
         if step.after is not None and counts_as_member(step.after):
             self.member_since.setdefault(name, self.now())

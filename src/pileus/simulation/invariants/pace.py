@@ -8,9 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, log2
 
+from pileus.controllers.ipam import reconciler as ipam
+from pileus.controllers.node import controller as node
+from pileus.controllers.route import controller as route
+from pileus.controllers.service.notes import WAITS
+from pileus.objects.writer import TRIES
+from pileus.runtime.backoff import SERVICE_RETRIES
+from pileus.simulation.setup import MONITOR_PERIOD
 from pileus.simulation.stage.steps import Answer, Call, Channel
 
-AT_ONCE = 8
+AT_ONCE = TRIES
 """Tries of one pass that finds an object changed meanwhile (409)."""
 CONFLICT = "409"
 PASS = 1.0
@@ -34,15 +41,16 @@ class Law:
         return SPARE + log2(1 + elapsed / self.first) + elapsed / self.least
 
 
+_ROUTES = Law(route.RETRIES.first, route.WINDOW / route.BURST)  # while nodes change
 LAWS: Mapping[str, Law] = {
-    "service-controller": Law(5.0, 15.0),
-    "cloud balancers": Law(1.0, 15.0),  # while the cloud is at work: 1 s, doubled up to 15 s
-    "cloud routes": Law(1.0, 10.0),  # three rounds in 30 s, while nodes change
-    "route-controller": Law(1.0, 10.0),
-    "node-controller": Law(0.25, 60.0),
+    "service-controller": Law(SERVICE_RETRIES.first, WAITS.last),
+    "cloud balancers": Law(WAITS.first, WAITS.last),  # while the cloud is at work
+    "cloud routes": _ROUTES,
+    "route-controller": _ROUTES,
+    "node-controller": Law(node.RETRIES.first, ipam.DOUBT),
 }
-OTHERS = Law(0.25, 10.0)
-"""Of those who look around every `--node-monitor-period` (10 s)."""
+OTHERS = Law(node.RETRIES.first, MONITOR_PERIOD)
+"""Of those who look around."""
 
 
 @dataclass(slots=True)
@@ -74,10 +82,12 @@ class Paces:
     """What is remembered of calls."""
 
     minute: int = 0
-    sent: Counter[tuple[str, Channel]] = field(default_factory=Counter[tuple[str, Channel]])
-    """By process, in this minute."""
-    invited: Counter[str] = field(default_factory=Counter[str])
-    """How often a process was asked to come back later, or with a fresh view, in this minute."""
+    sent: Counter[tuple[str, str, Channel]] = field(
+        default_factory=Counter[tuple[str, str, Channel]]
+    )
+    """By process and part of it, in this minute."""
+    invited: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """How often each was asked to come back later, or with a fresh view, in this minute."""
     vain: dict[Key, Vain] = field(default_factory=dict[Key, Vain])
     quiet_until: dict[Waiting, float] = field(default_factory=dict[Waiting, float])
     """Until when a call must not come back; of the cloud, no call at all."""
@@ -93,7 +103,7 @@ class Paces:
             self.minute = minute
             self.sent.clear()
             self.invited.clear()
-        self.sent[call.identity, call.channel] += 1
+        self.sent[call.identity, call.agent, call.channel] += 1
         if self.is_early(call):
             begun = {path: until for path, until in self.woken.items() if path in call.what}
             self.woken |= {path: min(until, call.at + PASS) for path, until in begun.items()}
@@ -103,7 +113,7 @@ class Paces:
         if answer.patience is not None and not self.is_early(call):
             self.quiet_until[who_waits(call)] = now + answer.patience
         if answer.patience is not None or answer.trouble == CONFLICT:
-            self.invited[call.identity] += 1
+            self.invited[call.identity, call.agent] += 1
         if not answer.trouble:
             self.vain.pop(same(call), None)
             return
