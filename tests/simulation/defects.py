@@ -93,6 +93,19 @@ DEFECTS = (
         scenario="calm",
     ),
     Defect(
+        name="a key waits as often as it was added",
+        plant=runtime.crowded_queue,
+        caught_by=("no_queue_outgrows_its_objects",),
+        at=1,
+    ),
+    Defect(
+        name="what is done stays in the queue, even if it is gone",
+        plant=runtime.never_done,
+        caught_by=("queues_have_drained",),
+        at=1,
+        scenario="services",
+    ),
+    Defect(
         name="the cloud's wish for silence is not heard",
         plant=runtime.impatient_budget,
         caught_by=("who_is_told_to_wait_waits",),

@@ -115,3 +115,34 @@ def impatient_budget() -> Iterable[Patch]:
 def endless_looks() -> Iterable[Patch]:
     """A Service that is as it should be is looked at again a moment later."""
     yield serving, "refresh_in", lambda seconds: again_in(0.3)
+
+
+class Wish(str):
+    """A key that equals no other wish for the same."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other if isinstance(other, Wish) else str.__eq__(self, other)
+
+
+def crowded_queue() -> Iterable[Patch]:
+    """A key waits once for each time that it was added."""
+    sound = WorkQueue[Any].add
+
+    def add(self: WorkQueue[Any], key: Any, *args: Any) -> None:
+        sound(self, Wish(key), *args)
+
+    yield WorkQueue, "add", add
+
+
+def never_done() -> Iterable[Patch]:
+    """What is done is planned once more, also if it is gone."""
+    sound = WorkQueue[Any].done
+
+    def done(self: WorkQueue[Any], key: Any) -> None:
+        sound(self, key)
+        self.add_after(key, 120)
+
+    yield WorkQueue, "done", done

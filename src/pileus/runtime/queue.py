@@ -56,12 +56,18 @@ class WorkQueue(Generic[Key]):
         self._wait = metrics.queue_wait.labels(name)
         self._work = metrics.queue_work.labels(name)
         metrics.queue_depth.labels(name).set_function(lambda: len(self))
+        metrics.queue_keys.labels(name).set_function(self.keys)
         metrics.queue_unfinished.labels(name).set_function(lambda: sum(self._ages()))
         metrics.queue_longest.labels(name).set_function(self.oldest_work)
 
     def __len__(self) -> int:
         """How many keys wait to be taken now."""
         return sum(len(line) for line in self._lines.values())
+
+    def keys(self) -> int:
+        """How many keys are remembered: those that wait, are held, or are planned for later."""
+        known = (*self._lines.values(), self._again, self._held, self._timers, self._next)
+        return len(set[Key]().union(*known))
 
     def add(self, key: Key, priority: Priority = Priority.URGENT) -> None:
         """Ask for a pass over `key`. While a worker holds it, the pass waits for `done`."""

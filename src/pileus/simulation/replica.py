@@ -145,7 +145,7 @@ class Replica:
             connect=connect,
             identity=lambda: life.identity,
             watched=_unwatched,
-            metrics=lambda: self._around.sayings.metrics,
+            metrics=lambda: life.queues.read_from(self._around.sayings.metrics),
             settled=_nothing,
         )
         return Manager(self._config, world)

@@ -3,7 +3,7 @@
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from typing import Any
@@ -20,6 +20,7 @@ from pileus.simulation.judge import Judge
 from pileus.simulation.kinds import DeedKind
 from pileus.simulation.loop import SimulationLoop
 from pileus.simulation.mishaps import Mishaps
+from pileus.simulation.readings import Queues
 from pileus.simulation.replica import Replica
 from pileus.simulation.sayings import Sayings
 from pileus.simulation.schedule import Deed, Schedule
@@ -146,11 +147,16 @@ class World:
             controllers=_controllers(self._schedule.setup, self._account.offered),
             cluster_id=self._cluster.cluster_id(),
             living=self._living,
+            queues=self._queues,
         )
 
     def _living(self) -> frozenset[str]:
         lives = [one.life for one in self._managers if one.life is not None]
         return frozenset(life.identity for life in lives if not life.process.paused)
+
+    def _queues(self) -> Mapping[str, Queues]:
+        lives = [one.life for one in self._managers if one.life is not None]
+        return {life.identity: life.queues for life in lives}
 
     def _furnish(self) -> None:
         self._operators.furnish()

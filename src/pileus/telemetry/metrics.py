@@ -221,6 +221,9 @@ class Metrics:
         self.queue_retries = self._counter(
             "workqueue_retries_total", "[ALPHA] Keys added again after a failure", name
         )
+        self.queue_keys = self._gauge(
+            "pileus_workqueue_keys", "Keys that wait, are in hand, or are due later", name
+        )
 
     def _declare_requests(self) -> None:
         self.requests = self._counter(

@@ -161,6 +161,22 @@ async def test_draining_waits_for_the_keys_that_are_held() -> None:
     assert len(queue) == 0
 
 
+async def test_a_key_counts_once_whether_it_waits_is_held_or_is_due_later() -> None:
+    queue, registry = new_queue()
+    queue.add("held")
+    await queue.take()
+    queue.add("held")
+    queue.add("waiting")
+    queue.add_after("waiting", 5)
+    queue.add_after("later", 5)
+    queue.next_pass("later", 7)
+
+    assert value(registry, "pileus_workqueue_keys") == 3
+    queue.close()
+    queue.done("held")
+    assert value(registry, "pileus_workqueue_keys") == 0
+
+
 async def test_the_metrics_tell_depth_waits_and_work_in_hand() -> None:
     queue, registry = new_queue()
     queue.add("a")

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 from typing import TypeVar
 
 from pileus.apiserver.tree import Obj, number, rows, text, texts
-from pileus.simulation.invariants import bystanders, calls, successors
+from pileus.simulation.invariants import bystanders, calls, queues, successors
 from pileus.simulation.invariants.facts import (
     Facts,
     has_finalizer,
@@ -207,6 +207,7 @@ OF_CALLS: Mapping[str, Check[Call]] = _named(
     calls.nobody_works_on_an_old_lease,
     calls.calls_are_bounded,
     calls.who_is_told_to_wait_waits,
+    queues.no_queue_outgrows_its_objects,
 )
 OF_ANSWERS: Mapping[str, Check[Answer]] = _named(
     calls.what_fails_comes_ever_more_seldom,

@@ -10,6 +10,7 @@ from pileus.runtime.timing import Durations
 from pileus.simulation.clouds.truth import Balancer, Machine, Truth
 from pileus.simulation.invariants.pace import Paces
 from pileus.simulation.invariants.rates import RANGES
+from pileus.simulation.readings import Queues
 from pileus.simulation.replica import SLOWEST
 from pileus.simulation.sayings import Sayings
 from pileus.simulation.schedule import Schedule
@@ -47,6 +48,8 @@ class Facts:
     cluster_id: str
     living: Callable[[], frozenset[str]]
     """The processes that run."""
+    queues: Callable[[], Mapping[str, Queues]]
+    """Of each process that was not ended, by its identity."""
     made_by_managers: set[str] = field(default_factory=set[str])
     """Ids of balancers and destinations of routes; all else is not ours."""
     finalized: set[str] = field(default_factory=set[str])

@@ -23,6 +23,7 @@ from pileus.simulation.invariants.facts import (
     reason_of,
 )
 from pileus.simulation.invariants.keys import machines_have_the_wanted_keys
+from pileus.simulation.invariants.queues import queues_have_drained
 from pileus.simulation.invariants.successors import events_are_about_those_they_name
 from pileus.simulation.kinds import SIMULATED
 from pileus.simulation.setup import SECRET
@@ -312,6 +313,7 @@ QUIET: Mapping[str, Quiet] = {
         nodes_say_that_routes_lead_to_them,
         nodes_have_ranges,
         machines_have_the_wanted_keys,
+        queues_have_drained,
         events_are_about_those_they_name,
         secrets_stay_secret,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from pileus.simulation.loop import Process, SimulationLoop
+from pileus.simulation.readings import Queues
 from pileus.simulation.sayings import Sayings
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import Cluster
@@ -29,6 +30,7 @@ class Life:
         self.task: asyncio.Task[None] | None = None
         self.heard: list[bytes] = []
         """All that the API server has told it, in order."""
+        self.queues = Queues()
         self._ambush: _Ambush | None = None
 
     @property
