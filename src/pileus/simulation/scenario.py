@@ -123,6 +123,36 @@ SCENARIOS = {
             faults_most=12,
         ),
         Scenario(
+            name="lies",
+            text="the cloud shows old, partial and empty lists, while much is deleted",
+            deeds={
+                **_deeds("service-type", "service-again", "cloud"),
+                DeedKind.SERVICE_CREATE: 10,
+                DeedKind.SERVICE_DELETE: 8,
+                DeedKind.MACHINE_ADD: 4,
+                DeedKind.MACHINE_DELETE: 4,
+            },
+            faults={
+                FaultKind.CLOUD_EMPTY: 6,
+                FaultKind.CLOUD_STALE: 6,
+                FaultKind.CLOUD_PARTIAL: 2,
+            },
+            deeds_most=24,
+        ),
+        Scenario(
+            name="classes",
+            text="Services change their classes, while managers and API servers fail",
+            deeds={
+                DeedKind.SERVICE_CREATE: 8,
+                DeedKind.SERVICE_CLASS: 16,
+                DeedKind.SERVICE_TYPE: 2,
+                **_deeds("replica-crash", "replica-stop", "server-restart"),
+            },
+            faults=_of(Place.API),
+            deeds_most=24,
+            replicas=(1, 2),
+        ),
+        Scenario(
             name="keys",
             text="the wanted SSH keys change, while machines come and go and the cloud is unwell",
             deeds={**_deeds("keys", weight=6), **_deeds("machine", "replica", weight=1)},
