@@ -52,8 +52,8 @@ class ClusterServices:
     async def write(self, service: Service, write: Write) -> Service:
         """Change the Service; the answer is the Service as it is then.
 
-        Errors: `ServiceReplaced`; `Conflict`, if the finalizer is to be set and `service` is not
-        the newest version; else what the API server says.
+        Errors: `ServiceReplaced`; `Conflict`, if the write is for this version only and there is
+        a newer one; else what the API server says.
         """
         metadata = service.metadata
         try:

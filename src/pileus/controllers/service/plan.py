@@ -211,25 +211,29 @@ def noted(write: Write, service: Service, now: datetime) -> Write:
 
 
 def unclaimed(write: Write, service: Service, mode: Mode) -> Write:
-    """The same write, taking the finalizer off where nothing in the cloud is changed by us."""
+    """The same write, taking the finalizer off where nothing in the cloud is changed by us.
+
+    If the Service says otherwise meanwhile, its balancer is to be guarded again.
+    """
     if mode.writes or not is_claimed(service):
         return write
-    return replace(write, finalizer=Finalizer.REMOVE, drops=_present(service, SERVED))
+    drops = _present(service, SERVED)
+    return replace(write, finalizer=Finalizer.REMOVE, drops=drops, only_this_version=True)
 
 
 def released(service: Service, mode: Mode) -> Write:
     """The end: nothing in the cloud is there for it any more, or what is stays on purpose.
 
-    Whoever serves the class that it has now may claim it at the same moment: whose the finalizer
-    is then has to be decided anew.
+    What stays does so by the Service's word, which may change at the same moment; and whoever
+    serves the class that it has now may claim it: then all has to be decided anew.
     """
+    is_others = is_load_balancer(service) and served_class(service) not in {None, class_of(service)}
     is_gone = mode is Mode.FULL and bool(published_ingress(service))
     return Write(
         finalizer=Finalizer.REMOVE if is_claimed(service) else None,
         ingress=() if is_gone else None,
         drops=_present(service, CONDITION, SERVED),
-        only_this_version=is_load_balancer(service)
-        and served_class(service) not in {None, class_of(service)},
+        only_this_version=is_others or mode is not Mode.FULL,
     )
 
 

@@ -131,6 +131,17 @@ def test_a_release_of_another_class_holds_only_for_the_version_that_was_seen(
     assert ("resourceVersion" in metadata_of(service, write)) == went
 
 
+@given(SERVICES, st.sampled_from([mode for mode in Mode if mode is not Mode.FULL]))
+def test_a_balancer_is_left_unguarded_only_if_the_service_still_says_so(
+    service: Service, mode: Mode
+):
+    writes = [released(service, mode), unclaimed(NOTHING, service, mode)]
+
+    for write in writes:
+        if write.finalizer is Finalizer.REMOVE:
+            assert "resourceVersion" in metadata_of(service, write)
+
+
 def metadata_of(service: Service, write: Write) -> Mapping[str, object]:
     return cast("Mapping[str, object]", patch_of(service, write).body["metadata"])
 
