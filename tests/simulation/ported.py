@@ -48,6 +48,7 @@ from pileus.simulation.clouds.interface import Api
 from pileus.simulation.clouds.local import SimulatedLocal
 
 BUSY = 2.0
+AT_WORK = 10.0
 
 
 class SimulatedPorted(SimulatedLocal):
@@ -196,7 +197,7 @@ class Ported:
 def _finished(balancer: Balancer) -> Balancer:
     """What is still at work may fail: who does not come back never knows."""
     if balancer.is_busy:
-        raise RetryError("the cloud is at work on it", BUSY)
+        raise RetryError("the cloud is at work on it", AT_WORK)
     return balancer
 
 

@@ -1,6 +1,6 @@
 """The errors that ported providers raise, with the texts and the effects of the Go framework's."""
 
-from pileus.cloud.errors import CloudError, NotFound, Throttled, Unavailable, Unsupported
+from pileus.cloud.errors import CloudError, NotFound, Unavailable, Unsupported
 
 
 class ClassicError(Exception):
@@ -32,9 +32,23 @@ class DiskNotFound(ClassicError):
 
 
 class RetryError(ClassicError):
+    """What was asked for is to be asked for again after a fixed time; nothing else need wait.
+
+    Where the cloud wants fewer requests altogether, raise `pileus.cloud.errors.Throttled`.
+    """
+
     def __init__(self, message: str, delay: float) -> None:
         super().__init__(message)
         self.retry_after = delay
+        """Seconds."""
+
+
+class Postponed(Unavailable):
+    """A `RetryError` in the contract's words: its object waits, and the cloud may be asked."""
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
         """Seconds."""
 
 
@@ -42,7 +56,7 @@ def translated(error: Exception) -> CloudError:
     """The contract's error for what a ported provider raised; a `RetryError` may be wrapped."""
     retry = _retry_in_chain(error)
     if retry is not None:
-        return Throttled(str(error), retry_after=retry.retry_after)
+        return Postponed(str(error), retry_after=retry.retry_after)
     match error:
         case CloudError():
             return error

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.classic.comparison import needs_ensure
-from pileus.classic.errors import ImplementedElsewhere, RetryError
+from pileus.classic.errors import ImplementedElsewhere, Postponed, RetryError
 from pileus.cloud.balancer import BalancerState, Effect, Ingress, Wish
-from pileus.cloud.errors import Throttled, Unavailable
+from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import Failure
 from pileus.kube.model.core_v1 import (
     ClientIpConfig,
@@ -173,7 +173,7 @@ async def test_a_wish_to_be_asked_later_is_heeded_even_when_wrapped(method):
     wrapped = ValueError("while building")
     wrapped.__cause__ = RetryError("quota refills", 42)
     async with leading(**{method: wrapped}) as (balancers, _, _view):
-        with pytest.raises(Throttled) as told:
+        with pytest.raises(Postponed) as told:
             await settle(balancers, wish("n1") if method == "ensure" else GONE)
 
         assert told.value.retry_after == 42

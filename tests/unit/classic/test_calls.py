@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from pileus.classic.calls import Calls
-from pileus.classic.errors import RetryError
+from pileus.classic.errors import RetryError, translated
 from pileus.cloud.errors import Conflict, Throttled
 from pileus.cloud.permission import permitted_by
+from pileus.runtime.failure import hint
 
 
 async def test_plain_methods_run_in_threads_and_async_ones_in_the_loop():
@@ -63,7 +64,7 @@ async def test_what_one_call_is_told_holds_for_those_beside_it():
 
     async def busy(number: int) -> None:
         made.append(number)
-        raise RetryError("busy", 7)
+        raise Throttled("busy", retry_after=7)
 
     def check() -> None:
         if silence:
@@ -76,9 +77,26 @@ async def test_what_one_call_is_told_holds_for_those_beside_it():
 
     assert made == [0]
     assert silence == [7]
-    assert [type(error) for error in errors] == [RetryError, Throttled, Throttled]
-    with pytest.raises(RetryError):
+    assert [type(error) for error in errors] == [Throttled, Throttled, Throttled]
+    with pytest.raises(Throttled):
         await calls.make(busy, 3)
+
+
+async def test_a_wish_to_retry_one_thing_later_holds_nothing_else_up():
+    calls, made, silence = Calls(at_once=1), list[int](), list[float]()
+
+    async def at_work(number: int) -> None:
+        made.append(number)
+        raise RetryError("it is being built", 7)
+
+    with permitted_by(lambda: None, silence.append):
+        errors = await asyncio.gather(
+            *(calls.make(at_work, number) for number in range(3)), return_exceptions=True
+        )
+
+    assert made == [0, 1, 2]
+    assert silence == []
+    assert [hint(translated(each)) for each in errors if isinstance(each, RetryError)] == [7, 7, 7]
 
 
 @pytest.mark.real_time

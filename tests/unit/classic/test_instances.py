@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from pileus.classic.errors import InstanceNotFound, RetryError, Unimplemented
+from pileus.classic.errors import InstanceNotFound, Postponed, RetryError, Unimplemented
 from pileus.classic.instances import get_instance_provider_id
-from pileus.cloud.errors import NotFound, Throttled, Unavailable, Unsupported
+from pileus.cloud.errors import NotFound, Unavailable, Unsupported
 from pileus.cloud.model import (
     Absent,
     Address,
@@ -138,7 +138,7 @@ async def test_v1_failing_both_ways_tells_both_reasons():
     [
         pytest.param(InstanceNotFound(), NotFound, id="not found"),
         pytest.param(Unimplemented(), Unsupported, id="unimplemented"),
-        pytest.param(RetryError("later", 12), Throttled, id="retry"),
+        pytest.param(RetryError("later", 12), Postponed, id="retry"),
         pytest.param(ZeroDivisionError("bug"), Unavailable, id="any other"),
     ],
 )
