@@ -29,6 +29,16 @@ def test_everything_holds_for_a_ported_provider(scenario: str):
             142,
             id="a change that failed twice in a row was not at work the second time (the cloud's)",
         ),
+        pytest.param(
+            "mixed",
+            287,
+            id="a Service deleted by force after a restart was not cleaned up: nobody knew it",
+        ),
+        pytest.param(
+            "mixed",
+            248,
+            id="a Service that went by force after its balancer kept the next of its name waiting",
+        ),
     ],
 )
 def test_what_was_found_once_with_a_ported_provider_stays_mended(scenario: str, seed: int):

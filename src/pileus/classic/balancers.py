@@ -28,6 +28,7 @@ from pileus.cloud.balancer import Balancer, BalancerState, Effect, Ingress, Owne
 from pileus.cloud.errors import CloudError, Conflict, Misconfigured, Unavailable
 from pileus.cloud.model import Failure
 from pileus.kube.model.core_v1 import LoadBalancerStatus, Node, Service
+from pileus.kube.model.meta import ObjectMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +111,11 @@ class ClassicBalancers:
     async def _observe_one(self, wish: Wish, *, deep: bool) -> ClassicSeen | Failure | None:
         last = self.memory.recall(wish.owner)
         shown = self.notes.newest(wish.owner.uid, self.view.service(wish.owner.uid))
-        service = shown or (last and last.service)
+        if shown is not None and self.notes.is_noted(shown):
+            self.memory.see(wish.owner, shown)
+        service = shown or (last and last.service) or self.memory.sight(wish.owner)
         if service is None:
-            return None
+            return _nothing(wish.owner) if self.memory.is_forgotten(wish.owner) else None
         seen = self._known(service, last or self._noted(service))
         if wish.spec is not None and (_plan(wish, seen) or not deep):
             return seen
@@ -270,6 +273,13 @@ class ClassicBalancers:
         """The members that are still in view."""
         nodes = (self.view.node(name) for name, _ in sorted(members))
         return [node for node in nodes if node is not None]
+
+
+def _nothing(owner: Owner) -> ClassicSeen:
+    """Of a Service that is gone, and whose balancer this process deleted before or saw gone."""
+    return ClassicSeen(
+        service=Service(metadata=ObjectMeta(uid=owner.uid)), remembered=None, exists=False
+    )
 
 
 def _plan(wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:

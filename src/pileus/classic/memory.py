@@ -14,6 +14,10 @@ Members = frozenset[tuple[str, str]]
 """Names and provider IDs: as Go compares sets of nodes."""
 
 
+MOST_FORGOTTEN = 1000
+"""So many of the last owners whose balancers went are still known to have none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
     service: Service
@@ -34,7 +38,16 @@ class Remembered:
 class Memory(Protocol):
     def recall(self, owner: Owner) -> Remembered | None: ...
     def remember(self, owner: Owner, remembered: Remembered) -> None: ...
-    def forget(self, owner: Owner) -> None: ...
+    def see(self, owner: Owner, service: Service) -> None:
+        """It says that an earlier process had it ensured, and may be gone at the next look."""
+        ...
+
+    def sight(self, owner: Owner) -> Service | None: ...
+    def forget(self, owner: Owner) -> None:
+        """There is nothing of it in the cloud any more."""
+        ...
+
+    def is_forgotten(self, owner: Owner) -> bool: ...
     def owners(self, cluster: str) -> frozenset[Owner]: ...
 
 
@@ -43,6 +56,8 @@ class ProcessMemory:
 
     def __init__(self) -> None:
         self._remembered: dict[Owner, Remembered] = {}
+        self._seen: dict[Owner, Service] = {}
+        self._forgotten: dict[Owner, None] = {}
 
     def recall(self, owner: Owner) -> Remembered | None:
         return self._remembered.get(owner)
@@ -50,8 +65,22 @@ class ProcessMemory:
     def remember(self, owner: Owner, remembered: Remembered) -> None:
         self._remembered[owner] = remembered
 
+    def see(self, owner: Owner, service: Service) -> None:
+        self._seen[owner] = service
+
+    def sight(self, owner: Owner) -> Service | None:
+        return self._seen.get(owner)
+
     def forget(self, owner: Owner) -> None:
         self._remembered.pop(owner, None)
+        self._seen.pop(owner, None)
+        self._forgotten[owner] = None
+        while len(self._forgotten) > MOST_FORGOTTEN:
+            del self._forgotten[next(iter(self._forgotten))]
+
+    def is_forgotten(self, owner: Owner) -> bool:
+        return owner in self._forgotten
 
     def owners(self, cluster: str) -> frozenset[Owner]:
-        return frozenset(owner for owner in self._remembered if owner.cluster == cluster)
+        known = (*self._remembered, *self._seen)
+        return frozenset(owner for owner in known if owner.cluster == cluster)

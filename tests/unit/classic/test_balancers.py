@@ -146,6 +146,19 @@ async def test_a_service_nobody_remembers_is_unknown():
         assert await balancers.observe([GONE], deep=True) == {}
 
 
+async def test_a_service_that_went_after_its_balancer_has_none():
+    async with leading() as (balancers, record, view):
+        await settle(balancers, wish("n1"))
+        await settle(balancers, GONE)
+        view.known_services.clear()
+        record.calls.clear()
+
+        seen = await settle(balancers, GONE)
+
+        assert seen.balancer is None
+        assert record.calls == []
+
+
 async def test_what_someone_else_makes_is_left_alone_until_the_service_changes():
     async with leading(ensure=ImplementedElsewhere(), get=None) as (balancers, record, view):
         seen = await settle(balancers, wish("n1"))

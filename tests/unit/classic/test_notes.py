@@ -124,6 +124,21 @@ async def test_after_a_restart_an_unchanged_service_costs_no_call_at_all():
     assert seen.balancer.ingress == (Ingress(ip="203.0.113.7"),)
 
 
+async def test_after_a_restart_a_service_that_vanishes_is_cleaned_up_as_it_was_last_seen():
+    cluster = await ensured()
+
+    async with cluster.process() as (balancers, record):
+        await settle(balancers, wish("n1"))
+        last = cluster.view.known_services.pop(OWNER.uid)
+        cluster.lags = True
+
+        assert await balancers.owners(OWNER.cluster) == {OWNER}
+        await settle(balancers, GONE)
+
+        assert record.calls == [("get", "blue", last), ("delete", "blue", last)]
+        assert await balancers.owners(OWNER.cluster) == frozenset()
+
+
 async def test_after_a_restart_a_deep_look_asks_and_has_what_is_gone_ensured():
     cluster = await ensured()
 
