@@ -233,7 +233,7 @@ def released(service: Service, mode: Mode) -> Write:
         finalizer=Finalizer.REMOVE if is_claimed(service) else None,
         ingress=() if is_gone else None,
         drops=_present(service, CONDITION, SERVED),
-        only_this_version=is_others or mode is not Mode.FULL,
+        only_this_version=is_others or (mode is not Mode.FULL and is_claimed(service)),
     )
 
 

@@ -138,8 +138,14 @@ def test_a_balancer_is_left_unguarded_only_if_the_service_still_says_so(
     writes = [released(service, mode), unclaimed(NOTHING, service, mode)]
 
     for write in writes:
-        if write.finalizer is Finalizer.REMOVE:
-            assert "resourceVersion" in metadata_of(service, write)
+        is_taken_off = write.finalizer is Finalizer.REMOVE
+        assert ("resourceVersion" in metadata_of(service, write)) == is_taken_off
+
+
+def test_where_nothing_of_ours_is_left_on_a_service_its_release_is_no_write():
+    bare = Service(metadata=ObjectMeta(name="web", uid="u1"), spec=ServiceSpec(type="LoadBalancer"))
+
+    assert not any(released(bare, mode) for mode in Mode)
 
 
 def metadata_of(service: Service, write: Write) -> Mapping[str, object]:
