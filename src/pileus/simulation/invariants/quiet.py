@@ -280,14 +280,21 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
 
 
 def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
+    """Or that none does, where the cloud has no such machine, nor anybody's route in the way."""
     if not facts.runs(ROUTE.canonical):
         return
-    routes = {(one.destination, one.target) for one in facts.account.truth().routes.values()}
+    truth = facts.account.truth()
+    routes = {(one.destination, one.target) for one in truth.routes.values()}
+    taken, machines = {cidr for cidr, _ in routes}, {one.name for one in truth.machines}
     for node in facts.cluster.objects("nodes"):
         name, cidrs = text(node, "metadata", "name"), texts(node, "spec", "podCIDRs")
+        said = conditions_of(node).get("NetworkUnavailable")
         reached = bool(cidrs) and all((cidr, name) in routes for cidr in cidrs)
-        if reached and conditions_of(node).get("NetworkUnavailable") != "False":
+        barred = bool(cidrs) and name not in machines and taken.isdisjoint(cidrs)
+        if reached and said != "False":
             yield f"node {name} has its routes and does not say so"
+        if barred and said != "True":
+            yield f"node {name} has no machine to lead to, and does not say so"
 
 
 def nodes_have_ranges(facts: Facts) -> Iterator[str]:
