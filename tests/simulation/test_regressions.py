@@ -136,6 +136,12 @@ REGRESSIONS = (
         5282,
         "a world counted as quiet (by the judge) before a node that no route can lead to said so",
     ),
+    Found(
+        "cloud",
+        5248,
+        "a world counted as quiet (by the judge) before the cloud had refused a hopeless route for "
+        "the first time, so that its first retries were too many",
+    ),
 )
 
 
