@@ -124,6 +124,13 @@ DEFECTS = (
         scenario="watches",
     ),
     Defect(
+        name="a watch from which nothing comes is listened to for ever",
+        plant=runtime.endless_patience,
+        caught_by=("no_watch_is_dead", "somebody_leads"),
+        at=3,
+        scenario="watches",
+    ),
+    Defect(
         name="an event tells a secret",
         plant=runtime.loose_talk,
         caught_by=("secrets_stay_secret",),

@@ -1,13 +1,14 @@
 """Defects of what all controllers stand on: leases, queues, informers, retries, events."""
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any
 
 from pileus.app import configz, manager, opening
 from pileus.cloud.middleware.budget import Budget
 from pileus.controllers.service import serving
 from pileus.fence import Fenced
-from pileus.kube import informer
+from pileus.kube import client, informer
 from pileus.kube.store import Change, Deleted
 from pileus.runtime.backoff import RetryPolicy
 from pileus.runtime.controller import Controller
@@ -51,6 +52,11 @@ def no_deletions_after_a_list() -> Iterable[Patch]:
         return [one for one in sound(*args, **options) if not isinstance(one, Deleted)]
 
     yield informer, "difference", difference
+
+
+def endless_patience() -> Iterable[Patch]:
+    """A watch from which nothing comes any more is listened to for ever."""
+    yield client, "DEAD_AFTER", inf
 
 
 def loose_talk() -> Iterable[Patch]:

@@ -19,6 +19,12 @@ class Found:
 REGRESSIONS = (
     Found(
         "mixed",
+        9436,
+        "a world counted as quiet (by the judge) while its leader waited for a dead watch, and had "
+        "not begun to work",
+    ),
+    Found(
+        "mixed",
         8807,
         "a Service that was to be looked after again lost its finalizer, because a pass that had "
         "begun before waited for a throttled cloud",

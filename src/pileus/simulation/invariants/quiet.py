@@ -49,6 +49,13 @@ def somebody_leads(facts: Facts) -> Iterator[str]:
             yield f"the lease {lease} is {leader or 'nobody'}'s, who does not live, or is frozen"
 
 
+def no_watch_is_dead(facts: Facts) -> Iterator[str]:
+    """Whoever hears nothing any more has noticed it, and asked anew."""
+    for watch in facts.cluster.watches:
+        if watch.is_dead:
+            yield f"nothing comes any more from the watch of {watch.name}"
+
+
 def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
     """Every node whose machine runs is initialized; and who is, says what is true of it."""
     if not facts.runs(NODE.canonical):
@@ -328,6 +335,7 @@ QUIET: Mapping[str, Quiet] = {
     check.__name__: check
     for check in (
         somebody_leads,
+        no_watch_is_dead,
         nodes_are_as_their_machines,
         nodes_of_no_machine_are_gone,
         stopped_nodes_are_tainted,

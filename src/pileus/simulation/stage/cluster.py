@@ -57,7 +57,12 @@ class Manners:
     """How many objects a page of a list has at most; 0: as many as are asked for."""
 
 
-class Cuttable(Protocol):
+class OpenWatch(Protocol):
+    name: str
+    """Whose it is, and of what."""
+    is_dead: bool
+    """Whether nothing comes any more, though the connection stands."""
+
     def cut(self) -> None: ...
 
 
@@ -81,7 +86,7 @@ class Cluster:
         self.is_down = False
         self.behind_until = 0.0
         """Until then, in the loop's time, watches tell nothing: their server is behind."""
-        self.watches: dict[Cuttable, None] = {}
+        self.watches: dict[OpenWatch, None] = {}
         """Those that are open, oldest first."""
         for name in LOOKED_AT:
             self._shelf(name).observers.append(self._observer(name))

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -233,6 +234,8 @@ class Watch:
         self._agent = _agent(request)
         self._patience: asyncio.Timeout | None = None
         self._is_cut = False
+        self.name = f"{life.name} {request.path}"
+        self.is_dead = False
 
     @asynccontextmanager
     async def registered(self) -> AsyncGenerator[None]:
@@ -300,7 +303,8 @@ class Watch:
         if strike.kind is FaultKind.WATCH_LAGGING:
             await asyncio.sleep(strike.seconds)
         elif strike.kind is FaultKind.WATCH_STALLED:
-            await asyncio.sleep(self._request.idle_timeout or 0.0)
+            self.is_dead = True
+            await asyncio.sleep(self._request.idle_timeout or inf)
             raise _unreachable(self._request, "no byte came in time", late=True)
         else:
             yield b'{"type":"ERROR","object":%b}\n' % refusal(410, "Expired", strike).body
