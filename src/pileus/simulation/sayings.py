@@ -4,8 +4,10 @@ import logging
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Self
 
 import msgspec
+from prometheus_client.metrics import MetricWrapperBase
 
 from pileus.app.config import Config
 from pileus.app.configz import configz
@@ -76,7 +78,22 @@ class _Ear(logging.Handler):
             self.telling.append(line)
 
 
+class _Unread:
+    """In place of any instrument: measures nothing."""
+
+    def labels(self, *_: str) -> Self:
+        return self
+
+    def nothing(self, *_: object) -> None: ...
+
+    inc = dec = set = observe = remove = set_function = nothing
+
+
 @cache
 def _unread_metrics() -> Metrics:
-    """Made once for all seeds that nobody listens to, for making them takes a while."""
-    return new_metrics()
+    """For seeds that nobody listens to: to make instruments and to measure takes a while."""
+    metrics = new_metrics()
+    for name, instrument in vars(metrics).items():
+        if isinstance(instrument, MetricWrapperBase):
+            setattr(metrics, name, _Unread())
+    return metrics

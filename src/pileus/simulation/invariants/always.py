@@ -203,27 +203,34 @@ OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
     one_balancer_for_each_owner,
 )
 OF_CALLS: Mapping[str, Check[Call]] = _named(
-    calls.only_the_leader_writes,
-    calls.nobody_works_on_an_old_lease,
     calls.calls_are_bounded,
     calls.who_is_told_to_wait_waits,
-    queues.no_queue_outgrows_its_objects,
 )
-OF_ANSWERS: Mapping[str, Check[Answer]] = _named(
+OF_WORK: Mapping[str, Check[Call]] = {
+    **_named(
+        calls.only_the_leader_writes,
+        calls.nobody_works_on_an_old_lease,
+        queues.no_queue_outgrows_its_objects,
+    ),
+    **OF_CALLS,
+}
+"""Of calls that only a leader may make. The others, mostly for the lease, are many."""
+OF_TROUBLE: Mapping[str, Check[Answer]] = _named(
     calls.what_fails_comes_ever_more_seldom,
     calls.what_the_cloud_refuses_is_told,
 )
-ALWAYS: frozenset[str] = frozenset({*OF_OBJECTS, *OF_CLOUD, *OF_CALLS, *OF_ANSWERS})
+ALWAYS: frozenset[str] = frozenset({*OF_OBJECTS, *OF_CLOUD, *OF_WORK, *OF_TROUBLE})
 """Their names."""
+NOTHING: Iterator[tuple[str, str]] = iter(())
 
 
 def breaches(facts: Facts, step: Step) -> Iterator[tuple[str, str]]:
     """Which invariants the step breaks, and how."""
     match step:
         case Call():
-            return _broken(OF_CALLS, facts, step)
+            return _broken(OF_WORK if step.is_work else OF_CALLS, facts, step)
         case Answer():
-            return _broken(OF_ANSWERS, facts, step)
+            return _broken(OF_TROUBLE, facts, step) if step.trouble else NOTHING
         case ObjectStep():
             return _broken(OF_OBJECTS, facts, step)
         case CloudStep():

@@ -29,7 +29,7 @@ WELL = 45.0
 
 
 def only_the_leader_writes(facts: Facts, call: Call) -> str | None:
-    if not call.is_work or call.identity in facts.leaders():
+    if call.identity in facts.leaders():
         return None
     leader = facts.cluster.leader()
     return f"{call.identity} sent {call.what} while {leader or 'nobody'} leads"
@@ -37,8 +37,6 @@ def only_the_leader_writes(facts: Facts, call: Call) -> str | None:
 
 def nobody_works_on_an_old_lease(facts: Facts, call: Call) -> str | None:
     """Whoever has not heard of a renewal for as long as the deadline is may have lost the lease."""
-    if not call.is_work:
-        return None
     age = call.at - facts.renewed.get(call.identity, 0.0)
     if age <= facts.election.renew_deadline / SLOWEST + TICK:
         return None
@@ -68,20 +66,20 @@ def who_is_told_to_wait_waits(facts: Facts, call: Call) -> str | None:
 
 
 def what_fails_comes_ever_more_seldom(facts: Facts, answer: Answer) -> str | None:
-    vain = facts.paces.vain.get(same(answer.call))
-    if vain is None or not answer.trouble or not answer.call.is_work:
+    call = answer.call
+    vain = facts.paces.vain.get(same(call)) if call.is_work else None
+    if vain is None:
         return None
-    law, elapsed = LAWS.get(answer.call.agent, OTHERS), facts.now() - vain.since
+    law, elapsed = LAWS.get(call.agent, OTHERS), facts.now() - vain.since
     if vain.passes <= law.passes(elapsed):
         return None
-    call = answer.call
     return f"{call.identity} sent {call.what} {vain.passes} times in vain in {elapsed:.1f} s"
 
 
 def what_the_cloud_refuses_is_told(facts: Facts, answer: Answer) -> str | None:
     """What fails for long is said on the object that it fails for, if the API server is well."""
     call, now = answer.call, facts.now()
-    vain = facts.paces.vain.get(same(call)) if answer.trouble and call.is_to_cloud else None
+    vain = facts.paces.vain.get(same(call)) if call.is_to_cloud else None
     if vain is None or now - vain.since < TOLD_AFTER:
         return None
     if now - facts.paces.ill.get(call.identity, 0.0) < WELL or facts.cluster.is_down:

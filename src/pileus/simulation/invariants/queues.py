@@ -20,7 +20,7 @@ HOLDS: Mapping[str, str] = {NEW_NODES: NODES, RANGES_OF_NODES: NODES, SERVICE_QU
 
 def no_queue_outgrows_its_objects(facts: Facts, call: Call) -> str | None:
     """Looked at with each write, by when the keys of whatever caused it have come."""
-    queues = facts.queues().get(call.identity) if call.is_work else None
+    queues = facts.queues().get(call.identity)
     for queue, keys in queues.keys.now().items() if queues else ():
         most = _most(queue, facts.things)
         if keys > most:

@@ -68,15 +68,15 @@ ANY = Rate(OTHERS)
 
 def most_calls(agent: str, channel: Channel, things: Things, election: Durations) -> int:
     """How many there may be of this kind in a minute, if nobody asks for more."""
+    if channel is Channel.LEASE:
+        return ceil(LEASES * FOR_A_LEASE * MINUTE / election.retry)
+    if channel is Channel.WATCH:
+        return ceil(WATCHED * MINUTE / (FRUITLESS + FIRST_DELAY / 2))
     rate = RATES.get(agent, ANY)
     size = rate.size(things)
     passes = size * rate.law.passes(MINUTE)
-    match channel:
-        case Channel.LEASE:
-            return ceil(LEASES * FOR_A_LEASE * MINUTE / election.retry)
-        case Channel.WATCH:
-            return ceil(WATCHED * MINUTE / (FRUITLESS + FIRST_DELAY / 2))
-        case Channel.EVENT:  # written when it is told; and what fails once sooner, then in turn
-            return ceil(TOLD * (passes + size * (1 + MINUTE / RETRY)))
-        case _:
-            return ceil(rate.calls * passes)
+    if (
+        channel is Channel.EVENT
+    ):  # written when it is told; and what fails once sooner, then in turn
+        return ceil(TOLD * (passes + size * (1 + MINUTE / RETRY)))
+    return ceil(rate.calls * passes)
