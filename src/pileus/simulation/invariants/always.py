@@ -72,7 +72,7 @@ def no_node_is_deleted_within_the_grace(facts: Facts, step: ObjectStep) -> str |
 def _is_looked_for_before(facts: Facts, seconds: float) -> bool:
     """Whether who leads was told a lie about machines a grace ago, shortly before it came true."""
     now = facts.now()
-    lies = [at for leader in facts.leaders() for at in facts.denied.get(leader, ())]
+    lies = [at for leader in facts.leaders(facts.leases()) for at in facts.denied.get(leader, ())]
     return any(GRACE <= now - at < seconds + LIE for at in lies)
 
 

@@ -29,7 +29,7 @@ WELL = 45.0
 
 
 def only_the_leader_writes(facts: Facts, call: Call) -> str | None:
-    if call.identity in facts.leaders():
+    if call.identity in facts.leaders(facts.leases_for(call)):
         return None
     leader = facts.cluster.leader()
     return f"{call.identity} sent {call.what} while {leader or 'nobody'} leads"
@@ -37,7 +37,8 @@ def only_the_leader_writes(facts: Facts, call: Call) -> str | None:
 
 def nobody_works_on_an_old_lease(facts: Facts, call: Call) -> str | None:
     """Whoever has not heard of a renewal for as long as the deadline is may have lost the lease."""
-    age = call.at - facts.renewed.get(call.identity, 0.0)
+    renewed = [facts.renewed.get((call.identity, one), 0.0) for one in facts.leases_for(call)]
+    age = call.at - max(renewed)
     if age <= facts.election.renew_deadline / SLOWEST + TICK:
         return None
     return f"{call.identity} sent {call.what} {age:.1f} s after its last renewal"

@@ -1,9 +1,10 @@
 """What invariants may know: the true state of everything, and a few things remembered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pileus.apiserver.tree import Obj, branch, rows, text, texts, words
+from pileus.app.controllers import NODE
 from pileus.cloud.balancer import Owner
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.timing import Durations
@@ -75,7 +76,7 @@ class Facts:
     """When a manager was last given an answer of the cloud that was not true."""
     denied: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     """When a process was given an answer about machines that was not true, by its identity."""
-    renewed: dict[str, float] = field(default_factory=dict[str, float])
+    renewed: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     """When a process sent the renewal of its lease that it last heard to be well."""
     known_since: dict[str, float] = field(default_factory=dict[str, float])
     """When a node came, or somebody last changed a Service, by UID."""
@@ -103,7 +104,9 @@ class Facts:
             if step.is_untrue:
                 self._learn_of_lie(step.call)
             if step.call.is_renewal and not step.trouble:
-                self.renewed[step.call.identity] = step.call.at
+                is_moving = MIGRATION_LEASE.encode() in step.call.content
+                lease = MIGRATION_LEASE if is_moving else LEASE
+                self.renewed[step.call.identity, lease] = step.call.at
 
     def _learn_of_lie(self, call: Call) -> None:
         self.misled[call.who] = self.now()
@@ -177,9 +180,18 @@ class Facts:
             return LEASE, MIGRATION_LEASE
         return (LEASE,)
 
-    def leaders(self) -> set[str]:
-        """Who may write: whom a lease names, and for a moment whom it was taken from by hand."""
-        holders = set(map(self.cluster.leader, self.leases()))
+    def leases_for(self, call: Call) -> tuple[str, ...]:
+        """Of which its sender must hold one.
+
+        The migration's is that of who deletes nodes, who speaks with the node controller's voice.
+        """
+        if call.agent != NODE.identity:
+            return (LEASE,)
+        return self.leases()[-1:] if call.what.startswith("DELETE") else self.leases()
+
+    def leaders(self, leases: Iterable[str]) -> set[str]:
+        """Who may write: whom one names, and for a moment whom it was taken from by hand."""
+        holders = set(map(self.cluster.leader, leases))
         unknowing = self.election.renew_deadline / SLOWEST
         return holders | {one for one, at in self.robbed.items() if self.now() - at < unknowing}
 
