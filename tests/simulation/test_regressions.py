@@ -151,8 +151,8 @@ REGRESSIONS = (
     Found(
         "mixed",
         5051,
-        "a world counted as quiet (by the judge) while an event of a node whose route leads "
-        "nowhere still told of a lost request, and had yet to tell what is in its way now",
+        "a quiet world was blamed (by the judge) for the word that a route which leads nowhere "
+        "fails no more because requests are lost",
     ),
 )
 

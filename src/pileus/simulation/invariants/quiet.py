@@ -7,7 +7,6 @@ from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
 from pileus.cloud.balancer import Transport
 from pileus.cloud.model import InstanceState
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
-from pileus.controllers.route.telling import FAILED
 from pileus.controllers.service.wish import AFFINITY_SECONDS
 from pileus.simulation.clouds.truth import Balancer, Machine, Port, Traffic
 from pileus.simulation.invariants.always import IMMEDIATE, KEEPING
@@ -188,9 +187,7 @@ def _traffic_of(service: Obj) -> Traffic:
 
 
 def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
-    """What asks for the impossible says so, and not what else had failed before."""
-    if facts.runs(ROUTE.canonical):
-        yield from _routes_told_wrongly(facts)
+    """A Service that asks for the impossible says so, and not what else had failed before."""
     if not facts.runs(SERVICE.canonical):
         return
     for service in facts.cluster.objects("services"):
@@ -202,22 +199,6 @@ def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
             yield f"Service {name} does not say that it has failed"
         elif any(SIMULATED in one for one in why):
             yield f"Service {name} still says what failed while the world was in disorder"
-
-
-def _routes_told_wrongly(facts: Facts) -> Iterator[str]:
-    """Of nodes whose routes lead nowhere, the last event says why; they are tried seldom."""
-    for node in facts.cluster.objects("nodes"):
-        if facts.machine_of(node) is not None and not facts.is_foreign(node):
-            continue
-        uid = text(node, "metadata", "uid")
-        told = [
-            (int(text(event, "metadata", "resourceVersion")), text(event, "message"))
-            for event in facts.cluster.objects("events")
-            if text(event, "reason") == FAILED and text(event, "involvedObject", "uid") == uid
-        ]
-        if told and SIMULATED in max(told)[1]:
-            name = text(node, "metadata", "name")
-            yield f"node {name} still says what failed while the world was in disorder"
 
 
 def secrets_stay_secret(facts: Facts) -> Iterator[str]:

@@ -49,7 +49,9 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
     hopeless = _hopeless(facts) * (1 + int(spent.seconds // RETRIED))
     most = {
         Channel.WRITE: gone * times,
-        Channel.EVENT: gone,  # by whoever looks for the first time after it went
+        # By whoever looks for the first time after it went; and of a route that leads nowhere and
+        # is tried once in five minutes, that it fails no more because the cloud was in disorder.
+        Channel.EVENT: gone + len(_unroutable(facts)),
         Channel.CLOUD_WRITE: hopeless,
         Channel.READ: LISTS * times + _pages(facts) * (1 + int(spent.seconds // SWEPT)),
         Channel.WATCH: 2 * (1 + times),
@@ -98,7 +100,12 @@ def _gone(facts: Facts) -> list[Obj]:
 def _hopeless(facts: Facts) -> int:
     """What is tried again and again: impossible Services, and routes to where no machine is."""
     impossible = sum(map(facts.is_impossible, facts.cluster.objects("services")))
+    return impossible + sum(len(texts(one, "spec", "podCIDRs")) for one in _unroutable(facts))
+
+
+def _unroutable(facts: Facts) -> list[Obj]:
+    """Nodes that are no machines of this cloud, and should have routes all the same."""
     if not facts.runs(ROUTE.canonical):
-        return impossible
+        return []
     foreign = [one for one in facts.cluster.objects("nodes") if facts.is_foreign(one)]
-    return impossible + sum(len(texts(one, "spec", "podCIDRs")) for one in _gone(facts) + foreign)
+    return [one for one in _gone(facts) + foreign if texts(one, "spec", "podCIDRs")]
