@@ -18,6 +18,18 @@ class Found:
 
 REGRESSIONS = (
     Found(
+        "watches",
+        20201,
+        "a quiet world was blamed (by the judge) for a write to the cloud whose refusal was still "
+        "on its way",
+    ),
+    Found(
+        "dual-stack",
+        20241,
+        "a quiet world was blamed (by the judge) for the second of two conditions in which a node "
+        "without a machine says so in new words",
+    ),
+    Found(
         "mixed",
         9436,
         "a world counted as quiet (by the judge) while its leader waited for a dead watch, and had "

@@ -36,6 +36,8 @@ class Argument:
 class Usage:
     text: str
     arguments: tuple[Argument, ...] = ()
+    closing: str = ""
+    """Lines below all else that the help says."""
 
 
 class Given:
@@ -71,7 +73,7 @@ def parse(program: str, usage: Usage, arguments: Sequence[str]) -> Given:
     for argument in usage.arguments:
         _add(parser, argument)
     if {"-h", "--help"} & set(arguments):
-        raise Help(parser.format_help())
+        raise Help(parser.format_help() + usage.closing)
     given, unknown = parser.parse_known_args(list(arguments))
     if unknown:
         flags = [argument.name for argument in usage.arguments if argument.name.startswith("-")]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import textwrap
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,15 +14,23 @@ from pileus.cli.seeds_progress import SeedsProgress
 from pileus.cli.terminal import Terminal
 from pileus.clock import since_boot
 from pileus.cloud.errors import CloudError
-from pileus.simulation.scenario import SCENARIOS
+from pileus.simulation.scenario import SCENARIOS, Scenario
 
 if TYPE_CHECKING:
     from pileus.simulation.campaign import Summary
     from pileus.simulation.play import Outcome
     from pileus.simulation.schedule import Schedule
 
+HELP_WIDTH = 78
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+
+
+def _told_scenario(scenario: Scenario) -> str:
+    text = f"  {scenario.name:<12}{scenario.text}"
+    return textwrap.fill(text, HELP_WIDTH, subsequent_indent=" " * 14)
+
+
 USAGE = Usage(
     "Run one to three real managers against an embedded API server and a cloud in one process, on "
     "a virtual clock, while people, machines, network, cloud and crashes do what each seed says; "
@@ -63,6 +72,7 @@ USAGE = Usage(
             kind=bool,
         ),
     ),
+    "\n".join(("\nscenarios:", *map(_told_scenario, SCENARIOS.values()), "")),
 )
 
 

@@ -36,7 +36,7 @@ class Judge:
         self._facts: Facts | None = None
         self.violation: Violation | None = None
         self._calls: Counter[Channel] = Counter()
-        self._refused = 0
+        self._accepted = 0
         self._last_write = ""
 
     def begin(self, facts: Facts) -> None:
@@ -65,11 +65,11 @@ class Judge:
 
     def spent(self, seconds: float = 0.0, before: Spent | None = None) -> Spent:
         """What managers have done until now; or since then, so many seconds ago."""
-        calls, refused = Counter(self._calls), self._refused
+        calls, accepted = Counter(self._calls), self._accepted
         if before is not None:
             calls.subtract(before.calls)
-            refused -= before.refused
-        return Spent(seconds, calls, refused, self._last_write)
+            accepted -= before.accepted
+        return Spent(seconds, calls, accepted, self._last_write)
 
     def look_for_waste(self, spent: Spent) -> None:
         for wrong in wasted(self._facts, spent) if self._facts else ():
@@ -87,8 +87,8 @@ class Judge:
             if step.is_work or step.channel is Channel.EVENT:
                 self._last_write = f"{step.identity}: {step.what}"
         elif isinstance(step, Answer):
-            refused = bool(step.trouble) and step.call.channel is Channel.CLOUD_WRITE
-            self._refused += refused
+            accepted = not step.trouble and step.call.channel is Channel.CLOUD_WRITE
+            self._accepted += accepted
         elif not is_manager(step.who):
             self._trace.note(step.who, _told(step))
 

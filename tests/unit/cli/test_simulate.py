@@ -11,6 +11,7 @@ from pileus.cli.main import dispatch
 from pileus.cli.terminal import Terminal
 from pileus.simulation import campaign
 from pileus.simulation.report import Report
+from pileus.simulation.scenario import SCENARIOS
 from tests.simulation.defects import DEFECTS
 from tests.simulation.planting import planted
 
@@ -132,3 +133,12 @@ def test_a_failing_seed_prints_the_command_that_repeats_it_and_a_smaller_schedul
     assert "again: pileus simulate --first-seed 1 --seeds 1 --scenario leaders\n" in out
     assert "seed 1, made smaller: only_the_leader_writes" in out
     assert repeated is None or repeated[0] == 1
+
+
+def test_the_help_says_what_happens_in_each_scenario():
+    code, out, _ = call("--help")
+
+    assert code == 0
+    told = " ".join(out.split())
+    for one in SCENARIOS.values():
+        assert f" {one.name} {one.text} " in f"{told} "

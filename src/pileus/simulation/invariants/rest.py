@@ -37,8 +37,8 @@ class Spent:
 
     seconds: float
     calls: Counter[Channel]
-    refused: int
-    """Writes that the cloud has refused."""
+    accepted: int
+    """Writes that the cloud has not refused."""
     last_write: str
 
 
@@ -48,7 +48,7 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
     times = 1 + int(spent.seconds // REWORDED)
     hopeless = _hopeless(facts) * (1 + int(spent.seconds // RETRIED))
     most = {
-        Channel.WRITE: gone * times,
+        Channel.WRITE: (gone + _lost(facts)) * times,  # the lost have two conditions that say so
         # By whoever looks for the first time after it went; and of a route that leads nowhere and
         # is tried once in five minutes, that it fails no more because the cloud was in disorder.
         Channel.EVENT: gone + len(_unroutable(facts)),
@@ -61,7 +61,7 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
         if spent.calls[channel] > limit:
             many = f"{spent.calls[channel]} {channel} in {spent.seconds:.0f} s"
             yield f"{many}, not {limit} at most; last written: {spent.last_write}"
-    if spent.calls[Channel.CLOUD_WRITE] > spent.refused:
+    if spent.accepted:
         yield f"the cloud was changed; last written: {spent.last_write}"
 
 
