@@ -13,8 +13,13 @@ from contextlib import suppress
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import pileus
+
+OURS = f"{Path(pileus.__file__).parent}/"
+"""With this the paths of our own code begin, on this machine."""
 STEPS_AT_ONCE = 50_000
 """Rounds of the loop within one instant, after which it is taken to be endless."""
 SHOWN, NAMED = 24, 3
@@ -194,8 +199,8 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
 def _place(frame: traceback.FrameSummary) -> str:
     """File and line of our own code; of others', which differ between machines, the name alone."""
-    _, ours, path = frame.filename.rpartition("/pileus/")
-    return f"{path}:{frame.lineno} {frame.name}" if ours else frame.name
+    path = frame.filename.removeprefix(OURS)
+    return frame.name if path == frame.filename else f"{path}:{frame.lineno} {frame.name}"
 
 
 def _some(names: Sequence[str]) -> str:

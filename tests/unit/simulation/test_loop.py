@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pileus.app.opening import new_metrics
+from pileus.runtime.queue import WorkQueue
 from pileus.simulation.loop import PROCESS, Process, SimulationLoop, Standstill
 
 
@@ -151,6 +153,20 @@ def test_who_waits_is_told_by_place_and_without_paths_of_this_machine(loop: Simu
 
     assert "one-0, one-1, one-2 and 2 more: waits > sleep" in told
     assert not any("/" in line for line in told)
+
+
+def test_our_own_code_is_told_by_its_place_in_the_package(loop: SimulationLoop):
+    async def takes() -> list[str]:
+        async with asyncio.TaskGroup() as group:
+            queue = WorkQueue[str]("keys", new_metrics())
+            task = group.create_task(queue.take(), name="taker")
+            await asyncio.sleep(1)
+            task.cancel()
+            return loop.waiting()
+
+    told = loop.run_until_complete(takes())
+
+    assert any(line.startswith("taker: runtime/queue.py:") for line in told), told
 
 
 def test_what_stands_still_is_cleared_away_and_ends(loop: SimulationLoop):
