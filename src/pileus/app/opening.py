@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanag
 from dataclasses import dataclass
 from random import Random
 
-from prometheus_client import CollectorRegistry
-
 from pileus.app.clients import Clients, Connect
 from pileus.app.config import Config
 from pileus.app.ending import CommandFailed, Fatal
@@ -29,7 +27,7 @@ from pileus.runtime.leadership import Times
 from pileus.runtime.lease import new_identity
 from pileus.runtime.watchdog import watched_loop
 from pileus.telemetry.log import Log
-from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.metrics import Metrics, new_metrics
 
 log = Log(__name__)
 
@@ -42,10 +40,6 @@ NO_CLUSTER_ID = (
 def own_identity() -> str:
     """The name under which this process holds a lease."""
     return new_identity(socket.gethostname())
-
-
-def new_metrics() -> Metrics:
-    return Metrics(CollectorRegistry())
 
 
 @dataclass(frozen=True, slots=True)

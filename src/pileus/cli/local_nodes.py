@@ -3,8 +3,6 @@
 import asyncio
 import signal
 
-from prometheus_client import CollectorRegistry
-
 from pileus.cli.arguments import Argument, Given, Usage
 from pileus.cli.terminal import Terminal
 from pileus.clock import SystemClock
@@ -17,7 +15,7 @@ from pileus.node_agents.agents import run_agents
 from pileus.node_agents.node import Registration
 from pileus.providers.local.client import reaching
 from pileus.providers.local.options import endpoint_of
-from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.metrics import new_metrics
 
 NODES = Usage(
     "Let each running instance have a node in a cluster, until Ctrl-C.",
@@ -53,7 +51,7 @@ async def _until_stopped(given: Given, access: Access, terminal: Terminal) -> No
         reaching(endpoint, operator=True) as api,
         asyncio.TaskGroup() as tasks,
     ):
-        metrics = Metrics(CollectorRegistry())
+        metrics = new_metrics()
         client = Client(transport, user_agent="pileus-local-nodes", metrics=metrics)
         agents = tasks.create_task(run_agents(api, _cluster(given, client)))
         terminal.out.write(f"Instances of {endpoint} are nodes of {access.server} now.\n")

@@ -16,8 +16,7 @@ Check = Callable[[], None]
 Hear = Callable[[float], None]
 """What is to be called with the seconds for which the cloud wants silence."""
 
-_CHECKS: ContextVar[tuple[Check, ...]] = ContextVar("checks", default=())
-_LISTENERS: ContextVar[tuple[Hear, ...]] = ContextVar("listeners", default=())
+_ASKED: ContextVar[tuple[tuple[Check, Hear], ...]] = ContextVar("asked", default=())
 
 
 def check_permission() -> None:
@@ -27,7 +26,7 @@ def check_permission() -> None:
     something, if this process may no longer lead. What is left undone is for later, or for others.
     """
     try:
-        for check in _CHECKS.get():
+        for check, _ in _ASKED.get():
             check()
     except Fenced as error:
         raise Unavailable(f"left undone: {error}") from error
@@ -39,17 +38,15 @@ def pass_on(error: CloudError) -> None:
     Without it they hear of the cloud's wish for silence when the method has ended.
     """
     if isinstance(error, Throttled):
-        for hear in _LISTENERS.get():
+        for _, hear in _ASKED.get():
             hear(error.retry_after)
 
 
 @contextmanager
-def permitted_by(check: Check, hear: Hear | None = None) -> Generator[None]:
+def permitted_by(check: Check, hear: Hear = lambda _: None) -> Generator[None]:
     """Let the functions above ask and tell these, too, in the block and in tasks started there."""
-    checks = _CHECKS.set((*_CHECKS.get(), check))
-    listeners = _LISTENERS.set((*_LISTENERS.get(), hear) if hear else _LISTENERS.get())
+    token = _ASKED.set((*_ASKED.get(), (check, hear)))
     try:
         yield
     finally:
-        _LISTENERS.reset(listeners)
-        _CHECKS.reset(checks)
+        _ASKED.reset(token)

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
-from prometheus_client import CollectorRegistry
-
 from pileus.app.beside import beside
 from pileus.demo.board import Board
 from pileus.demo.facts import is_tainted, node_changes, service_changes
@@ -20,7 +18,7 @@ from pileus.kube.informer import Informer
 from pileus.kube.model.coordination_v1 import LEASES
 from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, Event, Node, Service
 from pileus.kube.store import NamespacedName
-from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.metrics import new_metrics
 
 LEASE = "cloud-controller-manager"
 
@@ -108,7 +106,7 @@ def _when(event: Event) -> tuple[datetime, str]:
 @asynccontextmanager
 async def api_client(kubeconfig: Path, user_agent: str) -> AsyncGenerator[Client]:
     access = load_access(str(kubeconfig), "", {})
-    metrics = Metrics(CollectorRegistry())
+    metrics = new_metrics()
     async with HttpTransport(access) as transport:
         yield Client(transport, user_agent=user_agent, metrics=metrics)
 

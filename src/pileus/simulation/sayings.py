@@ -11,12 +11,11 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from pileus.app.config import Config
 from pileus.app.configz import configz
-from pileus.app.opening import new_metrics
 from pileus.server.metrics import prometheus_text
 from pileus.simulation.setup import SECRET
 from pileus.telemetry.klog import TextFormat
 from pileus.telemetry.log import level_of
-from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.metrics import Metrics, new_metrics
 
 EVERY = 40
 """One of so many seeds is listened to: writing all that down takes longer than to play."""

@@ -21,6 +21,11 @@ COUNTERS_WITHOUT_TOTAL = frozenset({"authentication_attempts", "authenticated_us
 """Counters that Kubernetes names without the usual ending; `pileus.server.metrics` heeds it."""
 
 
+def new_metrics() -> "Metrics":
+    """On a registry that nobody else has."""
+    return Metrics(CollectorRegistry())
+
+
 class Metrics:
     """The instruments of one process."""
 

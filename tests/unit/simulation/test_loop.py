@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pileus.app.opening import new_metrics
 from pileus.runtime.queue import WorkQueue
 from pileus.simulation.loop import PROCESS, Process, SimulationLoop, Standstill
+from pileus.telemetry.metrics import new_metrics
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """The story of a Service: the balancer that it wants, and the one that it has."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pileus.app.informers import BY_UID
 from pileus.app.service import served_classes
 from pileus.app.stories.node import Around, troubles_now
 from pileus.app.stories.story import Remark, Story, newest_first
+from pileus.app.view import View
 from pileus.app.work import Post
 from pileus.cloud.balancer import Balancer, BalancerSpec
 from pileus.cloud.errors import CloudError
@@ -45,16 +45,11 @@ async def cloud_side(post: Post, service: Service, nodes: Sequence[Node]) -> Sid
     if isinstance(wish, Refusal) or not served_classes(post).serve(service):
         wish = wishing.farewell(service)
     try:
-        look = await Workshop(post.cloud.balancers, _finder(post)).look(wish, deep=True)
+        workshop = Workshop(post.cloud.balancers, View(post.informers).service)
+        look = await workshop.look(wish, deep=True)
     except CloudError as error:
         return Side(wanted, error)
     return Side(wanted, look.balancer)
-
-
-def _finder(post: Post) -> Callable[[str], Service | None]:
-    """Finds a Service by its UID."""
-    services = post.informers.services().store
-    return lambda uid: next(iter(services.by_index(BY_UID, uid)), None)
 
 
 def service_story(

@@ -221,7 +221,6 @@ OF_TROUBLE: Mapping[str, Check[Answer]] = _named(
 )
 ALWAYS: frozenset[str] = frozenset({*OF_OBJECTS, *OF_CLOUD, *OF_WORK, *OF_TROUBLE})
 """Their names."""
-NOTHING: Iterator[tuple[str, str]] = iter(())
 
 
 def breaches(facts: Facts, step: Step) -> Iterator[tuple[str, str]]:
@@ -230,7 +229,7 @@ def breaches(facts: Facts, step: Step) -> Iterator[tuple[str, str]]:
         case Call():
             return _broken(OF_WORK if step.is_work else OF_CALLS, facts, step)
         case Answer():
-            return _broken(OF_TROUBLE, facts, step) if step.trouble else NOTHING
+            return _broken(OF_TROUBLE, facts, step) if step.trouble else iter(())
         case ObjectStep():
             return _broken(OF_OBJECTS, facts, step)
         case CloudStep():

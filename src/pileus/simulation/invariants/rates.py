@@ -75,8 +75,7 @@ def most_calls(agent: str, channel: Channel, things: Things, election: Durations
     rate = RATES.get(agent, ANY)
     size = rate.size(things)
     passes = size * rate.law.passes(MINUTE)
-    if (
-        channel is Channel.EVENT
-    ):  # written when it is told; and what fails once sooner, then in turn
+    if channel is Channel.EVENT:
+        # Written when it is told; and what fails once sooner, then in turn.
         return ceil(TOLD * (passes + size * (1 + MINUTE / RETRY)))
     return ceil(rate.calls * passes)

@@ -9,10 +9,10 @@ from pileus.simulation.schedule import Deed
 from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import NODES_PATH, Cluster
 from pileus.simulation.stage.kubelets import Kubelets
+from pileus.simulation.stage.operators import WHO
 from pileus.simulation.stage.people import NAMESPACES, People
 from pileus.simulation.stage.steps import Call
 
-WHO = "operators"
 SERVICE_DEPTH = 3
 """Names between the path of all namespaces and that of one Service."""
 REQUESTS = (
