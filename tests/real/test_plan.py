@@ -111,7 +111,7 @@ def test_what_was_planned_is_what_the_manager_does_and_then_nothing_is_planned(
     (wanted,) = [each for change in planned for each in change["details"] if "providerID" in each]
     assert wanted.endswith(f'"{node(clean, "one")["spec"]["providerID"]}"')
     assert after.returncode == 0, after.stdout
-    assert after.stdout.endswith("Plan: nothing to do, cluster and cloud are as wanted\n")
+    assert after.stdout.endswith("No changes. Cluster and cloud match the desired state.\n")
 
 
 def test_who_may_not_read_is_told_what_is_missing(clean: ControlPlane, lab: Lab) -> None:

@@ -1,10 +1,11 @@
-"""A plan as people read it: by object, with a sign for each change, troubles at the end."""
+"""The text form of a plan: changes by object, then what is blocked, then a summary line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from pileus.app.planning import Plan
 from pileus.cli.style import Ink, Style
 from pileus.cloud.balancer import Effect
+from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.planned import Planned, Scope, title
 
 INKS = {
@@ -20,7 +21,7 @@ WORDS = {
     Effect.DELETE: "to delete",
 }
 FEW, MANY = 3, 10
-"""So many troubles of one reason are shown if there are more than so many."""
+"""If more than MANY objects share a reason, only the first FEW are listed."""
 
 
 def as_text(plan: Plan, scope: Scope, style: Style) -> str:
@@ -30,7 +31,7 @@ def as_text(plan: Plan, scope: Scope, style: Style) -> str:
 
 
 def change_lines(change: Planned, style: Style, margin: int = 2) -> Iterator[str]:
-    """One change: sign, place and summary, with its details below, behind a margin."""
+    """Yields one change, indented by `margin`: sign, place and summary, then its details."""
     ink, head = INKS[change.effect], margin + len("± cluster  ")
     first, *rest = style.lines(change.summary, head)
     sign = style.inked(change.effect, ink)
@@ -50,7 +51,7 @@ def _changes(plan: Plan, style: Style) -> Iterator[str]:
             yield from change_lines(change, style)
         yield ""
     if plan.count(Effect.REPLACE):
-        yield style.inked("± is made anew: its connections break.", INKS[Effect.REPLACE])
+        yield style.inked("± is replaced: existing connections break.", INKS[Effect.REPLACE])
         yield ""
 
 
@@ -64,11 +65,11 @@ def _by_object(plan: Plan) -> Mapping[str, Sequence[Planned]]:
 def _problems(plan: Plan, style: Style) -> Iterator[str]:
     texts = [
         *_troubles(plan),
-        *(f"{name}: has no plan: {why}" for name, why in plan.failures.items()),
+        *(f"{name}: no plan: {why}" for name, why in plan.failures.items()),
     ]
     if not texts:
         return
-    yield style.inked("In the way", Ink.BOLD)
+    yield style.inked("Blocked", Ink.BOLD)
     for text in texts:
         first, *rest = style.lines(text, 4)
         yield f"  {style.inked('!', Ink.RED)} {first}"
@@ -77,7 +78,7 @@ def _problems(plan: Plan, style: Style) -> Iterator[str]:
 
 
 def _troubles(plan: Plan) -> Iterator[str]:
-    """By reason; of one that many objects have in common, only the first few are told."""
+    """Yields the blocked objects by reason; a reason that many share is shortened."""
     by_reason: dict[str, dict[str, None]] = {}
     for _, trouble in plan.troubles:
         text = f"{title(trouble.about)}: {trouble.reason}: {trouble.message}"
@@ -86,12 +87,12 @@ def _troubles(plan: Plan) -> Iterator[str]:
         shown = list(texts) if len(texts) <= MANY else list(texts)[:FEW]
         yield from shown
         if len(texts) > MANY:
-            yield f"{len(texts) - FEW} more: {reason} (-o json has all)"
+            yield f"{len(texts) - FEW} more: {reason} (-o json lists all)"
 
 
 def _skipped(plan: Plan, style: Style) -> Iterator[str]:
     for name, why in plan.skipped.items():
-        yield from (style.inked(each, Ink.DIM) for each in style.lines(f"Without {name}: {why}", 0))
+        yield from (style.inked(each, Ink.DIM) for each in style.lines(f"Skipped {name}: {why}", 0))
     if plan.skipped:
         yield ""
 
@@ -100,12 +101,14 @@ def _summary(plan: Plan, scope: Scope, style: Style) -> str:
     if not plan.changes:
         return style.inked(_nothing(plan, scope), Ink.BOLD)
     counted = ", ".join(f"{plan.count(effect)} {word}" for effect, word in WORDS.items())
-    waiting = f"; {plan.waiting} wait" if plan.waiting else ""
+    waiting = f"; {plan.waiting} waiting" if plan.waiting else ""
     return style.inked(f"Plan: {counted}{waiting}", Ink.BOLD)
 
 
 def _nothing(plan: Plan, scope: Scope) -> str:
     if not plan.is_whole:
-        return "Plan: nothing to do that is known of, but the plan is not whole"
-    what = "cluster and cloud are" if not scope.kind else f"{scope.kind} {scope.name} is"
-    return f"Plan: nothing to do, {what} as wanted"
+        return "No known changes, but the plan is incomplete: see Blocked above."
+    if scope.kind:
+        about = ObjectReference(kind=scope.kind, namespace=scope.namespace, name=scope.name)
+        return f"No changes. {title(about)} matches the desired state."
+    return "No changes. Cluster and cloud match the desired state."

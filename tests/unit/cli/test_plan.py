@@ -70,15 +70,15 @@ Service shop/web
   ~ cluster  status.loadBalancer
              waits for the balancer
 
-± is made anew: its connections break.
+± is replaced: existing connections break.
 
-In the way
+Blocked
   ! Service shop/web: Odd: a range does not parse
-  ! node-route-controller: has no plan: the cloud is down
+  ! node-route-controller: no plan: the cloud is down
 
-Without node-ipam-controller: no cluster CIDR
+Skipped node-ipam-controller: no cluster CIDR
 
-Plan: 1 to add, 1 to change, 1 to replace, 1 to delete; 1 wait
+Plan: 1 to add, 1 to change, 1 to replace, 1 to delete; 1 waiting
 """
     )
 
@@ -86,8 +86,8 @@ Plan: 1 to add, 1 to change, 1 to replace, 1 to delete; 1 wait
 @pytest.mark.parametrize(
     ("plan", "scope", "text"),
     [
-        (Plan(), EVERYTHING, "Plan: nothing to do, cluster and cloud are as wanted\n"),
-        (Plan(), Scope("Node", "", "n1"), "Plan: nothing to do, Node n1 is as wanted\n"),
+        (Plan(), EVERYTHING, "No changes. Cluster and cloud match the desired state.\n"),
+        (Plan(), Scope("Node", "", "n1"), "No changes. Node n1 matches the desired state.\n"),
         (
             Plan((told(Effect.CREATE, "balancer"),)),
             EVERYTHING,
@@ -96,7 +96,7 @@ Plan: 1 to add, 1 to change, 1 to replace, 1 to delete; 1 wait
         (
             Plan(failures={"a": "b"}),
             EVERYTHING,
-            "Plan: nothing to do that is known of, but the plan is not whole\n",
+            "No known changes, but the plan is incomplete: see Blocked above.\n",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_what_is_in_the_way_of_many_alike_is_told_of_a_few():
     some = as_text(Plan(tuple(troubles[:10])), EVERYTHING, PLAIN)
 
     assert many.count("InstanceNotFound: none") == 3
-    assert "  ! 9 more: InstanceNotFound (-o json has all)\n" in many
+    assert "  ! 9 more: InstanceNotFound (-o json lists all)\n" in many
     assert "Service shop/web: Odd" in many
     assert some.count("InstanceNotFound: none") == 10
 
