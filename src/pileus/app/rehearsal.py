@@ -16,6 +16,7 @@ from pileus.app.beside import beside
 from pileus.app.leading import DUTIES
 from pileus.app.planning import Plan, Planner, watching
 from pileus.app.work import MakeDuty, Post
+from pileus.controllers.service.orphans import KUBE_SYSTEM
 from pileus.kube.model.core_v1 import Node, ObjectReference, Service
 from pileus.objects.notices import REPEAT_AFTER
 from pileus.objects.planned import EVERYTHING, Planned, title
@@ -134,7 +135,8 @@ class Telling:
     def _announce(self, plan: Plan) -> None:
         lines: dict[ObjectReference, dict[Line, None]] = {}
         for _, change in plan.changes:
-            lines.setdefault(change.about, {})["Normal", text_of(change)] = None
+            about = change.about if change.about.name else KUBE_SYSTEM
+            lines.setdefault(about, {})["Normal", text_of(change)] = None
         for _, trouble in plan.troubles:
             text = f"{trouble.reason}: {trouble.message}"
             lines.setdefault(trouble.about, {})["Warning", text] = None

@@ -18,7 +18,9 @@ class Planned:
     """One change that would be made now, or (with `waits_for`) later. Printable, no secrets."""
 
     about: ObjectReference
-    """The object of the cluster on whose behalf it would be made."""
+    """The object of the cluster on whose behalf it would be made.
+
+    Without a name, an object that was deleted and is known by its UID only."""
     place: Place
     effect: Effect
     summary: str
@@ -41,12 +43,11 @@ class Trouble:
 
 
 def title(about: ObjectReference) -> str:
-    """An object as people call it: `Node web-1`, `Service shop/web`."""
-    return (
-        f"{about.kind} {about.namespace}/{about.name}"
-        if about.namespace
-        else (f"{about.kind} {about.name}")
-    )
+    """Returns an object as people call it: `Node web-1`, `Service shop/web`."""
+    if not about.name:
+        return f"{about.kind} with UID {about.uid} (deleted)"
+    name = f"{about.namespace}/{about.name}" if about.namespace else about.name
+    return f"{about.kind} {name}"
 
 
 @dataclass(frozen=True, slots=True)

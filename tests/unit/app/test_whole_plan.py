@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from pileus.app.planning import Plan
-from pileus.kube.model.core_v1 import NODES, SERVICES
+from pileus.controllers.service.orphans import GRACE
+from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES
 from pileus.kube.patch import MergePatch
 from pileus.objects.planned import EVERYTHING, Scope
 from pileus.providers.local.model.machines import DeleteMachine
@@ -119,6 +120,54 @@ async def test_with_every_controller_what_is_planned_is_done_and_then_nothing_is
     }
     assert len(stage.cloud.state.routes) == 2
     assert (shown(after), after.is_whole) == ([], True), list(after.troubles)
+
+
+DELETES = "--service-orphans=delete"
+
+
+async def orphaned(stage: Scene) -> str:
+    """Leaves the balancer of a deleted Service behind; returns that Service's UID."""
+    uid = await stage.add_service("web", 80)
+    await stage.managed(60)
+    free = MergePatch({"metadata": {"finalizers": None}})
+    await stage.client.patch(SERVICES, "web", free, namespace="default")
+    await stage.client.delete(SERVICES, "web", namespace="default")
+    return uid
+
+
+async def test_what_the_orphan_sweeper_would_delete_is_in_the_plan() -> None:
+    async with scene("web-1") as stage:
+        uid = await orphaned(stage)
+        only_reported = await planned(stage)
+        stage.flags = (*stage.flags, DELETES)
+
+        made = await planned(stage)
+        await stage.managed(GRACE - 1)
+        before = len(stage.cloud.state.balancers)
+        await stage.managed(2 * GRACE)
+        after = await planned(stage)
+
+    assert shown(only_reported) == []
+    (change,) = [change for _, change in made.changes]
+    assert (change.about.uid, change.effect, change.place) == (uid, "-", "cloud")
+    assert change.summary.startswith("balancer default-web")
+    assert change.waits_for == "a second check, at least 60 s after the first"
+    assert (before, len(stage.cloud.state.balancers)) == (1, 0)
+    assert shown(after) == []
+
+
+async def test_a_dry_run_reports_what_the_orphan_sweeper_would_delete() -> None:
+    async with scene("web-1") as stage:
+        await orphaned(stage)
+
+        await stage.managed(60, "--dry-run", DELETES)
+
+        events = (await stage.client.list(EVENTS)).items
+        told = [each for each in events if each.reason == "Planned"]
+        assert [(each.involved_object.kind, each.involved_object.name) for each in told] == [
+            ("Namespace", "kube-system")
+        ]
+        assert len(stage.cloud.state.balancers) == 1
 
 
 async def test_an_hour_of_dry_run_with_every_controller_writes_events_alone() -> None:

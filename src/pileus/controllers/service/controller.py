@@ -131,7 +131,7 @@ class ServiceController:
         await self._around.services.wait_synced()
         await self._around.nodes.wait_synced()
         tools = self._tools(await self._around.identify())
-        return await ServicePreview(tools, self._around.clock).of(scope)
+        return await ServicePreview(tools, self._around.clock, self._settings.sweep).of(scope)
 
     def _tools(self, cluster_id: str) -> Tools:
         return Tools(

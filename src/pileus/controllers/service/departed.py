@@ -40,7 +40,7 @@ class Departed:
 
     def add_orphan(self, uid: str) -> None:
         """One of which nothing is known but its mark in the cloud, and that it is gone."""
-        self._gone.setdefault(uid, Gone(Service(metadata=ObjectMeta(uid=uid)), -inf))
+        self._gone.setdefault(uid, Gone(deleted_service(uid), -inf))
 
     def find(self, uid: str) -> Gone | None:
         return self._gone.get(uid)
@@ -71,6 +71,11 @@ class Departed:
 
     def __iter__(self) -> Iterator[Service]:
         return (each.service for each in self._gone.values())
+
+
+def deleted_service(uid: str) -> Service:
+    """Returns a Service of which only the UID is known, from its mark in the cloud."""
+    return Service(metadata=ObjectMeta(uid=uid))
 
 
 def is_orphan(service: Service) -> bool:

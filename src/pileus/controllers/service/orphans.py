@@ -7,10 +7,9 @@ none at all when there are so many that it looks like a mistake.
 
 import asyncio
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
 
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import CloudError
@@ -29,6 +28,8 @@ from pileus.telemetry.log import Log
 
 log = Log(__name__)
 
+KUBE_SYSTEM = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
+"""The object on which orphans are reported."""
 GRACE = 60.0
 """Seconds between the first and the last look before one is deleted."""
 FRACTION = 0.2
@@ -65,18 +66,46 @@ def is_evidence(service: Service, classes: Classes) -> bool:
     return not is_others or went_elsewhere(service, classes)
 
 
-def deletable(orphans: Mapping[str, float], owners: int, now: float) -> tuple[str, ...]:
-    """Which of the orphans (with the time when each was first seen) may be deleted now."""
-    if len(orphans) > max(FEW, MOST * owners):
+def are_too_many(orphans: int, owners: int) -> bool:
+    """Returns whether so many balancers are orphaned that none of them may be deleted."""
+    return orphans > max(FEW, MOST * owners)
+
+
+def deletable(
+    orphans: Mapping[str, float], owners: int, now: float, existing: Container[str] = ()
+) -> tuple[str, ...]:
+    """Returns the orphans that may be deleted now.
+
+    `orphans` maps each UID to the time when it was first seen; `existing` has the UIDs of all
+    Services. The balancer of a Service that exists is never deleted, whichever class it has.
+    """
+    if are_too_many(len(orphans), owners):
         return ()
-    old = sorted(uid for uid, since in orphans.items() if now - since >= GRACE)
+    gone = (uid for uid in orphans if uid not in existing)
+    old = sorted(uid for uid in gone if now - orphans[uid] >= GRACE)
     return tuple(old[: max(1, int(FRACTION * owners))])
+
+
+def rounds(
+    orphans: Iterable[str], owners: int, existing: Container[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yields what each round of the sweeper deletes, if nothing else changes meanwhile."""
+    left = set(orphans)
+    while batch := deletable(dict.fromkeys(left, 0.0), owners, GRACE, existing):
+        yield batch
+        left -= set(batch)
+        owners -= len(batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSettings:
     policy: Policy = Policy.REPORT
     period: float = 600.0
+
+    @property
+    def pause(self) -> float:
+        """Returns the shortest time between two rounds while there are orphans to delete."""
+        return min(self.period, GRACE)
 
 
 class Sweeper:
@@ -101,7 +130,7 @@ class Sweeper:
             except (CloudError, KubeError, Fenced) as error:
                 log.warning("Orphans could not be looked for", err=error)
             soon = self._since and settings.policy is Policy.DELETE
-            period = min(settings.period, GRACE if soon else inf)
+            period = settings.pause if soon else settings.period
             await asyncio.sleep(period * chance.uniform(1.0, 1.2))
 
     async def sweep(self, policy: Policy) -> None:
@@ -114,7 +143,7 @@ class Sweeper:
         self._since = {uid: self._since.get(uid, now) for uid in found}
         self._report(found, services)
         if policy is Policy.DELETE and found:
-            await self._delete(deletable(self._since, len(owners), now))
+            await self._delete(len(owners), now)
 
     def _recognize(self, owners: Iterable[Owner], services: Iterable[Service]) -> None:
         """Remember for whom there is something, and see to those who no longer want it."""
@@ -139,7 +168,7 @@ class Sweeper:
 
     def _report(self, found: Collection[str], services: Iterable[Service]) -> None:
         self._tools.metrics.orphaned_balancers.set(len(found))
-        about = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
+        about = KUBE_SYSTEM
         self._notices.keep([about, *map(about_service, services)])
         if not found:
             self._notices.forget(about, Reason.ORPHANED)
@@ -152,14 +181,14 @@ class Sweeper:
             about, Reason.ORPHANED, f"{text} (see pileus orphans, --service-orphans)"
         )
 
-    async def _delete(self, uids: Collection[str]) -> None:
-        """Errors: `KubeError`, if the Services cannot be listed."""
-        if not uids:
+    async def _delete(self, owners: int, now: float) -> None:
+        """Raises `KubeError` if the Services cannot be listed."""
+        seen = {each.metadata.uid for each in self._tools.cluster.services()}
+        if not deletable(self._since, owners, now, seen):
             log.warning("No orphan is deleted now: too young, or too many at once")
             return
-        listed = {each.metadata.uid: each for each in await self._tools.cluster.list_services()}
-        for uid in uids:
-            if uid not in listed:
-                log.info("Deleting an orphaned load balancer", owner=uid)
-                self._departed.add_orphan(uid)
-                self._queue.add(uid, Priority.REFRESH)
+        listed = {each.metadata.uid for each in await self._tools.cluster.list_services()}
+        for uid in deletable(self._since, owners, now, listed):
+            log.info("Deleting an orphaned load balancer", owner=uid)
+            self._departed.add_orphan(uid)
+            self._queue.add(uid, Priority.REFRESH)

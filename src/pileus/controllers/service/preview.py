@@ -5,13 +5,23 @@ Service ──course──▶ wish ──look──▶ the passes' own decisions
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pileus.clock import Clock
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.controllers.service.annotations import Mode
-from pileus.controllers.service.orphans import is_evidence
+from pileus.controllers.service.departed import deleted_service
+from pileus.controllers.service.orphans import (
+    GRACE,
+    KUBE_SYSTEM,
+    Policy,
+    SweepSettings,
+    are_too_many,
+    is_evidence,
+    rounds,
+    unwanted,
+)
 from pileus.controllers.service.plan import (
     FINALIZER,
     Finalizer,
@@ -51,6 +61,8 @@ from pileus.telemetry.quoting import quote
 
 AFTER = "the changes in the cloud"
 SECOND_LOOK = "a second look at the nodes: many members would go at once"
+ORPHANED = "orphaned: no Service has this UID (--service-orphans=delete)"
+TOO_MANY_ORPHANS = "TooManyOrphans"
 BUSY = "the cloud, which is at work on the balancer"
 
 Line = Planned | Trouble
@@ -62,6 +74,7 @@ class ServicePreview:
 
     tools: Tools
     clock: Clock
+    sweep: SweepSettings
 
     async def of(self, scope: Scope) -> Sequence[Line]:
         """One line per change in the cloud and write to the cluster; and why some cannot be.
@@ -76,7 +89,36 @@ class ServicePreview:
                 group.create_task(self._lines(each, is_marked=each.metadata.uid in uids))
                 for each in sorted(found, key=lambda each: str(about_service(each)))
             ]
-        return [line for task in tasks for line in task.result()]
+        orphaned = await self._orphans(uids) if not scope.kind else ()
+        return [*(line for task in tasks for line in task.result()), *orphaned]
+
+    async def _orphans(self, marked: frozenset[str]) -> Sequence[Line]:
+        """Returns what the sweeper would delete. Raises `KubeError` if Services are unknown."""
+        owners = [self.tools.wishing.owner(uid) for uid in marked]
+        found = unwanted(owners, self.tools.cluster.services(), self.tools.classes)
+        if self.sweep.policy is not Policy.DELETE or not found:
+            return ()
+        if are_too_many(len(found), len(marked)):
+            return (Trouble(KUBE_SYSTEM, TOO_MANY_ORPHANS, _too_many(len(found), len(marked))),)
+        listed = {each.metadata.uid for each in await self.tools.cluster.list_services()}
+        batches = enumerate(rounds(found, len(marked), listed))
+        return [
+            line
+            for number, batch in batches
+            for uid in batch
+            for line in await self._orphan(uid, GRACE + number * self.sweep.pause)
+        ]
+
+    async def _orphan(self, uid: str, seconds: float) -> Sequence[Line]:
+        service, waits_for = deleted_service(uid), _sweep(seconds)
+        try:
+            look = await look_back(self.tools.workshop, self.tools.wishing.farewell(service))
+        except CloudError as error:
+            return (Trouble(about_service(service), reason_of(error), message_of(error)),)
+        return [
+            replace(each, details=(ORPHANED,))
+            for each in _cloud(service, look, Mode.FULL, waits_for)
+        ]
 
     async def _lines(self, service: Service, *, is_marked: bool) -> Sequence[Line]:
         known = is_marked and is_evidence(service, self.tools.classes)
@@ -125,6 +167,19 @@ class ServicePreview:
         wish = farewell_of(self.tools.wishing, service, mode)
         look = await look_back(self.tools.workshop, wish) if wish else None
         return _withdrawn(service, look, mode)
+
+
+def _sweep(seconds: float) -> str:
+    is_first = seconds <= GRACE
+    return f"a {'second' if is_first else 'further'} check, at least {seconds:g} s after the first"
+
+
+def _too_many(orphans: int, owners: int) -> str:
+    return (
+        f"{orphans} of {owners} load balancers with the mark of this cluster have no Service: so "
+        "many look like a mistake, and none is deleted. Run pileus orphans to list them, and "
+        "pileus orphans --delete if they are to go"
+    )
 
 
 def _withdrawn(service: Service, look: Look | None, mode: Mode) -> Iterator[Planned]:

@@ -10,6 +10,7 @@ from pileus.cloud.balancer import BalancerSpec, Listener, Owner
 from pileus.controllers.service.orphans import GRACE, Policy, SweepSettings, deletable
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import Request
+from pileus.objects.planned import EVERYTHING, Planned, Scope, Trouble, title
 from tests.unit.controllers.service.plain import PlainBalancers, Seen
 from tests.unit.controllers.service.world import CLUSTER, World
 
@@ -70,6 +71,57 @@ async def test_so_many_orphans_that_it_looks_like_a_mistake_are_not_deleted():
         await asyncio.sleep(2000)
 
         assert len(cloud.standing) == 6
+
+
+async def test_a_service_of_another_class_does_not_keep_orphans_from_being_deleted():
+    """Its balancer counts as unwanted, is never deleted, and must not use up a round's share."""
+    world = World()
+    cloud = await furnished(world, services=2)
+    theirs = (await world.add("theirs", loadBalancerClass="example.com/other"))["metadata"]["uid"]
+    left_behind(cloud, theirs, "zz-gone")
+    async with world.managed(sweep=DELETE):
+        await asyncio.sleep(GRACE * 5)
+
+        assert "zz-gone" not in {owner.uid for owner in cloud.standing}
+        assert theirs in {owner.uid for owner in cloud.standing}
+
+
+async def test_a_plan_names_what_each_round_of_the_sweeper_deletes():
+    world = World()
+    cloud = await furnished(world)
+    left_behind(cloud, *(f"gone-{n}" for n in range(5)))
+    async with world.managed():
+        await asyncio.sleep(10)
+
+    async with world.looked_at(sweep=DELETE) as controller:
+        lines = await controller.preview(EVERYTHING)
+
+    waits = {line.about.uid: line.waits_for for line in lines if isinstance(line, Planned)}
+    assert title(lines[0].about) == "Service with UID gone-0 (deleted)"
+    assert waits == {
+        "gone-0": "a second check, at least 60 s after the first",
+        "gone-1": "a second check, at least 60 s after the first",
+        "gone-2": "a second check, at least 60 s after the first",
+        "gone-3": "a further check, at least 120 s after the first",
+        "gone-4": "a further check, at least 120 s after the first",
+    }
+
+
+async def test_a_plan_says_that_so_many_orphans_are_not_deleted():
+    world = World()
+    cloud = await furnished(world, services=2)
+    left_behind(cloud, *(f"gone-{n}" for n in range(4)))
+    async with world.managed():
+        await asyncio.sleep(10)
+
+    async with world.looked_at(sweep=DELETE) as controller:
+        (line,) = await controller.preview(EVERYTHING)
+        alone = await controller.preview(Scope("Service", "default", "s0"))
+
+    assert isinstance(line, Trouble)
+    assert (line.about.name, line.reason) == ("kube-system", "TooManyOrphans")
+    assert line.message.startswith("4 of 6 load balancers")
+    assert alone == []
 
 
 async def test_what_a_fresh_list_shows_is_no_orphan():
