@@ -28,7 +28,6 @@ from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import (
     Absent,
     Address,
-    AddressType,
     Failure,
     Found,
     Instance,
@@ -217,4 +216,5 @@ def _instance_id(provider_id: str) -> InstanceId:
 
 
 def _addresses(addresses: Sequence[NodeAddress]) -> tuple[Address, ...]:
-    return tuple(Address(AddressType(item.type), item.address) for item in addresses)
+    """Of any type: the node controller leaves out what Kubernetes does not know."""
+    return tuple(Address(item.type, item.address) for item in addresses)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pileus.classic import interface
 from pileus.classic.calls import Calls
@@ -10,7 +10,7 @@ from pileus.classic.errors import translated
 from pileus.classic.interface import Interface
 from pileus.classic.view import ClusterView
 from pileus.cloud.errors import CloudError, Misconfigured
-from pileus.cloud.model import Address, AddressType, NodeName, Route
+from pileus.cloud.model import Address, NodeName, Route
 from pileus.kube.model.core_v1 import NodeAddress
 
 
@@ -35,10 +35,11 @@ class ClassicRoutes:
         cluster: str,  # noqa: ARG002 -- see the class
         routes: Sequence[Route],
     ) -> Mapping[Route, CloudError]:
-        """Each route's name hint is its node's UID."""
+        """Create them one by one; the name hint of each is its node's UID."""
         make, each = self.calls.make, self._routes().create_route
         return await _each(
-            routes, lambda route: make(each, self.cluster_name, self._hint(route), _classic(route))
+            routes,
+            lambda route: make(each, self.cluster_name, self._hint(route), _to_create(route)),
         )
 
     async def delete(
@@ -46,10 +47,14 @@ class ClassicRoutes:
         cluster: str,  # noqa: ARG002 -- see the class
         routes: Sequence[Route],
     ) -> Mapping[Route, CloudError]:
+        """Delete them one by one; the provider gets the very routes that it listed."""
         make, each = self.calls.make, self._routes().delete_route
-        return await _each(routes, lambda route: make(each, self.cluster_name, _classic(route)))
+        return await _each(routes, lambda route: make(each, self.cluster_name, _to_delete(route)))
 
     def _hint(self, route: Route) -> str:
+        """The node's UID; the route controller names the routes that it creates by it."""
+        if route.name:
+            return route.name
         node = self.view.node(route.target) if route.target else None
         return node.metadata.uid if node else ""
 
@@ -71,24 +76,32 @@ async def _each(
         return None
 
     async with asyncio.TaskGroup() as group:
-        tasks = {route: group.create_task(error_of(route)) for route in routes}
-    return {route: error for route, task in tasks.items() if (error := task.result())}
+        tasks = [(route, group.create_task(error_of(route))) for route in routes]
+    return {route: error for route, task in tasks if (error := task.result())}
 
 
 def _neutral(route: interface.Route) -> Route:
-    carried = tuple(Address(AddressType(a.type), a.address) for a in route.target_node_addresses)
+    carried = tuple(Address(item.type, item.address) for item in route.target_node_addresses)
     return Route(
         name=route.name,
         destination=route.destination_cidr,
         target=NodeName(route.target_node) if route.target_node else None,
         addresses=carried if route.enable_node_addresses else None,
         blackhole=route.blackhole,
+        origin=route,
     )
 
 
-def _classic(route: Route) -> interface.Route:
+def _to_delete(route: Route) -> interface.Route:
+    """The provider's own route, with every field as it was listed."""
+    if isinstance(route.origin, interface.Route):
+        return route.origin
+    return replace(_to_create(route), name=route.name, blackhole=route.blackhole)
+
+
+def _to_create(route: Route) -> interface.Route:
+    """As in Go the route has no name: the provider makes one from the hint."""
     return interface.Route(
-        name=route.name,
         destination_cidr=route.destination,
         target_node=route.target or "",
         target_node_addresses=tuple(

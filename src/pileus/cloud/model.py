@@ -31,7 +31,9 @@ class AddressType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    type: AddressType
+    type: str
+    """An `AddressType`, or a type that only the cloud knows: such addresses are passed on with
+    routes and members unchanged, and are not written to Nodes."""
     address: str
 
 
@@ -103,6 +105,9 @@ class Route:
     cluster: str | None = None
     """The cluster for which it was created, where this cloud's routes say so; "" if for none.
     None: this cloud cannot tell."""
+    origin: object = field(default=None, compare=False, repr=False)
+    """The provider's own record of a listed route. The core does not read it, and hands it back
+    to `Routes.delete` as it was listed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -44,9 +44,8 @@ def reference(node: Node) -> NodeRef:
         provider_id=provider_id_of(node),
         system_uuid=(info and info.system_uuid) or "",
         addresses=tuple(
-            Address(ADDRESS_TYPES[each.type], each.address)
+            Address(ADDRESS_TYPES.get(each.type, each.type), each.address)
             for each in addresses_of(node)
-            if each.type in ADDRESS_TYPES
         ),
         labels=node.metadata.labels or NO_LABELS,
         annotations=node.metadata.annotations or NO_LABELS,

@@ -1,11 +1,28 @@
 """What the node controller learns from a ported provider, and by which calls."""
 
+from dataclasses import replace
+
 import pytest
 
+from pileus.classic.interface import InstanceMetadata
 from pileus.cloud.errors import CloudError
 from pileus.controllers.node.lookup import look_up
-from tests.unit.classic.fakes import Access, Provider, View, adapted, kube_node
+from pileus.controllers.node.reconciler import NodeReconciler
+from pileus.kube.model.core_v1 import NodeAddress
+from pileus.objects.nodes import addresses_of, is_uninitialized
+from tests.unit.classic.fakes import (
+    ADDRESSES,
+    Access,
+    Provider,
+    Recorder,
+    View,
+    adapted,
+    kube_node,
+)
+from tests.unit.controllers.node.harness import World
+from tests.unit.controllers.node.objects import document
 
+FLOATING = NodeAddress(type="FloatingIP", address="203.0.113.9")
 V1_ORDER = [
     "instance_id",
     "node_addresses_by_provider_id",
@@ -34,3 +51,26 @@ async def test_a_new_node_gets_its_metadata(offers: set[str], calls: list[str]) 
     assert answer.addresses
     assert answer.provider_id.startswith("fake://")
     assert answer.standard_labels["topology.kubernetes.io/zone"]
+
+
+@pytest.mark.parametrize("offers", [{"v2"}, {"v1"}], ids=["v2", "v1"])
+async def test_an_address_of_a_type_that_kubernetes_does_not_know_is_left_out_with_a_warning(
+    offers: set[str],
+) -> None:
+    addresses = [*ADDRESSES, FLOATING]
+    metadata = InstanceMetadata(provider_id="fake://i-1", node_addresses=addresses)
+    answers = {"instance_metadata": metadata, "node_addresses_by_provider_id": addresses}
+    cloud = adapted(Provider(Recorder(answers), offers=frozenset(offers)))
+    assert cloud.leading
+    assert cloud.instances
+    world = World([document("n1")], {})
+
+    async with cloud.leading(Access(View({"n1": kube_node("n1")}))):
+        world.tools = replace(world.tools, instances=cloud.instances)
+        await NodeReconciler(world.tools).reconcile("n1")
+
+    assert {each.type for each in addresses_of(world.node())} == {"InternalIP", "Hostname"}
+    assert not is_uninitialized(world.node())
+    assert world.events.reasons("n1") == ["Synced", "CloudAddressSkipped"]
+    (message,) = world.events.messages("CloudAddressSkipped")
+    assert "203.0.113.9 is of type FloatingIP" in message

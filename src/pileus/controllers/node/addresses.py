@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import cast
 
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.model import Address, AddressType
@@ -33,6 +34,12 @@ def usable(reported: Iterable[Address]) -> tuple[tuple[NodeAddress, ...], tuple[
             address = NodeAddress(type=str(each.type), address=each.address)
             addresses.setdefault(_identity(address), address)
     return tuple(addresses.values()), tuple(complaints)
+
+
+def is_of_unknown_type(address: Address) -> bool:
+    """Whether Kubernetes does not know its type: no mistake, but nothing for a Node either."""
+    kind = cast("object", address.type)
+    return isinstance(kind, str) and kind not in ADDRESS_TYPES
 
 
 def desired_addresses(node: Node, reported: Sequence[NodeAddress]) -> tuple[NodeAddress, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import Instance, no_labels
-from pileus.controllers.node.addresses import usable
+from pileus.controllers.node.addresses import is_of_unknown_type, usable
 from pileus.controllers.node.labels import additional, standard
 from pileus.kube.model.core_v1 import NodeAddress
 
@@ -19,6 +19,8 @@ class Facts:
     additional_labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     bad_addresses: tuple[str, ...] = ()
     """What the cloud gave as addresses and is none, told for humans; left out above."""
+    unknown_addresses: tuple[str, ...] = ()
+    """Addresses of types that Kubernetes does not define, for humans; left out above."""
     bad_labels: tuple[str, ...] = ()
     """Likewise what cannot be a label."""
 
@@ -29,7 +31,8 @@ def examine(instance: Instance) -> Facts:
     Errors: `CloudError`, if its provider ID is none.
     """
     _check_provider_id(instance.provider_id)
-    addresses, bad_addresses = usable(instance.addresses)
+    unknown = tuple(filter(is_of_unknown_type, instance.addresses))
+    addresses, bad_addresses = usable(each for each in instance.addresses if each not in unknown)
     standard_labels, bad_standard = standard(instance)
     additional_labels, bad_additional = additional(instance)
     return Facts(
@@ -38,6 +41,10 @@ def examine(instance: Instance) -> Facts:
         standard_labels=standard_labels,
         additional_labels=additional_labels,
         bad_addresses=bad_addresses,
+        unknown_addresses=tuple(
+            f"{each.address} is of type {each.type}, which Kubernetes does not define"
+            for each in unknown
+        ),
         bad_labels=bad_standard + bad_additional,
     )
 

@@ -7,7 +7,7 @@ The cloud is asked about hundreds of nodes at once; only what differs is written
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pileus.cloud.errors import CloudError
 from pileus.controllers.node.addresses import NodeIpRefused
@@ -96,6 +96,7 @@ class NodeRefresher:
                 self._tools.notices.warn(about_node(node), reason_of(error), message_of(error))
 
     async def _write(self, node: Node, facts: Facts) -> None:
-        complain(self._tools.notices, node, facts)
+        # Unknown address types are reported once, when the node is initialized.
+        complain(self._tools.notices, node, replace(facts, unknown_addresses=()))
         for decide in refreshment(facts, sync_labels=self._settings.sync_labels):
             node = (await self._tools.writer.bring(node, decide)).node

@@ -52,7 +52,7 @@ def complain(notices: Notices, node: Node, facts: Facts) -> None:
 def skipped(facts: Facts) -> Iterator[tuple[str, str]]:
     """What of the cloud's answer is left out: the reason of a warning, and its text."""
     for reason, complaints in (
-        ("CloudAddressSkipped", facts.bad_addresses),
+        ("CloudAddressSkipped", facts.bad_addresses + facts.unknown_addresses),
         ("CloudLabelSkipped", facts.bad_labels),
     ):
         if complaints:

@@ -81,7 +81,7 @@ def _differences(node: Obj, machine: Machine) -> Iterator[str]:
     if conditions_of(node).get(STUCK) == "True":
         yield "it still says that it is not initialized"
     have = [(text(one, "type"), text(one, "address")) for one in rows(node, "status", "addresses")]
-    want = [(one.type.value, one.address) for one in machine.addresses]
+    want = [(one.type, one.address) for one in machine.addresses]
     if want and sorted(have) != sorted(want):
         yield f"its addresses are {have}, not {want}"
 

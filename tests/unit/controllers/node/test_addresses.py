@@ -199,7 +199,7 @@ def test_a_provided_ip_that_is_not_first_is_a_change() -> None:
 
 
 def test_what_is_no_address_is_left_out_with_a_complaint() -> None:
-    unknown_type = Address("PodIP", "10.0.0.3")  # type: ignore[arg-type]
+    unknown_type = Address("PodIP", "10.0.0.3")
     no_text = Address(AddressType.HOSTNAME, None)  # type: ignore[arg-type]
 
     found, complaints = usable([

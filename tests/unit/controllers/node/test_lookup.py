@@ -109,7 +109,7 @@ def test_a_provider_sees_all_that_may_help_to_find_the_machine() -> None:
     ref = reference(seen)
 
     assert (ref.name, ref.provider_id, ref.system_uuid) == ("n1", "fake://7", "uuid-n1")
-    assert ref.addresses == (Address(AddressType.INTERNAL_IP, "10.0.0.1"),)
+    assert ref.addresses == (Address(AddressType.INTERNAL_IP, "10.0.0.1"), Address("Odd", "x"))
     assert (ref.labels, ref.annotations) == ({"a": "b"}, {"c": "d"})
 
 

@@ -299,7 +299,7 @@ DOCUMENTS = st.builds(
     labels=LABELS,
     annotations=ANNOTATIONS,
     addresses=st.lists(ADDRESSES, max_size=4).map(
-        lambda found: [(each.type.value, each.address) for each in found]
+        lambda found: [(each.type, each.address) for each in found]
     ),
     provider_id=st.sampled_from(["", "mine://7"]),
     conditions=st.sampled_from([[], [{"type": CONDITION, "status": "True", "reason": "A"}]]),

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from pileus.cloud.errors import Unavailable
-from pileus.cloud.model import Absent
+from pileus.cloud.model import Absent, Address
 from pileus.controllers.node.addresses import PROVIDED_NODE_IP
 from pileus.controllers.node.plan import StatusWrite, Write
 from pileus.controllers.node.refresh import RefreshSettings
@@ -25,6 +25,17 @@ async def test_addresses_follow_the_cloud() -> None:
 
     assert [each.address for each in addresses_of(world.node())] == ["10.0.0.1", "1.2.3.4", "n1"]
     assert [type(write) for _, write in world.nodes.writes] == [StatusWrite]
+
+
+async def test_an_address_of_an_unknown_type_neither_stops_the_others_nor_is_reported_each_round():
+    floating = Address("FloatingIP", "203.0.113.9")
+    found = instance(addresses=(floating, internal("10.0.0.1"), external("1.2.3.4")))
+    world = World([document(taints=[], addresses=SETTLED)], {"n1": found})
+
+    await world.refresher.round()
+
+    assert [each.address for each in addresses_of(world.node())] == ["10.0.0.1", "1.2.3.4", "n1"]
+    assert world.events.told == []
 
 
 async def test_defect_1_a_dual_stack_node_is_not_written_again() -> None:
