@@ -12,6 +12,6 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of an error message: `; did you mean "x"?`, or nothing if no word comes close."""
+    """The end of an error message: ` (did you mean "x"?)`, or nothing if no word comes close."""
     match = closest(word, known)
-    return "" if match is None else f'; did you mean "{match}"?'
+    return "" if match is None else f' (did you mean "{match}"?)'

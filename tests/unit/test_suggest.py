@@ -7,7 +7,7 @@ WORDS = ("openstack", "hetzner", "local")
 
 
 def test_a_slip_of_the_finger_is_recognised():
-    assert did_you_mean("opnestack", WORDS) == '; did you mean "openstack"?'
+    assert did_you_mean("opnestack", WORDS) == ' (did you mean "openstack"?)'
 
 
 def test_upper_and_lower_case_do_not_matter():

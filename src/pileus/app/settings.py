@@ -88,4 +88,4 @@ def _strangers(table: Table, environment: Mapping[str, str]) -> Iterator[str]:
         if not variable.startswith(_PREFIX) or variable in known:
             continue
         for meant in get_close_matches(variable, known, n=1, cutoff=_VERY_LIKE):
-            yield f"Environment variable {variable} is not used; did you mean {meant}?"
+            yield f"Environment variable {variable} is not used (did you mean {meant}?)"

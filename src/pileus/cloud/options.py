@@ -2,7 +2,7 @@
 
     INTERNAL = Option("acme.example/internal", FLAG, False, "No public address.", RECREATE)
     SIZE = Option("acme.example/size", one_of("small", "large"), "small", "Size of the balancer.")
-    ANNOTATIONS = Options(INTERNAL, SIZE, namespace="acme.example/")
+    ANNOTATIONS = Options(INTERNAL, SIZE, namespace=("acme.example/", "acme.dev/"))
 
     values = ANNOTATIONS.read(wish.options)      # Misconfigured names every mistake at once
     if values[INTERNAL]: ...                     # typed: a bool
@@ -11,13 +11,13 @@ From the one declaration come parsing, "did you mean", the warnings of a plan an
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar, cast
 
 from pileus.cloud.errors import Misconfigured
-from pileus.suggest import did_you_mean
+from pileus.suggest import closest, did_you_mean
 from pileus.truth import truth
 
 V = TypeVar("V")
@@ -42,6 +42,8 @@ class Kind(Generic[V_co]):
     name: str
     parse: Callable[[str], V_co]
     """Raises ValueError whose text completes: `x must be …`."""
+    choices: tuple[str, ...] = ()
+    """Every valid value, where they can be listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +86,34 @@ class Parsed:
 
 
 class Options:
-    """Everything a provider declares for one place: its annotations, or its configuration file."""
+    """The options of one place: a provider's annotations, or its configuration file."""
 
-    def __init__(self, *options: Option[object], namespace: str = "") -> None:
-        """`namespace`: only keys that start so are ours; "" claims every key."""
+    def __init__(self, *options: Option[object], namespace: str | tuple[str, ...] = "") -> None:
+        """Declare the options.
+
+        `namespace`: one or several prefixes. Keys with such a prefix are read, and reported if
+        they are not declared; other keys are ignored. "" stands for every key.
+
+        Raises ValueError if an option is declared twice or outside of every namespace.
+        """
         self._options = {option.name: option for option in options}
-        self._namespace = namespace
+        self._namespaces = (namespace,) if isinstance(namespace, str) else namespace
         if len(self._options) != len(options):
             raise ValueError("an option is declared twice")
+        outside = [name for name in self._options if not name.startswith(self._namespaces)]
+        if outside:
+            raise ValueError(
+                f"{', '.join(outside)}: declared outside of every namespace "
+                f"({', '.join(self._namespaces) or 'none given'}), so it would never be read. "
+                "Add its prefix to `namespace`"
+            )
 
     def parse(self, given: Mapping[str, object]) -> Parsed:
         """Read what is ours, with all mistakes at once; a mistaken key keeps its default."""
         values: dict[str, object] = {}
         problems: list[str] = []
         for name, value in given.items():
-            if not name.startswith(self._namespace):
+            if not name.startswith(self._namespaces):
                 continue
             try:
                 values[name] = self._parse_one(name, value)
@@ -119,6 +134,24 @@ class Options:
     def problems(self, given: Mapping[str, object]) -> tuple[str, ...]:
         """Every mistake in what is ours, each with what was probably meant; empty: all is well."""
         return self.parse(given).problems
+
+    def corrections(self, annotations: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the arguments of `kubectl annotate --overwrite` that fix every mistake.
+
+        The nearest known name or value replaces a misspelt one; anything else is removed.
+        """
+        wrong = {name: value for name, value in annotations.items() if self.problems({name: value})}
+        return tuple(fix for name, value in wrong.items() for fix in self._corrections(name, value))
+
+    def _corrections(self, name: str, value: str) -> Iterator[str]:
+        option = self._options.get(name)
+        meant = closest(name, self._options) if option is None else None
+        if option is not None and (nearest := closest(value, option.kind.choices)):
+            yield f"{name}={nearest}"
+        else:
+            yield f"{name}-"
+        if meant is not None and not self.problems({meant: value}):
+            yield f"{meant}={value}"
 
     def declared(self, given: Mapping[str, V]) -> dict[str, V]:
         """Those with a name that is declared, their values as they were given."""
@@ -145,8 +178,10 @@ class Options:
             raise ValueError(f"{name} must be {error}, not {shown}") from error
 
 
-KEPT_BACK = ("pileus.dev/", "kubectl.kubernetes.io/")
-"""Annotations of the manager's own and of kubectl's: never meant for a provider."""
+CORE_NAMESPACE = "pileus.dev/"
+"""The prefix of the manager's own annotations."""
+KEPT_BACK = (CORE_NAMESPACE, "kubectl.kubernetes.io/")
+"""Prefixes of annotations that are never passed to a provider."""
 
 
 def meant_for(declared: Options | None, annotations: Mapping[str, str]) -> Mapping[str, str]:
@@ -191,7 +226,7 @@ def one_of(*choices: str) -> Kind[str]:
             raise ValueError(f"one of {', '.join(choices)}{did_you_mean(text, choices)}")
         return text
 
-    return Kind(" or ".join(choices), parse)
+    return Kind(" or ".join(choices), parse, choices)
 
 
 def integer(least: int, most: int) -> Kind[int]:

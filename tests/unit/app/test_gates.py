@@ -49,7 +49,7 @@ def test_what_is_asked_by_name_always_counts(asked: dict[str, bool]):
             "CloudControllerManagerWebhooks=true",
             (
                 "unrecognized feature gate: CloudControllerManagerWebhooks"
-                '; did you mean "CloudControllerManagerWebhook"?'
+                ' (did you mean "CloudControllerManagerWebhook"?)'
             ),
         ),
     ],

@@ -64,14 +64,14 @@ def test_older_versions_may_name_the_lock(version: str):
         ),
         (
             V1 + "leaderNam: x\n",
-            'strict decoding error: unknown field "leaderNam"; did you mean "leaderName"?',
+            'strict decoding error: unknown field "leaderNam" (did you mean "leaderName"?)',
         ),
         (V1 + "leaderName: x\n", 'strict decoding error: key "leaderName" already set in map'),
         (
             V1.replace("name: node", "nome: x, name: node"),
             (
-                'strict decoding error: unknown field "controllerLeaders[0].nome"; '
-                'did you mean "name"?'
+                'strict decoding error: unknown field "controllerLeaders[0].nome" '
+                '(did you mean "name"?)'
             ),
         ),
         (

@@ -304,8 +304,8 @@ async def test_a_plan_for_routes_alone_does_not_wait_for_the_clusters_id_either(
 @pytest.mark.parametrize(
     ("scope", "text"),
     [
-        (Scope("Node", "", "web-l"), 'there is no Node "web-l"; did you mean "web-1"?'),
-        (Scope("Service", "default", "wbe"), '"default/wbe"; did you mean "default/web"?'),
+        (Scope("Node", "", "web-l"), 'there is no Node "web-l" (did you mean "web-1"?)'),
+        (Scope("Service", "default", "wbe"), '"default/wbe" (did you mean "default/web"?)'),
         (Scope("Node", "", "zzz"), 'there is no Node "zzz"'),
     ],
 )

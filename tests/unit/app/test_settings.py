@@ -57,7 +57,7 @@ def test_a_mistyped_variable_is_pointed_out_but_those_of_a_service_are_left_alon
     )
 
     assert given.notes == (
-        "Environment variable PILEUS_LEADER_ELEKT is not used; did you mean PILEUS_LEADER_ELECT?",
+        "Environment variable PILEUS_LEADER_ELEKT is not used (did you mean PILEUS_LEADER_ELECT?)",
     )
 
 

@@ -36,7 +36,7 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
             ["--controllers=service-lb-controler"],
             (
                 '"service-lb-controler" is not in the list of known controllers'
-                '; did you mean "service-lb-controller"?'
+                ' (did you mean "service-lb-controller"?)'
             ),
         ),
         ([WEBHOOK_ON, "--webhooks=x"], '"x" is not in the list of known webhooks'),
@@ -82,7 +82,7 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
             ["--node-deletion-policy=imediate"],
             (
                 "node-deletion-policy must be one of guarded, immediate, taint, report, "
-                'but got "imediate"; did you mean "immediate"?'
+                'but got "imediate" (did you mean "immediate"?)'
             ),
         ),
         (
@@ -160,7 +160,7 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
             ["--tls-cipher-suites=TLS_AES_128_GCM_SHA25"],
             (
                 "--tls-cipher-suites: Cipher suite TLS_AES_128_GCM_SHA25 not supported or doesn't "
-                'exist; did you mean "TLS_AES_128_GCM_SHA256"?'
+                'exist (did you mean "TLS_AES_128_GCM_SHA256"?)'
             ),
         ),
         (

@@ -48,8 +48,8 @@ def test_all_mistakes_are_told_at_once():
 
     assert str(told.value) == (
         'acme.example/internal must be true or false, not "yes"; '
-        'unknown option "acme.example/sise"; did you mean "acme.example/size"?; '
-        'acme.example/size must be one of small, large; did you mean "large"?, not "lage"; '
+        'unknown option "acme.example/sise" (did you mean "acme.example/size"?); '
+        'acme.example/size must be one of small, large (did you mean "large"?), not "lage"; '
         'acme.example/weight must be a whole number from 1 to 10, not "11"'
     )
 
@@ -97,6 +97,56 @@ def test_the_reference_has_one_line_per_option():
 def test_declaring_an_option_twice_is_refused():
     with pytest.raises(ValueError, match="twice"):
         Options(SIZE, SIZE)
+
+
+def test_several_namespaces_are_read_each():
+    """An option outside of the first namespace read as its default: a public load balancer."""
+    private = Option("service.beta.example/acme-internal", FLAG, False, "No public address.")
+    both = Options(SIZE, private, namespace=("acme.example/", "service.beta.example/acme-"))
+
+    values = both.read({private.name: "true", SIZE.name: "large", "service.beta.example/x": "y"})
+
+    assert (values[private], values[SIZE]) == (True, "large")
+    (problem,) = both.problems({"service.beta.example/acme-intrenal": "true"})
+    assert problem.endswith('(did you mean "service.beta.example/acme-internal"?)')
+
+
+@pytest.mark.parametrize("namespace", ["acme.example/", ("acme.example/", "acme.dev/"), ()])
+def test_an_option_outside_of_every_namespace_cannot_be_declared(namespace):
+    stray = Option("service.beta.example/acme-internal", FLAG, False, "No public address.")
+
+    with pytest.raises(ValueError, match="service.beta.example/acme-internal: declared outside"):
+        Options(stray, namespace=namespace)
+
+
+@given(st.lists(st.sampled_from([INTERNAL, SIZE, WEIGHT, ZONES]), unique=True), st.data())
+def test_whatever_is_declared_is_read(options, data):
+    prefixes = st.sampled_from(["", "acme.", "acme.example/", "acme.example/s", "other/"])
+    namespace = data.draw(st.lists(prefixes).map(tuple))
+    texts = {"true": INTERNAL, "large": SIZE, "7": WEIGHT, "z": ZONES}
+    given_values = {o.name: text for text, o in texts.items() if o in options}
+
+    try:
+        declared = Options(*options, namespace=namespace)
+    except ValueError:
+        return
+
+    values = declared.read(given_values)
+    assert all(option in values for option in options)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "fixes"),
+    [
+        ({"acme.example/sise": "large"}, ("acme.example/sise-", "acme.example/size=large")),
+        ({"acme.example/sise": "x"}, ("acme.example/sise-",)),
+        ({"acme.example/size": "lage"}, ("acme.example/size=large",)),
+        ({"acme.example/weight": "11"}, ("acme.example/weight-",)),
+        ({"acme.example/qqq": "1", "acme.example/size": "small"}, ("acme.example/qqq-",)),
+    ],
+)
+def test_mistakes_come_with_the_arguments_of_kubectl_annotate_that_fix_them(annotations, fixes):
+    assert ANNOTATIONS.corrections(annotations) == fixes
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.none()))

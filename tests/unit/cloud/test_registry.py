@@ -70,7 +70,7 @@ def test_an_unknown_name_is_told_with_the_known_ones_and_the_likely_one(offer):
         providers.get("openstakc")
 
     assert str(told.value) == (
-        'unknown cloud provider "openstakc" (known: hetzner, openstack); did you mean "openstack"?'
+        'unknown cloud provider "openstakc" (known: hetzner, openstack) (did you mean "openstack"?)'
     )
 
 

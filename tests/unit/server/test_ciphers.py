@@ -76,7 +76,7 @@ def test_all_that_does_not_exist_is_told_at_once_by_the_flags_own_names():
     )
     assert suite == (
         "--webhook-tls-cipher-suites: Cipher suite TLS_AES_128_GCM_SHA265 not supported or "
-        'doesn\'t exist; did you mean "TLS_AES_128_GCM_SHA256"?'
+        'doesn\'t exist (did you mean "TLS_AES_128_GCM_SHA256"?)'
     )
     assert curve == (
         "--webhook-tls-curve-preferences: unknown curve 7, possible are "

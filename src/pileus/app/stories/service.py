@@ -10,7 +10,7 @@ from pileus.app.view import View
 from pileus.app.work import Post
 from pileus.cloud.balancer import Balancer, BalancerSpec
 from pileus.cloud.errors import CloudError
-from pileus.controllers.service.annotations import MANAGE, UnknownMode, mode_of
+from pileus.controllers.service.annotations import MANAGE, InvalidAnnotation, mode_of
 from pileus.controllers.service.classes import Classes, is_load_balancer
 from pileus.controllers.service.members import is_excluded, is_member
 from pileus.controllers.service.plan import is_claimed
@@ -158,7 +158,7 @@ def _owner(service: Service, classes: Classes, post: Post) -> Iterator[str]:
         return
     try:
         yield f"managed: {mode_of(service)} ({MANAGE})"
-    except UnknownMode as error:
+    except InvalidAnnotation as error:
         yield f"managed: not known: {error}"
     cluster = post.config.shared.cluster_id or "not known"
     yield f"mark in the cloud: cluster {cluster}, owner {service.metadata.uid}"

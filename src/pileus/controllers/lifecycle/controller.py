@@ -1,18 +1,20 @@
 """The cloud-node-lifecycle controller as one thing to run, around one informer."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import NodeRef
+from pileus.cloud.options import CORE_NAMESPACE
 from pileus.controllers.lifecycle.acting import Actor, Tools
+from pileus.controllers.lifecycle.annotations import invalid_annotations
 from pileus.controllers.lifecycle.looking import View
 from pileus.controllers.lifecycle.monitor import LifecycleSettings, NodeMonitor
 from pileus.controllers.lifecycle.patches import patch_of
-from pileus.controllers.lifecycle.plan import DELETION, Ownership, Write, ownership
+from pileus.controllers.lifecycle.plan import Ownership, Write, ownership
 from pileus.controllers.lifecycle.preview import LifecyclePreview
 from pileus.controllers.lifecycle.telling import Teller
 from pileus.kube.client import Client
@@ -20,7 +22,7 @@ from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster import ClusterNodes
 from pileus.objects.informer import NodeInformer
-from pileus.objects.nodes import is_ready, reference
+from pileus.objects.nodes import about_node, is_ready, reference
 from pileus.objects.notices import Notices
 from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.objects.writer import NodeWriter
@@ -29,6 +31,9 @@ from pileus.telemetry.metrics import Metrics
 
 BLIND_AFTER = 120.0
 """Seconds without a byte from the watch after which nothing is concluded from what it showed."""
+
+UNKNOWN_ANNOTATION = "UnknownAnnotation"
+"""The event on a Node with a misspelt annotation of ours."""
 
 
 class WatchedNodes(NodeInformer, Protocol):
@@ -60,10 +65,11 @@ class LifecycleController:
 
     def __init__(self, around: Surroundings, settings: LifecycleSettings) -> None:
         nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of)
+        notices = Notices(around.events)
         tools = Tools(
             nodes=nodes,
             writer=NodeWriter(nodes, around.random),
-            notices=Notices(around.events),
+            notices=notices,
             clock=around.clock,
             metrics=around.metrics,
             concurrency=settings.concurrency,
@@ -75,6 +81,7 @@ class LifecycleController:
             blindness=lambda: blindness(around.informer),
         )
         self._informer = around.informer
+        self._annotations = _Annotations(view.whose, notices)
         self._monitor = NodeMonitor(
             view, around.instances, Actor(tools), Teller(around.metrics), settings
         )
@@ -84,6 +91,7 @@ class LifecycleController:
         """Work until cancelled, once the informer knows all nodes; call once."""
         await self._informer.wait_synced()
         self._informer.subscribe(_Wake(self._monitor))
+        self._informer.subscribe(self._annotations)
         await self._monitor.run()
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
@@ -127,12 +135,34 @@ class _Wake:
     def updated(self, old: Node, new: Node, /) -> None:
         if is_ready(new):
             self._monitor.forget(new)
-        if is_ready(old) != is_ready(new) or _word(old) != _word(new):
+        if is_ready(old) != is_ready(new) or _annotations(old) != _annotations(new):
             self._monitor.changed(new)
 
     def deleted(self, old: Node, /) -> None:
         self._monitor.forget(old)
 
 
-def _word(node: Node) -> str | None:
-    return (node.metadata.annotations or {}).get(DELETION)
+class _Annotations:
+    """Reports misspelt annotations of ours as soon as they are set, long before they matter."""
+
+    def __init__(self, whose: Callable[[Node], Ownership], notices: Notices) -> None:
+        self._whose = whose
+        self._notices = notices
+
+    def added(self, new: Node, /) -> None:
+        invalid = invalid_annotations(new)
+        if invalid and self._whose(new) is not Ownership.FOREIGN:
+            self._notices.warn(about_node(new), UNKNOWN_ANNOTATION, invalid)
+
+    def updated(self, old: Node, new: Node, /) -> None:
+        if _annotations(old) != _annotations(new):
+            self._notices.forget(about_node(new), UNKNOWN_ANNOTATION)
+            self.added(new)
+
+    def deleted(self, old: Node, /) -> None:
+        self._notices.forget(about_node(old), UNKNOWN_ANNOTATION)
+
+
+def _annotations(node: Node) -> Mapping[str, str]:
+    given = node.metadata.annotations or {}
+    return {name: value for name, value in given.items() if name.startswith(CORE_NAMESPACE)}

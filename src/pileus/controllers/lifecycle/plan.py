@@ -12,6 +12,13 @@ from datetime import datetime
 from enum import Enum, StrEnum, auto
 
 from pileus.cloud.model import Absent, Instance, InstanceState, no_labels
+from pileus.controllers.lifecycle.annotations import (
+    DELETION,
+    OUT_OF_SERVICE_MARK,
+    Word,
+    invalid_annotations,
+    word_of,
+)
 from pileus.controllers.lifecycle.guard import Share, Standing, Subject
 from pileus.kube.model.core_v1 import Node, NodeCondition, Taint
 from pileus.objects.conditions import Said, lowered, raised
@@ -35,11 +42,6 @@ GONE = Taint(key="pileus.dev/instance-gone", effect="NoSchedule")
 OUT_OF_SERVICE = Taint(
     key="node.kubernetes.io/out-of-service", value="nodeshutdown", effect="NoExecute"
 )
-OUT_OF_SERVICE_MARK = "pileus.dev/out-of-service"
-"""The annotation on nodes whose out-of-service taint is ours; the same taint set by hand is not."""
-DELETION = "pileus.dev/deletion"
-"""The annotation by which a human has a say: `approved` or `never`."""
-
 
 NEVER_INITIALIZED = "NeverInitialized"
 TOO_MANY_GONE = "TooManyNodesGone"
@@ -64,13 +66,6 @@ class Policy(StrEnum):
     """Never deleted; no new pods, and told."""
     REPORT = "report"
     """Never deleted; told."""
-
-
-class Word(StrEnum):
-    """What a human wants of a node whose machine is gone."""
-
-    APPROVED = "approved"
-    NEVER = "never"
 
 
 class Ownership(Enum):
@@ -171,7 +166,7 @@ def subject_of(node: Node) -> Subject:
 
 def counts(node: Node, whose: Ownership) -> bool:
     """Whether deleting it is limited: not where it would not be deleted, or a human said so."""
-    return whose is Ownership.OURS and not _word(node)
+    return whose is Ownership.OURS and not word_of(node) and not invalid_annotations(node)
 
 
 def is_out_of_service(node: Node) -> bool:
@@ -263,22 +258,13 @@ def _may_mark(node: Node) -> bool:
     return not theirs and not is_ready(node)
 
 
-def _word(node: Node) -> str:
-    return (node.metadata.annotations or {}).get(DELETION, "")
-
-
 def _says_annotation(node: Node, absent: Absent) -> Said | None:
-    word = _word(node)
-    if word in {"", Word.APPROVED}:
-        return None
-    if word == Word.NEVER:
-        return _said("DeletionVetoed", absent, f"its annotation {DELETION} says {word}")
-    return _said(
-        "DeletionAnnotationUnknown",
-        absent,
-        f'its annotation {DELETION} says "{word}", which is neither "{Word.APPROVED}" nor '
-        f'"{Word.NEVER}"',
-    )
+    """A misspelt annotation keeps the node too: it may have been meant to."""
+    if word_of(node) == Word.NEVER:
+        return _said("DeletionVetoed", absent, f"its annotation {DELETION} is {Word.NEVER}")
+    if invalid := invalid_annotations(node):
+        return _said("DeletionAnnotationUnknown", absent, invalid)
+    return None
 
 
 def _says_policy(absent: Absent, policy: Policy) -> Said | None:
@@ -288,7 +274,7 @@ def _says_policy(absent: Absent, policy: Policy) -> Said | None:
 
 
 def _says_guard(node: Node, absent: Absent, case: Case) -> Said | None:
-    if _word(node) == Word.APPROVED:
+    if word_of(node) == Word.APPROVED:
         return None
     resume = f"If it is to go: {approval_by_hand(node.metadata.name)}"
     if case.ownership is not Ownership.OURS:

@@ -1,12 +1,13 @@
-"""What users say on a Service about how it is looked after. Pure."""
+"""The annotations of a Service that the manager itself reads. Pure."""
 
 from enum import StrEnum
 
+from pileus.cloud.options import CORE_NAMESPACE, TEXT, Option, Options, one_of
 from pileus.kube.model.core_v1 import Service
-from pileus.suggest import did_you_mean
 
-MANAGE = "pileus.dev/manage"
-ADOPT = "pileus.dev/adopt"
+MANAGE = f"{CORE_NAMESPACE}manage"
+ADOPT = f"{CORE_NAMESPACE}adopt"
+ENSURED = f"{CORE_NAMESPACE}ensured"
 
 
 class Mode(StrEnum):
@@ -27,21 +28,44 @@ class Mode(StrEnum):
         return self in {Mode.FULL, Mode.MEMBERS}
 
 
-class UnknownMode(Exception):
-    """The Service says something that we do not understand, so nothing is done for it."""
+ANNOTATIONS = Options(
+    Option(
+        MANAGE,
+        one_of(*Mode),
+        Mode.FULL.value,
+        "How much of the load balancer Pileus manages: everything; its members only; nothing, but "
+        "its addresses are published; nothing at all.",
+    ),
+    Option(ADOPT, TEXT, "", "ID of an existing load balancer that this Service takes over."),
+    Option(
+        ENSURED,
+        TEXT,
+        "",
+        "Written by Pileus with a provider ported from Go: hashes of what the provider was last "
+        "given. Remove it to have the load balancer ensured again.",
+    ),
+    namespace=CORE_NAMESPACE,
+)
+
+
+class InvalidAnnotation(Exception):
+    """An annotation of ours has an unknown name or value, so nothing is done for the Service."""
 
 
 def mode_of(service: Service) -> Mode:
-    """Errors: `UnknownMode`."""
-    text = annotation(service, MANAGE)
-    if text is None:
-        return Mode.FULL
-    if text not in set(Mode):
-        known = ", ".join(Mode)
-        raise UnknownMode(
-            f'annotation {MANAGE} must be one of {known}, not "{text}"{did_you_mean(text, Mode)}'
+    """Return how much of the Service's load balancer is managed.
+
+    Raises InvalidAnnotation if any annotation of ours is misspelt: it may ask for protection.
+    """
+    metadata = service.metadata
+    given = metadata.annotations or {}
+    if problems := ANNOTATIONS.problems(given):
+        fixes = " ".join(ANNOTATIONS.corrections(given))
+        raise InvalidAnnotation(
+            f"{'; '.join(problems)}. Fix: kubectl annotate service -n {metadata.namespace} "
+            f"{metadata.name} --overwrite {fixes}"
         )
-    return Mode(text)
+    return Mode(given.get(MANAGE, Mode.FULL))
 
 
 def adopted_by(service: Service) -> str:

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TypeVar
 
 from pileus.cloud.balancer import Balancer, BalancerState, Change, Part
-from pileus.controllers.service.annotations import Mode, UnknownMode, mode_of
+from pileus.controllers.service.annotations import ENSURED, InvalidAnnotation, Mode, mode_of
 from pileus.controllers.service.classes import Classes, class_of, is_load_balancer
 from pileus.controllers.service.status import (
     CONDITION,
@@ -32,9 +32,6 @@ from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
 from pileus.kube.model.meta import Condition
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-
-OWN_NOTE = "pileus.dev/ensured"
-"""What ported providers' adapter notes on a Service; no wish of its user's."""
 
 ChangeT = TypeVar("ChangeT", bound=Change)
 
@@ -79,7 +76,7 @@ def course(service: Service, classes: Classes, *, known: bool) -> Course:
         return Leave()
     try:
         mode = mode_of(service)
-    except UnknownMode as error:
+    except InvalidAnnotation as error:
         return Puzzled(str(error))
     if is_served and mode is not Mode.NONE:
         return Serve(mode)
@@ -257,5 +254,5 @@ def _looked_at(service: Service) -> tuple[object, ...]:
 
 def _asked(service: Service) -> tuple[object, ...]:
     metadata = service.metadata
-    annotations = {k: v for k, v in (metadata.annotations or {}).items() if k != OWN_NOTE}
+    annotations = {k: v for k, v in (metadata.annotations or {}).items() if k != ENSURED}
     return metadata.uid, annotations, metadata.deletion_timestamp, service.spec

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from pileus.cloud import errors as cloud
-from pileus.controllers.service.annotations import Mode, UnknownMode, mode_of
+from pileus.controllers.service.annotations import InvalidAnnotation, Mode, mode_of
 from pileus.controllers.service.cluster import ServiceReplaced
 from pileus.controllers.service.departed import PAUSE, Departed, Gone, is_orphan
 from pileus.controllers.service.plan import Leave, Puzzled, Serve, Withdraw, course
@@ -171,5 +171,5 @@ def _mode(service: Service) -> Mode:
     """Of a Service that is gone and cannot be mended: what is not understood is left alone."""
     try:
         return mode_of(service)
-    except UnknownMode:
+    except InvalidAnnotation:
         return Mode.NONE

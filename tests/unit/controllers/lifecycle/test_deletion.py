@@ -233,7 +233,7 @@ async def test_heartbeats_do_not_defeat_a_deletion() -> None:
         nonlocal beats
         if request.method == "DELETE" and beats < 2:
             beats += 1
-            await world.annotate("n1", beat=str(beats))
+            await world.annotate("n1", **{"out-of-service": str(beats)})
 
     world.wire.before = beat
 

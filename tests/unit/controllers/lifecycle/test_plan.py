@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.model import Absent, Instance, InstanceId, InstanceState
+from pileus.controllers.lifecycle.annotations import DELETION, OUT_OF_SERVICE_MARK
 from pileus.controllers.lifecycle.guard import Share, Standing
 from pileus.controllers.lifecycle.patches import patch_of
 from pileus.controllers.lifecycle.plan import (
     CONDITION,
-    DELETION,
     OUT_OF_SERVICE,
-    OUT_OF_SERVICE_MARK,
     RECOVERED,
     Case,
     Delete,
@@ -53,6 +52,7 @@ annotations = st.fixed_dictionaries(
     optional={
         DELETION: st.sampled_from(["approved", "never", "maybe", ""]),
         OUT_OF_SERVICE_MARK: st.just("true"),
+        "pileus.dev/deletoin": st.just("never"),
         "example.com/note": st.just("mine"),
     },
 )
@@ -180,13 +180,15 @@ def test_a_recovered_node_carries_nothing_of_ours(document: Document) -> None:
 
 @given(documents(), cases)
 def test_what_may_be_deleted(document: Document, case: Case) -> None:
-    word = document["metadata"]["annotations"].get(DELETION, "")  # type: ignore[index]
+    given: dict[str, str] = document["metadata"]["annotations"]  # type: ignore[index]
+    word = given.get(DELETION)
 
     step = on_absence(typed(document), GONE, case)
 
     if not isinstance(step, Delete):
         return
-    assert word in {"", "approved"}
+    assert word in {None, "approved"}
+    assert "pileus.dev/deletoin" not in given
     assert case.policy in {Policy.GUARDED, Policy.IMMEDIATE}
     if case.policy is Policy.GUARDED:
         assert case.standing in {Standing.CONFIRMED, Standing.HELD}

@@ -77,4 +77,41 @@ async def test_a_human_may_forbid_it(word: str, reason: str, policy: Policy) -> 
 
         assert await world.names() == set(FEW)
         assert await world.condition("n1") == ("True", reason)
-        assert world.events.reasons("n1") == [reason]
+        assert set(world.events.reasons("n1")) - {"UnknownAnnotation"} == {reason}
+
+
+async def test_a_misspelt_veto_is_reported_at_once_and_obeyed() -> None:
+    world = World()
+    await world.add(*FEW)
+
+    async with world.running(LifecycleSettings(policy=Policy.IMMEDIATE)):
+        await world.annotate("n1", deletoin="never")
+        await asyncio.sleep(1)
+        assert world.events.reasons("n1") == ["UnknownAnnotation"]
+        (message,) = world.events.messages("UnknownAnnotation")
+        assert 'did you mean "pileus.dev/deletion"?' in message
+        assert message.endswith(
+            "Fix: kubectl annotate node n1 --overwrite "
+            "pileus.dev/deletoin- pileus.dev/deletion=never"
+        )
+
+        await world.lose("n1")
+        await asyncio.sleep(300)
+        assert await world.names() == set(FEW)
+        assert await world.condition("n1") == ("True", "DeletionAnnotationUnknown")
+
+        await world.annotate("n1", deletoin=None)
+        await asyncio.sleep(60)
+        assert "n1" not in await world.names()
+
+
+async def test_annotations_of_a_foreign_node_are_not_reported() -> None:
+    world = World()
+    await world.add("n1", "n2")
+    await world.register("far", provider_id="metal://1")
+    await world.annotate("far", deletoin="never")
+
+    async with world.running(LifecycleSettings()):
+        await asyncio.sleep(60)
+
+    assert world.events.reasons("far") == []

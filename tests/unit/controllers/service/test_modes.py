@@ -165,6 +165,30 @@ async def test_a_mode_that_is_not_understood_changes_nothing_and_says_what_was_m
         assert (world.balancers, await world.services()) == ({}, {})
 
 
+async def test_a_misspelt_annotation_of_ours_protects_and_is_reported_with_its_fix():
+    world = World()
+    await world.add_node("a")
+    await world.add(annotations={"pileus.dev/mange": "none"})
+    async with world.managed():
+        await asyncio.sleep(60)
+
+        assert (world.balancers, (await world.service())["metadata"].get("finalizers")) == (
+            {},
+            None,
+        )
+        status, reason, message = await world.condition()
+        assert (status, reason) == ("False", "Misconfigured")
+        assert 'unknown option "pileus.dev/mange" (did you mean "pileus.dev/manage"?)' in message
+        assert (
+            "Fix: kubectl annotate service -n default web --overwrite "
+            "pileus.dev/mange- pileus.dev/manage=none"
+        ) in message
+
+        await world.change(metadata={"annotations": {"pileus.dev/mange": None}})
+        await asyncio.sleep(10)
+        assert len(world.balancers) == 1
+
+
 async def test_full_mode_adopts_what_was_made_by_hand_and_makes_it_as_wanted():
     world = World()
     before = await furnished(world, "full")

@@ -1,0 +1,43 @@
+"""Write docs/reference/annotations.md from the declarations of the manager's own annotations."""
+
+import sys
+from pathlib import Path
+
+from pileus.controllers.lifecycle import annotations as node
+from pileus.controllers.service import annotations as service
+
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "annotations.md"
+TEXT = """# Annotations
+
+The annotations under `pileus.dev/` on Services and Nodes. `make docs` generates this page.
+A provider documents its own annotations; the local cloud's are [here](local-cloud.md).
+
+Names and values are checked. An unknown name or value under `pileus.dev/` may be a misspelt
+request for protection, so it protects: nothing is done for such a Service, and such a Node is
+not deleted. A Warning event on the object names the mistake, the nearest valid name or value, and
+the command that fixes it.
+
+## On a Service
+
+{service}
+See [whose balancer it is](services.md#whose-balancer-it-is) for what each mode does.
+
+## On a Node
+
+{node}
+See [deletion of nodes](node-deletion.md).
+"""
+
+
+def page() -> str:
+    return TEXT.format(service=service.ANNOTATIONS.reference(), node=node.ANNOTATIONS.reference())
+
+
+def main() -> int:
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"wrote {PAGE.name}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
