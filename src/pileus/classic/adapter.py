@@ -64,7 +64,8 @@ def as_cloud(
 ) -> Cloud:
     """The provider's capabilities; the cluster comes into view with `leading`."""
     _verify(provider)
-    view, notes = LateView(), Notes()
+    view = LateView()
+    notes = Notes(view.service_if_leading)
     has_instances = provider.instances_v2() is not None or provider.instances() is not None
     balancers = ClassicBalancers(
         provider=provider,

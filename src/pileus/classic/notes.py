@@ -7,6 +7,7 @@ leaves none, and the next process has all of it ensured, as Go does. The note go
 `services/status`, the one part of a Service that the usual rights of a CCM let it write.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pileus.classic.comparison import NOTE
@@ -54,9 +55,10 @@ class Notes:
     to this process alone, and after a restart everything is ensured once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, view: Callable[[str], Service | None]) -> None:
+        """`view` returns the Service of a UID as the watch showed it last."""
         self._client: Client | None = None
-        self._written: Written[str, Service] = Written()
+        self._written = Written[str, Service](view)
 
     def bind(self, client: Client | None) -> None:
         self._client = client

@@ -38,6 +38,10 @@ class LateView:
     def services(self) -> Sequence[Service]:
         return self._bound().services()
 
+    def service_if_leading(self, uid: str) -> Service | None:
+        """As `service`; None also while this process does not lead."""
+        return None if self._view is None else self._view.service(uid)
+
     def _bound(self) -> ClusterView:
         if self._view is None:
             raise Unavailable("the cluster is not in view: this process does not lead")

@@ -1,48 +1,177 @@
-"""What this process wrote, shown until the watch brings it.
+"""Writes of this process to objects that it also watches.
 
-Without that, a pass that comes right after another would see the old state and write again.
+    write sent ──▶ answer ──▶ the watch shows it         the usual order
+    write sent ──▶ the watch shows it ──▶ answer         as common on a loaded machine
+
+A write is shown to later passes before the watch brings it: without that, the next pass would see
+the old state and write again. And it is no news when the watch brings it: without that, a pass
+would be woken by its own write, which cuts short the delay that a cloud or the back-off asked for.
 """
 
 import asyncio
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from pileus.kube.informer import Handler
 from pileus.kube.model.meta import KubeObject
 
 CATCH_UP = 30.0
-"""Seconds in which a watch brings us what we have written ourselves, or else is not waited for."""
+"""Seconds for which a write is remembered that the watch does not bring; then it is believed."""
+MOST = 16
+"""Writes to one object that are remembered until the watch brings them. Forgetting one costs at
+most one pass."""
 
 Key = TypeVar("Key", bound=Hashable)
 T = TypeVar("T", bound=KubeObject)
+Tell = Callable[[T, T], None]
+"""What a handler does with an update: the object before and after."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Note(Generic[T]):
-    written: T
-    until: float
+class _Write(Generic[T]):
+    answer: T
+    leaves: Callable[[T], T]
+    """The object as this write leaves it, given the object before it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Memory(Generic[T]):
+    """What is remembered of one object, while the watch has not caught up with us."""
+
+    shown: T | None = None
+    until: float = 0.0
+    under_way: int = 0
+    """Writes that are not answered yet."""
+    kept_back: list[tuple[T, T, Tell[T]]] = field(default_factory=list[tuple[T, T, Tell[T]]])
+    """Updates that came meanwhile; which of them are ours is known with the answer."""
+    writes: list[_Write[T]] = field(default_factory=list[_Write[T]])
+    """Answered writes that the watch has not brought yet, oldest first."""
+
+    def is_needed(self) -> bool:
+        return bool(self.under_way or self.writes or self.shown is not None)
 
 
 class Written(Generic[Key, T]):
-    """The answers to our own writes, by the object's key."""
+    """The answers to our own writes, by the object's key.
 
-    def __init__(self) -> None:
-        self._notes: dict[Key, _Note[T]] = {}
+    Guarantees: a handler is told of every change that another process made, also of one that comes
+    in the same update (after a relist) as our own write. A write is remembered until the view has
+    caught up or lost the object, and for `CATCH_UP` seconds at most.
+    """
 
-    def note(self, key: Key, written: T) -> T:
-        self._notes[key] = _Note(written, asyncio.get_running_loop().time() + CATCH_UP)
-        return written
+    def __init__(self, view: Callable[[Key], T | None]) -> None:
+        """`view` returns the object as the watch showed it last."""
+        self._view = view
+        self._memories: dict[Key, _Memory[T]] = {}
+
+    def __len__(self) -> int:
+        """The number of objects of which something is remembered."""
+        return len(self._memories)
+
+    def note(self, key: Key, found: T) -> T:
+        """Show `found`, an answer of the API server, until the watch has caught up with it."""
+        loop = asyncio.get_running_loop()
+        memory = self._memories.setdefault(key, _Memory[T]())
+        memory.shown, memory.until = found, loop.time() + CATCH_UP
+        loop.call_at(memory.until, self._expire, key, memory)
+        self._tidy(key)
+        return found
 
     def newest(self, key: Key, seen: T | None) -> T | None:
         """What was written, if that is later than what the watch shows; else what it shows."""
-        note = self._notes.get(key)
-        if note is None:
+        memory = self._memories.get(key)
+        if memory is None or memory.shown is None:
             return seen
-        late = asyncio.get_running_loop().time() > note.until
-        if seen is None or late or not is_older(seen, note.written):
-            del self._notes[key]
+        late = asyncio.get_running_loop().time() > memory.until
+        if seen is None or late or not is_older(seen, memory.shown):
+            memory.shown = None
+            self._tidy(key)
             return seen
-        return note.written
+        return memory.shown
+
+    async def write(self, key: Key, request: Awaitable[T], leaves: Callable[[T], T]) -> T:
+        """Make the request and show its answer. Until it is answered, updates are kept back.
+
+        A write that fails may have taken effect: what was kept back is then told as it came.
+        """
+        memory = self._memories.setdefault(key, _Memory[T]())
+        memory.under_way += 1
+        try:
+            answer = await request
+        except BaseException:
+            self._answered(key, memory)
+            raise
+        memory.writes = [*memory.writes, _Write(answer, leaves)][-MOST:]
+        self._answered(key, memory)
+        return self.note(key, answer) if self._memories.get(key) is memory else answer
+
+    def hear(self, key: Key, old: T, new: T, tell: Tell[T]) -> None:
+        """The watch brought an update: tell it, with our own writes counted as known before."""
+        memory = self._memories.get(key)
+        if memory is None:
+            tell(old, new)
+        elif memory.under_way:
+            memory.kept_back.append((old, new, tell))
+        else:
+            tell(_with_own_writes(memory, old, new), new)
+            self._tidy(key)
+
+    def forget(self, key: Key) -> None:
+        """The object is deleted."""
+        self._memories.pop(key, None)
+
+    def _answered(self, key: Key, memory: _Memory[T]) -> None:
+        memory.under_way -= 1
+        if memory.under_way:
+            return
+        kept_back, memory.kept_back = memory.kept_back, []
+        if self._memories.get(key) is not memory:  # deleted meanwhile
+            return
+        for old, new, tell in kept_back:
+            tell(_with_own_writes(memory, old, new), new)
+        self._tidy(key)
+
+    def _expire(self, key: Key, memory: _Memory[T]) -> None:
+        is_renewed = asyncio.get_running_loop().time() < memory.until
+        if is_renewed or self._memories.get(key) is not memory:
+            return
+        memory.shown, memory.writes = None, []
+        self._tidy(key)
+
+    def _tidy(self, key: Key) -> None:
+        memory, seen = self._memories.get(key), self._view(key)
+        if memory is None:
+            return
+        memory.writes = [one for one in memory.writes if seen and is_older(seen, one.answer)]
+        if memory.shown is not None and (seen is None or not is_older(seen, memory.shown)):
+            memory.shown = None
+        if not memory.is_needed():
+            del self._memories[key]
+
+
+class WithoutEchoes(Generic[Key, T]):
+    """Passes on to a handler what the watch brings, except for our own writes."""
+
+    def __init__(
+        self, handler: Handler[T], written: Written[Key, T], key_of: Callable[[T], Key]
+    ) -> None:
+        self._handler = handler
+        self._written = written
+        self._key_of = key_of
+
+    def added(self, new: T, /) -> None:
+        self._handler.added(new)
+
+    def updated(self, old: T, new: T, /) -> None:
+        if old is new:
+            self._handler.updated(old, new)
+        else:
+            self._written.hear(self._key_of(new), old, new, self._handler.updated)
+
+    def deleted(self, old: T, /) -> None:
+        self._written.forget(self._key_of(old))
+        self._handler.deleted(old)
 
 
 def is_older(seen: KubeObject, written: KubeObject) -> bool:
@@ -51,3 +180,11 @@ def is_older(seen: KubeObject, written: KubeObject) -> bool:
         return False
     before, after = seen.metadata.resource_version, written.metadata.resource_version
     return before.isdecimal() and after.isdecimal() and int(before) < int(after)
+
+
+def _with_own_writes(memory: _Memory[T], old: T, new: T) -> T:
+    """The object before the update, as it would be if our writes in the update had come first."""
+    for one in memory.writes:
+        if is_older(old, one.answer) and not is_older(new, one.answer):
+            old = one.leaves(old)
+    return old

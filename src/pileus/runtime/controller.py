@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pileus.runtime.backoff import RetryPolicy
-from pileus.runtime.failure import PassTooLong, is_expected, is_fenced
+from pileus.runtime.failure import PassTooLong, is_expected, is_fenced, says_all
 from pileus.runtime.queue import QueueClosed, WorkQueue
 from pileus.runtime.reconcile import Reconciler
 from pileus.telemetry.log import Log
@@ -40,7 +40,8 @@ class Controller(Generic[Key]):
 
     Guarantees: what a pass raises is logged once, with its key, and retried by the policy; it
     stops neither the worker nor the other keys. A key that always fails is tried at the policy's
-    pace and no faster.
+    pace and no faster. An error that says when to retry (`retry_after`) does not count as a
+    failure: the next ordinary error waits as long as it would have without it.
     """
 
     def __init__(
@@ -137,7 +138,9 @@ class Controller(Generic[Key]):
             log.info("Pass stopped: not leader", v=2, controller=self.name, key=key)
             self._queue.next_pass(key, FENCED_PAUSE)
             return
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        failures = self._failures.get(key, 0)
+        if not says_all(error):  # a delay that was asked for is no failure, as in Go
+            failures = self._failures[key] = failures + 1
         delay = self._policy.delay(failures, error, asyncio.get_running_loop().time())
         write = log.error if is_expected(error) else log.exception
         write(

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from pileus.classic.errors import Postponed
 from pileus.cloud.errors import CloudError, Throttled, Unavailable
 from pileus.fence import Fenced
-from pileus.runtime.backoff import RetryPolicy, default_policy, service_policy
+from pileus.runtime.backoff import SERVICE_RETRIES, RetryPolicy, default_policy, service_policy
 from pileus.runtime.controller import DEFAULT_LIMITS, Controller, Limits
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.reconcile import DONE, Result, again_in, refresh_in
@@ -45,6 +46,10 @@ def failing(error: BaseException) -> Scripted:
         raise error
 
     return Scripted(act)
+
+
+def chance() -> random.Random:
+    return random.Random(1)
 
 
 def new_queue() -> WorkQueue[str]:
@@ -123,6 +128,34 @@ async def test_a_cloud_that_throttles_is_left_alone_for_as_long_as_it_asks() -> 
         await asyncio.sleep(HOUR)
 
     assert len(reconciler.passes) == 4
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(Throttled("slow down", retry_after=1), id="native"),
+        pytest.param(Postponed("still provisioning", retry_after=1), id="ported"),
+        pytest.param(
+            ExceptionGroup("all wait", [Throttled("a", retry_after=1)] * 2), id="a group of them"
+        ),
+    ],
+)
+async def test_a_delay_that_was_asked_for_does_not_count_as_a_failure(asked: Exception) -> None:
+    """As in Go: a RetryError leaves the failure count untouched, and does not reset it either."""
+    script = [Unavailable("1"), *[asked] * 8, Unavailable("2"), asked, Unavailable("3")]
+
+    async def act(key: str) -> Result:
+        if script:
+            raise script.pop(0)
+        return DONE
+
+    reconciler, queue = Scripted(act), new_queue()
+    async with running(reconciler, queue, policy=RetryPolicy(SERVICE_RETRIES, chance(), jitter=0)):
+        queue.add("a")
+        await asyncio.sleep(HOUR)
+
+    times = [time for _, time in reconciler.passes]
+    assert [later - sooner for sooner, later in pairwise(times)] == [5, *[1] * 8, 10, 1, 20]
 
 
 async def test_a_fenced_pass_is_tried_again_without_counting_as_a_failure(

@@ -82,7 +82,8 @@ class IpamController:
         for node in await self._everyone():
             if pod_ranges_of(node):
                 self._reconciler.know(node)
-        self._around.informer.subscribe(_Watcher(self._reconciler, self._queue))
+        watcher = _Watcher(self._reconciler, self._queue)
+        self._around.informer.subscribe(self._nodes.without_echoes(watcher))
         await self._controller.run()
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:

@@ -82,6 +82,7 @@ class LifecycleController:
         )
         self._informer = around.informer
         self._annotations = _Annotations(view.whose, notices)
+        self._nodes = nodes
         self._monitor = NodeMonitor(
             view, around.instances, Actor(tools), Teller(around.metrics), settings
         )
@@ -90,7 +91,7 @@ class LifecycleController:
     async def run(self) -> None:
         """Work until cancelled, once the informer knows all nodes; call once."""
         await self._informer.wait_synced()
-        self._informer.subscribe(_Wake(self._monitor))
+        self._informer.subscribe(self._nodes.without_echoes(_Wake(self._monitor)))
         self._informer.subscribe(self._annotations)
         await self._monitor.run()
 

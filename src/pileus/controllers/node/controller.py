@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.patches import patch_of
-from pileus.controllers.node.plan import Write, is_worth_a_pass
+from pileus.controllers.node.plan import Write, expected, is_worth_a_pass
 from pileus.controllers.node.preview import NodePreview
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
@@ -66,7 +66,7 @@ class NodeController:
     """Initializes new nodes and keeps addresses (and labels, if told to) current."""
 
     def __init__(self, around: Surroundings, settings: NodeSettings) -> None:
-        nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of)
+        nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of, expected)
         tools = Tools(
             nodes=nodes,
             instances=around.instances,
@@ -91,7 +91,7 @@ class NodeController:
     async def run(self) -> None:
         """Work until cancelled, once the informer knows all nodes; call once."""
         await self._informer.wait_synced()
-        self._informer.subscribe(_Enqueue(self._queue))
+        self._informer.subscribe(self._nodes.without_echoes(_Enqueue(self._queue)))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run())
             group.create_task(self._refresher.run())

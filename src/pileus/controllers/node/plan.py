@@ -84,7 +84,7 @@ def is_settled(node: Node) -> bool:
 
 
 def expected(node: Node, write: Write) -> Node:
-    """The node as a write would leave it, if nobody else writes meanwhile."""
+    """The node as a write leaves it if no other process writes in between."""
     if isinstance(write, StatusWrite):
         status = node.status or NodeStatus()
         if write.addresses is not None:
@@ -99,7 +99,7 @@ def expected(node: Node, write: Write) -> Node:
         spec = replace(spec, provider_id=write.provider_id)
     if write.untaint:
         left = tuple(taint for taint in taints_of(node) if taint.key != UNINITIALIZED)
-        spec = replace(spec, taints=left)
+        spec = replace(spec, taints=left or None)
     return replace(node, spec=spec, metadata=replace(node.metadata, labels=labels))
 
 

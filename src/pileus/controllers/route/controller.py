@@ -91,9 +91,8 @@ class RouteController:
             RetryPolicy(RETRIES, self._around.random),
             Limits(workers=1, deadline=DEADLINE),
         )
-        self._around.informer.subscribe(
-            _Watcher(self._ledger, reconciler, pace if self._settings.watch else None)
-        )
+        watcher = _Watcher(self._ledger, reconciler, pace if self._settings.watch else None)
+        self._around.informer.subscribe(self._nodes.without_echoes(watcher))
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
             group.create_task(self._check())

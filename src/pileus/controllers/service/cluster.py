@@ -1,12 +1,13 @@
 """The Services of a real cluster: an informer's view, and a client to write."""
 
 from pileus.controllers.service.patches import patch_of
-from pileus.controllers.service.plan import Write, is_changed_by_others
+from pileus.controllers.service.plan import Write, expected
 from pileus.kube.client import Client
 from pileus.kube.errors import Invalid, KubeError
+from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.kube.store import Store
-from pileus.objects.written import Written
+from pileus.objects.written import WithoutEchoes, Written
 
 STATUS = "status"
 
@@ -22,24 +23,17 @@ class ClusterServices:
         self._client = client
         self._store = store
         self._by_uid = by_uid
-        self._written = Written[str, Service]()
-        self._versions: dict[str, str] = {}
+        self._written = Written[str, Service](self._seen)
 
     def service(self, uid: str) -> Service | None:
-        found = self._store.by_index(self._by_uid, uid)
-        return self._written.newest(uid, found[0] if found else None)
+        return self._written.newest(uid, self._seen(uid))
 
     def services(self) -> tuple[Service, ...]:
         return self._store.list()
 
-    def is_own_write(self, old: Service, new: Service) -> bool:
-        """Whether nothing is new in `new` but what we ourselves wrote last."""
-        version = self._versions.get(new.metadata.uid)
-        own = version == new.metadata.resource_version
-        return own and not is_changed_by_others(old, new)
-
-    def forget(self, uid: str) -> None:
-        self._versions.pop(uid, None)
+    def without_echoes(self, handler: Handler[Service]) -> Handler[Service]:
+        """The handler, told of everything that the watch brings except for our own writes."""
+        return WithoutEchoes(handler, self._written, lambda service: service.metadata.uid)
 
     async def read(self, service: Service) -> Service:
         """The Service as it is now. Errors: `ServiceReplaced`; else what the API server says."""
@@ -56,22 +50,23 @@ class ClusterServices:
         a newer one; else what the API server says.
         """
         metadata = service.metadata
+        request = self._client.patch(
+            SERVICES,
+            metadata.name,
+            patch_of(service, write),
+            namespace=metadata.namespace,
+            subresource=STATUS,
+        )
         try:
-            written = await self._client.patch(
-                SERVICES,
-                metadata.name,
-                patch_of(service, write),
-                namespace=metadata.namespace,
-                subresource=STATUS,
+            return await self._written.write(
+                metadata.uid, request, lambda before: expected(before, write)
             )
         except Invalid as error:
             if error.is_about_uid:
                 raise ServiceReplaced(
-                    f"{metadata.namespace}/{metadata.name} was made anew meanwhile"
+                    f"{metadata.namespace}/{metadata.name} was created again meanwhile"
                 ) from error
             raise
-        self._versions[metadata.uid] = written.metadata.resource_version
-        return self._written.note(metadata.uid, written)
 
     async def list_nodes(self) -> tuple[Node, ...]:
         """All nodes, read from the API server now."""
@@ -81,3 +76,7 @@ class ClusterServices:
         """All Services, read from the API server now; those that do not decode by name and UID."""
         listed = await self._client.list(SERVICES)
         return (*listed.items, *listed.unreadable)
+
+    def _seen(self, uid: str) -> Service | None:
+        found = self._store.by_index(self._by_uid, uid)
+        return found[0] if found else None

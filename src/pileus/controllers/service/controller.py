@@ -109,11 +109,8 @@ class ServiceController:
         node = Controller(
             "service-lb-controller/node", rounds, self._rounds, default_policy(chance)
         )
-        self._around.services.subscribe(
-            ServiceHandler(
-                self._queue, self._cluster, self._notes, self._departed, self._settings.classes
-            )
-        )
+        handler = ServiceHandler(self._queue, self._notes, self._departed, self._settings.classes)
+        self._around.services.subscribe(self._cluster.without_echoes(handler))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run())
             group.create_task(node.run())

@@ -3,7 +3,6 @@
 import asyncio
 
 from pileus.controllers.service.classes import Classes, is_load_balancer
-from pileus.controllers.service.cluster import ClusterServices
 from pileus.controllers.service.departed import Departed
 from pileus.controllers.service.notes import Notes
 from pileus.controllers.service.plan import is_claimed, is_worth_a_pass, went_elsewhere
@@ -16,13 +15,11 @@ class ServiceHandler:
     def __init__(
         self,
         queue: WorkQueue[str],
-        cluster: ClusterServices,
         notes: Notes,
         departed: Departed,
         classes: Classes,
     ) -> None:
         self._queue = queue
-        self._cluster = cluster
         self._notes = notes
         self._departed = departed
         self._classes = classes
@@ -37,7 +34,7 @@ class ServiceHandler:
 
     def updated(self, old: Service, new: Service, /) -> None:
         """A resync, in which nothing is new, is no reason: back-off and drift have their own."""
-        if old is new or not is_worth_a_pass(old, new) or self._cluster.is_own_write(old, new):
+        if old is new or not is_worth_a_pass(old, new):
             return
         if self._concerns_us(old) or self._concerns_us(new):
             self._queue.add(new.metadata.uid)
@@ -45,7 +42,6 @@ class ServiceHandler:
     def deleted(self, old: Service, /) -> None:
         """One that was not released may have left something in the cloud."""
         uid = old.metadata.uid
-        self._cluster.forget(uid)
         if self._notes.is_released(uid):
             self._notes.forget(uid)
         elif self._is_known(uid) or (is_claimed(old) and self._was_served(old)):

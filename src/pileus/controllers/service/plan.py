@@ -13,6 +13,8 @@ from datetime import datetime
 from enum import Enum
 from typing import TypeVar
 
+from msgspec.structs import replace as replace_fields
+
 from pileus.cloud.balancer import Balancer, BalancerState, Change, Part
 from pileus.controllers.service.annotations import ENSURED, InvalidAnnotation, Mode, mode_of
 from pileus.controllers.service.classes import Classes, class_of, is_load_balancer
@@ -28,7 +30,12 @@ from pileus.controllers.service.status import (
     served_as,
     served_class,
 )
-from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
+from pileus.kube.model.core_v1 import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Service,
+    ServiceStatus,
+)
 from pileus.kube.model.meta import Condition
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -243,9 +250,24 @@ def is_worth_a_pass(old: Service, new: Service) -> bool:
     return _looked_at(old) != _looked_at(new)
 
 
-def is_changed_by_others(old: Service, new: Service) -> bool:
-    """Whether they differ in more than what we ourselves write."""
-    return _asked(old) != _asked(new)
+def expected(service: Service, write: Write) -> Service:
+    """The Service as a write leaves it, of all that a pass looks at, if no one else writes."""
+    finalizers = service.metadata.finalizers or ()
+    match write.finalizer:
+        case Finalizer.ADD if FINALIZER not in finalizers:
+            finalizers = (*finalizers, FINALIZER)
+        case Finalizer.REMOVE:
+            finalizers = tuple(each for each in finalizers if each != FINALIZER)
+        case _:
+            pass
+    service = replace_fields(
+        service, metadata=replace_fields(service.metadata, finalizers=finalizers)
+    )
+    if write.ingress is None:
+        return service
+    status = service.status or ServiceStatus()
+    published = LoadBalancerStatus(ingress=write.ingress)
+    return replace_fields(service, status=replace_fields(status, load_balancer=published))
 
 
 def _looked_at(service: Service) -> tuple[object, ...]:

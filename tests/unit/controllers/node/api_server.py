@@ -1,6 +1,6 @@
 """Nodes behind the HTTP seam: list, watch, read and patch, for tests of the whole controller."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -36,6 +36,11 @@ class ApiServer:
         self.patches: list[str] = []
         self.open = True
         """Whether lists are answered."""
+        self.lag = LAG
+        self.answer_takes = 0.01
+        """Seconds between a patch's effect and its answer."""
+        self.refuse: Callable[[Request], Scripted | None] = lambda request: None
+        """What a patch is answered instead of being made; None: it is made."""
         self._log: list[tuple[str, Document]] = []
         for each in documents:
             self.put(each)
@@ -75,12 +80,15 @@ class ApiServer:
     def _watch(self) -> Iterator[object]:
         sent = len(self._log)
         while True:
-            yield Silence(LAG)
+            yield Silence(self.lag)
             new = self._log[sent:]
             sent += len(new)
             yield from (event(kind, document) for kind, document in new)
 
     def _patch(self, request: Request, name: str, subresource: str) -> Scripted:
+        refusal = self.refuse(request)
+        if refusal is not None:
+            return refusal
         kinds = {kind.content_type: kind for kind in (MergePatch, StrategicPatch)}
         kind = kinds[request.headers["Content-Type"]]
         before = self.documents[name]
@@ -90,7 +98,7 @@ class ApiServer:
         if _meta(after, "resourceVersion") != _meta(before, "resourceVersion"):
             return refused(409, "Conflict", "the object has been modified")
         self.patches.append(f"{name}/{subresource}")
-        return Answer(200, self.put(after), delay=0.01)
+        return Answer(200, self.put(after), delay=self.answer_takes)
 
 
 def _meta(document: Document, field: str) -> object:

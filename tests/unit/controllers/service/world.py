@@ -34,7 +34,7 @@ from pileus.providers.local.model.operation import Operation
 from pileus.providers.local.model.records import Balancer
 from pileus.providers.local.model.state import Settings as CloudSettings
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.in_process import InProcessTransport
+from pileus.testing.in_process import InProcessReply, InProcessTransport
 from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.service.plain import PlainBalancers
@@ -52,6 +52,8 @@ class Wire:
         self.writes: list[tuple[str, str, Any]] = []
         self.reads: list[str] = []
         self.before: Callable[[Request], None] = lambda request: None
+        self.answer_takes = 0.0
+        """Seconds between a write's effect and its answer; the watch shows the effect at once."""
 
     def send(self, request: Request):
         self.before(request)
@@ -60,7 +62,14 @@ class Wire:
         else:
             body = json.loads(request.body or b"null")
             self.writes.append((request.method, request.path, body))
-        return self._inner.send(request)
+        return self._sent(request)
+
+    @asynccontextmanager
+    async def _sent(self, request: Request) -> AsyncGenerator[InProcessReply]:
+        async with self._inner.send(request) as reply:
+            if request.method == "PATCH":
+                await asyncio.sleep(self.answer_takes)
+            yield reply
 
     def written(self) -> list[str]:
         """Writes that are no events."""
