@@ -22,6 +22,7 @@ class Runnable(Protocol):
     async def run(self) -> None: ...
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]: ...
     def stuck(self, limit: float) -> str | None: ...
+    def failing(self) -> str | None: ...
 
 
 def client_of(post: Post, names: ControllerNames) -> Client:
@@ -64,4 +65,9 @@ def duty_of(controller: Runnable, events: EventRecorder, *, stuck_after: float) 
         async with beside(events.run()):
             await controller.run()
 
-    return Duty(run, health=lambda: controller.stuck(stuck_after), preview=controller.preview)
+    return Duty(
+        run,
+        health=lambda: controller.stuck(stuck_after),
+        failing=controller.failing,
+        preview=controller.preview,
+    )

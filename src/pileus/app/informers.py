@@ -12,6 +12,7 @@ from pileus.kube.client import Client
 from pileus.kube.errors import CredentialsError, Forbidden, KubeError, Unauthorized
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
+from pileus.runtime.supervision import Supervised
 
 BY_UID = "uid"
 """The index by which a Service is found whose owner mark is all that is known."""
@@ -86,13 +87,15 @@ class SharedInformers:
     async def run(self) -> None:
         """Run every informer that was or will be asked for, until cancelled."""
         running: set[str] = set()
+        metrics = self._client.metrics
         async with asyncio.TaskGroup() as group:
             while True:
                 self._asked.clear()
                 new = {name: each for name, each in self._made() if name not in running}
                 running |= new.keys()
                 for name, informer in new.items():
-                    group.create_task(informer.run(), name=f"informer-{name}")
+                    following = Supervised(f"informer-{name}", informer.run, self._random, metrics)
+                    group.create_task(following.run(), name=f"informer-{name}")
                     group.create_task(self._tell_when_synced(informer))
                 await self._asked.wait()
 

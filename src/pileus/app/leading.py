@@ -135,13 +135,16 @@ class Leader:
 
     async def _perform(self, names: ControllerNames, duty: Duty) -> None:
         log.info("Started controller", controller=names.canonical)
+        periodic = f"{names.canonical}-rounds"
         self.health.add(names.canonical, duty.health)
+        self.health.add(periodic, duty.failing, live=False)
         self._count(names, 1)
         try:
             await duty.run()
         finally:
             self._count(names, 0)
             self.health.remove(names.canonical)
+            self.health.remove(periodic)
             log.info("Stopped controller", controller=names.canonical)
 
     def _count(self, names: ControllerNames, running: int) -> None:

@@ -21,12 +21,14 @@ from pileus.kube.model.core_v1 import Node, ObjectReference, Service
 from pileus.objects.notices import REPEAT_AFTER
 from pileus.objects.planned import EVERYTHING, Planned, title
 from pileus.runtime.events import Recorder
+from pileus.runtime.supervision import Rounds
 from pileus.server.health import Health
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
 log = Log(__name__)
 
+ROUND = "dry-run"
 REASON, TROUBLE = "Planned", "PlanTrouble"
 GATHER = 1.0
 """Seconds after a change in which more may come, before a plan is made."""
@@ -49,6 +51,7 @@ async def rehearse(
     async with watching(post) as ready:
         rehearsal = Rehearsal(Planner(ready, duties), Telling(events, ready.metrics))
         health.add("dry-run", rehearsal.stuck)
+        health.add("dry-run-rounds", rehearsal.rounds.health, live=False)
         health.add("informers", ready.informers.ill, ready=False)
         health.add("informers-synced", ready.informers.not_ready, live=False)
         async with beside(_subscribe(ready, rehearsal)):
@@ -62,19 +65,28 @@ class Rehearsal:
         self._changed = asyncio.Event()
         self._now = asyncio.get_running_loop().time
         self._began: float | None = None
+        self._is_later = False
+        self.rounds = Rounds(ROUND, telling.metrics)
 
     def notice(self) -> None:
         """Something has changed: make a plan soon."""
         self._changed.set()
 
     async def run(self) -> None:
-        while True:
-            self._changed.clear()
-            self._began = began = self._now()
-            self._telling.tell(await self._planner.plan(EVERYTHING))
-            self._began = None
-            await asyncio.sleep(max(SHORTEST_PAUSE, SHARE * (self._now() - began)))
+        """Make plans until cancelled."""
+        await self.rounds.run(self._next_plan)
+
+    async def _next_plan(self) -> float:
+        if self._is_later:
             await self._something_to_look_at()
+        self._is_later = True
+        self._changed.clear()
+        self._began = began = self._now()
+        try:
+            self._telling.tell(await self._planner.plan(EVERYTHING))
+        finally:
+            self._began = None
+        return max(SHORTEST_PAUSE, SHARE * (self._now() - began))
 
     async def _something_to_look_at(self) -> None:
         try:
@@ -102,7 +114,7 @@ class Telling:
 
     def __init__(self, events: Recorder, metrics: Metrics) -> None:
         self._events = events
-        self._metrics = metrics
+        self.metrics = metrics
         self._known: frozenset[tuple[str, ObjectReference, str]] = frozenset()
         self._said: dict[ObjectReference, _Said] = {}
 
@@ -114,14 +126,14 @@ class Telling:
 
     def _count(self, plan: Plan) -> None:
         known: set[tuple[str, ObjectReference, str]] = set()
-        self._metrics.planned_changes_open.clear()
+        self.metrics.planned_changes_open.clear()
         for controller, change in plan.changes:
             labels = (controller, change.place.value, change.effect.name.lower())
-            self._metrics.planned_changes_open.labels(*labels).inc()
+            self.metrics.planned_changes_open.labels(*labels).inc()
             line = (controller, change.about, text_of(change))
             known.add(line)
             if line not in self._known:
-                self._metrics.planned_changes_total.labels(*labels).inc()
+                self.metrics.planned_changes_total.labels(*labels).inc()
                 log.info(
                     "Planned",
                     controller=controller,

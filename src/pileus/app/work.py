@@ -36,6 +36,8 @@ class Duty:
     health: Callable[[], str | None]
     preview: Preview
     """Its plan; needs the informers to run, but not the controller itself."""
+    failing: Callable[[], str | None] = lambda: None
+    """Reports periodic work that keeps failing. Not for liveness: a restart would not fix it."""
 
 
 @dataclass(frozen=True, slots=True)

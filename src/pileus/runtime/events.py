@@ -134,6 +134,10 @@ class EventRecorder:
             self._settle(name, tally)
         except KubeError as error:
             self._fail(name, tally, error)
+        except Exception as error:  # one event that cannot be written must not stop the others
+            log.exception("Cannot write an event", error=error, event=name)
+            self._drop("failed")
+            self._settle(name, tally)
         else:
             self._written.put(name, value=True)
             self._settle(name, tally)

@@ -1,31 +1,129 @@
-"""Keeps foreign work going: what a provider runs in the background begins again when it fails.
+"""Keeps work going that fails: rounds of the manager itself, and background work of providers.
 
-In Go a panic in a provider's goroutine ends the whole process. Here the others work on.
+In Go a panic in one loop ends the whole process. Here an unexpected exception is logged with its
+traceback, counted, reported by a health check if it persists, and the work is tried again with
+exponential backoff. Everything else keeps running.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 
 from pileus.cloud.foreign import is_its_own
 from pileus.runtime.backoff import Exponential, RetryPolicy
-from pileus.runtime.failure import is_expected
+from pileus.runtime.failure import hint, is_expected, is_fenced
 from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
 
 log = Log(__name__)
 
 DELAYS = Exponential(1.0, 300.0)
 STEADY = 600.0
 """Seconds after which work that fails is taken to have failed for the first time."""
+KEEPS_FAILING = 3
+"""Failed rounds in a row after which the health check reports it."""
+
+
+class Rounds:
+    """Repeats one task of the manager, such as a periodic check, until it is cancelled.
+
+    Guarantees: an exception raised by a round is logged once with its traceback and counted in
+    `pileus_round_failures_total`. The next round follows with exponential backoff. No exception
+    ends `run`; only cancellation by the caller does.
+    """
+
+    def __init__(self, name: str, metrics: Metrics) -> None:
+        self.name = name
+        self._counter = metrics.round_failures.labels(name)
+        self._failures = 0
+        self._resumes = 0.0
+        self._problem: str | None = None
+
+    async def run(self, work: Callable[[], Awaitable[float]]) -> None:
+        """Call `work` until cancelled. It returns the seconds until its next call."""
+        while True:
+            pause = await self.attempt(work)
+            await asyncio.sleep(max(pause or 0.0, self.rest()))
+
+    async def attempt(self, work: Callable[[], Awaitable[float | None]]) -> float | None:
+        """Call `work` once. Returns its answer, or None if it raised."""
+        try:
+            answer = await work()
+        except BaseException as error:
+            if not is_its_own(error):
+                raise
+            self._failed(error)
+            return None
+        self._failures, self._resumes, self._problem = 0, 0.0, None
+        return answer
+
+    def rest(self) -> float:
+        """Seconds until the next attempt is due after a failure; 0 if there was none."""
+        return max(self._resumes - asyncio.get_running_loop().time(), 0.0)
+
+    def health(self) -> str | None:
+        """The message for a health check if the rounds keep failing; otherwise None."""
+        return self._problem
+
+    def count(self) -> None:
+        """Count a failure that the round handled itself, without raising."""
+        self._counter.inc()
+
+    def _failed(self, error: BaseException) -> None:
+        self._failures += 1
+        delay = max(DELAYS.delay(self._failures), hint(error) or 0.0)
+        self._resumes = asyncio.get_running_loop().time() + delay
+        if is_fenced(error):
+            log.info("Round stopped: not leader", v=2, round=self.name)
+            return
+        self._counter.inc()
+        if self._failures >= KEEPS_FAILING:
+            self._problem = f"{self.name} failed {self._failures} times in a row: {error!r}"
+        write = log.error if is_expected(error) else log.exception
+        write(
+            "Round failed, will be retried",
+            error=error,
+            round=self.name,
+            failures=self._failures,
+            retry_in=round(delay, 3),
+        )
+
+
+async def all_of(work: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Call all of them at once and wait for their ends. Raises afterwards what they raised."""
+    raised: list[Exception] = []
+
+    async def caught(one: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await one()
+        except Exception as error:  # noqa: BLE001 -- raised below, once all have ended
+            raised.append(error)
+
+    async with asyncio.TaskGroup() as group:
+        for one in work:
+            group.create_task(caught(one))
+    if len(raised) == 1:
+        raise raised[0]
+    if raised:
+        raise ExceptionGroup(f"{len(raised)} parts of a round failed", raised)
 
 
 class Supervised:
-    """One piece of work. When it raises it is told, and begun again after a while, ever longer."""
+    """One piece of long-running work. If it raises, it is started again with increasing delays."""
 
-    def __init__(self, name: str, work: Callable[[], Awaitable[None]], random: Random) -> None:
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], Awaitable[None]],
+        random: Random,
+        metrics: Metrics | None = None,
+        *,
+        delays: Exponential = DELAYS,
+    ) -> None:
         self.name = name
         self._work = work
-        self._policy = RetryPolicy(DELAYS, random)
+        self._policy = RetryPolicy(delays, random)
+        self._counter = metrics.round_failures.labels(name) if metrics else None
         self._failures = 0
         self._problem: str | None = None
 
@@ -42,7 +140,7 @@ class Supervised:
                 self._failures = 1 if now() - began > STEADY else self._failures + 1
                 await self._pause(error, now())
             else:
-                log.info("The cloud provider's own work has ended by itself", name=self.name)
+                log.info("Background work has ended", name=self.name)
                 return
 
     def health(self) -> str | None:
@@ -52,9 +150,11 @@ class Supervised:
     async def _pause(self, error: BaseException, now: float) -> None:
         delay = self._policy.delay(self._failures, error, now)
         self._problem = f"{self.name} failed {self._failures} times in a row: {error!r}"
+        if self._counter is not None:
+            self._counter.inc()
         write = log.error if is_expected(error) else log.exception
         write(
-            "The cloud provider's own work failed, and begins again after a while",
+            "Background work failed, will be restarted",
             error=error,
             name=self.name,
             failures=self._failures,

@@ -6,10 +6,12 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from random import SystemRandom
 
 from aiohttp import web
 
 from pileus.clock import Clock
+from pileus.runtime.supervision import Supervised
 from pileus.server.authentication import Authenticator, CachedTokens
 from pileus.server.authorization import Authorizer
 from pileus.server.certificates import Certificates
@@ -23,6 +25,8 @@ from pileus.server.trust import Trust, TrustSource
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
+CERTIFICATES, AUTHORITIES = "serving-certificates", "client-authorities"
+"""Names of the tasks that follow changes of files and cluster settings."""
 IDLE = 90.0
 """Seconds that a connection may stay open without a request."""
 LAST_ANSWERS = 2.0
@@ -115,9 +119,10 @@ async def secured(
         source = TrustSource(options.authentication, around.delegates.settings, use)
         await source.start()
         async with asyncio.TaskGroup() as group:
+            works = {CERTIFICATES: lambda: certificates.follow(tls), AUTHORITIES: source.follow}
             followers = [
-                group.create_task(certificates.follow(tls)),
-                group.create_task(source.follow()),
+                group.create_task(Supervised(name, work, SystemRandom(), around.metrics).run())
+                for name, work in works.items()
             ]
             yield Port(listener, tls, authenticator, authorizer)
             for follower in followers:

@@ -40,6 +40,7 @@ class Metrics:
         self._declare_queues()
         self._declare_requests()
         self._declare_events()
+        self._declare_rounds()
         self._declare_watches()
         self._declare_cloud()
         self._declare_plans()
@@ -261,6 +262,13 @@ class Metrics:
             "pileus_events_dropped_total",
             "Events that users did not get to see: queue full, refused by the server, or gave up",
             ("component", "reason"),
+        )
+
+    def _declare_rounds(self) -> None:
+        self.round_failures = self._counter(
+            "pileus_round_failures_total",
+            "Failed rounds of periodic and background tasks, by task; each is retried with backoff",
+            ("round",),
         )
 
     def _declare_watches(self) -> None:

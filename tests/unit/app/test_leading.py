@@ -172,7 +172,7 @@ async def test_an_own_controller_that_crashes_is_told_and_begun_again_and_harms_
     assert ready["fake-nodes"] is None
     assert "KeyError('zone')" in (ready["fake-routes"] or "")
     assert "fake-routes" not in living, "others work: no cause to restart"
-    assert "own work failed" in caplog.text
+    assert "Background work failed" in caplog.text
     assert "fake-nodes" not in [check.name for check in health.checkups(Kind.READYZ)]
 
 
@@ -193,7 +193,11 @@ async def test_a_running_controller_is_counted_and_checked_until_it_stops():
             names = [check.name for check in health.checkups(Kind.LIVEZ)]
             assert names == ["informers", "cloud-node-controller"]
             ready = [check.name for check in health.checkups(Kind.READYZ)]
-            assert ready == ["informers-synced", "cloud-node-controller"]
+            assert ready == [
+                "informers-synced",
+                "cloud-node-controller",
+                "cloud-node-controller-rounds",
+            ]
             task.cancel()
 
         assert counted() == 0

@@ -1,6 +1,5 @@
 """The node-ipam controller as one thing to run: what is known first, then queue and workers."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,16 +23,15 @@ from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
 from pileus.runtime.queue import WorkQueue
-from pileus.telemetry.log import Log
+from pileus.runtime.supervision import Supervised
 from pileus.telemetry.metrics import Metrics
 
-log = Log(__name__)
-
 QUEUE = "cidrallocator_node"
+LEARNING = "pod-range-inventory"
 WORKERS = 200
 RETRIES = Exponential(0.25, 300.0)
 PATIENCE = Exponential(1.0, 60.0)
-"""Seconds between two attempts to learn what nodes have, before any is given something."""
+"""Seconds between two attempts to read the ranges in use, before any range is assigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +73,14 @@ class IpamController:
             RetryPolicy(RETRIES, around.random),
             Limits(workers=WORKERS),
         )
+        self._learning = Supervised(
+            LEARNING, self._learn, around.random, around.metrics, delays=PATIENCE
+        )
 
     async def run(self) -> None:
         """Work until cancelled, once all nodes are known for certain; call once."""
         await self._around.informer.wait_synced()
-        for node in await self._everyone():
-            if pod_ranges_of(node):
-                self._reconciler.know(node)
+        await self._learning.run()
         watcher = _Watcher(self._reconciler, self._queue)
         self._around.informer.subscribe(self._nodes.without_echoes(watcher))
         await self._controller.run()
@@ -95,17 +94,15 @@ class IpamController:
         """What to tell a health check if a pass has been in hand for longer than `limit`."""
         return self._controller.stuck(limit)
 
-    async def _everyone(self) -> tuple[Node, ...]:
-        """All nodes, as the API server has them; asks until it is certain."""
-        failures = 0
-        while True:
-            try:
-                return await self._certainly()
-            except KubeError as error:
-                failures += 1
-                delay = PATIENCE.delay(failures)
-                log.error("No pod range is given yet", error=error, retry_in=delay)
-            await asyncio.sleep(delay)
+    def failing(self) -> str | None:
+        """The message for a health check if pod ranges in use cannot be read."""
+        return self._learning.health()
+
+    async def _learn(self) -> None:
+        """Take note of the ranges of all nodes, as the API server has them. Raises if it cannot."""
+        for node in await self._certainly():
+            if pod_ranges_of(node):
+                self._reconciler.know(node)
 
     async def _certainly(self) -> tuple[Node, ...]:
         listed = await self._nodes.fresh()

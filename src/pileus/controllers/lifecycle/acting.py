@@ -82,6 +82,23 @@ class Actor:
         if rest is not None:
             self._rests[node.metadata.uid] = replace(rest, until=0.0)
 
+    def stumbled(self, node: Node, error: Exception) -> None:
+        """An unexpected error ended the work on the node: log it, and leave the node for a while.
+
+        Each further failure in a row makes the pause longer.
+        """
+        uid = node.metadata.uid
+        failures = self._rests.get(uid, _Rest(0, 0.0)).failures + 1
+        delay = RESTS.delay(failures)
+        self._rests[uid] = _Rest(failures, _now() + delay)
+        log.exception(  # noqa: LOG004 -- called by those who caught it
+            "Work on node failed, will be retried",
+            error=error,
+            node=node.metadata.name,
+            failures=failures,
+            retry_in=delay,
+        )
+
     def keep(self, nodes: Iterable[Node]) -> None:
         """Forget all nodes but these."""
         kept = {node.metadata.uid: node for node in nodes}

@@ -104,6 +104,10 @@ class LifecycleController:
         """What to tell a health check if a node has been in hand for longer than `limit`."""
         return self._monitor.stuck(limit)
 
+    def failing(self) -> str | None:
+        """The message for a health check if monitoring keeps failing."""
+        return self._monitor.failing()
+
 
 def owner_by(
     scheme: str, owns: Callable[[NodeRef], bool | None] | None

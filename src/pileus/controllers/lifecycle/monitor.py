@@ -7,8 +7,9 @@ Nodes that are ready cost no call.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Instance, InstanceState
@@ -21,7 +22,6 @@ from pileus.controllers.lifecycle.plan import (
     Delete,
     Ownership,
     Policy,
-    Wait,
     Wanted,
     is_out_of_service,
     needs_recovery,
@@ -32,7 +32,9 @@ from pileus.kube.model.core_v1 import Node
 from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK, Answer
 from pileus.objects.nodes import is_ready
+from pileus.runtime.supervision import Rounds, all_of
 
+ROUND, SCHEDULE = "node-monitor", "node-monitor-schedule"
 LOOK_UPS = 8
 """Calls to the cloud under way at the same time."""
 GATHERING = 0.25
@@ -85,27 +87,35 @@ class NodeMonitor:
         self._reminders: set[asyncio.TimerHandle] = set()
         self._wake = asyncio.Event()
         self._calls = asyncio.Semaphore(LOOK_UPS)
+        self._rounds = Rounds(ROUND, teller.metrics)
+        self._schedule = Rounds(SCHEDULE, teller.metrics)
         self.knowledge = settings.knowledge()
 
     async def run(self) -> None:
         """Look at all nodes at once, then each period; in between at those that are woken."""
         try:
             async with asyncio.TaskGroup() as group:
-                while True:
-                    await self._look_around(group)
+                await self._schedule.run(lambda: self._look_around(group))
         finally:
             for reminder in self._reminders:
                 reminder.cancel()
 
-    async def _look_around(self, group: asyncio.TaskGroup) -> None:
-        """One period: all nodes at its beginning, then those that are woken."""
+    async def _look_around(self, group: asyncio.TaskGroup) -> float:
+        """One period: all nodes at its beginning, then those that are woken.
+
+        Returns the seconds until the next period, which failed rounds postpone.
+        """
         self._called()  # all are looked at: whoever was woken is among them
         nodes = self._view.nodes()
         self._actor.keep(nodes)
-        group.create_task(self._round(nodes))
+        group.create_task(self._isolated(nodes))
         until = _now() + self._settings.period
-        while await self._is_woken(until):
-            group.create_task(self._round(self._called()))
+        while await self._is_woken(until) and not self._rounds.rest():
+            group.create_task(self._isolated(self._called()))
+        return self._rounds.rest()
+
+    async def _isolated(self, nodes: Sequence[Node]) -> None:
+        await self._rounds.attempt(lambda: self._round(nodes))
 
     def wake(self, name: str) -> None:
         """Something happened to the node: look at it soon."""
@@ -128,6 +138,10 @@ class NodeMonitor:
         name, since = min(in_hand, key=lambda item: item[1], default=("", now))
         age = now - since
         return f"node {name} has been in hand for {age:.0f} s" if age > limit else None
+
+    def failing(self) -> str | None:
+        """The message for a health check if rounds keep failing."""
+        return self._rounds.health() or self._schedule.health()
 
     async def _is_woken(self, until: float) -> bool:
         """Wait until then, or for nodes to look at earlier."""
@@ -153,14 +167,15 @@ class NodeMonitor:
         self._reckon()
         chosen = [node for node in nodes if self._is_free(node)]
         away = [node for node in chosen if not is_ready(node)]
-        async with asyncio.TaskGroup() as group:
-            for node in chosen:
-                if is_ready(node) and needs_recovery(node):
-                    self._take([node])
-                    group.create_task(self._act(node, RECOVERED))
-            for chunk in chunks(away, CHUNK):
-                self._take(chunk)
-                group.create_task(self._look_at(chunk))
+        work: list[Callable[[], Awaitable[None]]] = []
+        for node in chosen:
+            if is_ready(node) and needs_recovery(node):
+                self._take([node])
+                work.append(partial(self._released, node, partial(self._act, node, RECOVERED)))
+        for chunk in chunks(away, CHUNK):
+            self._take(chunk)
+            work.append(partial(self._look_at, chunk))
+        await all_of(work)
         self._teller.metrics.monitor_duration.observe(_now() - began)
 
     def _is_free(self, node: Node) -> bool:
@@ -178,19 +193,35 @@ class NodeMonitor:
         for node in nodes:
             self._in_hand[node.metadata.name] = _now()
 
+    async def _released(self, node: Node, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work on a node in hand, and release the node. Its failure harms no other node."""
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 -- the node rests, like the key of a failed pass
+            self._rounds.count()
+            self._actor.stumbled(node, error)
+        finally:
+            self._in_hand.pop(node.metadata.name)
+
     async def _look_at(self, nodes: Sequence[Node]) -> None:
+        try:
+            seen = await self._observed(nodes)
+        except BaseException:
+            for node in nodes:
+                self._in_hand.pop(node.metadata.name)
+            raise
+        await all_of([
+            partial(self._released, node, partial(self._conclude, seen[node.metadata.name]))
+            for node in nodes
+        ])
+
+    async def _observed(self, nodes: Sequence[Node]) -> Mapping[str, Seen | None]:
         async with self._calls:
             began = _now()
             answers = await self._teller.counted(nodes, self._asked(nodes))
         seen = {node.metadata.name: self._seen(node, answers) for node in nodes}
         self._hear([each for each in seen.values() if each], began)
-        async with asyncio.TaskGroup() as group:
-            for name, each in seen.items():
-                work = self._consequence(each) if each else None
-                if work is None:
-                    self._in_hand.pop(name)
-                else:
-                    group.create_task(work)
+        return seen
 
     def _asked(self, nodes: Sequence[Node]) -> Awaitable[Mapping[str, Answer]]:
         """With witnesses, where an answer may lead to a deletion."""
@@ -248,24 +279,21 @@ class NodeMonitor:
         whose = self._view.whose
         return frozenset(n.metadata.uid for n in nodes if whose(n) is Ownership.OURS)
 
-    def _consequence(self, seen: Seen) -> Coroutine[object, object, None] | None:
-        """The work that follows for a node; None if there is none."""
-        match self.knowledge.step(seen):
-            case Delete(evidence):
-                return self._delete(seen, evidence)
-            case Wanted() as wanted:
-                is_met = self._actor.tell(seen.node, wanted)
-                return None if is_met else self._act(seen.node, wanted)
-            case Wait() | None:
-                return None
+    async def _conclude(self, seen: Seen | None) -> None:
+        """Do what follows for a node from what was seen of it, if anything was."""
+        match self.knowledge.step(seen) if seen else None:
+            case Delete(evidence) if seen:
+                await self._delete(seen, evidence)
+            case Wanted() as wanted if seen:
+                if not self._actor.tell(seen.node, wanted):
+                    await self._act(seen.node, wanted)
+            case _:
+                pass
 
     async def _act(self, node: Node, wanted: Wanted) -> None:
         if wanted.out_of_service and not is_out_of_service(node):
             self.knowledge = self.knowledge.taking_out_of_service(node.metadata.uid, _now())
-        try:
-            await self._actor.bring(node, wanted)
-        finally:
-            self._in_hand.pop(node.metadata.name)
+        await self._actor.bring(node, wanted)
 
     async def _delete(self, seen: Seen, evidence: str) -> None:
         def condemned(fresh: Node) -> bool:
@@ -278,10 +306,7 @@ class NodeMonitor:
                 self.knowledge = self.knowledge.deleting(fresh.metadata.uid, _now())
             return doomed
 
-        try:
-            await self._actor.delete(seen.node, evidence, condemned)
-        finally:
-            self._in_hand.pop(seen.node.metadata.name)
+        await self._actor.delete(seen.node, evidence, condemned)
 
 
 def _is_well(answer: Answer) -> bool:

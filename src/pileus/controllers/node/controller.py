@@ -105,6 +105,10 @@ class NodeController:
         """What to tell a health check if a pass has been in hand for longer than `limit`."""
         return self._controller.stuck(limit)
 
+    def failing(self) -> str | None:
+        """The message for a health check if the periodic refresh keeps failing."""
+        return self._refresher.rounds.health()
+
 
 class _Enqueue:
     def __init__(self, queue: WorkQueue[str]) -> None:

@@ -6,8 +6,9 @@ The cloud is asked about hundreds of nodes at once; only what differs is written
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pileus.cloud.errors import CloudError
 from pileus.controllers.node.addresses import NodeIpRefused
@@ -23,10 +24,12 @@ from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK
 from pileus.objects.nodes import about_node
 from pileus.objects.writer import NodeReplaced
+from pileus.runtime.supervision import Rounds, all_of
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
 
+ROUND = "node-refresh"
 SPREAD = 0.1
 """The part of the period over which a round's calls are spread, and by which periods vary."""
 
@@ -53,15 +56,21 @@ class NodeRefresher:
         self._settings = settings
         self._random = rng
         self._slots = asyncio.Semaphore(settings.concurrency)
+        self.rounds = Rounds(ROUND, tools.metrics)
 
     async def run(self) -> None:
-        """Make rounds until cancelled: one at once, then one per period."""
-        while True:
-            await self.round()
-            await asyncio.sleep(self._settings.period * (1 + SPREAD * self._random.random()))
+        """Refresh nodes until cancelled: once at the start, then once per period."""
+        await self.rounds.run(self._next_round)
+
+    async def _next_round(self) -> float:
+        await self.round()
+        return self._settings.period * (1 + SPREAD * self._random.random())
 
     async def round(self) -> None:
-        """Look at every initialized node once. What fails is logged, and seen to next time."""
+        """Refresh every initialized node once. Logs what the API server or the cloud refuses.
+
+        Raises unexpected errors once all nodes of the chunk were refreshed.
+        """
         everyone = self._tools.nodes.nodes()
         self._tools.notices.keep(about_node(each) for each in everyone)
         nodes = [each for each in everyone if is_settled(each)]
@@ -75,13 +84,14 @@ class NodeRefresher:
     async def _refresh(self, nodes: Sequence[Node]) -> None:
         answers = await look_up(self._tools.instances, nodes)
         failed: dict[str, list[str]] = {}
-        async with asyncio.TaskGroup() as group:
-            for node in nodes:
-                answer = answers[node.metadata.name]
-                if isinstance(answer, CloudError):
-                    failed.setdefault(str(answer), []).append(node.metadata.name)
-                else:
-                    group.create_task(self._bring(node, answer))
+        writes: list[Callable[[], Awaitable[None]]] = []
+        for node in nodes:
+            answer = answers[node.metadata.name]
+            if isinstance(answer, CloudError):
+                failed.setdefault(str(answer), []).append(node.metadata.name)
+            else:
+                writes.append(partial(self._bring, node, answer))
+        await all_of(writes)
         for why, names in failed.items():
             log.warning("Nodes not refreshed", nodes=len(names), such_as=names[0], err=why)
 

@@ -27,9 +27,11 @@ from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
 from pileus.runtime.queue import Priority, WorkQueue
 from pileus.runtime.reconcile import Result
+from pileus.runtime.supervision import Rounds
 from pileus.telemetry.metrics import Metrics
 
 QUEUE = "Routes"
+ROUND = "route-check"
 ALL = "all"
 """The one key: a round is over all routes."""
 RETRIES = Exponential(1.0, 300.0)
@@ -79,6 +81,8 @@ class RouteController:
         self._ledger = Ledger()
         self._telling = Telling(Notices(around.events))
         self._queue = WorkQueue[str](QUEUE, around.metrics)
+        self._checks = Rounds(ROUND, around.metrics)
+        self._due: float | None = None
 
     async def run(self) -> None:
         """Work until cancelled, once all nodes and the cluster's id are known; call once."""
@@ -95,7 +99,7 @@ class RouteController:
         self._around.informer.subscribe(self._nodes.without_echoes(watcher))
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
-            group.create_task(self._check())
+            group.create_task(self._checks.run(self._check))
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
         """What the next round would do about the nodes of `scope`. Reads only."""
@@ -105,6 +109,10 @@ class RouteController:
         """What to tell a health check if a round has been going on for longer than `limit`."""
         age = self._queue.oldest_work()
         return f"a round over the routes has been going on for {age:.0f} s" if age > limit else None
+
+    def failing(self) -> str | None:
+        """The message for a health check if periodic checks cannot be started."""
+        return self._checks.health()
 
     async def _reconciler(self) -> RouteReconciler:
         await self._around.informer.wait_synced()
@@ -124,16 +132,18 @@ class RouteController:
         )
         return RouteReconciler(tools)
 
-    async def _check(self) -> None:
-        """Ask for a round per period, at fixed times; where nodes are watched they vary a bit."""
-        now = asyncio.get_running_loop().time
-        due = now()
-        if self._settings.watch:
-            due += self._varied()
-        while True:
-            await asyncio.sleep(max(due - now(), 0.0))
+    async def _check(self) -> float:
+        """Ask for a round once per period, at fixed times; where nodes are watched they vary.
+
+        Returns the seconds until the next call.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._due is None:
+            self._due = now + (self._varied() if self._settings.watch else 0.0)
+        if now >= self._due:
             self._queue.add(ALL, Priority.REFRESH)
-            due += self._varied()
+            self._due += self._varied()
+        return max(self._due - now, 0.0)
 
     def _varied(self) -> float:
         spread = SPREAD * self._around.random.random() if self._settings.watch else 0.0

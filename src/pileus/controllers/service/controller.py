@@ -33,6 +33,7 @@ from pileus.runtime.backoff import default_policy, service_policy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
 from pileus.runtime.queue import WorkQueue
+from pileus.runtime.supervision import Rounds
 from pileus.telemetry.metrics import Metrics
 
 SERVICE_QUEUE, NODE_QUEUE = "service", "node"
@@ -88,6 +89,7 @@ class ServiceController:
         self._notes = Notes(settings.drift_period, around.random, asyncio.get_running_loop().time)
         self._departed = Departed()
         self._controller: Controller[str] | None = None
+        self._sweeps: Rounds | None = None
         self._gauge()
 
     async def run(self) -> None:
@@ -98,6 +100,7 @@ class ServiceController:
         rounds = NodeRounds(self._notes, self._membership.now, self._queue, self._around.metrics)
         reconciler = ServiceReconciler(tools, self._departed, rounds.finished)
         sweeper = Sweeper(tools, self._departed, self._queue, self._notices)
+        self._sweeps = sweeper.rounds
         chance = self._around.random
         self._controller = Controller(
             "service-lb-controller",
@@ -119,6 +122,10 @@ class ServiceController:
     def stuck(self, limit: float) -> str | None:
         """What to tell a health check if a pass has been in hand for longer than `limit`."""
         return None if self._controller is None else self._controller.stuck(limit)
+
+    def failing(self) -> str | None:
+        """The message for a health check if the orphan sweep keeps failing."""
+        return None if self._sweeps is None else self._sweeps.health()
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
         """What the passes over Services would change now; changes nothing.

@@ -24,12 +24,14 @@ from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import ObjectReference, Service
 from pileus.objects.notices import Notices
 from pileus.runtime.queue import Priority, WorkQueue
+from pileus.runtime.supervision import Rounds
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
 
 KUBE_SYSTEM = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
 """The object on which orphans are reported."""
+ROUND = "orphan-sweep"
 GRACE = 60.0
 """Seconds between the first and the last look before one is deleted."""
 FRACTION = 0.2
@@ -121,17 +123,20 @@ class Sweeper:
         self._queue = queue
         self._notices = notices
         self._since: dict[str, float] = {}
+        self.rounds = Rounds(ROUND, tools.metrics)
 
     async def run(self, settings: SweepSettings, chance: random.Random) -> None:
         """Sweep until cancelled: once at the start, then once per period."""
-        while True:
-            try:
-                await self.sweep(settings.policy)
-            except (CloudError, KubeError, Fenced) as error:
-                log.warning("Orphans could not be looked for", err=error)
-            soon = self._since and settings.policy is Policy.DELETE
-            period = settings.pause if soon else settings.period
-            await asyncio.sleep(period * chance.uniform(1.0, 1.2))
+        await self.rounds.run(lambda: self._next_sweep(settings, chance))
+
+    async def _next_sweep(self, settings: SweepSettings, chance: random.Random) -> float:
+        try:
+            await self.sweep(settings.policy)
+        except (CloudError, KubeError, Fenced) as error:
+            log.warning("Orphans could not be looked for", err=error)
+        soon = self._since and settings.policy is Policy.DELETE
+        period = settings.pause if soon else settings.period
+        return period * chance.uniform(1.0, 1.2)
 
     async def sweep(self, policy: Policy) -> None:
         """Look once. Errors: `CloudError`, `KubeError`."""

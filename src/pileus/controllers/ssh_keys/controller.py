@@ -22,9 +22,11 @@ from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller
 from pileus.runtime.events import Recorder
 from pileus.runtime.queue import WorkQueue
+from pileus.runtime.supervision import Supervised
 from pileus.telemetry.metrics import Metrics
 
 QUEUE = "SshKeys"
+FOLLOWING = "ssh-key-source"
 ALL = "all nodes"
 RETRIES = Exponential(1.0, 300.0)
 GATHER = 2.0
@@ -67,6 +69,7 @@ class SshKeysController:
             self._queue,
             RetryPolicy(RETRIES, around.random),
         )
+        self._following = Supervised(FOLLOWING, self._follow, around.random, around.metrics)
 
     async def run(self) -> None:
         """Work until cancelled, once the informer knows all nodes; call once."""
@@ -74,7 +77,7 @@ class SshKeysController:
         self._around.informer.subscribe(_Joined(self._queue))
         async with asyncio.TaskGroup() as group:
             self._queue.add(ALL)
-            group.create_task(self._around.source.follow(lambda: self._queue.add(ALL)))
+            group.create_task(self._following.run())
             group.create_task(self._controller.run())
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
@@ -85,6 +88,13 @@ class SshKeysController:
     def stuck(self, limit: float) -> str | None:
         """What to tell a health check if a pass has been in hand for longer than `limit`."""
         return self._controller.stuck(limit)
+
+    def failing(self) -> str | None:
+        """The message for a health check if the source of the keys cannot be followed."""
+        return self._following.health()
+
+    async def _follow(self) -> None:
+        await self._around.source.follow(lambda: self._queue.add(ALL))
 
     def _nodes(self) -> Mapping[NodeName, Node]:
         return {

@@ -17,6 +17,7 @@ from pileus.cloud.errors import (
 from pileus.cloud.model import Absent, Failure, NodeName
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
 from pileus.controllers.lifecycle.plan import Policy
+from pileus.kube.transport import Request
 from pileus.objects.planned import EVERYTHING
 from tests.unit.controllers.lifecycle.world import SHUTDOWN, World, gone, instance
 
@@ -303,3 +304,30 @@ async def test_rounds_are_measured_and_cancelled_questions_are_counted() -> None
     duration = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds"
     assert world.sample(f"{duration}_sum") >= 30
     assert world.sample(CALLS, operation="instance_exists", result="canceled") == 2
+
+
+async def test_an_unexpected_error_about_one_node_harms_no_other_and_is_retried() -> None:
+    world = World()
+    await world.add(*FEW)
+    failing = True
+
+    def fail(request: Request) -> None:
+        if failing and request.path.endswith("/nodes/n1") and request.method == "GET":
+            raise KeyError("a bug")
+
+    world.wire.before = fail
+    async with world.running() as controller:
+        await asyncio.sleep(1)
+        await world.lose("n1")
+        await asyncio.sleep(60)
+        await world.stop("n2")
+        await asyncio.sleep(10)
+
+        assert await world.taints("n2") == [SHUTDOWN]
+        assert "n1" in await world.names()
+        assert 1 <= world.sample("pileus_round_failures_total", round="node-monitor") <= 4
+        assert controller.failing() is None
+        failing = False
+        await asyncio.sleep(300)
+
+    assert await world.names() == set(FEW) - {"n1"}

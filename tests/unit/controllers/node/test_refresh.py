@@ -168,3 +168,18 @@ async def test_what_was_said_of_nodes_that_are_gone_is_forgotten() -> None:
 def test_settings_that_would_do_nothing_or_spin_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):
         RefreshSettings(**settings)  # type: ignore[arg-type]
+
+
+async def test_an_unexpected_error_at_one_node_harms_no_other_and_the_round_is_made_again() -> None:
+    nodes = [document("n1", taints=[]), document("n2", taints=[])]
+    world = World(nodes, {"n1": instance("n1"), "n2": instance("n2")})
+
+    def fail(name: str, write: Write) -> None:
+        raise KeyError("a bug")
+
+    world.nodes.before_write = [fail]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(10):
+            await world.refresher.run()
+
+    assert {name for name, _ in world.nodes.writes} == {"n1", "n2"}
