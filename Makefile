@@ -40,6 +40,10 @@ simulation: $(READY) ## ten thousand schedules of faults, in virtual time (SEEDS
 soak: simulation ## that, and minutes of churn and restarts on a real control plane (SOAK="--minutes=10 --seed=7" and the like)
 	@PILEUS_CONTROL_PLANE=$$($(BIN)/python tools/build_control_plane.py) $(BIN)/python -m tests.soak $(SOAK)
 
+.PHONY: mutants
+mutants: $(READY) ## remove one guard at a time and check that a test notices (MUTANTS="--only lease")
+	@$(BIN)/python -m tests.mutants $(MUTANTS)
+
 .PHONY: lock
 lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
 	@tools/renew-lock

@@ -189,6 +189,16 @@ async def test_a_stolen_lease_is_lost_at_once() -> None:
     assert replica.value("leader_election_master_status") == 0
 
 
+async def test_a_lease_that_was_stolen_just_before_the_end_is_not_released() -> None:
+    server = Server()
+    replica = Replica(server)
+
+    async with replica.election.leading():
+        server.edit(holderIdentity="thief")
+
+    assert server.spec["holderIdentity"] == "thief"
+
+
 async def test_a_refused_renewal_is_followed_by_a_read_and_another_try() -> None:
     server = Server()
     replica = Replica(server)

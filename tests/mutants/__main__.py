@@ -1,0 +1,112 @@
+"""`make mutants`: plant each mutant in turn and report which tests catch it.
+
+    python -m tests.mutants [--seeds N] [--jobs N] [--only WORD]
+
+Exits with 1 if a dangerous mutant survives, or if fewer than nine in ten are caught.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.mutant import CHOSEN, Danger, Mutant
+from tests.mutants.suite import MUTANTS
+
+ROOT = Path(__file__).parents[2]
+ENOUGH = 0.9
+"""The part of all mutants that must be caught."""
+LIMIT = 900
+"""Seconds for the tests of one mutant; one that hangs them is caught."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    mutant: Mutant
+    caught_by: str
+    """The test or invariant that failed; empty: it survived."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="make mutants",
+        description="Plant each mutant in turn and report which tests catch it.",
+    )
+    parser.add_argument("--seeds", type=int, default=40, help="simulation seeds for each mutant")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants tried at the same time")
+    parser.add_argument("--only", default="", help="run mutants whose name contains this text")
+    given = parser.parse_args(arguments)
+    chosen = [each for each in MUTANTS if given.only in each.name]
+    if not chosen:
+        parser.error(f"no mutant has {given.only!r} in its name")
+    with ThreadPoolExecutor(given.jobs) as pool:
+        outcomes = list(pool.map(lambda each: _tried(each, given.seeds), chosen))
+    return _verdict(outcomes)
+
+
+def _tried(mutant: Mutant, seeds: int) -> Outcome:
+    began = time.monotonic()
+    caught_by = _unit_tests(mutant) or _simulation(mutant, seeds)
+    sign = "caught  " if caught_by else "SURVIVED"
+    _say(f"{sign} {time.monotonic() - began:4.0f} s  {mutant.name}  [{caught_by}]")
+    return Outcome(mutant, caught_by)
+
+
+def _unit_tests(mutant: Mutant) -> str:
+    paths = [f"tests/unit/{each}" for each in mutant.tests.split()]
+    options = ("-x", "-q", "-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "--no-header")
+    found = _run(mutant, "-m", "pytest", *options, "--tb=no", *paths)
+    failed = [line for line in found.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0].split(" ")[1].removeprefix("tests/unit/") if failed else _hung(found)
+
+
+def _simulation(mutant: Mutant, seeds: int) -> str:
+    return _run(mutant, "-m", "tests.mutants.seeds", mutant.scenario, str(seeds)).strip()
+
+
+def _run(mutant: Mutant, *command: str) -> str:
+    """Return what a Python process with the mutant planted printed, or that it hung."""
+    environment = {**os.environ, CHOSEN: mutant.name}
+    try:
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "hung"
+    if done.returncode and not done.stdout.strip():
+        return f"ERROR {done.stderr.strip().splitlines()[-1]}"
+    return done.stdout
+
+
+def _hung(output: str) -> str:
+    return output if output == "hung" else ""
+
+
+def _verdict(outcomes: Sequence[Outcome]) -> int:
+    survived = [each.mutant for each in outcomes if not each.caught_by]
+    dangerous = [each for each in survived if each.danger is not Danger.NONE]
+    for each in survived:
+        _say(f"survived: {each.name} (danger: {each.danger})")
+    caught = len(outcomes) - len(survived)
+    _say(f"{caught} of {len(outcomes)} mutants caught, {len(dangerous)} dangerous ones survived")
+    return int(bool(dangerous) or caught < ENOUGH * len(outcomes))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,126 @@
+"""Guards of the runtime, the Kubernetes layer and the middleware."""
+
+from tests.mutants.mutant import Danger, Mutant
+
+RUNTIME = (
+    Mutant(
+        name="the fence stays open when the lease is old",
+        module="runtime.leadership",
+        before="if self.remaining() <= 0:",
+        after="if self.remaining() <= -60:",
+        tests="runtime",
+        danger=Danger.FENCING,
+    ),
+    Mutant(
+        name="the fence opens from when a renewal was answered",
+        module="runtime.leadership",
+        before="self.fence.open_from(sent)",
+        after="self.fence.open_from(self._times.monotonic())",
+        tests="runtime",
+        danger=Danger.FENCING,
+    ),
+    Mutant(
+        name="a deleted lease is taken at once",
+        module="runtime.leadership",
+        before="if self._seen is None:\n            return True\n        free",
+        after="if self._seen is None or lease is None:\n            return True\n        free",
+        tests="runtime",
+        danger=Danger.FENCING,
+    ),
+    Mutant(
+        name="a lease that names another is renewed",
+        module="runtime.leadership",
+        before='if self._is_taken():\n                self._lose("held by another")',
+        after="pass",
+        tests="runtime",
+        danger=Danger.FENCING,
+    ),
+    Mutant(
+        name="the lease of another is released",
+        module="runtime.leadership",
+        before="if self._seen is None or self._is_taken():",
+        after="if self._seen is None:",
+        tests="runtime",
+        danger=Danger.FENCING,
+    ),
+    Mutant(
+        name="what was added while a key was in work is forgotten",
+        module="runtime.queue",
+        before="if again is not None:",
+        after="if again is not None and again.priority is Priority.REFRESH:",
+        tests="runtime",
+    ),
+    Mutant(
+        name="failures are counted across successes",
+        module="runtime.controller",
+        before="self._failures.pop(key, None)",
+        after="self._failures.get(key, None)",
+        tests="runtime",
+    ),
+)
+
+CLOUD_AND_KUBE = (
+    Mutant(
+        name="the fence is not asked before further requests of a cloud write",
+        module="cloud.middleware.fenced",
+        before="with permitted_by(fence.check):",
+        after="with permitted_by(lambda: None):",
+        tests="cloud",
+        danger=Danger.FENCING,
+    ),
+    Mutant(
+        name="owners of other clusters are passed on",
+        module="cloud.middleware.answers",
+        before="isinstance(item, Owner) and item.cluster == cluster}",
+        after="isinstance(item, Owner)}",
+        tests="cloud",
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="an unclear answer of owns counts as yes",
+        module="cloud.middleware.guarded",
+        before="return verdict if isinstance(verdict, bool) else None",
+        after="return bool(verdict)",
+        tests="cloud",
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a bulk answer's wish for silence is not heard",
+        module="cloud.middleware.budget",
+        before="self._be_quiet(_now(), asked_to_wait(answer))",
+        after="asked_to_wait(answer)",
+        tests="cloud",
+    ),
+    Mutant(
+        name="writes to the API server are fenced before credentials are fetched only",
+        module="kube.exchange",
+        before="request = replace(request, guard=self._fence.check)",
+        after="request = replace(request, guard=lambda: None)",
+        tests="kube",
+        danger=Danger.FENCING,
+    ),
+    Mutant(
+        name="an object replaced under its name is an update",
+        module="kube.store",
+        before="return (Deleted(old), Added(new))",
+        after="return (Updated(old, new),)",
+        tests="kube",
+        danger=Danger.OWNERSHIP,
+        scenario="replaced",
+    ),
+    Mutant(
+        name="an object that cannot be read counts as deleted",
+        module="kube.informer",
+        before="difference(self._table, found, unreadable=unreadable)",
+        after="difference(self._table, found, unreadable={})",
+        tests="kube",
+        danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="a write that a 503 answered is repeated",
+        module="kube.exchange",
+        before="if isinstance(error, TooManyRequests) or method in READS:",
+        after="if isinstance(error, TooManyRequests | ServiceUnavailable):",
+        tests="kube",
+    ),
+)

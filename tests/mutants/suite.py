@@ -1,0 +1,15 @@
+"""All mutants: one guard removed on one path each."""
+
+from tests.mutants.foundation_mutants import CLOUD_AND_KUBE, RUNTIME
+from tests.mutants.node_mutants import IPAM_AND_KEYS, LIFECYCLE, NODE, ROUTE
+from tests.mutants.service_mutants import SERVICE
+
+MUTANTS = (
+    *LIFECYCLE,
+    *NODE,
+    *SERVICE,
+    *ROUTE,
+    *IPAM_AND_KEYS,
+    *RUNTIME,
+    *CLOUD_AND_KUBE,
+)
