@@ -21,7 +21,7 @@ def configz(config: Config, migration: Migration | None = None) -> Mapping[str, 
             "KubeCloudShared": _shared(config),
             "NodeController": {
                 "ConcurrentNodeSyncs": config.node.concurrent_syncs,
-                "ConcurrentNodeStatusUpdates": config.node.concurrent_status_updates,
+                "ConcurrentNodeStatusUpdates": _status_updates(config),
             },
             "NodeLifecycleController": {
                 "NodeMonitorPeriod": render_duration(config.lifecycle.monitor_period),
@@ -32,6 +32,12 @@ def configz(config: Config, migration: Migration | None = None) -> Mapping[str, 
             "Webhook": {"Webhooks": list(config.webhooks.entries) or None},
         }
     }
+
+
+def _status_updates(config: Config) -> int:
+    """The number in effect: zero or less means as many as `--concurrent-node-syncs`."""
+    asked = config.node.concurrent_status_updates
+    return asked if asked > 0 else config.node.concurrent_syncs
 
 
 def _generic(config: Config, migration: Migration | None) -> Mapping[str, object]:

@@ -110,6 +110,8 @@ def parse_quantity(text: str) -> int:
             "quantities must be a number with an optional suffix, such as 512, 1K, 2Ki, 3M or 1e3"
         )
     number, suffix = float(matched[1]), matched[2]
+    if number < 0:
+        raise ValueError("must not be negative")
     if suffix in {"m", "u", "n"}:
         return math.ceil(number / {"m": 10**3, "u": 10**6, "n": 10**9}[suffix])
     if suffix[1:2].isdigit() or suffix[1:2] in {"+", "-"}:

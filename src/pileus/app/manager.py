@@ -17,7 +17,7 @@ from pileus.app.delegates import delegates
 from pileus.app.ending import CommandFailed
 from pileus.app.leading import Leases, lead
 from pileus.app.migration import DEFAULT, Migration, MigrationError, read_migration
-from pileus.app.opening import World, connections, make_post, provider
+from pileus.app.opening import World, choose_provider, connections, make_post, provider
 from pileus.app.rehearsal import rehearse
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.read_only import read_only
@@ -59,6 +59,7 @@ class Manager:
             await self._run()
 
     async def _run(self) -> None:
+        choose_provider(self._config, self._world)  # a wrong flag ends it before a port is opened
         permits = reads_and_events if self._config.dry_run else all_requests
         async with (
             connections(self._config, self._world, self._metrics, permits=permits) as clients,
@@ -148,4 +149,4 @@ def _migration(config: Config) -> Migration | None:
     try:
         return read_migration(Path(path)) if path else DEFAULT
     except MigrationError as error:
-        raise CommandFailed(str(error)) from error
+        raise CommandFailed(f"--leader-migration-config: {error}") from error

@@ -9,15 +9,16 @@ from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanag
 from dataclasses import dataclass
 from random import Random
 
-from pileus.app.clients import Clients, Connect
+from pileus.app.clients import Clients
+from pileus.app.clients import Connect as Dial
 from pileus.app.config import Config
 from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.informers import SharedInformers, freeze
 from pileus.app.work import Post
 from pileus.cloud.connection import connected, read_config
-from pileus.cloud.errors import CloudError
-from pileus.cloud.interface import Cloud
-from pileus.cloud.registry import PROVIDERS, Registry
+from pileus.cloud.errors import CloudError, Misconfigured
+from pileus.cloud.interface import Cloud, Connect, ProviderConfig
+from pileus.cloud.registry import PROVIDERS, Registry, UnknownProvider
 from pileus.fence import Fence
 from pileus.kube.config.choose import load_access
 from pileus.kube.config.errors import InvalidConfiguration
@@ -51,7 +52,7 @@ class World:
     random: Random
     set_verbosity: Callable[[int], None]
     providers: Registry = PROVIDERS
-    connect: Connect = HttpTransport
+    connect: Dial = HttpTransport
     identity: Callable[[], str] = own_identity
     watched: Callable[[Metrics], AbstractContextManager[None]] = watched_loop
     """Watches over the event loop for as long as its block lasts."""
@@ -78,20 +79,39 @@ async def connections(
         yield clients
 
 
+def choose_provider(config: Config, world: World) -> tuple[Connect, ProviderConfig]:
+    """Returns the provider and its configuration. Connects to nothing.
+
+    Raises CommandFailed if `--cloud-provider` or `--cloud-config` is wrong, and Fatal if the
+    installed provider cannot be loaded.
+    """
+    shared = config.shared
+    try:
+        connect = world.providers.get(shared.cloud_provider)
+    except UnknownProvider as error:
+        raise CommandFailed(f"--cloud-provider: {error}") from error
+    except CloudError as error:
+        raise Fatal(f"Cloud provider could not be initialized: {error}") from error
+    if connect is None:
+        known = ", ".join(world.providers.names()) or "none is installed"
+        raise CommandFailed(
+            f"--cloud-provider={shared.cloud_provider} selects no provider (known: {known})"
+        )
+    try:
+        return connect, read_config(
+            shared.cloud_config_file, environ=world.environ, cluster_name=shared.cluster_name
+        )
+    except Misconfigured as error:
+        raise CommandFailed(str(error)) from error
+
+
 @asynccontextmanager
 async def provider(config: Config, world: World) -> AsyncGenerator[Cloud]:
-    """The configured provider's cloud, connected. Errors: `Fatal`."""
+    """The configured provider's cloud, connected. Raises CommandFailed and Fatal."""
     shared = config.shared
+    connect, given = choose_provider(config, world)
     async with AsyncExitStack() as stack:
         try:
-            connect = world.providers.get(shared.cloud_provider)
-            if connect is None:
-                raise Fatal("Cloud provider is nil: --cloud-provider=external names none")
-            given = read_config(
-                shared.cloud_config_file,
-                environ=world.environ,
-                cluster_name=shared.cluster_name,
-            )
             cloud = await stack.enter_async_context(
                 connected(shared.cloud_provider, connect, given)
             )

@@ -2,7 +2,6 @@
 
 from pileus.app.controllers import ROUTE
 from pileus.app.duties import client_of, duty_of, events_of, identify
-from pileus.app.ending import Fatal
 from pileus.app.work import Duty, Post, Skipped
 from pileus.controllers.route.controller import RouteController, RouteSettings, Surroundings
 from pileus.objects.ranges import Range, parse_ranges
@@ -14,18 +13,15 @@ CHECKS = 300.0
 
 
 def route_duty(post: Post) -> Duty | Skipped:
-    """What the route controller does while this process leads.
-
-    Errors: `Fatal` for a cluster range that is none.
-    """
+    """The route controller, or why it does not run."""
     routes, shared = post.cloud.routes, post.config.shared
     if routes is None:
         return Skipped("the cloud provider does not support routes")
     if not shared.configure_cloud_routes:
         return Skipped("--configure-cloud-routes=false")
     if not shared.cluster_cidr:
-        return Skipped("there is no --cluster-cidr, so that no route could be told from others'")
-    settings = _settings(post, cluster_ranges(shared.cluster_cidr))
+        return Skipped("--cluster-cidr is not set, so its own routes cannot be identified")
+    settings = _settings(post, parse_ranges(shared.cluster_cidr))
     client = client_of(post, ROUTE)
     events = events_of(post, ROUTE, client)
     around = Surroundings(
@@ -39,14 +35,6 @@ def route_duty(post: Post) -> Duty | Skipped:
         random=post.random,
     )
     return duty_of(RouteController(around, settings), events, stuck_after=STUCK)
-
-
-def cluster_ranges(text: str) -> tuple[Range, ...]:
-    """What `--cluster-cidr` says. Errors: `Fatal`."""
-    try:
-        return parse_ranges(text)
-    except ValueError as error:
-        raise Fatal(f"--cluster-cidr: {error}") from error
 
 
 def _settings(post: Post, ranges: tuple[Range, ...]) -> RouteSettings:

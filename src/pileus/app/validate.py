@@ -18,6 +18,8 @@ from pileus.suggest import did_you_mean
 from pileus.telemetry.quoting import quote
 
 _HIGHEST_PORT = 65535
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _STOCK = tuple(names.canonical for names in ALL)
 
 
@@ -27,24 +29,32 @@ def logging_problems(config: Config) -> tuple[str, ...]:
     found: list[str] = []
     if logging.flush_frequency <= 0:
         shown = render_duration(logging.flush_frequency)
-        found.append(f"flushFrequency: Invalid value: {quote(shown)}: Must be greater than zero")
+        found.append(
+            f"--log-flush-frequency: flushFrequency: Invalid value: {quote(shown)}: "
+            "Must be greater than zero"
+        )
     if logging.format not in {"text", "json"}:
-        found.append(f"format: Invalid value: {quote(logging.format)}: Unsupported log format")
+        hint = did_you_mean(logging.format, ("text", "json"))
+        found.append(
+            f"--logging-format: format: Invalid value: {quote(logging.format)}: "
+            f"Unsupported log format; use text or json{hint}"
+        )
     elif logging.format == "json" and not config.generic.gates.enabled(gates.LOGGING_BETA):
         found.append(
-            "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature"
+            "--logging-format: format: Forbidden: Log format json is disabled, "
+            "see LoggingBetaOptions feature"
         )
     if logging.modules and logging.format != "text":
-        found.append("vmodule: Forbidden: Only supported for text log format")
+        found.append("--vmodule: Forbidden: Only supported for text log format")
     gated = {
-        "text.splitStream": logging.text_split_stream,
-        "text.infoBufferSize": logging.text_info_buffer_size != 0,
-        "json.splitStream": logging.json_split_stream,
-        "json.infoBufferSize": logging.json_info_buffer_size != 0,
+        ("log-text-split-stream", "text.splitStream"): logging.text_split_stream,
+        ("log-text-info-buffer-size", "text.infoBufferSize"): logging.text_info_buffer_size != 0,
+        ("log-json-split-stream", "json.splitStream"): logging.json_split_stream,
+        ("log-json-info-buffer-size", "json.infoBufferSize"): logging.json_info_buffer_size != 0,
     }
     found += [
-        f"options.{name}: Forbidden: Feature {gates.LOGGING_ALPHA.name} is disabled"
-        for name, used in gated.items()
+        f"--{flag}: options.{name}: Forbidden: Feature {gates.LOGGING_ALPHA.name} is disabled"
+        for (flag, name), used in gated.items()
         if used and not alpha
     ]
     return tuple(found)
@@ -87,16 +97,26 @@ def _leader_election(config: Config) -> Iterator[str]:
     if not election.enabled:
         return
     if election.resource_lock != "leases":
-        yield 'resourceLock value must be "leases"'
-    if not election.resource_name or not election.resource_namespace:
-        yield "leader-elect-resource-name and leader-elect-resource-namespace must not be empty"
+        yield '--leader-elect-resource-lock: resourceLock value must be "leases"'
+    names = {
+        "leader-elect-resource-name": (election.resource_name, _SUBDOMAIN, 253),
+        "leader-elect-resource-namespace": (election.resource_namespace, _LABEL, 63),
+    }
+    for flag, (name, form, longest) in names.items():
+        if not re.fullmatch(form, name) or len(name) > longest:
+            signs = "'-' or '.'" if form is _SUBDOMAIN else "'-'"
+            yield (
+                f"--{flag}: {quote(name)} is not a valid name: use at most {longest} lower case "
+                f"letters, digits and {signs} between them"
+            )
     yield from timing.problems(election.durations)
 
 
 def _names(entries: Iterable[str], known: Iterable[str], what: str) -> Iterator[str]:
     names = tuple(known)
     for word in unknown(entries, names):
-        yield f"{quote(word)} is not in the list of known {what}{did_you_mean(word, names)}"
+        hint = did_you_mean(word, names)
+        yield f"--{what}: {quote(word)} is not in the list of known {what}{hint}"
 
 
 def _client(config: Config) -> Iterator[str]:
@@ -229,11 +249,13 @@ def _ipam(config: Config) -> Iterator[str]:
     for name, (size, longest) in lengths.items():
         if not 0 <= size <= longest:
             yield f"{name} must be between 0 and {longest}, but got {size}"
+    asked = asked_of(config)
+    yield from sizes.malformed(asked)
     allocates = config.shared.allocate_node_cidrs and is_running(IPAM, config.generic.controllers)
     if allocates and not config.shared.cluster_cidr:
         yield f"--allocate-node-cidrs with {IPAM.canonical} needs --cluster-cidr"
     elif allocates:
-        yield from sizes.problems(asked_of(config))
+        yield from sizes.misfits(asked)
 
 
 def _ssh_keys(config: Config) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from pileus.kube.model.core_v1 import Node
 
@@ -29,16 +29,23 @@ def parse_range(text: str) -> Range:
 
 
 def parse_ranges(text: str) -> tuple[Range, ...]:
-    """One CIDR, or two of different families with a comma between them.
+    """Returns the CIDRs of a flag: one, or a comma-separated pair of different families.
 
-    Errors: `ValueError`, which says what is wrong.
+    Raises ValueError, with the fix, if one is not a CIDR or has host bits set.
     """
-    ranges = tuple(parse_range(each.strip()) for each in text.split(","))
+    ranges = tuple(_without_host_bits(each.strip()) for each in text.split(","))
     if len(ranges) > MOST:
         raise ValueError(f"{len(ranges)} CIDRs, but at most one of each family is possible")
     if len({each.version for each in ranges}) < len(ranges):
         raise ValueError(f"both CIDRs are IPv{ranges[0].version}; one of each family is possible")
     return ranges
+
+
+def _without_host_bits(text: str) -> Range:
+    found = parse_range(text)
+    if ip_address(text.partition("/")[0]) != found.network_address:
+        raise ValueError(f'"{text}" has host bits set (did you mean "{found}"?)')
+    return found
 
 
 def is_within(inner: Range, outer: Iterable[Range]) -> bool:

@@ -118,7 +118,7 @@ class TrustSource:
     def _assemble(self) -> Trust:
         options, looked_up = self._options, self._looked_up
         if options.client_ca_file:
-            client_ca = _read_ca(options.client_ca_file)
+            client_ca = _read_ca("--client-ca-file", options.client_ca_file)
         else:
             client_ca = looked_up.get("client-ca-file", "").encode()
         if options.request_header.client_ca_file:
@@ -149,7 +149,8 @@ def proxies_from_flags(options: RequestHeaderOptions) -> ProxyTrust:
         group=options.group_headers,
         extra_prefix=options.extra_headers_prefix,
     )
-    return ProxyTrust(_read_ca(options.client_ca_file), options.allowed_names, headers)
+    ca = _read_ca("--requestheader-client-ca-file", options.client_ca_file)
+    return ProxyTrust(ca, options.allowed_names, headers)
 
 
 def proxies_from_settings(settings: Mapping[str, str]) -> ProxyTrust | None:
@@ -175,14 +176,14 @@ def _listed(settings: Mapping[str, str], key: str) -> tuple[str, ...]:
         ) from error
 
 
-def _read_ca(path: str) -> bytes:
+def _read_ca(flag: str, path: str) -> bytes:
     try:
         pem = Path(path).read_bytes()
         Authorities(pem)
     except OSError as error:
-        raise BadCertificate(f"{path}: {error.strerror or error}") from error
+        raise BadCertificate(f"{flag}={path}: {error.strerror or error}") from error
     except BadCertificate as error:
-        raise BadCertificate(f"{path}: {error}") from error
+        raise BadCertificate(f"{flag}={path}: {error}") from error
     return pem
 
 

@@ -27,24 +27,36 @@ async def test_it_runs_only_when_ranges_are_to_be_allocated():
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (("--cluster-cidr=nonsense",), '--cluster-cidr: "nonsense" is no CIDR'),
         (
             ("--cluster-cidr=10.0.0.0/16", "--cidr-allocator-type=CloudAllocator"),
-            '--cidr-allocator-type: "CloudAllocator" is not possible',
+            '--cidr-allocator-type: "CloudAllocator" is not supported',
         ),
         (
             ("--cluster-cidr=10.0.0.0/16", "--node-cidr-mask-size=8"),
-            "node CIDRs of /8 do not fit into 10.0.0.0/16",
+            "--node-cidr-mask-size: node CIDRs of /8 do not fit into 10.0.0.0/16",
         ),
+    ],
+)
+def test_flags_that_do_not_fit_together_are_refused_only_where_ranges_are_allocated(flags, told):
+    (problem,) = problems(configured(*ON, *flags))
+
+    assert problem.startswith(told)
+    assert problems(configured("--allocate-node-cidrs", *flags)) == ()
+    assert problems(configured("--controllers=nodeipam", *flags)) == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--cluster-cidr=nonsense",), '--cluster-cidr: "nonsense" is no CIDR'),
         (
             ("--cluster-cidr=10.0.0.0/16", "--service-cluster-ip-range=10.0.0.0"),
             '--service-cluster-ip-range: "10.0.0.0" is no CIDR',
         ),
     ],
 )
-def test_flags_that_make_no_sense_are_refused_only_where_they_count(flags, told):
-    (problem,) = problems(configured(*ON, *flags))
+def test_a_malformed_range_is_refused_whether_or_not_it_is_used(flags, told):
+    for others in (ON, ("--allocate-node-cidrs",), ("--configure-cloud-routes=false",), ()):
+        (problem,) = problems(configured(*others, *flags))
 
-    assert problem.startswith(told)
-    assert problems(configured("--allocate-node-cidrs", *flags)) == ()
-    assert problems(configured("--controllers=nodeipam", *flags)) == ()
+        assert problem.startswith(told)

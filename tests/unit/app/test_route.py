@@ -4,17 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pileus.app.controllers import ROUTE
-from pileus.app.ending import Fatal
-from pileus.app.leading import DUTIES, Leases, lead
 from pileus.app.route import route_duty
-from pileus.app.run import ending_of
 from pileus.app.work import Duty, Skipped
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Route
 from pileus.controllers.route.ownership import Ownership
-from pileus.server.health import Health
 from tests.unit.app.stage import configured, posted
 
 
@@ -53,21 +48,6 @@ async def test_defect_18_a_provider_with_routes_and_no_cluster_range_is_no_reaso
 
     assert isinstance(duty, Skipped)
     assert "--cluster-cidr" in duty.why
-
-
-async def test_a_cluster_range_that_is_none_ends_the_start():
-    async with posted(CLOUD, "--cluster-cidr=10.0.0.0/8,10.1.0.0/16") as post:
-        with pytest.raises(BaseExceptionGroup) as caught:
-            await lead(post, Leases(), Health(), {ROUTE.canonical: DUTIES[ROUTE.canonical]})
-
-    ending = ending_of(caught.value)
-    assert isinstance(ending, Fatal)
-    assert str(ending).startswith("--cluster-cidr: both CIDRs are IPv4")
-
-
-async def test_a_cluster_range_that_is_none_harms_nobody_who_has_no_routes():
-    async with posted(CLOUD, "--cluster-cidr=x", "--configure-cloud-routes=false") as post:
-        assert isinstance(route_duty(post), Skipped)
 
 
 async def test_it_is_ready_to_run():

@@ -27,23 +27,29 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
     ("arguments", "message"),
     [
         (["--cloud-provider="], "--cloud-provider cannot be empty"),
-        (["--controllers=xyz"], '"xyz" is not in the list of known controllers'),
+        (["--controllers=xyz"], '--controllers: "xyz" is not in the list of known controllers'),
         (
             ["--controllers=*,-rout"],
-            '"rout" is not in the list of known controllers',
+            '--controllers: "rout" is not in the list of known controllers',
         ),
         (
             ["--controllers=service-lb-controler"],
             (
-                '"service-lb-controler" is not in the list of known controllers'
+                '--controllers: "service-lb-controler" is not in the list of known controllers'
                 ' (did you mean "service-lb-controller"?)'
             ),
         ),
-        ([WEBHOOK_ON, "--webhooks=x"], '"x" is not in the list of known webhooks'),
-        (["--leader-elect-resource-lock=endpoints"], 'resourceLock value must be "leases"'),
+        ([WEBHOOK_ON, "--webhooks=x"], '--webhooks: "x" is not in the list of known webhooks'),
+        (
+            ["--leader-elect-resource-lock=endpoints"],
+            '--leader-elect-resource-lock: resourceLock value must be "leases"',
+        ),
         (
             ["--leader-elect-resource-name="],
-            "leader-elect-resource-name and leader-elect-resource-namespace must not be empty",
+            (
+                '--leader-elect-resource-name: "" is not a valid name: use at most 253 lower case '
+                "letters, digits and '-' or '.' between them"
+            ),
         ),
         (
             ["--leader-elect-lease-duration=10s"],
@@ -234,32 +240,53 @@ def test_what_makes_sense_is_accepted(arguments: list[str]):
     [
         (
             ["--log-flush-frequency=0s"],
-            'flushFrequency: Invalid value: "0s": Must be greater than zero',
+            '--log-flush-frequency: flushFrequency: Invalid value: "0s": Must be greater than zero',
         ),
-        (["--logging-format=foo"], 'format: Invalid value: "foo": Unsupported log format'),
+        (
+            ["--logging-format=foo"],
+            (
+                '--logging-format: format: Invalid value: "foo": Unsupported log format; '
+                "use text or json"
+            ),
+        ),
         (
             ["--logging-format=json", "--feature-gates=LoggingBetaOptions=false"],
-            "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature",
+            (
+                "--logging-format: format: Forbidden: Log format json is disabled, "
+                "see LoggingBetaOptions feature"
+            ),
         ),
         (
             ["--logging-format=json", "--vmodule=a=1"],
-            "vmodule: Forbidden: Only supported for text log format",
+            "--vmodule: Forbidden: Only supported for text log format",
         ),
         (
             ["--log-text-split-stream"],
-            "options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
+            (
+                "--log-text-split-stream: options.text.splitStream: Forbidden: "
+                "Feature LoggingAlphaOptions is disabled"
+            ),
         ),
         (
             ["--log-json-split-stream"],
-            "options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
+            (
+                "--log-json-split-stream: options.json.splitStream: Forbidden: "
+                "Feature LoggingAlphaOptions is disabled"
+            ),
         ),
         (
             ["--log-text-info-buffer-size=1Ki"],
-            "options.text.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
+            (
+                "--log-text-info-buffer-size: options.text.infoBufferSize: Forbidden: "
+                "Feature LoggingAlphaOptions is disabled"
+            ),
         ),
         (
             ["--log-json-info-buffer-size=1Ki"],
-            "options.json.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
+            (
+                "--log-json-info-buffer-size: options.json.infoBufferSize: Forbidden: "
+                "Feature LoggingAlphaOptions is disabled"
+            ),
         ),
     ],
 )
@@ -279,8 +306,8 @@ def test_several_problems_are_told_together():
     )
 
     assert together(found) == (
-        '["foo" is not in the list of known controllers, '
-        '"bar" is not in the list of known controllers, '
+        '[--controllers: "foo" is not in the list of known controllers, '
+        '--controllers: "bar" is not in the list of known controllers, '
         "concurrent-node-syncs must be at least 1, but got 0, --cloud-provider cannot be empty]"
     )
     assert together(("a", "a")) == "a"

@@ -95,7 +95,10 @@ def test_a_wrong_configuration_is_told_plainly_and_as_a_log_line():
     session = Session()
 
     assert session.call("--controllers=foo") == 1
-    message = '["foo" is not in the list of known controllers, --cloud-provider cannot be empty]'
+    message = (
+        '[--controllers: "foo" is not in the list of known controllers, '
+        "--cloud-provider cannot be empty]"
+    )
     assert session.err.getvalue().splitlines()[0] == message
     quoted = message.replace('"', '\\"')
     assert session.logged() == [("E", f'"command failed" err="{quoted}"')]
@@ -107,7 +110,7 @@ def test_wrong_logging_flags_are_told_before_anything_else():
 
     assert session.call("--logging-format=foo") == 1
     assert session.err.getvalue().splitlines()[0] == (
-        'format: Invalid value: "foo": Unsupported log format'
+        '--logging-format: format: Invalid value: "foo": Unsupported log format; use text or json'
     )
     assert len(session.logged()) == 1
 

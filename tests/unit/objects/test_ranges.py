@@ -14,6 +14,8 @@ from pileus.objects.ranges import is_within, parse_range, parse_ranges, touches
         ("10.0.0.0", '"10.0.0.0" is no CIDR'),
         ("300.0.0.0/8", '"300.0.0.0/8" is no CIDR'),
         ("fe80::1%eth0/64", "is no CIDR"),
+        ("10.244.7.9/16", 'has host bits set .did you mean "10.244.0.0/16"'),
+        ("fd00::1/48", 'has host bits set .did you mean "fd00::/48"'),
     ],
 )
 def test_a_cluster_range_that_is_none_is_told(text, told):
@@ -25,7 +27,6 @@ def test_a_cluster_range_that_is_none_is_told(text, told):
     ("text", "said"),
     [
         ("10.244.0.0/16", ["10.244.0.0/16"]),
-        ("10.244.7.9/16", ["10.244.0.0/16"]),
         ("fd00::/48, 10.244.0.0/16", ["fd00::/48", "10.244.0.0/16"]),
     ],
 )

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pileus.objects.ranges import Range, parse_ranges
+from pileus.objects.ranges import Range, is_within, parse_ranges
+from pileus.suggest import did_you_mean
 
 ALLOCATOR = "RangeAllocator"
+OTHER_ALLOCATORS = frozenset({"CloudAllocator", "IPAMFromCluster", "IPAMFromCloud"})
+"""Names that Go knows. They are only refused where this controller allocates."""
 USUAL = {4: 24, 6: 64}
 LONGEST = {4: 32, 6: 128}
 MOST_BITS = {4: 24, 6: 16}
@@ -24,8 +27,15 @@ class Asked:
     allocator: str = ALLOCATOR
 
     def mask_of(self, version: int) -> int:
-        own = self.mask_size_ipv4 if version == 4 else self.mask_size_ipv6  # noqa: PLR2004 -- IPv4
-        return own or self.mask_size or USUAL[version]
+        return self._own_mask(version) or self.mask_size or USUAL[version]
+
+    def mask_flag_of(self, version: int) -> str:
+        """The flag that sets the prefix length of this family."""
+        family = f"-ipv{version}" if self._own_mask(version) or "," in self.cluster_cidr else ""
+        return f"--node-cidr-mask-size{family}"
+
+    def _own_mask(self, version: int) -> int:
+        return self.mask_size_ipv4 if version == 4 else self.mask_size_ipv6  # noqa: PLR2004 -- IPv4
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +55,8 @@ class Sizes:
 
 
 def sizes(asked: Asked) -> Sizes:
-    """Errors: `ValueError`, if `problems` finds any."""
-    found = problems(asked)
+    """Raises ValueError if `malformed` or `misfits` finds anything."""
+    found = (*malformed(asked), *misfits(asked))
     if found:
         raise ValueError(", ".join(found))
     ranges = parse_ranges(asked.cluster_cidr)
@@ -54,55 +64,86 @@ def sizes(asked: Asked) -> Sizes:
     return Sizes(tuple(Pool(each, asked.mask_of(each.version)) for each in ranges), services)
 
 
-def problems(asked: Asked) -> tuple[str, ...]:
-    """What is wrong with the flags, each with its name; empty if nothing is."""
-    return tuple(_problems(asked))
+def malformed(asked: Asked) -> tuple[str, ...]:
+    """Returns the flags whose value is wrong whether or not this controller allocates."""
+    return tuple(_malformed(asked))
 
 
-def _problems(asked: Asked) -> Iterator[str]:
+def misfits(asked: Asked) -> tuple[str, ...]:
+    """Returns the flags that this controller cannot allocate by; empty if one is malformed."""
+    return () if malformed(asked) else tuple(_misfits(asked))
+
+
+def _malformed(asked: Asked) -> Iterator[str]:
+    if asked.allocator not in {ALLOCATOR, *OTHER_ALLOCATORS}:
+        hint = did_you_mean(asked.allocator, (ALLOCATOR,))
+        yield f'--cidr-allocator-type must be {ALLOCATOR}, but got "{asked.allocator}"{hint}'
+    ranges = {
+        "cluster-cidr": asked.cluster_cidr,
+        "service-cluster-ip-range": asked.service_range,
+    }
+    for name, text in ranges.items():
+        try:
+            parse_ranges(text) if text else ()
+        except ValueError as error:
+            yield f"--{name}: {error}"
+
+
+def _misfits(asked: Asked) -> Iterator[str]:
     if asked.allocator != ALLOCATOR:
         yield (
-            f'--cidr-allocator-type: "{asked.allocator}" is not possible (any more); '
-            f"the only one is {ALLOCATOR}"
+            f'--cidr-allocator-type: "{asked.allocator}" is not supported by this manager; '
+            f"use {ALLOCATOR}"
         )
-    if asked.service_range:
-        try:
-            parse_ranges(asked.service_range)
-        except ValueError as error:
-            yield f"--service-cluster-ip-range: {error}"
-    try:
-        ranges = parse_ranges(asked.cluster_cidr)
-    except ValueError as error:
-        yield f"--cluster-cidr: {error}"
-        return
+    ranges = parse_ranges(asked.cluster_cidr)
     contradictions = tuple(_contradictions(asked, {each.version for each in ranges}))
     yield from contradictions
-    for each in () if contradictions else ranges:
-        yield from _misfits(each, asked.mask_of(each.version))
+    if contradictions:
+        return
+    services = parse_ranges(asked.service_range) if asked.service_range else ()
+    for each in ranges:
+        yield from _too_long_or_short(each, asked)
+        yield from _nothing_left(each, asked, services)
 
 
 def _contradictions(asked: Asked, versions: set[int]) -> Iterator[str]:
     if len(versions) > 1 and asked.mask_size:
         yield (
-            "--node-cidr-mask-size is for clusters of one family; with two, use "
+            "--node-cidr-mask-size is for single-stack clusters; in a dual-stack cluster, use "
             "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"
         )
     of_families = {4: asked.mask_size_ipv4, 6: asked.mask_size_ipv6}
     if len(versions) == 1 and asked.mask_size and any(of_families.values()):
-        yield "--node-cidr-mask-size and those of a family exclude each other"
+        yield "--node-cidr-mask-size cannot be combined with the flag of a single family"
     for version, size in of_families.items():
         if size and version not in versions:
             yield f"--node-cidr-mask-size-ipv{version}: --cluster-cidr has no IPv{version} range"
 
 
-def _misfits(cluster: Range, mask: int) -> Iterator[str]:
+def _too_long_or_short(cluster: Range, asked: Asked) -> Iterator[str]:
     version = cluster.version
+    mask, flag = asked.mask_of(version), asked.mask_flag_of(version)
+    most = cluster.prefixlen + MOST_BITS[version]
     if mask > LONGEST[version]:
-        yield f"node CIDRs of /{mask} are not possible: IPv{version} ends at /{LONGEST[version]}"
+        yield f"{flag}: an IPv{version} prefix is at most {LONGEST[version]} bits, but got {mask}"
     elif mask < cluster.prefixlen:
-        yield f"node CIDRs of /{mask} do not fit into {cluster}: give a longer mask size"
-    elif mask - cluster.prefixlen > MOST_BITS[version]:
         yield (
-            f"node CIDR size is too big: {cluster} has more than 2^{MOST_BITS[version]} parts of "
-            f"/{mask}; give a mask size of at most {cluster.prefixlen + MOST_BITS[version]}"
+            f"{flag}: node CIDRs of /{mask} do not fit into {cluster} (--cluster-cidr); "
+            f"use at least {cluster.prefixlen}"
         )
+    elif mask > most:
+        yield (
+            f"{flag}: node CIDR size is too big: {cluster} (--cluster-cidr) has more than "
+            f"2^{MOST_BITS[version]} parts of /{mask}; use at most {most}"
+        )
+
+
+def _nothing_left(cluster: Range, asked: Asked, services: tuple[Range, ...]) -> Iterator[str]:
+    """A Service range takes every node range: it covers the cluster's, or the only part of it."""
+    only = asked.mask_of(cluster.version) <= cluster.prefixlen
+    for each in services:
+        if is_within(cluster, (each,)) or (only and is_within(each, (cluster,))):
+            yield (
+                f"--service-cluster-ip-range: {each} leaves no node CIDR in {cluster} "
+                "(--cluster-cidr); use ranges that do not overlap"
+            )
