@@ -4,11 +4,12 @@ connect:  factory(config) ▶ provider
 leading:  initialize(client_builder, stop) ▶ set_informers ▶ … controllers … ▶ stop, awaited
 """
 
+import inspect
 import io
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pileus.classic.balancers import ClassicBalancers
 from pileus.classic.calls import Calls
@@ -20,6 +21,7 @@ from pileus.classic.interface import (
     InformerUser,
     Interface,
     Maybe,
+    SchemeOwner,
     Zones,
 )
 from pileus.classic.memory import Memory, ProcessMemory
@@ -30,7 +32,7 @@ from pileus.classic.stop import stopping
 from pileus.classic.view import ClusterView, LateView
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ClusterAccess, ProviderConfig
-from pileus.cloud.model import Zone
+from pileus.cloud.model import NodeRef, Zone
 from pileus.kube.client import Client
 
 T = TypeVar("T")
@@ -84,6 +86,7 @@ def as_cloud(
         clusters=None if clusters is None else _Clusters(clusters, calls),
         ssh_keys=None if v1 is None else ClassicSshKeys(v1, calls),
         zones=None if zones is None else _Zones(zones, calls),
+        owns=_owns(provider),
         leading=lambda access: _leading(provider, calls, access, (view, notes)),
         knows_leftovers=False,
         has_cluster_id=provider.has_cluster_id(),
@@ -166,8 +169,7 @@ async def _made(calls: Calls, call: Callable[[], Maybe[T]]) -> T:
         raise translated(error) from error
 
 
-INTERFACE = (
-    "initialize",
+GETTERS = (
     "load_balancer",
     "instances",
     "instances_v2",
@@ -177,12 +179,57 @@ INTERFACE = (
     "provider_name",
     "has_cluster_id",
 )
+"""The methods of a provider that only return what it has."""
+OPTIONAL = ("provider_id_schemes",)
 
 
 def _verify(provider: object) -> None:
-    missing = [name for name in INTERFACE if not callable(getattr(provider, name, None))]
+    """Raises `Misconfigured` if the provider is incomplete, or a getter is async."""
+    made = type(provider).__name__
+    missing = [n for n in ("initialize", *GETTERS) if not callable(getattr(provider, n, None))]
     if missing:
         raise Misconfigured(
-            f"the provider's factory made a {type(provider).__name__}, which lacks: "
+            f"the provider's factory made a {made}, which lacks: "
             f"{', '.join(f'{name}()' for name in missing)}"
         )
+    for name in (*GETTERS, *OPTIONAL):
+        if callable(getattr(provider, name, None)):
+            _verify_getter(made, name, getattr(provider, name))
+
+
+def _verify_getter(made: str, name: str, getter: Callable[[], object]) -> None:
+    value = getter()
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise Misconfigured(
+            f"{made}.{name}() is async: make it a plain method that returns what the provider "
+            "already has. It is called often and must not wait; initialize() may."
+        )
+
+
+def _owns(provider: Interface) -> Callable[[NodeRef], bool | None] | None:
+    """By provider ID, for a provider that declares more schemes than its name."""
+    if not isinstance(provider, SchemeOwner):
+        return None
+    schemes = frozenset({provider.provider_name(), *_schemes(provider)})
+
+    def owns(node: NodeRef) -> bool | None:
+        scheme, separator, _ = node.provider_id.partition("://")
+        return scheme in schemes if separator else None
+
+    return owns
+
+
+def _schemes(provider: SchemeOwner) -> Sequence[str]:
+    given = cast("object", provider.provider_id_schemes())
+    if not isinstance(given, list | tuple) or not all(map(_is_scheme, cast("list[object]", given))):
+        raise Misconfigured(
+            f"{type(provider).__name__}.provider_id_schemes() returned {given!r}: "
+            'return a list of schemes without "://", such as ["hcloud", "hrobot"]'
+        )
+    return cast("Sequence[str]", given)
+
+
+def _is_scheme(value: object) -> bool:
+    return isinstance(value, str) and value != "" and ":" not in value

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar, cast
 
-from pileus.classic.errors import translated
+from pileus.classic.errors import is_unexpected, translated
 from pileus.classic.interface import Maybe
 from pileus.classic.thread import in_thread
 from pileus.cloud.errors import CloudError, Conflict
 from pileus.cloud.permission import check_permission, pass_on
+from pileus.telemetry.log import Log
 
+log = Log(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -27,6 +29,7 @@ class Calls:
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._slots = asyncio.Semaphore(at_once)
         self._busy: set[str] = set()
+        self._logged: set[tuple[str, type]] = set()
 
     async def make(self, method: Callable[P, Maybe[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call it and await its end. Errors: whatever it raises; those of `check_permission`."""
@@ -59,7 +62,7 @@ class Calls:
         except CloudError:
             self._end(ended)
             raise
-        with _passing_on():
+        with self._passing_on(method):
             if is_async:
                 with self._held(ended):
                     return await cast("Awaitable[T]", call())
@@ -77,12 +80,23 @@ class Calls:
         self._slots.release()
         ended()
 
+    @contextmanager
+    def _passing_on(self, method: object) -> Generator[None]:
+        """Lookups of many nodes run concurrently: if the cloud asks one to wait, all wait."""
+        try:
+            yield
+        except Exception as error:
+            if is_unexpected(error):
+                self._log(method, error)
+            pass_on(translated(error))
+            raise
 
-@contextmanager
-def _passing_on() -> Generator[None]:
-    """Look-ups of many nodes are made side by side: if one is to wait, all are."""
-    try:
-        yield
-    except Exception as error:
-        pass_on(translated(error))
-        raise
+    def _log(self, method: object, error: Exception) -> None:
+        """Log the traceback, once for each method and class of exception."""
+        name = getattr(method, "__qualname__", repr(method))
+        if (name, type(error)) in self._logged:
+            return
+        self._logged.add((name, type(error)))
+        log.exception(  # noqa: LOG004 -- called by those who caught it
+            "Cloud provider raised an unexpected exception", error=error, method=name
+        )

@@ -68,6 +68,12 @@ def translated(error: Exception) -> CloudError:
             return Unavailable(f"{type(error).__name__}: {error}")
 
 
+def is_unexpected(error: Exception) -> bool:
+    """Whether only its traceback explains the exception: it has no meaning of its own here."""
+    expected = isinstance(error, ClassicError | CloudError)
+    return not expected and _retry_in_chain(error) is None
+
+
 def _retry_in_chain(error: BaseException | None) -> RetryError | None:
     while error is not None:
         if isinstance(error, RetryError):

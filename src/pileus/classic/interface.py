@@ -1,7 +1,8 @@
 """What a ported provider implements: the Go framework's interfaces, method by method.
 
 Names are Go's in Python's spelling. A pair (object, supported) is `object | None`; the context is
-the task's own. Every method may be plain, and then runs in a thread, or `async`. Kubernetes
+the task's own. The methods of capabilities, and `initialize`, may be plain, and then run in a
+thread, or `async`; those of `Interface` that return a capability or a fact are plain. Kubernetes
 objects are read-only, and have the fields that `pileus.kube.model.core_v1` knows.
 """
 
@@ -135,6 +136,17 @@ class Interface(Protocol):
 class InformerUser(Protocol):
     def set_informers(self, informers: object) -> Maybe[None]:
         """Called after `initialize`, before the informers start."""
+        ...
+
+
+@runtime_checkable
+class SchemeOwner(Protocol):
+    def provider_id_schemes(self) -> Sequence[str]:
+        """Returns the schemes of all provider IDs that belong to this provider.
+
+        For a provider with machines of several kinds, such as `["hcloud", "hrobot"]`. The
+        provider's name is always one of its schemes. Nodes of other schemes are not managed.
+        """
         ...
 
 

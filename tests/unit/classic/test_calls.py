@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pileus.classic.calls import Calls
-from pileus.classic.errors import RetryError, translated
+from pileus.classic.errors import InstanceNotFound, RetryError, Unimplemented, translated
 from pileus.cloud.errors import Conflict, Throttled
 from pileus.cloud.permission import permitted_by
 from pileus.runtime.failure import hint
@@ -118,3 +118,56 @@ async def test_as_many_threads_as_allowed_run_at_once_and_no_more():
             group.create_task(calls.make(work))
 
     assert max(counts) == 3
+
+
+class Sdk:
+    def fetch(self) -> None:
+        raise KeyError("zone")
+
+    async def post(self) -> None:
+        raise KeyError("zone")
+
+
+@pytest.mark.parametrize("method", [Sdk().fetch, Sdk().post], ids=["plain", "async"])
+async def test_an_unexpected_exception_shows_its_traceback_once(
+    caplog: pytest.LogCaptureFixture, method: Any
+):
+    calls = Calls()
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            await calls.make(method)
+
+    (record,) = caplog.records
+    assert record.getMessage() == "Cloud provider raised an unexpected exception"
+    assert record.exc_info
+    trace = record.exc_info[2]
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    assert trace
+    assert trace.tb_frame.f_code.co_name == method.__name__, "it ends in the provider's own code"
+
+
+WRAPPED = ValueError("while building")
+WRAPPED.__cause__ = RetryError("quota refills", 42)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InstanceNotFound(),
+        Unimplemented(),
+        RetryError("later", 1),
+        WRAPPED,
+        Throttled("", retry_after=1),
+    ],
+)
+async def test_errors_with_a_meaning_of_their_own_need_no_traceback(
+    caplog: pytest.LogCaptureFixture, error: Exception
+):
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        await Calls().make(fail)
+
+    assert caplog.records == []

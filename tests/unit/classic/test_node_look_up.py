@@ -1,5 +1,6 @@
 """What the node controller learns from a ported provider, and by which calls."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from tests.unit.classic.fakes import (
     adapted,
     kube_node,
 )
+from tests.unit.controllers.lifecycle.world import World as LifecycleWorld
 from tests.unit.controllers.node.harness import World
 from tests.unit.controllers.node.objects import document
 
@@ -74,3 +76,22 @@ async def test_an_address_of_a_type_that_kubernetes_does_not_know_is_left_out_wi
     assert world.events.reasons("n1") == ["Synced", "CloudAddressSkipped"]
     (message,) = world.events.messages("CloudAddressSkipped")
     assert "203.0.113.9 is of type FloatingIP" in message
+
+
+class TwoKinds(Provider):
+    def provider_id_schemes(self) -> tuple[str, ...]:
+        return ("fake", "bare")
+
+
+async def test_nodes_of_a_second_scheme_are_managed_and_those_of_other_clouds_are_not() -> None:
+    world = LifecycleWorld(owns=adapted(TwoKinds()).owns)
+    await world.add("n1", "n2", "n3", "n4", "n5", "n6")
+    for name, provider_id in (("rented", "bare://1"), ("foreign", "other://1")):
+        await world.register(name, provider_id=provider_id)
+
+    async with world.running():
+        await world.lose("rented", "foreign")
+        await asyncio.sleep(60)
+
+    assert "rented" not in await world.names()
+    assert "foreign" in await world.names()
