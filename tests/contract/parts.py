@@ -215,7 +215,7 @@ class PartsBalancers:
         listeners = tuple((i, port) for i, (of, port) in sorted(api.listeners.items()) if of == id_)
         members = frozenset(m for m in api.members if m[0] in dict(listeners))
         state = BalancerState.PENDING if id_ in api.busy else BalancerState.READY
-        ingress = (Ingress(ip=address),) if address else ()
+        ingress = (Ingress(hostname=f"{address}.example"),) if address else ()
         mark = api.balancers[id_]
         return Seen(
             owner,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pileus.cloud.balancer import Part, Wish
+from pileus.cloud.balancer import Ingress, Part, PortStatus, Wish
 from pileus.cloud.errors import CloudError
 from pileus.testing.conformance import identity, keeping
 from pileus.testing.conformance.harness import run
@@ -135,6 +135,46 @@ class AdoptsAllOrNothing(PartsBalancers):
         return super().adopt(wish, named)[:1]
 
 
+class Publishes(PartsBalancers):
+    """Publishes one address, which a defect may spoil."""
+
+    ingress = Ingress(ip="192.0.2.1", hostname="lb.example")
+
+    def look(self, wish: Wish, *, deep: bool) -> Seen:
+        seen = super().look(wish, deep=deep)
+        if seen.balancer is None:
+            return seen
+        return replace(seen, balancer=replace(seen.balancer, ingress=(self.published(wish),)))
+
+    def published(self, wish: Wish) -> Ingress:
+        listeners = wish.spec.listeners if wish.spec else ()
+        ports = tuple(PortStatus(each.port, error="acme.example/InUse") for each in listeners)
+        return replace(self.ingress, ports=ports)
+
+
+class PublishesNoAddress(Publishes):
+    ingress = Ingress()
+
+
+class PublishesANameAsIp(Publishes):
+    ingress = Ingress(ip="lb.example")
+
+
+class PublishesAnIpAsName(Publishes):
+    ingress = Ingress(hostname="192.0.2.1")
+
+
+class PublishesPortsOfYesterday(Publishes):
+    def published(self, wish: Wish) -> Ingress:
+        return replace(self.ingress, ports=(PortStatus(1), PortStatus(2)))
+
+
+class PublishesSentencesAsErrors(Publishes):
+    def published(self, wish: Wish) -> Ingress:
+        found = super().published(wish)
+        return replace(found, ports=tuple(replace(each, error="is in use") for each in found.ports))
+
+
 def on_one(law: Callable[[Any], Any]) -> Callable[[Make], None]:
     return lambda make: run(law(make()), VirtualTimeLoop)
 
@@ -147,6 +187,7 @@ LAWS: dict[str, Callable[[Make], None]] = {
             keeping.hands_are_undone,
             keeping.members_alone,
             keeping.everything_is_updated,
+            keeping.addresses_can_be_published,
             keeping.orphans_are_deleted,
             identity.names_are_no_identity,
             identity.named_by_the_user_is_adopted,
@@ -185,6 +226,12 @@ DEFECTS: Sequence[tuple[type[PartsBalancers], set[str]]] = [
     (HidesWhatIsNamed, {"named_without_being_ours"}),
     (ClaimsWithMembers, {"named_without_being_ours"}),
     (AdoptsAllOrNothing, {"named_without_being_ours"}),
+    (Publishes, set()),
+    (PublishesNoAddress, {"addresses_can_be_published"}),
+    (PublishesANameAsIp, {"addresses_can_be_published"}),
+    (PublishesAnIpAsName, {"addresses_can_be_published"}),
+    (PublishesPortsOfYesterday, {"addresses_can_be_published"}),
+    (PublishesSentencesAsErrors, {"addresses_can_be_published"}),
 ]
 
 

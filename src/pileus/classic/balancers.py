@@ -24,10 +24,19 @@ from pileus.classic.interface import Interface, LoadBalancer
 from pileus.classic.memory import Members, Memory, Remembered
 from pileus.classic.notes import Note, Notes
 from pileus.classic.view import ClusterView
-from pileus.cloud.balancer import Balancer, BalancerState, Effect, Ingress, Owner, Part, Wish
+from pileus.cloud.balancer import (
+    Balancer,
+    BalancerState,
+    Effect,
+    Ingress,
+    Owner,
+    Part,
+    PortStatus,
+    Wish,
+)
 from pileus.cloud.errors import CloudError, Conflict, Misconfigured, Unavailable
 from pileus.cloud.model import Failure
-from pileus.kube.model.core_v1 import LoadBalancerStatus, Node, Service
+from pileus.kube.model.core_v1 import LoadBalancerIngress, LoadBalancerStatus, Node, Service
 from pileus.kube.model.meta import ObjectMeta
 
 
@@ -324,8 +333,16 @@ def _passed_in(change: Ensure | Update, seen: ClassicSeen) -> Remembered:
 def _balancer(service: Service, status: LoadBalancerStatus | None) -> Balancer | None:
     if status is None:
         return None
-    ingress = tuple(
-        Ingress(item.ip or "", item.hostname or "", proxied=item.ip_mode == "Proxy")
-        for item in status.ingress or ()
-    )
+    ingress = tuple(map(_ingress, status.ingress or ()))
     return Balancer(id=service.metadata.uid, state=BalancerState.READY, ingress=ingress)
+
+
+def _ingress(item: LoadBalancerIngress) -> Ingress:
+    return Ingress(
+        item.ip or "",
+        item.hostname or "",
+        proxied=item.ip_mode == "Proxy",
+        ports=tuple(
+            PortStatus(each.port, each.protocol, each.error or "") for each in item.ports or ()
+        ),
+    )

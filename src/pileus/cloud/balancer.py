@@ -64,6 +64,8 @@ class BalancerSpec:
     """Session affinity by client address for that long; None: no affinity."""
     families: tuple[str, ...] = ("IPv4",)
     requested_address: str = ""
+    """What the user asks for in spec.loadBalancerIP: an IP address of any family, or a name that
+    means something to the cloud. Raise `Misconfigured` for what the cloud cannot provide."""
     health: HealthCheck | None = None
 
 
@@ -131,13 +133,26 @@ class BalancerState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class PortStatus:
+    """The state of one port of a balancer at one of its addresses."""
+
+    port: int
+    transport: str = Transport.TCP
+    error: str = ""
+    """Why the port does not work, as one CamelCase word, with the cloud's own prefix where the word
+    is not Kubernetes' (`acme.example/PortInUse`); empty if it works."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ingress:
-    """One address that clients may use: an IP or a host name, never both."""
+    """One address that clients may use: an IP address, a host name, or both names of one entry."""
 
     ip: str = ""
     hostname: str = ""
     proxied: bool = False
     """The balancer ends connections itself (Kubernetes: ipMode Proxy)."""
+    ports: tuple[PortStatus, ...] = ()
+    """The state of every port of the balancer; empty if the cloud does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,15 @@ def parse_range(text: str) -> Range:
         raise ValueError(f'"{text}" is no CIDR: {error}') from None
 
 
+def wrong_with_range(text: str) -> str:
+    """Returns why the text is no CIDR, with the fix where one is known; for users."""
+    try:
+        host = ip_address(text)
+    except ValueError:
+        return f'"{text}" is not a CIDR such as 192.0.2.0/24'
+    return f'"{text}" has no prefix length; write {host}/{host.max_prefixlen} for this one address'
+
+
 def parse_ranges(text: str) -> tuple[Range, ...]:
     """Returns the CIDRs of a flag: one, or a comma-separated pair of different families.
 

@@ -4,7 +4,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
-from pileus.cloud.balancer import Balancer, Change, Effect, Owner, Part, Seen, Wish
+from pileus.cloud.balancer import (
+    Balancer,
+    Change,
+    Effect,
+    Ingress,
+    Owner,
+    Part,
+    PortStatus,
+    Seen,
+    Wish,
+)
 from pileus.cloud.errors import CloudError, Unavailable
 from pileus.cloud.model import (
     Absent,
@@ -103,7 +113,7 @@ def check_observed(
     for owner, seen in _mapping(answer).items():
         if owner not in asked:
             odd.append(f"an answer for {owner!r}, which was not asked for")
-        elif problem := _wrong_with_seen(seen):
+        elif problem := _wrong_with_observed(seen):
             odd.append(f"{problem} for {owner!r}")
             good[cast("Owner", owner)] = Failure(Unavailable(f"the provider gave {problem}"))
         else:
@@ -111,19 +121,32 @@ def check_observed(
     return Checked(good, tuple(odd))
 
 
-def _wrong_with_seen(seen: object) -> str:
+def _wrong_with_observed(seen: object) -> str:
     match seen:
         case Failure(error=CloudError()):
             return ""
-        case _ if is_seen(seen):
+        case _:
+            return wrong_with_seen(seen)
+
+
+def wrong_with_seen(seen: object) -> str:
+    """Returns what is wrong with an observation, or the empty text."""
+    match getattr(seen, "balancer", MISSING):
+        case None:
             return ""
+        case Balancer(ingress=ingress):
+            return f"{kind(seen)} whose ingress is {ingress!r}" if _is_wrong(ingress) else ""
         case _:
             return f"{kind(seen)}, which has no `balancer`"
 
 
-def is_seen(thing: object) -> bool:
-    balancer = getattr(thing, "balancer", MISSING)
-    return balancer is None or isinstance(balancer, Balancer)
+def _is_wrong(ingress: object) -> bool:
+    """Whether it is no tuple of `Ingress`, each with a tuple of `PortStatus`."""
+    if not _are(ingress, tuple, Ingress):
+        return True
+    return not all(
+        _are(each.ports, tuple, PortStatus) for each in cast("Sequence[Ingress]", ingress)
+    )
 
 
 def check_changes(answer: object) -> Checked[tuple[Change, ...]]:

@@ -24,8 +24,7 @@ from pileus.cloud.middleware.answers import (
     check_owners,
     check_route_errors,
     check_routes,
-    is_seen,
-    kind,
+    wrong_with_seen,
 )
 from pileus.cloud.middleware.calls import Call, wrap
 from pileus.cloud.model import Failure, Found, NodeKeys, NodeName, NodeRef, Route, SshKey
@@ -206,6 +205,6 @@ class _SshKeys:
 
 
 def _checked_seen(after: object) -> Checked[Seen]:
-    if not is_seen(after):
-        raise Unavailable(f"{kind(after)}, which has no `balancer`")
+    if problem := wrong_with_seen(after):
+        raise Unavailable(problem)
     return Checked(cast("Seen", after))

@@ -241,4 +241,10 @@ def _parts(service: Service, write: Write) -> Iterator[tuple[str, str]]:
 
 
 def _addresses(ingress: Sequence[LoadBalancerIngress]) -> str:
-    return ", ".join(each.ip or each.hostname or "" for each in ingress) or "none"
+    return ", ".join(map(_address, ingress)) or "none"
+
+
+def _address(ingress: LoadBalancerIngress) -> str:
+    names = "/".join(filter(None, (ingress.ip, ingress.hostname)))
+    failed = [f"{one.port}/{one.protocol} {one.error}" for one in ingress.ports or () if one.error]
+    return f"{names} ({'; '.join(failed)})" if failed else names

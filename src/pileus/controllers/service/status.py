@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pileus.cloud.balancer import Balancer
+from pileus.cloud.balancer import Balancer, Ingress
 from pileus.cloud.fingerprint import usual_address
 from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.classes import class_of
-from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
+from pileus.kube.model.core_v1 import LoadBalancerIngress, PortStatus, Service
 from pileus.kube.model.meta import Condition
 
 CONDITION = "pileus.dev/Ready"
@@ -66,12 +66,21 @@ def verdict_of(balancer: Balancer | None, mode: Mode, members: int) -> Verdict:
 
 
 def ingress_of(balancer: Balancer) -> tuple[LoadBalancerIngress, ...]:
-    """As the API server would store it: a mode with every IP, and with nothing else."""
-    return tuple(
-        LoadBalancerIngress(ip=one.ip, ip_mode=PROXY if one.proxied else VIP)
-        if one.ip
-        else LoadBalancerIngress(hostname=one.hostname)
-        for one in balancer.ingress
+    """Returns the ingress list as the API server stores it: with a mode if there is an IP."""
+    return tuple(map(_published, balancer.ingress))
+
+
+def _published(one: Ingress) -> LoadBalancerIngress:
+    mode = PROXY if one.proxied else VIP
+    ports = tuple(
+        PortStatus(port=each.port, protocol=str(each.transport), error=each.error or None)
+        for each in one.ports
+    )
+    return LoadBalancerIngress(
+        ip=one.ip or None,
+        hostname=one.hostname or None,
+        ip_mode=mode if one.ip else None,
+        ports=ports or None,
     )
 
 
@@ -83,13 +92,15 @@ def published_ingress(service: Service) -> tuple[LoadBalancerIngress, ...]:
 def is_same_ingress(
     one: Iterable[LoadBalancerIngress], other: Iterable[LoadBalancerIngress]
 ) -> bool:
-    """Whether both say the same: order, spelling, and a mode that is left out do not count."""
+    """Whether both mean the same: order, spelling, and a mode that is left out do not count."""
     return set(map(_meaning, one)) == set(map(_meaning, other))
 
 
-def _meaning(ingress: LoadBalancerIngress) -> tuple[str, str, str]:
+def _meaning(ingress: LoadBalancerIngress) -> tuple[object, ...]:
     mode = (ingress.ip_mode or VIP) if ingress.ip else ""
-    return usual_address(ingress.ip or ""), (ingress.hostname or "").lower().rstrip("."), mode
+    host = (ingress.hostname or "").lower().rstrip(".")
+    ports = {(each.port, each.protocol, each.error or "") for each in ingress.ports or ()}
+    return usual_address(ingress.ip or ""), host, mode, frozenset(ports)
 
 
 def condition_of(service: Service, kind: str = CONDITION) -> Condition | None:

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address
 
 from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Transport, Wish
+from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import NodeRef
 from pileus.cloud.options import Options, meant_for
 from pileus.controllers.service.annotations import Mode, adopted_by, annotation
 from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
+from pileus.objects.ranges import Range, parse_range, wrong_with_range
 
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 AFFINITY_SECONDS = 10800
@@ -16,8 +18,6 @@ AFFINITY_SECONDS = 10800
 PREFER_DUAL_STACK = "PreferDualStack"
 HIGHEST_PORT = 65535
 FAMILIES = {4: "IPv4", 6: "IPv6"}
-
-Network = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def desired(service: Service, members: frozenset[NodeRef]) -> BalancerSpec | Ref
         source_ranges=_source_ranges(service, families, problems),
         sticky_seconds=_sticky_seconds(spec),
         families=families,
-        requested_address=_requested(spec, families, problems),
+        requested_address=usual_address(spec.load_balancer_ip.strip()),
         health=_health(spec),
     )
     return Refusal(tuple(problems)) if problems else result
@@ -156,12 +156,12 @@ def _source_ranges(
     where, texts = "spec.loadBalancerSourceRanges", _given_ranges(service)
     if not texts:
         where, texts = f"annotation {SOURCE_RANGES}", _annotated_ranges(service)
-    networks: set[Network] = set()
+    networks: set[Range] = set()
     for text in texts:
         try:
-            networks.add(ip_network(text, strict=False))
+            networks.add(parse_range(text))
         except ValueError:
-            problems.append(f'{where}: "{text}" is not a CIDR such as 192.0.2.0/24')
+            problems.append(f"{where}: {wrong_with_range(text)}")
     open_to = {FAMILIES[each.version] for each in networks if not each.prefixlen}
     if open_to >= set(families):
         return frozenset()
@@ -183,22 +183,6 @@ def _sticky_seconds(spec: ServiceSpec) -> int | None:
         return None
     config = spec.session_affinity_config and spec.session_affinity_config.client_ip
     return (config and config.timeout_seconds) or AFFINITY_SECONDS
-
-
-def _requested(spec: ServiceSpec, families: tuple[str, ...], problems: list[str]) -> str:
-    text = spec.load_balancer_ip.strip()
-    if not text:
-        return ""
-    version = _version(text)
-    if version is None:
-        problems.append(f'spec.loadBalancerIP: "{text}" is not an IP address')
-        return ""
-    if FAMILIES[version] not in families:
-        problems.append(
-            f"spec.loadBalancerIP: {text} is {FAMILIES[version]}, "
-            f"but spec.ipFamilies is {', '.join(families)}"
-        )
-    return str(ip_address(text))
 
 
 def _health(spec: ServiceSpec) -> HealthCheck | None:

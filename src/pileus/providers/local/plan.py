@@ -215,9 +215,26 @@ def desired(wish: Wish, spec: contract.BalancerSpec) -> CreateBalancer:
         members=tuple(sorted(map(_member, spec.members), key=lambda member: member.name)),
         traffic=checked_traffic(traffic),
         families=spec.families,
-        requested=usual_address(spec.requested_address),
+        requested=_requested(spec),
         fingerprint=wish.fingerprint,
     )
+
+
+def _requested(spec: contract.BalancerSpec) -> str:
+    """Returns the address in its usual spelling. Raises `Misconfigured` if it cannot be given."""
+    text = usual_address(spec.requested_address)
+    if not text:
+        return ""
+    try:
+        family = family_of(text)
+    except ValueError:
+        raise Misconfigured(f'the requested address "{text}" is not an IP address') from None
+    if family not in spec.families:
+        raise Misconfigured(
+            f"the requested address {text} is {family}, "
+            f"but the load balancer is for {' and '.join(spec.families)}"
+        )
+    return text
 
 
 def _port(listener: contract.Listener) -> Port:

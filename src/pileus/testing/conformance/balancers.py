@@ -70,6 +70,9 @@ class BalancersLaws:
     def test_a_change_of_members_touches_nothing_else(self) -> None:
         run(keeping.members_alone(self.make()), self.new_loop)
 
+    def test_addresses_and_port_states_can_be_published(self) -> None:
+        run(keeping.addresses_can_be_published(self.make()), self.new_loop)
+
     def test_trap_3_a_balancer_of_the_same_name_is_not_ours(self) -> None:
         run(identity.names_are_no_identity(self.make()), self.new_loop)
 

@@ -1,10 +1,21 @@
 """Laws on keeping balancers as wished: fingerprints, hands from outside, failures half-way."""
 
+import re
 from contextlib import suppress
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any
 
-from pileus.cloud.balancer import Balancers, BalancerSpec, Change, Owner, Part, Seen, Wish
+from pileus.cloud.balancer import (
+    Balancers,
+    BalancerSpec,
+    Change,
+    Ingress,
+    Owner,
+    Part,
+    Seen,
+    Wish,
+)
 from pileus.cloud.errors import CloudError, Conflict, Rejected, Unavailable, Unsupported
 from pileus.testing.conformance.harness import BalancersHarness, Countdown, Crash, LoopFactory, run
 from pileus.testing.conformance.settling import (
@@ -20,6 +31,8 @@ from pileus.testing.conformance.settling import (
 )
 
 OWNER = Owner(US, "u1")
+PORT_ERROR = re.compile(r"([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+"""The form of a port's error in the Kubernetes API: a CamelCase word, perhaps with a prefix."""
 REQUESTS = 25
 """More than any change from one spec to the other makes."""
 
@@ -110,6 +123,41 @@ async def everything_is_updated(harness: BalancersHarness) -> None:
             except (Unsupported, Rejected):
                 continue
             assert standing(harness, US)[OWNER.uid] == built_of(wanted), "it was not updated"
+
+
+async def addresses_can_be_published(harness: BalancersHarness) -> None:
+    """Every address is one that the API server accepts, and port states are those of now."""
+    async with harness.connect() as balancers:
+        for spec in (SMALL, LARGE):
+            wish = harness.wish(OWNER, spec)
+            await settle(balancers, wish)
+            for deep in (True, False):
+                _check_addresses(await look(balancers, wish, deep=deep), spec)
+
+
+def _check_addresses(seen: Seen, spec: BalancerSpec) -> None:
+    for ingress in seen.balancer.ingress if seen.balancer else ():
+        _check_ingress(ingress, spec)
+
+
+def _check_ingress(ingress: Ingress, spec: BalancerSpec) -> None:
+    assert ingress.ip or ingress.hostname, "an address without IP and host name"
+    assert not ingress.ip or _is_ip(ingress.ip), f'"{ingress.ip}" is not an IP address'
+    assert not _is_ip(ingress.hostname), f"{ingress.hostname} is an IP address, not a host name"
+    reported = [(each.port, each.transport) for each in ingress.ports]
+    wanted = {(each.port, each.transport) for each in spec.listeners}
+    assert not reported or set(reported) == wanted, "port states are not those of the listeners"
+    assert len(reported) == len(set(reported)), "a port has two states"
+    for each in ingress.ports:
+        assert not each.error or PORT_ERROR.fullmatch(each.error), f'"{each.error}" is not one word'
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def failures_delete_nothing(make: Make, loop_factory: LoopFactory) -> None:

@@ -1,11 +1,11 @@
 import asyncio
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
 
-from pileus.cloud.balancer import Owner
+from pileus.cloud.balancer import Balancer, BalancerState, Ingress, Owner
 from pileus.cloud.errors import CloudError, NotFound, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.guarded import guarded
@@ -160,6 +160,22 @@ async def test_an_observation_without_a_balancer_fails_for_its_owner_alone(metri
     assert isinstance(seen[OWNER], Failure)
     assert "which has no `balancer`" in str(seen[OWNER].error)
     assert seen[other] == Seen()
+
+
+ODD_INGRESS = ["192.0.2.1", ["192.0.2.1"], ("192.0.2.1",), (Ingress(ports=cast("Any", [80])),)]
+
+
+@pytest.mark.parametrize("ingress", ODD_INGRESS, ids=repr)
+async def test_addresses_of_a_wrong_type_fail_for_their_owner_alone(metrics, ingress):
+    @dataclass(frozen=True)
+    class Odd:
+        balancer: Balancer
+
+    odd = Odd(Balancer(id="lb", state=BalancerState.READY, ingress=ingress))
+    seen = await balancers(metrics, lambda: {OWNER: odd}).observe([WISH], deep=True)
+
+    assert isinstance(seen[OWNER], Failure)
+    assert "Odd whose ingress is" in str(seen[OWNER].error)
 
 
 async def test_why_an_owner_is_unknown_is_passed_on(metrics):

@@ -35,7 +35,7 @@ BAD = {
     "an address of a family that it has not": (
         {"loadBalancerIP": "2001:db8::7"},
         "Misconfigured",
-        "2001:db8::7 is IPv6, but spec.ipFamilies is IPv4",
+        "2001:db8::7 is IPv6, but the load balancer is for IPv4",
     ),
     "an address that is none": (
         {"loadBalancerIP": "the-nice-one"},

@@ -40,7 +40,6 @@ from pileus.controllers.service.status import (
     State,
     Verdict,
     condition,
-    is_same_ingress,
     pending,
 )
 from pileus.kube.model.core_v1 import (
@@ -280,28 +279,6 @@ def test_a_message_is_reworded_only_when_it_may_be():
     assert condition(SET, word, LATER.now, reword=False) is None
     assert condition(SET, word, LATER.now, reword=True) is not None
     assert condition(None, word, LATER.now, reword=False) is not None
-
-
-INGRESS = st.builds(
-    LoadBalancerIngress,
-    ip=st.sampled_from(["192.0.2.1", "2001:db8::1", "2001:DB8:0::1", None]),
-    hostname=st.sampled_from([None, "lb.example", "LB.example."]),
-    ip_mode=st.sampled_from([None, "VIP", "Proxy"]),
-)
-
-
-@given(st.lists(INGRESS, max_size=3))
-def test_order_spelling_and_default_modes_make_no_difference(ingress: list[LoadBalancerIngress]):
-    assert is_same_ingress(ingress, reversed(ingress))
-    spelled = [
-        LoadBalancerIngress(
-            ip=each.ip and each.ip.lower().replace(":0::", "::"),
-            hostname=each.hostname and each.hostname.lower().rstrip("."),
-            ip_mode=(each.ip_mode or "VIP") if each.ip else each.ip_mode,
-        )
-        for each in ingress
-    ]
-    assert is_same_ingress(ingress, spelled)
 
 
 def test_a_claim_names_the_version_that_was_seen_and_keeps_others():

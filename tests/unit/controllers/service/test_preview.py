@@ -102,7 +102,7 @@ async def test_trouble_is_told_with_its_reason_and_one_object_can_be_asked_for()
     await world.add("good")
 
     (line,) = await plan(world, Scope("Service", "default", "bad"))
-    assert line.startswith("bad: Misconfigured: spec.loadBalancerIP: ::1 is IPv6")
+    assert line.startswith("bad: Misconfigured: the requested address ::1 is IPv6")
     assert len(await plan(world)) == 4
     assert await plan(world, Scope("Node", "", "bad")) == []
 
