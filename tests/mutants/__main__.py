@@ -60,17 +60,20 @@ def _tried(mutant: Mutant, seeds: int) -> Outcome:
 def _unit_tests(mutant: Mutant) -> str:
     paths = [f"tests/unit/{each}" for each in mutant.tests.split()]
     options = ("-x", "-q", "-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "--no-header")
-    found = _run(mutant, "-m", "pytest", *options, "--tb=no", *paths)
-    failed = [line for line in found.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0].split(" ")[1].removeprefix("tests/unit/") if failed else _hung(found)
+    output = _failure(mutant, "-m", "pytest", *options, "--tb=no", *paths)
+    failed = [line for line in output.splitlines() if line.startswith("FAILED")]
+    return failed[0].split(" ")[1].removeprefix("tests/unit/") if failed else output
 
 
 def _simulation(mutant: Mutant, seeds: int) -> str:
-    return _run(mutant, "-m", "tests.mutants.seeds", mutant.scenario, str(seeds)).strip()
+    return _failure(mutant, "-m", "tests.mutants.seeds", mutant.scenario, str(seeds)).strip()
 
 
-def _run(mutant: Mutant, *command: str) -> str:
-    """Return what a Python process with the mutant planted printed, or that it hung."""
+def _failure(mutant: Mutant, *command: str) -> str:
+    """Return what a Python process with the mutant planted printed; empty if its tests passed.
+
+    Raises RuntimeError if it failed in another way: then nothing is known about the mutant.
+    """
     environment = {**os.environ, CHOSEN: mutant.name}
     try:
         done = subprocess.run(
@@ -83,14 +86,10 @@ def _run(mutant: Mutant, *command: str) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "hung"
-    if done.returncode and not done.stdout.strip():
-        return f"ERROR {done.stderr.strip().splitlines()[-1]}"
-    return done.stdout
-
-
-def _hung(output: str) -> str:
-    return output if output == "hung" else ""
+        return f"hung for {LIMIT} s"
+    if done.returncode not in {0, 1} or (done.returncode and not done.stdout.strip()):
+        raise RuntimeError(f"mutant {mutant.name!r}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout if done.returncode else ""
 
 
 def _verdict(outcomes: Sequence[Outcome]) -> int:
