@@ -155,6 +155,20 @@ def test_what_is_not_ours_is_never_changed(document: Document, wanted: Wanted) -
     ]
 
 
+@pytest.mark.parametrize("value", ["nodeshutdown", "byhand"])
+def test_an_out_of_service_taint_that_a_user_set_is_neither_doubled_nor_taken_over(
+    value: str,
+) -> None:
+    taint = {"key": OUT_OF_SERVICE.key, "value": value, "effect": "NoExecute"}
+    stopped = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+
+    write = object_write(
+        node(spec={"taints": [taint]}, status=stopped), Wanted(out_of_service=True)
+    )
+
+    assert write is None
+
+
 @given(documents(), wishes)
 def test_a_ready_node_is_never_tainted_nor_said_to_be_gone(
     document: Document, wanted: Wanted

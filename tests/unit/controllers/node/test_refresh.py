@@ -70,6 +70,18 @@ async def test_uninitialized_and_odd_nodes_are_not_refreshed() -> None:
     assert not world.nodes.writes
 
 
+async def test_a_node_that_is_being_deleted_is_not_refreshed() -> None:
+    leaving = document(taints=[], addresses=SETTLED)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"  # type: ignore[index]
+    found = instance(addresses=(internal("10.0.0.1"), external("1.2.3.4")))
+    world = World([leaving], {"n1": found})
+
+    await world.refresher.round()
+
+    assert not world.cloud.calls
+    assert not world.nodes.writes
+
+
 async def test_the_cloud_is_asked_about_hundreds_of_nodes_at_once() -> None:
     names = [f"n{number}" for number in range(1200)]
     world = World([document(name, taints=[]) for name in names], {})
