@@ -52,6 +52,5 @@ lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
 docs: $(READY) ## renew what is generated in docs
 	@$(BIN)/python -m tools.flags_reference
 	@$(BIN)/python -m tools.metrics_reference
-	@$(BIN)/python -m tools.shown_files
 	@$(BIN)/python -m tools.local_cloud_reference
 	@$(BIN)/python -m tools.annotations_reference

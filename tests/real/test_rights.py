@@ -1,4 +1,7 @@
-"""The manager gets along with exactly the rights of `deploy`, which the guide shows."""
+"""The manager works with the rights of `deploy`, which the guide shows, and cannot gain others.
+
+That they are not more than it uses is tested in tests/unit/app/test_rights.py.
+"""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pileus.testing.control_plane import ControlPlane
+from tests.contract.api.http import Api
 from tests.real.local_cloud import local_cloud
 from tests.real.manager import Lab, eventually, is_initialized, is_told, node, register, running
 
@@ -104,6 +108,44 @@ def test_without_the_rights_on_nodes_a_node_stays_tainted_and_says_why(
         eventually("told", lambda: is_told(clean, "NodeWriteForbidden"))
 
     assert not is_initialized(clean, "one")
+
+
+ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
+POWERFUL = "clusterrole-aggregation-controller"
+"""It may give itself any right: its built-in role has the verb escalate on cluster roles."""
+
+
+@pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)
+@pytest.mark.usefixtures("rights")
+def test_the_manager_cannot_act_as_an_account_that_is_not_its_own(
+    clean: ControlPlane, account: Path
+) -> None:
+    admin, manager = Api.of_kubeconfig(clean.admin), Api.of_kubeconfig(account)
+    admin.post(ACCOUNTS, {"metadata": {"name": POWERFUL}})
+
+    token = manager.post(f"{ACCOUNTS}/{POWERFUL}/token", {})
+    other = manager.post(ACCOUNTS, {"metadata": {"name": "generic-garbage-collector"}})
+    own = manager.post(f"{ACCOUNTS}/node-controller/token", {})
+
+    assert (token.status, token.reason) == (403, "Forbidden")
+    assert (other.status, other.reason) == (403, "Forbidden")
+    assert own.status == 201
+    admin.delete(f"{ACCOUNTS}/{POWERFUL}")
+
+
+@pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)
+@pytest.mark.usefixtures("rights")
+def test_a_missing_account_is_reported_with_the_manifest_to_apply(
+    clean: ControlPlane, lab: Lab, account: Path
+) -> None:
+    clean.kubectl("delete", "serviceaccount", "node-controller", "--namespace=kube-system")
+    register(clean, "one")
+
+    with running(clean, lab, "--use-service-account-credentials", kubeconfig=account) as manager:
+        fix = "kubectl apply -f deploy/rbac-own-identities.yaml"
+        eventually("reported", lambda: fix in manager.log.read_text())
+        clean.kubectl("apply", f"--filename={DEPLOY / 'rbac-own-identities.yaml'}")
+        eventually("initialized", lambda: is_initialized(clean, "one"), limit=120)
 
 
 def test_the_api_server_accepts_the_deployment(clean: ControlPlane) -> None:

@@ -12,7 +12,7 @@ from tests.real.manager import Lab, eventually, is_initialized, is_told, registe
 from tests.real.test_rights import ACCOUNT, DEPLOY, GROUPS
 from tests.unit.controllers.ssh_keys.keys import key, public_key
 
-FILES = ("rbac.yaml", "rbac-one-identity.yaml", "rbac-own-identities.yaml", "ssh-keys.yaml")
+FILES = ("rbac.yaml", "rbac-own-identities.yaml", "ssh-keys.yaml")
 
 
 def fingerprints(cloud: LocalCloud) -> set[str]:

@@ -8,6 +8,7 @@ from pileus.apiserver.access import Attempt
 from pileus.apiserver.call import Call, Place, Request, Response, answer, locate, verb_of
 from pileus.apiserver.identity import ANONYMOUS, ISSUER, User, authenticated
 from pileus.apiserver.problem import Problem
+from pileus.apiserver.selector import selected_name
 from pileus.apiserver.state import BODY_LIMIT, State
 from pileus.apiserver.store import Entry, encode
 from pileus.apiserver.tree import Obj
@@ -101,12 +102,12 @@ class Api:
             resource=call.resource.plural,
             subresource=call.subresource,
             namespace=call.namespace or (call.name if call.resource.kind == "Namespace" else ""),
-            name=place.name,
+            name=place.name or _selected_name(call),
         )
         if self.state.authorizer.allows(call.user, attempt) is None:
             refused = replace(attempt, namespace=call.namespace)
             subject = problem.Subject(call.resource.group, attempt.target)
-            told = problem.forbidden(subject, call.name, refused.refusal(call.user))
+            told = problem.forbidden(subject, attempt.name, refused.refusal(call.user))
             if told.details is not None:
                 told.details["kind"] = call.resource.plural
             raise told
@@ -212,6 +213,13 @@ class Api:
                 return openapi.document(catalog, "/".join(path))
             case _:
                 return None
+
+
+def _selected_name(call: Call) -> str:
+    """Return the one name that a list or watch selects: it is authorized as if it named it."""
+    if call.verb not in {"list", "watch"}:
+        return ""
+    return selected_name(call.query.get("fieldSelector", ""))
 
 
 def _partial(entry: Entry) -> bytes:

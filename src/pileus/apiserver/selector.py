@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pileus.apiserver import problem
-from pileus.apiserver.naming import BAD_QUALIFIED, BAD_VALUE
+from pileus.apiserver.naming import BAD_QUALIFIED, BAD_VALUE, path_segment_faults
 
 _TOKEN = re.compile(r"\s*(==|!=|=|<|>|,|\(|\)|!|[^\s=!<>,()]+)")
 _KEY = re.compile(
@@ -163,17 +163,33 @@ def parse_fields(written: str, known: frozenset[str], *, special: bool) -> Field
 
     Errors: `Problem` 400 for a field that cannot be selected by.
     """
+    selector = _parse_fields(written)
+    for name, _, _ in selector.terms:
+        if name in known:
+            continue
+        usual = 'only "metadata.name", "metadata.namespace"'
+        if special:
+            raise problem.bad_request(f"field label not supported: {name}")
+        raise problem.bad_request(f'"{name}" is not a known field selector: {usual}')
+    return selector
+
+
+def selected_name(written: str) -> str:
+    """Return the name that every object must have to be selected; "" if there is none."""
+    try:
+        name = _parse_fields(written).exact("metadata.name") or ""
+    except problem.Problem:
+        return ""
+    return "" if any(path_segment_faults(name)) else name
+
+
+def _parse_fields(written: str) -> FieldSelector:
     terms: list[tuple[str, bool, str]] = []
     for term in filter(None, re.split(r"(?<!\\),", written)):
         name, operator, value = _split(term)
         if not operator:
             message = f"invalid selector: '{written}'; can't understand '{term}'"
             raise problem.bad_request(message)
-        if name not in known:
-            usual = 'only "metadata.name", "metadata.namespace"'
-            if special:
-                raise problem.bad_request(f"field label not supported: {name}")
-            raise problem.bad_request(f'"{name}" is not a known field selector: {usual}')
         terms.append((name, operator != "!=", re.sub(r"\\(.)", r"\1", value)))
     return FieldSelector(tuple(terms))
 

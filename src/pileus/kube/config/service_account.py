@@ -11,9 +11,9 @@ from pileus.clock import Clock
 from pileus.kube.access import Access, Credentials
 from pileus.kube.config.authorization import bearer
 from pileus.kube.config.renewal import Issued, Renewing
-from pileus.kube.errors import AlreadyExists, CredentialsError, KubeError, NotFound
+from pileus.kube.errors import AlreadyExists, CredentialsError, Forbidden, KubeError, NotFound
 from pileus.kube.model.authentication_v1 import SERVICE_ACCOUNT_TOKENS
-from pileus.kube.model.core_v1 import NAMESPACES, SERVICE_ACCOUNTS
+from pileus.kube.model.core_v1 import SERVICE_ACCOUNTS
 from pileus.kube.model.meta import Resource, T
 from pileus.telemetry.log import Log
 
@@ -23,6 +23,11 @@ SHORTEST_LIFE = timedelta(minutes=10)
 LEFT_AT_RENEWAL = 0.2
 TRIES = 4
 FIRST_PAUSE = 0.5
+MANIFEST = "deploy/rbac-own-identities.yaml"
+FIX = (
+    f"Fix: kubectl apply -f {MANIFEST}; an account that a provider uses for its own controllers "
+    "must be added to that file first"
+)
 
 _log = Log(__name__)
 
@@ -43,11 +48,15 @@ class Api(Protocol):
     ) -> T: ...
 
 
+class MissingAccount(KubeError):
+    """The service account does not exist, and the manager may not create it."""
+
+
 def service_account_access(access: Access, api: Api, identity: str, clock: Clock) -> Access:
     """Return the access of service account kube-system/`identity` to the same server.
 
-    `api` speaks with `access`, whose identity makes the account and its tokens. Server, trust
-    and proxy stay; client certificate, token and impersonation do not.
+    `api` uses `access`, whose identity requests the tokens. Server, trust and proxy stay;
+    client certificate, token and impersonation do not.
     """
     tokens = ServiceAccountCredentials(access.anonymous, api, identity, clock)
     return rebind(access, tokens)
@@ -61,8 +70,9 @@ def rebind(access: Access, credentials: Credentials) -> Access:
 class ServiceAccountCredentials:
     """Tokens of one hour, renewed when a fifth of it is left.
 
-    Account and namespace are made if they are missing. A renewal that fails is tried again
-    while the last token is still valid.
+    A missing account is created if the manager has the right to; the manifest in `deploy` ships
+    the accounts instead and does not grant it. A renewal that fails is tried again while the last
+    token is still valid.
     """
 
     def __init__(
@@ -95,11 +105,16 @@ class ServiceAccountCredentials:
         try:
             return await self._request()
         except KubeError as e:
-            name = f"{NAMESPACE}/{self._identity}"
-            raise CredentialsError(f"no token for service account {name}: {e}") from e
+            raise CredentialsError(self._failure(e)) from e
 
     async def _request(self) -> Issued[str]:
-        await self._ensure_account()
+        try:
+            return await self._issue()
+        except NotFound:
+            await self._create_account()
+        return await self._issue()
+
+    async def _issue(self) -> Issued[str]:
         at = self._clock.now()
         made = await self._api.create(
             SERVICE_ACCOUNT_TOKENS,
@@ -119,37 +134,22 @@ class ServiceAccountCredentials:
         expires = status.expiration_timestamp
         return Issued(header, at, renewal(at, expires), expires)
 
-    async def _ensure_account(self) -> None:
-        try:
-            await self._api.get(SERVICE_ACCOUNTS, self._identity, namespace=NAMESPACE)
-        except NotFound:
-            await self._ensure_namespace()
-            await self._create_account()
-
     async def _create_account(self) -> None:
+        """Create the missing account. Raises `MissingAccount` if the manager has no right to."""
         body = {"metadata": {"name": self._identity, "namespace": NAMESPACE}}
         try:
             await self._api.create(SERVICE_ACCOUNTS, body, namespace=NAMESPACE)
         except AlreadyExists:
             return
-        _log.info("Made a service account", account=self._identity, namespace=NAMESPACE)
+        except Forbidden as error:
+            raise MissingAccount("the service account does not exist") from error
+        _log.info("Created service account", account=self._identity, namespace=NAMESPACE)
 
-    async def _ensure_namespace(self) -> None:
-        """Make the namespace if it is missing; not being allowed to is no failure."""
-        try:
-            await self._api.get(NAMESPACES, NAMESPACE)
-        except NotFound:
-            await self._create_namespace()
-        except KubeError as e:
-            _log.info("Cannot tell whether the namespace exists", namespace=NAMESPACE, err=e)
-
-    async def _create_namespace(self) -> None:
-        try:
-            await self._api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        except AlreadyExists:
-            return
-        except KubeError as e:
-            _log.warning("Cannot make the namespace", namespace=NAMESPACE, err=e)
+    def _failure(self, error: KubeError) -> str:
+        told = f"no token for service account {NAMESPACE}/{self._identity}: {error}"
+        if isinstance(error, MissingAccount | Forbidden):
+            return f"{told}. {FIX}"
+        return told
 
 
 def renewal(at: datetime, expires: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""Controllers get identities of their own, made on demand and renewed in time."""
+"""With `--use-service-account-credentials` controllers use tokens of accounts of their own."""
 
 import asyncio
 from collections.abc import Mapping
@@ -35,10 +35,10 @@ def refused(kind: type[ApiError]) -> ApiError:
 
 @dataclass
 class FakeApi:
-    """An API server that knows namespaces, service accounts and their tokens."""
+    """An API server that knows service accounts and their tokens."""
 
     clock: HandClock
-    existing: set[str] = field(default_factory=lambda: {"namespaces/kube-system"})
+    existing: set[str] = field(default_factory=set[str])
     calls: list[str] = field(default_factory=list[str])
     failures: dict[str, list[ApiError]] = field(default_factory=dict[str, list[ApiError]])
     life: timedelta = timedelta(hours=1)
@@ -102,41 +102,50 @@ def access(api: FakeApi, clock: HandClock) -> Access:
     return service_account_access(MAIN, api, "node-controller", clock)
 
 
-async def test_an_account_that_exists_is_used(access: Access, api: FakeApi) -> None:
+async def test_an_account_that_exists_costs_one_request(access: Access, api: FakeApi) -> None:
     api.existing.add("serviceaccounts/node-controller")
 
     assert await authorization(access) == "Bearer node-controller-1"
-    assert api.calls == [
-        "get serviceaccounts/node-controller",
-        "token kube-system/node-controller",
-    ]
+    assert api.calls == ["token kube-system/node-controller"]
 
 
-async def test_a_missing_account_is_made_and_its_namespace_too(
+async def test_a_missing_account_is_created_where_the_manager_may(
     access: Access, api: FakeApi
 ) -> None:
-    api.existing.clear()
-
-    await authorization(access)
-
-    assert api.existing == {"namespaces/kube-system", "serviceaccounts/node-controller"}
-
-
-@pytest.mark.parametrize("call", ["get", "create"])
-async def test_no_right_on_namespaces_is_no_failure(
-    access: Access, api: FakeApi, call: str
-) -> None:
-    api.existing.clear()
-    api.failures[f"{call} namespaces/kube-system"] = [refused(Forbidden)]
-
     assert await authorization(access) == "Bearer node-controller-1"
+    assert api.existing == {"serviceaccounts/node-controller"}
 
 
-async def test_an_account_that_someone_else_made_meanwhile_is_used(
+async def test_a_missing_account_that_the_manager_may_not_create_names_the_manifest(
+    access: Access, api: FakeApi
+) -> None:
+    api.failures["create serviceaccounts/node-controller"] = [refused(Forbidden)] * 4
+
+    with pytest.raises(CredentialsError) as failed:
+        await authorization(access)
+
+    assert "service account kube-system/node-controller: the service account does not exist" in str(
+        failed.value
+    )
+    assert "kubectl apply -f deploy/rbac-own-identities.yaml" in str(failed.value)
+
+
+async def test_a_missing_right_to_create_tokens_names_the_manifest(
+    access: Access, api: FakeApi
+) -> None:
+    api.failures["token kube-system/node-controller"] = [refused(Forbidden)] * 4
+
+    with pytest.raises(
+        CredentialsError, match=r"kubectl apply -f deploy/rbac-own-identities\.yaml"
+    ):
+        await authorization(access)
+
+
+async def test_an_account_that_another_process_created_meanwhile_is_used(
     access: Access, api: FakeApi
 ) -> None:
     api.existing.add("serviceaccounts/node-controller")
-    api.failures["get serviceaccounts/node-controller"] = [refused(NotFound)]
+    api.failures["token kube-system/node-controller"] = [refused(NotFound)]
 
     assert await authorization(access) == "Bearer node-controller-1"
 
