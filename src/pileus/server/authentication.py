@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pileus.clock import Clock
 from pileus.server.cache import ReviewCache
 from pileus.server.chains import Authorities, common_name, user_of
-from pileus.server.identity import ANONYMOUS, Unauthenticated, User, authenticated
+from pileus.server.identity import ANONYMOUS, Unauthenticated, User, authenticated, is_text
 from pileus.server.request_header import Headers, user_in
 from pileus.server.review import Meter, ReviewFailed, TokenReviews, persistently
 from pileus.server.trust import NOBODY, ProxyTrust, Trust
@@ -97,7 +97,10 @@ class Authenticator:
         allowed = trusted.rules.allowed_names
         if allowed and name not in allowed:
             raise Unauthenticated(f"proxy {name!r} is not among the allowed names")
-        return user_in(proof.headers, trusted.rules.headers)
+        user = user_in(proof.headers, trusted.rules.headers)
+        if user is not None and not _is_readable(user):
+            raise Unauthenticated(f"the headers of proxy {name!r} are not UTF-8")
+        return user
 
     async def _by_certificate(self, proof: Proof) -> User | None:
         clients = self._trusted.clients
@@ -109,6 +112,8 @@ class Authenticator:
         token = bearer_token(proof.headers.get("Authorization", ""))
         if not token or self._tokens is None:
             return None
+        if not is_text(token):
+            raise Unauthenticated("the bearer token is not UTF-8")
         return await self._tokens.user(token)
 
 
@@ -144,6 +149,11 @@ def bearer_token(authorization: str) -> str:
     """The token in an Authorization header; "" if it is of another kind."""
     scheme, _, rest = authorization.strip().partition(" ")
     return rest.split(" ", 1)[0] if scheme.lower() == "bearer" else ""
+
+
+def _is_readable(user: User) -> bool:
+    extra = (text for key, values in user.extra for text in (key, *values))
+    return all(map(is_text, (user.name, user.uid, *user.groups, *extra)))
 
 
 def _compressed(username: str) -> str:

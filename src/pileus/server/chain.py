@@ -11,7 +11,7 @@ from aiohttp import web
 from pileus.server import answer
 from pileus.server.authentication import Authenticator, Proof
 from pileus.server.authorization import Authorizer, Question
-from pileus.server.identity import Unauthenticated
+from pileus.server.identity import Unauthenticated, is_text
 from pileus.server.review import ReviewFailed
 from pileus.server.router import Routes
 from pileus.telemetry.log import Log
@@ -46,14 +46,13 @@ class Chain:
         start = loop.time()
         response = await self._recovered(request)
         response.headers["Cache-Control"] = NO_CACHE
-        response.headers["Server"] = "pileus"  # instead of the libraries and their versions
         log.info(
             "HTTP",
             v=3,
             verb=request.method,
-            path=request.path,
+            path=printable(request.path),
             latency=round(loop.time() - start, 6),
-            user_agent=request.headers.get("User-Agent", ""),
+            user_agent=printable(request.headers.get("User-Agent", "")),
             source=request.remote,
             code=response.status,
         )
@@ -69,6 +68,9 @@ class Chain:
             return answer.text("this request failed; the log says why\n", status=500)
 
     async def _guarded(self, request: web.BaseRequest) -> web.StreamResponse:
+        if not is_text(request.path):
+            log.info("Bad request", v=2, source=request.remote, err="the path is not UTF-8")
+            return answer.text("400 Bad Request: the path is not UTF-8\n", status=400)
         try:
             user = await self._authenticator.authenticate(
                 Proof(request.headers, client_chain(request))
@@ -88,6 +90,11 @@ class Chain:
             return answer.forbidden(question.forbidden + suffix)
         handler = self._routes.find(request.path)
         return await handler(request) if handler else answer.not_found()
+
+
+def printable(value: str) -> str:
+    """The value as it can be logged: bytes that are not UTF-8 become question marks."""
+    return value.encode(errors="replace").decode()
 
 
 def client_chain(request: web.BaseRequest) -> Sequence[bytes]:

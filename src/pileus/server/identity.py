@@ -30,3 +30,12 @@ def authenticated(user: User) -> User:
 
 class Unauthenticated(Exception):
     """Proof was given, but it does not hold. The text is for our log, not for the client."""
+
+
+def is_text(value: str) -> bool:
+    """Whether the bytes of a request's head, as aiohttp decodes them, were UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -16,6 +16,7 @@ from pileus.server.authentication import Authenticator, CachedTokens
 from pileus.server.authorization import Authorizer
 from pileus.server.certificates import Certificates
 from pileus.server.chain import Chain
+from pileus.server.connection import Server
 from pileus.server.listener import listen
 from pileus.server.options import ServerOptions
 from pileus.server.review import NO_DELEGATES, Delegates
@@ -27,8 +28,6 @@ from pileus.telemetry.metrics import Metrics
 
 CERTIFICATES, AUTHORITIES = "serving-certificates", "client-authorities"
 """Names of the tasks that follow changes of files and cluster settings."""
-IDLE = 90.0
-"""Seconds that a connection may stay open without a request."""
 LAST_ANSWERS = 2.0
 """Seconds that requests under way get when the port closes."""
 
@@ -69,8 +68,7 @@ class Port:
     async def serving(self, routes: Routes) -> AsyncGenerator[Address]:
         """Answer requests while the block lasts."""
         chain = Chain(routes, self._authenticator, self._authorizer)
-        server = web.Server(chain, access_log=None, keepalive_timeout=IDLE)
-        runner = web.ServerRunner(server, shutdown_timeout=LAST_ANSWERS)
+        runner = web.ServerRunner(Server(chain), shutdown_timeout=LAST_ANSWERS)
         await runner.setup()
         try:
             host, port, *_ = self._listener.getsockname()

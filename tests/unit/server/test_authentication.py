@@ -117,6 +117,20 @@ async def test_a_proxy_that_names_nobody_is_nobody():
         await Desk().user(PROXY)
 
 
+@pytest.mark.parametrize("name", ["X-Remote-User", "X-Remote-Group", "X-Remote-Extra-Scope"])
+async def test_a_proxy_whose_headers_are_not_utf8_is_refused(name: str):
+    with pytest.raises(Unauthenticated, match="not UTF-8"):
+        await Desk().user(PROXY, **(FOR_BOB | {name: "b\udcffb"}))
+
+
+async def test_a_token_that_is_not_utf8_is_refused_without_a_review():
+    desk = Desk()
+
+    with pytest.raises(Unauthenticated, match="not UTF-8"):
+        await desk.user(Authorization="Bearer \udcff")
+    assert desk.reviews.asked == []
+
+
 async def test_a_token_names_its_user_and_is_asked_for_once_in_its_time():
     desk = Desk()
 
