@@ -64,7 +64,6 @@ async def measure(server: Server, count: int) -> list[str]:
             user_agent="measure",
             metrics=Metrics(CollectorRegistry()),
             throttle=Adaptive(Window(limit=16, most=16)),
-            host=transport.host,
         )
         create = await _timed(_each(count, lambda n: _create(client, n)))
         start = time.perf_counter()

@@ -10,7 +10,7 @@ from pileus.app.config import ClientConnection, Config
 from pileus.app.declared.generic import KUBE_API_BURST, KUBE_API_QPS
 from pileus.clock import Clock
 from pileus.fence import Fence, Open
-from pileus.kube.access import Access
+from pileus.kube.access import Access, Server
 from pileus.kube.client import Client
 from pileus.kube.config.service_account import service_account_access
 from pileus.kube.http import HttpTransport
@@ -106,7 +106,7 @@ class Clients:
             Restricted(connection, self._permits),
             user_agent=user_agent(suffix),
             metrics=self.metrics,
-            host=connection.host,
+            server=Server(connection.host, self._access.refused),
         )
 
     def controller(self, identity: str, *, fence: Fence) -> Client:
@@ -131,7 +131,7 @@ class Clients:
             metrics=self.metrics,
             fence=fence,
             throttle=self._throttle(),
-            host=connection.host,
+            server=Server(connection.host, access.refused),
         )
 
     def _connection(self, name: str, access: Access) -> Connection:

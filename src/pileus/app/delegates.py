@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 from pileus.app.clients import user_agent
 from pileus.app.config import Delegation
-from pileus.kube.access import Access
+from pileus.kube.access import Access, Server
 from pileus.kube.client import Client
 from pileus.kube.config.choose import load_delegated_access
 from pileus.kube.http import HttpTransport
@@ -34,7 +34,8 @@ def delegates(
         transport = HttpTransport(access)
         stack.push_async_exit(transport)
         agent = user_agent(suffix)
-        return Client(transport, user_agent=agent, metrics=metrics, host=transport.host)
+        server = Server(transport.host, access.refused)
+        return Client(transport, user_agent=agent, metrics=metrics, server=server)
 
     return delegates_of(
         client(authentication, "delegated-authentication"),

@@ -1,22 +1,29 @@
 """The text of `--help`: flags in groups, wrapped to the width of the terminal."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pileus.app.flags import AnyFlag, Group, Table
 from pileus.app.kinds import STRING
 
 ABOUT = """\
-The cloud controller manager does for a Kubernetes cluster what depends on its
-cloud: it knows the machines behind the nodes, keeps load balancers and routes.
+The cloud-controller-manager connects a Kubernetes cluster to its cloud: it
+initializes and removes nodes, and manages load balancers, routes and pod CIDRs.
 """
+WIDEST = 120
+"""Columns of help that is not written to a narrower terminal."""
 _GAP = 3
 _NARROWEST = 40
 _HANGING = 10
 
 
+def width_of(columns: int) -> int:
+    """The width of help on a terminal of so many columns; 0: not a terminal."""
+    return min(columns or WIDEST, WIDEST)
+
+
 def usage(program: str, table: Table, columns: int) -> str:
-    """Return the list of all flags. `columns` 0: lines are as long as they are."""
+    """Return the list of all flags."""
     sections = (section(group, columns) for group in table.groups)
     return f"Usage:\n  {program} [flags]\n" + "".join(sections)
 
@@ -28,16 +35,17 @@ def full(program: str, table: Table, columns: int) -> str:
 def section(group: Group, columns: int) -> str:
     """The flags of one group, under its title."""
     shown = sorted((flag for flag in group.flags if not flag.deprecated), key=lambda f: f.name)
-    heads = [_head(flag) for flag in shown]
-    indent = max(map(len, heads)) + _GAP
+    title = f"{group.title} flags" if group.title else "Flags"
+    return listing(title, [(_head(flag), described(flag)) for flag in shown], columns)
+
+
+def listing(title: str, entries: Sequence[tuple[str, str]], columns: int) -> str:
+    """Heads and what each means, in two columns under a title."""
+    indent = max(len(head) for head, _ in entries) + _GAP
     if columns and columns - indent < _NARROWEST:
         indent = _HANGING
-    lines = [
-        line
-        for head, flag in zip(heads, shown, strict=True)
-        for line in _entry(head, described(flag), indent, columns)
-    ]
-    return f"\n{group.title} flags:\n\n" + "".join(f"{line}\n" for line in lines)
+    lines = [line for head, text in entries for line in _entry(head, text, indent, columns)]
+    return f"\n{title}:\n\n" + "".join(f"{line}\n" for line in lines)
 
 
 def _head(flag: AnyFlag) -> str:

@@ -11,7 +11,7 @@ from random import Random
 
 from pileus.app.clients import Clients
 from pileus.app.clients import Connect as Dial
-from pileus.app.config import Config
+from pileus.app.config import ClientConnection, Config
 from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.informers import SharedInformers, freeze
 from pileus.app.work import Post
@@ -20,6 +20,7 @@ from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.registry import PROVIDERS, Registry, UnknownProvider
 from pileus.fence import Fence
+from pileus.kube.access import Access
 from pileus.kube.config.choose import load_access
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.http import HttpTransport
@@ -43,6 +44,11 @@ def own_identity() -> str:
     return new_identity(socket.gethostname())
 
 
+def manager_access(given: ClientConnection, environ: Mapping[str, str]) -> Access:
+    """The access of `--kubeconfig` and `--master`, else of the pod, as in the Go program."""
+    return load_access(given.kubeconfig, given.master, environ)
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What the process finds around itself; tests give others."""
@@ -58,6 +64,8 @@ class World:
     """Watches over the event loop for as long as its block lasts."""
     metrics: Callable[[], Metrics] = new_metrics
     """The instruments of a run; each of its own, where somebody reads them."""
+    access: Callable[[ClientConnection, Mapping[str, str]], Access] = manager_access
+    """Where the API server is, and as whom to speak to it. Raises InvalidConfiguration."""
     settled: Callable[[], None] = freeze
     """Called when a cache has been filled, which then lives as long as the process."""
 
@@ -67,9 +75,8 @@ async def connections(
     config: Config, world: World, metrics: Metrics, *, permits: Permits = all_requests
 ) -> AsyncGenerator[Clients]:
     """Clients of the configured API server, closed at the end. Errors: `CommandFailed`."""
-    given = config.client
     try:
-        access = load_access(given.kubeconfig, given.master, world.environ)
+        access = world.access(config.client, world.environ)
     except InvalidConfiguration as error:
         raise CommandFailed(str(error)) from error
     clients = Clients(

@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from pileus.app.beside import beside
+from pileus.app.clients import Clients
 from pileus.app.cluster_id import ClusterIdUnknown, read_cluster_id
 from pileus.app.config import Config
 from pileus.app.controllers import SERVICE
-from pileus.app.ending import Fatal
+from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.leading import (
     DUTIES,
     make_duty,
@@ -27,7 +28,7 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.read_only import read_only
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.fence import Open
-from pileus.kube.errors import KubeError
+from pileus.kube.errors import CredentialsError, KubeError, Unauthorized
 from pileus.kube.restricted import reads
 from pileus.objects.planned import Planned, Preview, Scope, Trouble, title
 
@@ -95,12 +96,23 @@ async def looking(
     """
     config = replace(config, dry_run=True)
     metrics = world.metrics()
-    async with (
-        connections(config, world, metrics, permits=reads) as clients,
-        provider(config, world) as cloud,
-        watching(make_post(config, world, clients, read_only(cloud, but=may), Open())) as post,
-    ):
-        yield await _identified(post)
+    async with connections(config, world, metrics, permits=reads) as clients:
+        await _check_credentials(clients)
+        async with (
+            provider(config, world) as cloud,
+            watching(make_post(config, world, clients, read_only(cloud, but=may), Open())) as post,
+        ):
+            yield await _identified(post)
+
+
+async def _check_credentials(clients: Clients) -> None:
+    """Raises CommandFailed if the API server refuses the credentials: waiting does not help."""
+    try:
+        await clients.main("healthz").raw("GET", "/healthz")
+    except (Unauthorized, CredentialsError) as error:
+        raise CommandFailed(str(error)) from error
+    except KubeError:
+        return  # an API server that does not answer yet is waited for
 
 
 async def _identified(post: Post) -> Post:

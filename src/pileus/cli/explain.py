@@ -12,20 +12,19 @@ from pileus.app.planning import looking
 from pileus.app.stories.story import Leader, Remark, Standing, Story
 from pileus.app.stories.tell import tell
 from pileus.cli.ages import age
-from pileus.cli.arguments import UsageError
 from pileus.cli.existing import check_exists
-from pileus.cli.looking import OUTPUT, Asked, Manual, Runs, look, scope_of
+from pileus.cli.looking import CONTEXT, NAMESPACE, OUTPUT, Asked, Manual, Runs, Takes, look
 from pileus.cli.plan_json import change_document, reference, written
 from pileus.cli.plan_text import change_lines
 from pileus.cli.style import Ink, Style
 from pileus.cli.terminal import Terminal
-from pileus.objects.planned import Scope, title
+from pileus.objects.planned import title
 
 MANUAL = Manual(
-    "node NAME | service NAMESPACE/NAME",
-    "Tell the story of one object: what is wanted, what is, what is waited for, what went wrong,\n"
-    "who sees to it, and what to do next. Changes nothing.",
-    Group("Explain", (OUTPUT,), ours=True),
+    "Explain the state of a node or Service and what to do next. Changes nothing.\n\n"
+    "Exit codes: 0 explained, 1 there is no such object or something failed.",
+    Group("Explain", (CONTEXT, NAMESPACE, OUTPUT), ours=True),
+    Takes.ONE,
 )
 VERSION = 1
 INKS = {
@@ -40,10 +39,7 @@ INDENT = len("  waits for  ")
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     def work(asked: Asked, run: Runs) -> int:
-        scope = scope_of(program, asked.words)
-        if not scope.kind:
-            raise UsageError(f"{program}: expected node NAME or service NAMESPACE/NAME")
-        story = run(_story(asked, scope))
+        story = run(_story(asked))
         now = asked.world.times.wall.now()
         text = as_json(story) if asked.as_json else as_text(story, now, Style.of(terminal))
         terminal.out.write(text)
@@ -52,7 +48,8 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     return look(program, MANUAL, arguments, terminal, work)
 
 
-async def _story(asked: Asked, scope: Scope) -> Story:
+async def _story(asked: Asked) -> Story:
+    scope = asked.scope
     async with looking(asked.config, asked.world) as post:
         found = await check_exists(post, scope)
         if found is None:

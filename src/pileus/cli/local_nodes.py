@@ -8,7 +8,7 @@ from pileus.cli.terminal import Terminal
 from pileus.clock import SystemClock
 from pileus.kube.access import Access
 from pileus.kube.client import Client
-from pileus.kube.config.choose import load_access
+from pileus.kube.config.choose import load_user_access
 from pileus.kube.http import HttpTransport
 from pileus.node_agents.agent import Cluster, Pace
 from pileus.node_agents.agents import run_agents
@@ -20,7 +20,11 @@ from pileus.telemetry.metrics import new_metrics
 NODES = Usage(
     "Let each running instance have a node in a cluster, until Ctrl-C.",
     (
-        Argument(name="--kubeconfig", text="the cluster; default: that of the pod"),
+        Argument(
+            name="--kubeconfig",
+            text="kubeconfig file; default: $KUBECONFIG, else ~/.kube/config, else the pod's own",
+        ),
+        Argument(name="--context", text="context of the kubeconfig; default: its current one"),
         Argument(name="--master", text="the API server's URL, in place of the kubeconfig's"),
         Argument(name="--provider-id", text="let nodes come with their provider ID", kind=bool),
         Argument(
@@ -35,7 +39,9 @@ NODES = Usage(
 
 def nodes(given: Given, terminal: Terminal) -> int:
     """Errors: `InvalidConfiguration` if there is no way to a cluster."""
-    access = load_access(given.text("kubeconfig"), given.text("master"), terminal.environment)
+    access = load_user_access(
+        given.text("kubeconfig"), given.text("master"), given.text("context"), terminal.environment
+    )
     asyncio.run(_until_stopped(given, access, terminal))
     return 0
 

@@ -1,20 +1,23 @@
-"""The frame of commands that look at a cluster and its cloud as the manager does.
+"""The frame of the commands that read a cluster and its cloud: plan, explain, orphans.
 
-They take the manager's flags, file, environment and kubeconfig, and a few flags of their own.
-Exit codes are their own too, except: 1 something is wrong, and was said on standard error.
+They take the manager's flags, configuration file and environment, and a few flags of their own.
+The cluster is found as kubectl finds it. Exit code 1 means that something is wrong, and standard
+error says what.
 """
 
 import asyncio
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from random import SystemRandom
 from typing import TypeVar
 
 from pileus.app import help as help_text
 from pileus.app import validate
-from pileus.app.config import Config, build_config
+from pileus.app.config import ClientConnection, Config, build_config
 from pileus.app.declared import process
+from pileus.app.declared.generic import CLOUD_PROVIDER
 from pileus.app.declared.table import TABLE
 from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.flags import Flag, FlagError, Group, Table, Values
@@ -25,6 +28,9 @@ from pileus.app.settings import Settings, gather
 from pileus.cli.arguments import UsageError
 from pileus.cli.progress import progress
 from pileus.cli.terminal import Terminal
+from pileus.kube.access import Access
+from pileus.kube.config.choose import load_user_access
+from pileus.kube.config.errors import InvalidConfiguration
 from pileus.objects.planned import EVERYTHING, Scope
 from pileus.runtime.leadership import SYSTEM_TIMES
 from pileus.suggest import closest
@@ -36,8 +42,17 @@ T = TypeVar("T")
 FAILED = 1
 QUIET = -1
 """A verbosity below which only warnings and errors are written."""
-OUTPUT = Flag(
-    "output", STRING, "text", "How the answer is written: text or json.", short="o", only_flag=True
+OUTPUT = Flag("output", STRING, "text", "Output format: text or json.", short="o", only_flag=True)
+CONTEXT = Flag(
+    "context", STRING, "", "Context of the kubeconfig; empty: its current one.", only_flag=True
+)
+NAMESPACE = Flag(
+    "namespace",
+    STRING,
+    "",
+    "Namespace of a Service that is named without one; empty: that of the context.",
+    short="n",
+    only_flag=True,
 )
 OUTPUTS = ("text", "json")
 KINDS = {
@@ -48,22 +63,37 @@ KINDS = {
     "services": "Service",
     "svc": "Service",
 }
+OBJECT = "node NAME | service [NAMESPACE/]NAME"
+CLUSTER = (
+    "The cluster is that of --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else of the pod."
+)
+
+
+class Takes(Enum):
+    """Which object a command line names."""
+
+    NOTHING = ""
+    PERHAPS_ONE = f"[{OBJECT}]"
+    ONE = f"({OBJECT})"
 
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """What help says of a command."""
+    """A command: what it takes, and what its help says."""
 
-    synopsis: str
     text: str
     flags: Group
+    takes: Takes = Takes.NOTHING
+
+    def usage(self, program: str) -> str:
+        return " ".join(filter(None, (program, self.takes.value, "[flags]")))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A command line that was understood."""
 
-    words: tuple[str, ...]
+    scope: Scope
     values: Values
     config: Config
     world: World
@@ -75,12 +105,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs what looks at cluster and cloud, with a sign of life; may be called again."""
+    """Runs what reads cluster and cloud, with a sign of life; may be called again."""
 
     terminal: Terminal
 
     def __call__(self, work: Coroutine[object, object, T]) -> T:
-        """Errors: of several at once, the one that says how the program is to end."""
+        """Raises, of several errors at once, the one that says how the program is to end."""
 
         async def run() -> T:
             async with progress(self.terminal, "asking the cluster and the cloud"):
@@ -100,31 +130,37 @@ Work = Callable[[Asked, Runs], int]
 def look(
     program: str, manual: Manual, arguments: Sequence[str], terminal: Terminal, work: Work
 ) -> int:
-    """Understand the command line, and do the work; whatever is wrong is told, not raised."""
+    """Parse the command line and do the work. Every error is printed, none is raised."""
     table = Table((manual.flags, *TABLE.groups))
     try:
         settings = gather(table, program, arguments, terminal.environment, takes_words=True)
         if settings.values[process.HELP]:
             terminal.out.write(_help(program, manual, terminal))
             return 0
-        return _work(settings, terminal, work)
+        _check_output(settings.values[OUTPUT])
+        named = named_object(manual.takes, settings.words, settings.values)
+        return _work(settings, named, terminal, work)
     except (FlagError, UsageError) as error:
-        return terminal.refuse(str(error), error.hint or f"`{program} --help` says more")
+        return terminal.misused(program, manual.usage(program), str(error), error.hint)
+    except InvalidConfiguration as error:
+        return terminal.refuse(masked(str(error)))
     except (CommandFailed, Fatal) as error:
         return terminal.refuse(masked(str(error)))
 
 
-def _work(settings: Settings, terminal: Terminal, work: Work) -> int:
+def _work(settings: Settings, named: "Named", terminal: Terminal, work: Work) -> int:
     values = settings.values
-    _check_output(values[OUTPUT])
     terminal.err.writelines(f"{note}\n" for note in settings.notes)
     config = build_config(values)
+    if not values[CLOUD_PROVIDER]:
+        raise UsageError("--cloud-provider is not set", "use the flags that the manager runs with")
     if wrong := (*validate.logging_problems(config), *validate.problems(config)):
         raise CommandFailed(validate.together(wrong))
     level = values[process.V] if values.given(process.V) else QUIET
-    world = World(terminal.environment, SYSTEM_TIMES, SystemRandom(), lambda _: None)
     with logging_to(LogSettings(verbosity=level), terminal.err, terminal.err):
-        asked = Asked(settings.words, values, config, world)
+        access = user_access(config.client, values, terminal.environment)
+        world = _world(access, terminal)
+        asked = Asked(named.scope(access.namespace), values, config, world)
         try:
             return work(asked, Runs(terminal))
         except (CommandFailed, Fatal, UsageError, BrokenPipeError):
@@ -134,29 +170,73 @@ def _work(settings: Settings, terminal: Terminal, work: Work) -> int:
             return FAILED
 
 
-def scope_of(program: str, words: Sequence[str]) -> Scope:
-    """The object that `node NAME` or `service NAMESPACE/NAME` names; everything, if nothing does.
+def user_access(given: ClientConnection, values: Values, environ: Mapping[str, str]) -> Access:
+    return load_user_access(given.kubeconfig, given.master, values[CONTEXT], environ)
 
-    Errors: `UsageError`.
-    """
+
+def _world(access: Access, terminal: Terminal) -> World:
+    return World(
+        terminal.environment,
+        SYSTEM_TIMES,
+        SystemRandom(),
+        lambda _: None,
+        access=lambda _given, _environ: access,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The object that a command line names; no kind means everything."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def scope(self, namespace: str) -> Scope:
+        """`namespace` is that of a Service that is named without one."""
+        if not self.kind:
+            return EVERYTHING
+        if self.kind == "Node":
+            return Scope(self.kind, "", self.name)
+        return Scope(self.kind, self.namespace or namespace, self.name)
+
+
+def named_object(takes: Takes, words: Sequence[str], values: Values) -> Named:
+    """Returns what `node NAME` or `service [NAMESPACE/]NAME` names. Raises UsageError."""
+    namespace = values[NAMESPACE]
+    if takes is Takes.NOTHING and words:
+        raise UsageError(f'it takes no arguments, but got "{words[0]}"')
+    if takes is Takes.ONE and not words:
+        raise UsageError("name the object to explain")
+    found = parsed_object(words)
+    if namespace and found.kind != "Service":
+        raise UsageError(f"--namespace={namespace} needs a Service: service NAME")
+    if namespace and found.namespace not in {"", namespace}:
+        raise UsageError(
+            f"--namespace={namespace} contradicts service {found.namespace}/{found.name}"
+        )
+    return Named(found.kind, found.namespace or namespace, found.name)
+
+
+def parsed_object(words: Sequence[str]) -> Named:
     if not words:
-        return EVERYTHING
+        return Named()
     parts = [part for word in words for part in word.split("/")]
     kind = KINDS.get(parts[0].casefold())
     if kind is None:
         meant = closest(parts[0], ("node", "service"))
-        hint = f"did you mean {program} {meant}?" if meant else ""
-        raise UsageError(f'{program}: "{parts[0]}" is no kind (known: node, service)', hint)
+        hint = f"did you mean {meant}?" if meant else ""
+        raise UsageError(f'unknown kind "{parts[0]}" (known: node, service)', hint)
     match kind, parts[1:]:
         case "Node", [name] if name:
-            return Scope(kind, "", name)
+            return Named(kind, "", name)
         case "Service", [name] if name:
-            return Scope(kind, "default", name)
+            return Named(kind, "", name)
         case "Service", [namespace, name] if namespace and name:
-            return Scope(kind, namespace, name)
+            return Named(kind, namespace, name)
         case _:
-            form = "node NAME" if kind == "Node" else "service NAMESPACE/NAME"
-            raise UsageError(f'{program}: expected {form}, got "{" ".join(words)}"')
+            form = "node NAME" if kind == "Node" else "service [NAMESPACE/]NAME"
+            raise UsageError(f'expected {form}, but got "{" ".join(words)}"')
 
 
 def _check_output(given: str) -> None:
@@ -167,9 +247,11 @@ def _check_output(given: str) -> None:
 
 
 def _help(program: str, manual: Manual, terminal: Terminal) -> str:
-    own = help_text.section(manual.flags, terminal.width(terminal.out))
+    shown = Group("", (*manual.flags.flags, process.KUBECONFIG, CLOUD_PROVIDER, process.HELP))
+    width = help_text.width_of(terminal.width(terminal.out))
     return (
-        f"{manual.text}\n\nUsage:\n  {program} {manual.synopsis} [flags]\n{own}\n"
-        "And all flags of the manager, such as --kubeconfig, --cloud-provider, --cloud-config and\n"
-        "--controllers: give those that the manager runs with. `pileus run --help` lists them.\n"
+        f"{manual.text}\n\nUsage:\n  {manual.usage(program)}\n"
+        f"{help_text.section(shown, width)}\n"
+        f"{CLUSTER}\n"
+        "All flags of the manager are accepted: use those that it runs with (pileus run --help).\n"
     )

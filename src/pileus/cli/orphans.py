@@ -1,30 +1,29 @@
-"""`pileus orphans`: load balancers of this cluster that no Service has; deletes them if told to.
+"""`pileus orphans`: lists, and with --delete deletes, load balancers without a Service.
 
-Exit codes: 0 there are none (any more) · 2 there are some · 1 an error, or not all are gone.
+Exit codes: 0 none (left) · 2 some · 1 an error, or some could not be deleted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pileus.app.ending import CommandFailed
 from pileus.app.flags import Group, Values, switch
 from pileus.app.orphans import Orphan, Orphanage, delete_orphans, find_orphans
 from pileus.app.planning import looking
-from pileus.cli.arguments import UsageError
-from pileus.cli.looking import FAILED, OUTPUT, Asked, Manual, Runs, look
+from pileus.cli.looking import CONTEXT, FAILED, OUTPUT, Asked, Manual, Runs, look
 from pileus.cli.plan_json import written
 from pileus.cli.style import Ink, Style
 from pileus.cli.terminal import Terminal
 from pileus.cloud.balancer import Balancer, Owner
 
 FOUND = 2
-DELETE = switch("delete", "Delete them, after asking.")
-YES = switch("yes", "With --delete: do not ask.")
+DELETE = switch("delete", "Delete the listed load balancers, after a confirmation.")
+YES = switch("yes", "Delete without a confirmation; for --delete.")
 MANUAL = Manual(
-    "",
-    "List load balancers that are marked as this cluster's and have no Service, or one that the\n"
-    "manager does not serve with these flags (which is never deleted). What has another mark, or\n"
-    "none, is not looked at.\n\n"
-    "Exit codes: 0 there are none (any more), 2 there are some, 1 an error, or not all are gone.",
-    Group("Orphans", (DELETE, YES, OUTPUT), ours=True),
+    "List load balancers that are tagged with this cluster and have no Service. Those of a\n"
+    "Service that the manager does not serve with these flags are listed too, but never deleted.\n"
+    "Load balancers with the tag of another cluster, or without a tag, are ignored.\n\n"
+    "Exit codes: 0 none (left), 2 some, 1 an error, or some could not be deleted.",
+    Group("Orphans", (CONTEXT, DELETE, YES, OUTPUT), ours=True),
 )
 WRITES = frozenset({"balancers.apply"})
 VERSION = 1
@@ -34,8 +33,6 @@ FEW = 3
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     def work(asked: Asked, run: Runs) -> int:
-        if asked.words:
-            raise UsageError(f'{program} takes no arguments, got "{asked.words[0]}"')
         found = run(_find(asked))
         if not asked.as_json:
             terminal.out.write(as_text(found, Style.of(terminal)))
@@ -46,8 +43,8 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         if asked.as_json:
             terminal.out.write(written(document(found, failed)))
         elif failed is not None:
-            gone = len(found.deletable) - len(failed)
-            terminal.out.write(f"{gone} of {len(found.deletable)} are gone\n")
+            deleted = len(found.deletable) - len(failed)
+            terminal.out.write(f"Deleted {deleted} of {len(found.deletable)}\n")
         return exit_code(found, failed)
 
     return look(program, MANUAL, arguments, terminal, work)
@@ -72,20 +69,20 @@ async def _delete(asked: Asked, found: Orphanage) -> Mapping[Owner, str]:
 
 
 def agreed(found: Orphanage, values: Values, terminal: Terminal) -> bool:
-    """Whether they may be deleted. Errors: `UsageError`, if nobody can be asked."""
+    """Whether they may be deleted. Raises CommandFailed if there is no terminal to ask on."""
     if values[YES]:
         if len(found.deletable) == found.owners > FEW:
-            raise UsageError(
-                f"nothing was deleted: none of the {found.owners} has a Service, which looks like "
-                "another cluster's id or kubeconfig",
-                "without --yes you are asked, and may agree all the same",
+            raise CommandFailed(
+                f"nothing was deleted: none of the {found.owners} load balancers has a Service. "
+                "Check --cluster-id, --kubeconfig and --context; to delete them, run it again "
+                "without --yes and confirm"
             )
         return True
     if not terminal.can_ask():
-        raise UsageError(
-            "nothing was deleted: there is no terminal to ask on", "--yes deletes without asking"
+        raise CommandFailed(
+            "nothing was deleted: there is no terminal to ask on; --yes deletes without asking"
         )
-    return terminal.agrees(f"Delete {_counted(found.deletable)}?")
+    return terminal.agrees(f"Delete {_counted(found.deletable)} of cluster {found.cluster}?")
 
 
 def as_text(found: Orphanage, style: Style) -> str:
@@ -94,29 +91,32 @@ def as_text(found: Orphanage, style: Style) -> str:
 
 def _lines(found: Orphanage, style: Style) -> Iterator[str]:
     for orphan in found.orphans:
-        yield style.inked(_owner(orphan), Ink.BOLD)
+        yield from (style.inked(line, Ink.BOLD) for line in style.lines(_owner(orphan), 0))
         if orphan.balancer is not None:
-            yield f"  {_described(orphan.balancer)}"
+            yield from (f"  {line}" for line in style.lines(_described(orphan.balancer), 2))
         for change in () if orphan.service else orphan.changes:
-            yield f"  {style.inked(f'{change.effect} {change.summary}', Ink.RED)}"
+            first, *rest = style.lines(change.summary, 4)
+            yield f"  {style.inked(f'{change.effect} {first}', Ink.RED)}"
+            yield from (f"    {style.inked(line, Ink.RED)}" for line in rest)
         if orphan.trouble:
-            yield f"  {style.inked('!', Ink.RED)} {orphan.trouble}"
+            first, *rest = style.lines(orphan.trouble, 4)
+            yield f"  {style.inked('!', Ink.RED)} {first}"
+            yield from (f"    {line}" for line in rest)
         yield ""
-    counted = _counted(found.orphans) if found.orphans else "No load balancer without a Service"
-    yield style.inked(
-        f"{counted}, of {found.owners} with the mark of cluster {found.cluster}", Ink.BOLD
-    )
+    counted = _counted(found.orphans) if found.orphans else "No orphaned load balancers"
+    checked = f"(checked {found.owners} tagged with cluster {found.cluster})"
+    yield from (style.inked(line, Ink.BOLD) for line in style.lines(f"{counted} {checked}", 0))
 
 
 def _owner(orphan: Orphan) -> str:
     if orphan.service:
-        return f"{orphan.service}, which is not served with these flags: it stays"
-    return f"Service with UID {orphan.owner.uid}, which is gone"
+        return f"{orphan.service}: not served with these flags, kept"
+    return f"Deleted Service with UID {orphan.owner.uid}"
 
 
 def _counted(orphans: Sequence[Orphan]) -> str:
     many = len(orphans)
-    return f"{many} load balancer{'s' if many > 1 else ''} without a Service"
+    return f"{many} orphaned load balancer{'s' if many > 1 else ''}"
 
 
 def _described(balancer: Balancer) -> str:

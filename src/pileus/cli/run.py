@@ -35,11 +35,16 @@ def main(
         settings = gather(TABLE, program, arguments, terminal.environment)
     except FlagError as error:
         if error.usage:
-            terminal.err.write(help_text.usage(program, TABLE, terminal.width(terminal.err)) + "\n")
+            terminal.err.write(
+                help_text.usage(program, TABLE, help_text.width_of(terminal.width(terminal.err)))
+                + "\n"
+            )
         return terminal.refuse(str(error), error.hint)
     values = settings.values
     if values[process.HELP]:
-        terminal.out.write(help_text.full(program, TABLE, terminal.width(terminal.out)))
+        terminal.out.write(
+            help_text.full(program, TABLE, help_text.width_of(terminal.width(terminal.out)))
+        )
         return 0
     if (answer := values[process.VERSION].answer()) is not None:
         terminal.out.write(f"{answer}\n")

@@ -33,8 +33,14 @@ class Terminal:
         self.err.flush()
         return self.source is not None and self.source.readline().strip() == "yes"
 
+    def misused(self, program: str, usage: str, message: str, hint: str = "") -> int:
+        """Report a command line that cannot be understood, with the command's usage."""
+        code = self.refuse(message, hint)
+        self.err.write(f'Usage: {usage}\nRun "{program} --help" for more information.\n')
+        return code
+
     def refuse(self, message: str, hint: str = "") -> int:
-        """Say why a command is not carried out; return its exit code."""
+        """Report why a command is not carried out; return its exit code."""
         self.err.write(f"Error: {message}\n")
         if hint:
             self.err.write(f"{hint}\n")

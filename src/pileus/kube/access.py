@@ -33,6 +33,15 @@ class Credentials(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """What metrics and errors of a client say about its API server."""
+
+    host: str = ""
+    refused: str = ""
+    """Added to the text of a 401: whose credentials were refused, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """One API server with one identity."""
 
@@ -45,5 +54,7 @@ class Access:
     namespace: str = "default"
     trust: str = ""
     """Whom the server's certificate must be from, for messages: a file, a field, the system."""
+    refused: str = ""
+    """What to tell the user after a 401: whose credentials these are, and what to do."""
     anonymous: Credentials | None = field(default=None, repr=False)
     """The same trust with nobody's identity, for who brings an identity of its own."""

@@ -8,6 +8,7 @@ from typing import Generic
 import msgspec
 
 from pileus.fence import Fence, Open
+from pileus.kube.access import Server
 from pileus.kube.codec import Odd, WatchEvent, codec_of, encode
 from pileus.kube.errors import Expired, Unreadable
 from pileus.kube.exchange import Exchange
@@ -22,6 +23,8 @@ from pileus.telemetry.metrics import Metrics
 LIST_TIMEOUT = 60.0
 DEAD_AFTER = 90.0
 """Seconds without a byte after which a watch is dead; a bookmark comes about every minute."""
+
+UNNAMED = Server()
 
 log = Log(__name__)
 
@@ -90,7 +93,7 @@ class Client:
         metrics: Metrics,
         fence: Fence | None = None,
         throttle: Throttle | None = None,
-        host: str = "",
+        server: Server = UNNAMED,
     ) -> None:
         self.metrics = metrics
         self._exchange = Exchange(
@@ -98,7 +101,7 @@ class Client:
             metrics=metrics,
             fence=fence or Open(),
             throttle=throttle or Adaptive(),
-            host=host,
+            server=server,
         )
         self._headers = {"Accept": "application/json", "User-Agent": user_agent}
 

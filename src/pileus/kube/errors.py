@@ -226,11 +226,23 @@ _STATUS = msgspec.json.Decoder(Status)
 
 
 def refusal(
-    method: str, path: str, code: int, *, headers: Mapping[str, str], body: bytes
+    method: str,
+    path: str,
+    code: int,
+    *,
+    headers: Mapping[str, str],
+    body: bytes,
+    credentials: str = "",
 ) -> ApiError:
-    """The error for an answer whose code is not a success, whatever its body is."""
+    """The error for an answer whose code is not a success, whatever its body is.
+
+    `credentials` is added to the message of a 401.
+    """
     said = _status(body)
     kind = _BY_REASON.get(said.reason or "") or _by_code(code, method)
+    if kind is Unauthorized and credentials:
+        message = "; ".join(filter(None, (said.message, credentials)))
+        said = msgspec.structs.replace(said, message=message)
     return kind(f"{method} {path}", code, said, retry_after=_retry_after(headers, said))
 
 

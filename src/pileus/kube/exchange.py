@@ -9,6 +9,7 @@ from typing import Self
 from prometheus_client import Counter, Histogram
 
 from pileus.fence import Fence
+from pileus.kube.access import Server
 from pileus.kube.errors import (
     ApiError,
     ServiceUnavailable,
@@ -38,13 +39,13 @@ class Exchange:
         metrics: Metrics,
         fence: Fence,
         throttle: Throttle,
-        host: str,
+        server: Server,
     ) -> None:
         self._transport = transport
         self._metrics = metrics
         self._fence = fence
         self._throttle = throttle
-        self._host = host
+        self._server = server
         self._by_method: dict[str, _Figures] = {}
         self._counts: dict[tuple[str, str], Counter] = {}
 
@@ -70,7 +71,7 @@ class Exchange:
                 answered = True
                 self._count(request, str(reply.status))
                 if not _succeeded(reply):
-                    raise _refusal(request, reply, await reply.read())
+                    raise self._refusal(request, reply, await reply.read())
                 yield reply
         except Unreachable:
             if not answered:
@@ -89,7 +90,7 @@ class Exchange:
             figures.size.observe(len(request.body or b""))
             figures.answer.observe(len(body))
             if not _succeeded(reply):
-                raise _refusal(request, reply, body)
+                raise self._refusal(request, reply, body)
             return body
 
     async def _perform(self, request: Request) -> tuple[Reply, bytes]:
@@ -106,16 +107,26 @@ class Exchange:
         self._count(request, str(reply.status))
         return reply, body
 
+    def _refusal(self, request: Request, reply: Reply, body: bytes) -> ApiError:
+        return refusal(
+            request.method,
+            request.path,
+            reply.status,
+            headers=reply.headers,
+            body=body,
+            credentials=self._server.refused,
+        )
+
     def _figures(self, method: str) -> "_Figures":
         """Found once: finding an instrument by its labels costs more than using it."""
         if method not in self._by_method:
-            self._by_method[method] = _Figures.of(self._metrics, method, self._host)
+            self._by_method[method] = _Figures.of(self._metrics, method, self._server.host)
         return self._by_method[method]
 
     def _count(self, request: Request, code: str) -> None:
         counted = self._counts.get((code, request.method))
         if counted is None:
-            counted = self._metrics.requests.labels(code, request.method, self._host)
+            counted = self._metrics.requests.labels(code, request.method, self._server.host)
             self._counts[code, request.method] = counted
         counted.inc()
 
@@ -153,7 +164,3 @@ def patience(method: str, error: ApiError) -> float | None:
 
 def _succeeded(reply: Reply) -> bool:
     return 200 <= reply.status < 300  # noqa: PLR2004 -- HTTP's own numbers
-
-
-def _refusal(request: Request, reply: Reply, body: bytes) -> ApiError:
-    return refusal(request.method, request.path, reply.status, headers=reply.headers, body=body)

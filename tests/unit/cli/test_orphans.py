@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pileus.app.declared.table import TABLE
+from pileus.app.ending import CommandFailed
 from pileus.app.flags import Table
 from pileus.app.orphans import Orphan, Orphanage
 from pileus.app.settings import gather
-from pileus.cli.arguments import UsageError
 from pileus.cli.main import dispatch
 from pileus.cli.orphans import MANUAL, agreed, as_text, document, exit_code
 from pileus.cli.style import Style
@@ -60,18 +60,18 @@ def test_each_is_shown_with_what_it_is_and_what_its_deletion_would_do():
     assert (
         as_text(Orphanage("c1", 5, (GONE, SILENT)), Style())
         == """\
-Service with UID u1, which is gone
+Deleted Service with UID u1
   load balancer lb-1: ready, 10.0.0.1, 3 members
   + balancer
 
-Service with UID u2, which is gone
+Deleted Service with UID u2
   ! the cloud is down
 
-2 load balancers without a Service, of 5 with the mark of cluster c1
+2 orphaned load balancers (checked 5 tagged with cluster c1)
 """
     )
     assert as_text(Orphanage("c1", 0, ()), Style()) == (
-        "No load balancer without a Service, of 0 with the mark of cluster c1\n"
+        "No orphaned load balancers (checked 0 tagged with cluster c1)\n"
     )
 
 
@@ -96,13 +96,13 @@ def test_only_a_whole_yes_is_one(answer: str, is_agreed: bool):
     someone = terminal(typing=answer)
 
     assert agreed(Orphanage("c1", 5, (GONE,)), values("--delete"), someone) is is_agreed
-    assert "Delete 1 load balancer without a Service?" in someone.err.getvalue()  # type: ignore[attr-defined]
+    assert "Delete 1 orphaned load balancer of cluster c1?" in someone.err.getvalue()  # type: ignore[attr-defined]
 
 
 def test_where_nobody_can_be_asked_nothing_is_deleted_without_yes():
     found = Orphanage("c1", 5, (GONE,))
 
-    with pytest.raises(UsageError, match="no terminal to ask on"):
+    with pytest.raises(CommandFailed, match="no terminal to ask on"):
         agreed(found, values("--delete"), terminal())
     assert agreed(found, values("--delete", "--yes"), terminal())
 
@@ -116,17 +116,17 @@ def test_of_a_service_that_is_there_nothing_is_deleted():
     made = document(found, {})["orphans"]
 
     assert shown == (
-        "Service shop/web, of class example.com/x, which is not served with these flags: it stays\n"
+        "Service shop/web, of class example.com/x: not served with these flags, kept\n"
         "  load balancer lb-1: ready, 10.0.0.1, 3 members"
     )
-    assert "Delete 1 load balancer without a Service?" in someone.err.getvalue()  # type: ignore[attr-defined]
+    assert "Delete 1 orphaned load balancer of cluster c1?" in someone.err.getvalue()  # type: ignore[attr-defined]
     assert [each["deleted"] for each in made] == [True, False]  # type: ignore[attr-defined]
 
 
 def test_that_everything_is_an_orphan_is_not_taken_for_granted():
     everyone = Orphanage("c1", 4, (GONE,) * 4)
 
-    with pytest.raises(UsageError, match="another cluster's id"):
+    with pytest.raises(CommandFailed, match="Check --cluster-id"):
         agreed(everyone, values("--delete", "--yes"), terminal())
     assert agreed(everyone, values("--delete"), terminal(typing="yes\n"))
     assert agreed(Orphanage("c1", 3, (GONE,) * 3), values("--delete", "--yes"), terminal())
@@ -154,10 +154,13 @@ def test_the_document_for_programs():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["orphans", "all", "--cloud-provider=local"], 'takes no arguments, got "all"'),
+        (["orphans", "all", "--cloud-provider=local"], 'takes no arguments, but got "all"'),
         (["orphans", "--delet"], "did you mean --delete?"),
-        (["explain", "--cloud-provider=local"], "expected node NAME or service NAMESPACE/NAME"),
-        (["explain", "nod", "a", "--cloud-provider=local"], "did you mean pileus explain node?"),
+        (
+            ["explain", "--cloud-provider=local"],
+            "Usage: pileus explain (node NAME | service [NAMESPACE/]NAME) [flags]",
+        ),
+        (["explain", "nod", "a", "--cloud-provider=local"], "did you mean node?"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_with_1(arguments: list[str], message: str):

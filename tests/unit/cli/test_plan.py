@@ -6,8 +6,7 @@ import json
 import pytest
 
 from pileus.app.planning import Plan, Told
-from pileus.cli.arguments import UsageError
-from pileus.cli.looking import scope_of
+from pileus.cli.looking import parsed_object
 from pileus.cli.main import dispatch
 from pileus.cli.plan import exit_code
 from pileus.cli.plan_json import as_json
@@ -188,31 +187,34 @@ def test_the_exit_code_tells_nothing_changes_and_not_whole_apart(plan: Plan, cod
         (["node", "n1"], Scope("Node", "", "n1")),
         (["no/n1"], Scope("Node", "", "n1")),
         (["service", "shop/web"], Scope("Service", "shop", "web")),
-        (["svc", "web"], Scope("Service", "default", "web")),
+        (["svc", "web"], Scope("Service", "context-namespace", "web")),
         (["service/shop/web"], Scope("Service", "shop", "web")),
     ],
 )
 def test_objects_are_named_as_kubectl_names_them(words: list[str], scope: Scope):
-    assert scope_of("pileus plan", words) == scope
+    assert parsed_object(words).scope("context-namespace") == scope
 
 
 @pytest.mark.parametrize(
-    ("words", "message", "hint"),
+    ("words", "message"),
     [
-        (["servce", "a"], '"servce" is no kind', "did you mean pileus plan service?"),
-        (["pod", "a/b"], '"pod" is no kind (known: node, service)', ""),
-        (["node"], 'expected node NAME, got "node"', ""),
-        (["node", "a", "b"], "expected node NAME", ""),
-        (["service", "/web"], "expected service NAMESPACE/NAME", ""),
-        (["service", "a/b/c"], "expected service NAMESPACE/NAME", ""),
+        (["servce", "a"], 'unknown kind "servce" (known: node, service)\ndid you mean service?'),
+        (["pod", "a/b"], 'unknown kind "pod" (known: node, service)'),
+        (["node"], 'expected node NAME, but got "node"'),
+        (["node", "a", "b"], "expected node NAME"),
+        (["service", "/web"], "expected service [NAMESPACE/]NAME"),
+        (["service", "a/b/c"], "expected service [NAMESPACE/]NAME"),
+        (["-n", "a", "node", "b"], "--namespace=a needs a Service"),
+        (["-n", "a"], "--namespace=a needs a Service"),
+        (["-n", "a", "service", "b/c"], "--namespace=a contradicts service b/c"),
     ],
 )
-def test_words_that_name_no_object_are_refused(words: list[str], message: str, hint: str):
-    with pytest.raises(UsageError) as refused:
-        scope_of("pileus plan", words)
+def test_words_that_name_no_object_are_refused_with_the_usage(words: list[str], message: str):
+    code, out, err = called(*words)
 
-    assert message in str(refused.value)
-    assert refused.value.hint == hint
+    assert (code, out) == (1, "")
+    assert err.startswith(f"Error: {message}")
+    assert "Usage: pileus plan [node NAME | service [NAMESPACE/]NAME] [flags]\n" in err
 
 
 def called(*arguments: str) -> tuple[int, str, str]:
@@ -227,11 +229,14 @@ def called(*arguments: str) -> tuple[int, str, str]:
         (["-o", "yaml"], 'Error: --output cannot be "yaml" (known: text, json)'),
         (["-o", "jsn"], "did you mean -o json?"),
         (["--kubconfig=x"], "did you mean --kubeconfig?"),
-        (["pods", "a", "--cloud-provider=local"], '"pods" is no kind'),
-        ([], "--cloud-provider cannot be empty"),
+        (["pods", "a", "--cloud-provider=local"], 'unknown kind "pods"'),
+        (
+            [],
+            "Error: --cloud-provider is not set\nuse the flags that the manager runs with\nUsage:",
+        ),
         (
             ["--cloud-provider=local", "--kubeconfig=/no/such"],
-            "Error: invalid configuration: --kubeconfig=/no/such: cannot read it",
+            "Error: invalid configuration: --kubeconfig=/no/such: cannot read it: No such file",
         ),
     ],
 )
@@ -251,7 +256,7 @@ def test_help_shows_its_own_flags_and_where_the_others_are():
     code, out, _ = called("--help")
 
     assert code == 0
-    assert "pileus plan [node NAME | service NAMESPACE/NAME] [flags]" in out
+    assert "pileus plan [node NAME | service [NAMESPACE/]NAME] [flags]" in out
     assert "--output" in out
     assert "pileus run --help" in out
-    assert len(out.splitlines()) < 20
+    assert len(out.splitlines()) < 22

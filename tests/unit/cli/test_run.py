@@ -56,7 +56,7 @@ def test_help_goes_to_stdout_and_starts_nothing():
     session = Session()
 
     assert session.call("--help", "--cloud-provider=local") == 0
-    assert session.out.getvalue().startswith("The cloud controller manager")
+    assert session.out.getvalue().startswith("The cloud-controller-manager connects")
     assert "\nUsage:\n  cloud-controller-manager [flags]\n" in session.out.getvalue()
     assert session.err.getvalue() == ""
     assert not session.started

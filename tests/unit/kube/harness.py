@@ -10,6 +10,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from pileus.fence import Fence
+from pileus.kube.access import Server
 from pileus.kube.client import Client
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
@@ -33,7 +34,11 @@ class Kube:
         self.transport = ScriptedTransport(in_order(*replies))
         self.metrics = Metrics(CollectorRegistry())
         self.client = Client(
-            self.transport, user_agent="test/1", metrics=self.metrics, fence=fence, host="api:6443"
+            self.transport,
+            user_agent="test/1",
+            metrics=self.metrics,
+            fence=fence,
+            server=Server("api:6443", "who that is"),
         )
 
     @property

@@ -21,6 +21,7 @@ from pileus.kube.config.impersonation import impersonation
 from pileus.kube.config.kubeconfig import (
     NOTHING,
     Cluster,
+    Kubeconfig,
     Selection,
     User,
     read_kubeconfig,
@@ -51,18 +52,38 @@ def kubeconfig_access(path: Path, master: str, place: Place) -> Access:
     Errors: `InvalidConfiguration`, or `CredentialsError` for a token that is none; neither
     names the file, which is for the caller to do.
     """
-    config = read_kubeconfig(path)
+    return config_access(read_kubeconfig(path), path, master, place)
+
+
+def config_access(config: Kubeconfig, path: Path, master: str, place: Place) -> Access:
+    """Returns the same for a kubeconfig that was read; `path` is the file of its user."""
     selected = select(config)
     if selected is None and not master:
         names = ", ".join(context.name for context in config.contexts or ()) or "none"
         raise InvalidConfiguration(f"current-context is not set; its contexts: {names}")
     access = _access(selected or NOTHING, master, place)
-    return replace(access, trust=f"{access.trust} ({path})")
+    return replace(access, trust=f"{access.trust} ({path})", refused=_refused(config, path))
+
+
+def _refused(config: Kubeconfig, path: Path) -> str:
+    """What a 401 means for the current context."""
+    context = config.current_context or ""
+    users = {
+        each.name: (each.context and each.context.user) or "" for each in config.contexts or ()
+    }
+    check = f"kubectl --kubeconfig={path} --context={context} auth whoami"
+    if not users.get(context):
+        return f'context "{context}" of {path} has no user: add one with credentials'
+    return (
+        f'the API server does not accept the credentials of user "{users[context]}" '
+        f'(context "{context}" of {path}): renew them, then check with: {check}'
+    )
 
 
 def bare_access(server: str, place: Place) -> Access:
     """Return the access to a server without any credentials."""
-    return _access(NOTHING, server, place)
+    refused = "there are no credentials: give --kubeconfig=FILE"
+    return replace(_access(NOTHING, server, place), refused=refused)
 
 
 def _access(selected: Selection, master: str, place: Place) -> Access:

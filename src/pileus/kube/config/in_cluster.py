@@ -51,6 +51,10 @@ def _access(given: str, environ: Mapping[str, str], clock: Clock, folder: Path) 
         proxy=proxy_for(server, None, environ),
         namespace=_namespace(folder),
         trust=settings.trust,
+        refused=(
+            f"the API server does not accept the service account token {folder / 'token'}: check "
+            "that the pod's service account exists"
+        ),
         anonymous=ConfiguredCredentials(NOBODY, TlsContexts(settings, clock)),
     )
 

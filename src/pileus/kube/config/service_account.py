@@ -59,7 +59,11 @@ def service_account_access(access: Access, api: Api, identity: str, clock: Clock
     client certificate, token and impersonation do not.
     """
     tokens = ServiceAccountCredentials(access.anonymous, api, identity, clock)
-    return rebind(access, tokens)
+    refused = (
+        f"the API server does not accept the token of service account kube-system/{identity}: "
+        f"check that it exists: kubectl --namespace=kube-system get serviceaccount {identity}"
+    )
+    return replace(rebind(access, tokens), refused=refused)
 
 
 def rebind(access: Access, credentials: Credentials) -> Access:
