@@ -86,6 +86,7 @@ class Leader:
         """Run informers and controllers until cancelled."""
         post = self.post
         self.health.add("informers", post.informers.ill, ready=False)
+        self.health.add("cloud-calls", self.equipment.overdue.health)
         self.health.add("informers-synced", post.informers.not_ready, live=False)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._work_under_the_main_lock())

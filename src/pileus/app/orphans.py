@@ -22,6 +22,7 @@ from pileus.controllers.service.classes import class_of
 from pileus.controllers.service.orphans import unwanted
 from pileus.controllers.service.teller import about_service
 from pileus.controllers.service.workshop import Workshop
+from pileus.deadline import Deadline
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import SERVICES, Service
 from pileus.objects.planned import title
@@ -129,7 +130,7 @@ async def _delete(workshop: Workshop, shown: Orphan, now: Orphan) -> str:
     if now.changes != shown.changes:
         return "it has changed since it was shown; look again"
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with Deadline(PATIENCE):
             await _perform(workshop, now.owner)
     except CloudError as error:
         return str(error)

@@ -8,6 +8,7 @@ from typing import Self
 
 from prometheus_client import Counter, Histogram
 
+from pileus.deadline import covered
 from pileus.fence import Fence
 from pileus.kube.access import Server
 from pileus.kube.errors import (
@@ -51,6 +52,10 @@ class Exchange:
 
     async def send(self, request: Request) -> bytes:
         """The body of the answer; after some patience, if the server asked for it."""
+        with covered():
+            return await self._send(request)
+
+    async def _send(self, request: Request) -> bytes:
         for _ in range(TRIES - 1):
             try:
                 return await self._send_once(request)

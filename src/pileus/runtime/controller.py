@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
+from pileus.deadline import Deadline
 from pileus.runtime.backoff import RetryPolicy
 from pileus.runtime.failure import PassTooLong, is_expected, is_fenced, says_all
 from pileus.runtime.queue import QueueClosed, WorkQueue
-from pileus.runtime.reconcile import Reconciler
+from pileus.runtime.reconcile import Reconciler, Reporting
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -17,6 +18,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 FENCED_PAUSE = 1.0
 """Seconds until a pass that was fenced off is tried again; leadership is settled by then."""
+REPORTING = 60.0
+"""Seconds for reporting a failed pass on its object."""
 SOONEST = 0.1
 """Seconds between two passes over a key that its reconciler wants again at once."""
 
@@ -27,7 +30,8 @@ class Limits:
 
     workers: int = 1
     deadline: float = 300.0
-    """Seconds after which a pass is cancelled, logged and retried."""
+    """Seconds after which a pass is cancelled, reported and retried. Time under a deadline of its
+    own (a call to the cloud, a request, a queue for either) does not count."""
     grace: float = 5.0
     """Seconds that passes in hand may go on for once the controller is told to stop."""
 
@@ -58,6 +62,7 @@ class Controller(Generic[Key]):
         self._policy = policy
         self._limits = limits
         self._failures: dict[Key, int] = {}
+        self._in_hand: dict[Key, Deadline] = {}
 
     async def run(self) -> None:
         """Work until cancelled; call once.
@@ -78,9 +83,14 @@ class Controller(Generic[Key]):
         return self._queue.oldest_work()
 
     def stuck(self, limit: float) -> str | None:
-        """What to tell a health check if a pass has been in hand for longer than `limit`."""
-        age = self.oldest_work()
-        return f"a pass of {self.name} has been running for {age:.0f} s" if age > limit else None
+        """What to tell a health check if a pass did not end for `limit` seconds of its own.
+
+        A limit beyond the deadline of a pass finds passes that ignore their cancellation.
+        """
+        spent = max((each.spent() for each in list(self._in_hand.values())), default=0.0)
+        return (
+            f"a pass of {self.name} has been running for {spent:.0f} s" if spent > limit else None
+        )
 
     async def _stop(self) -> None:
         try:
@@ -118,17 +128,35 @@ class Controller(Generic[Key]):
                 raise
             self._retry(key, error)
         except Exception as error:  # noqa: BLE001 -- the one place: no pass may stop the worker
+            await self._report(key, error)
             self._retry(key, error)
 
-    async def _reconcile(self, key: Key) -> None:
-        timer = asyncio.timeout(self._limits.deadline)
+    async def _report(self, key: Key, error: Exception) -> None:
+        """Let the reconciler report on the object what its pass could not report itself."""
+        is_told = is_expected(error) and not isinstance(error, PassTooLong)
+        if is_told or not isinstance(self._reconciler, Reporting):
+            return
+        reporting = cast("Reporting[Key]", self._reconciler)
         try:
-            async with timer:
+            async with asyncio.timeout(REPORTING):
+                await reporting.report(key, error)
+        except Exception as failure:  # noqa: BLE001 -- the pass's own error matters more
+            log.warning("Cannot report a failure", controller=self.name, key=key, err=failure)
+
+    async def _reconcile(self, key: Key) -> None:
+        deadline = self._in_hand[key] = Deadline(self._limits.deadline)
+        try:
+            async with deadline:
                 result = await self._reconciler.reconcile(key)
         except TimeoutError as error:
-            if not timer.expired():
+            if not deadline.expired:
                 raise
-            raise PassTooLong(f"cancelled after {self._limits.deadline:g} s") from error
+            raise PassTooLong(
+                f"the pass was cancelled after {self._limits.deadline:g} s, not counting calls to "
+                "the cloud and the API server"
+            ) from error
+        finally:
+            del self._in_hand[key]
         if result.requeue_after is not None:
             self._queue.next_pass(key, max(result.requeue_after, SOONEST), result.priority)
         self._failures.pop(key, None)

@@ -191,9 +191,10 @@ async def test_a_running_controller_is_counted_and_checked_until_it_stops():
             await asyncio.sleep(1)
             assert counted() == 1
             names = [check.name for check in health.checkups(Kind.LIVEZ)]
-            assert names == ["informers", "cloud-node-controller"]
+            assert names == ["informers", "cloud-calls", "cloud-node-controller"]
             ready = [check.name for check in health.checkups(Kind.READYZ)]
             assert ready == [
+                "cloud-calls",
                 "informers-synced",
                 "cloud-node-controller",
                 "cloud-node-controller-rounds",
@@ -218,7 +219,7 @@ async def test_what_does_not_run_says_why(caplog: pytest.LogCaptureFixture):
         (NODE.canonical, "the cloud has none"),
         (ROUTE.canonical, "it is not part of this version of Pileus yet"),
     ]
-    assert checks == ["informers"]
+    assert checks == ["informers", "cloud-calls"]
 
 
 async def test_what_nobody_asked_for_is_no_reason_to_warn(caplog: pytest.LogCaptureFixture):

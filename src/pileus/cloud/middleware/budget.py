@@ -12,6 +12,7 @@ from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.calls import Call, wrap
 from pileus.cloud.model import Failure
 from pileus.cloud.permission import permitted_by
+from pileus.deadline import covered
 from pileus.telemetry.metrics import Metrics
 
 T = TypeVar("T")
@@ -47,17 +48,25 @@ class Budget:
 
     async def __call__(self, call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
         began = _now()
-        async with self._slots:
-            await self._spend()
+        with covered():
+            await self._slots.acquire()
+        try:
+            with covered():
+                await self._spend()
             self._waits.labels(call.provider).inc(_now() - began)
-            try:
-                with self._asked_again():
-                    answer = await proceed()
-            except Throttled as error:
-                self._be_quiet(_now(), error.retry_after)
-                raise
-            self._be_quiet(_now(), asked_to_wait(answer))
-            return answer
+            return await self._made(proceed)
+        finally:
+            self._slots.release()
+
+    async def _made(self, proceed: Callable[[], Awaitable[T]]) -> T:
+        try:
+            with self._asked_again():
+                answer = await proceed()
+        except Throttled as error:
+            self._be_quiet(_now(), error.retry_after)
+            raise
+        self._be_quiet(_now(), asked_to_wait(answer))
+        return answer
 
     def _asked_again(self) -> AbstractContextManager[None]:
         """Calls may ask and tell of silence while they are under way, also from a thread."""

@@ -18,6 +18,7 @@ from pileus.cloud.errors import (
     Unavailable,
     Unsupported,
 )
+from pileus.deadline import covered
 
 K = TypeVar("K")
 Q = TypeVar("Q")
@@ -100,7 +101,8 @@ class Gathering(Generic[K, Q, A]):
         self._open.add(ask)
         self._came.set()
         try:
-            await ask.done
+            with covered():
+                await ask.done
         finally:
             self._open.discard(ask)
         if ask.error is not None:

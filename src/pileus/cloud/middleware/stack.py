@@ -16,7 +16,7 @@ from random import Random
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.batching import batched
 from pileus.cloud.middleware.budget import Budget, Limits, budgeted
-from pileus.cloud.middleware.deadline import Deadlines, with_deadline
+from pileus.cloud.middleware.deadline import Deadlines, Overdue, with_deadline
 from pileus.cloud.middleware.faults import Rule, faulty
 from pileus.cloud.middleware.fenced import fenced
 from pileus.cloud.middleware.gathering import Batches
@@ -31,6 +31,7 @@ class Equipment:
     budget: Budget | None = None
     """To be shared by several stacks on one cloud; None: one of its own, with the usual limits."""
     deadlines: Deadlines = field(default_factory=Deadlines)
+    overdue: Overdue = field(default_factory=Overdue)
     batches: Batches = field(default_factory=Batches)
     faults: tuple[Rule, ...] = ()
     seed: int = 0
@@ -44,7 +45,8 @@ async def stacked(
     """The provider's cloud as the controllers get it, for as long as the block lasts."""
     chance = Random(equipment.seed)  # noqa: S311 -- of test faults, no secret
     rough = faulty(cloud, equipment.faults, chance) if equipment.faults else cloud
-    timed = measured(with_deadline(guarded(rough, metrics), equipment.deadlines), metrics)
+    limited_in_time = with_deadline(guarded(rough, metrics), equipment.deadlines, equipment.overdue)
+    timed = measured(limited_in_time, metrics)
     limited = budgeted(fenced(timed, fence), equipment.budget or Budget(Limits(), metrics))
     async with batched(limited, equipment.batches) as it:
         yield it

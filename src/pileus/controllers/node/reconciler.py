@@ -62,6 +62,12 @@ class NodeReconciler:
         self._failing.pop(key, None)
         return DONE
 
+    async def report(self, key: str, error: Exception) -> None:
+        """Report on the node that its pass ran out of time, or ended by a bug."""
+        node = self._tools.nodes.node(key)
+        if node is not None and is_uninitialized(node):
+            await self._tell(node, error)
+
     async def _initialize(self, node: Node) -> None:
         try:
             facts = await self._look_up(node)
@@ -102,7 +108,7 @@ class NodeReconciler:
         self._tools.notices.announce(about_node(node), "Synced", "Node synced successfully")
         complain(self._tools.notices, node, facts)
 
-    async def _tell(self, node: Node, error: CloudError | ApiError) -> None:
+    async def _tell(self, node: Node, error: Exception) -> None:
         """Say on the node why it is stuck, by event and condition, once it is time to."""
         now = asyncio.get_running_loop().time()
         since = self._failing.setdefault(node.metadata.name, now)

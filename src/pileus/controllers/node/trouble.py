@@ -9,6 +9,7 @@ from pileus.kube import errors as kube
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node
 from pileus.objects.notices import Notices, shortened
+from pileus.runtime.failure import PassTooLong, is_expected
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (NodeIpRefused, "ProvidedNodeIPRefused"),
@@ -23,6 +24,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (kube.Forbidden, "NodeWriteForbidden"),
     (kube.TooLarge, "NodeTooLarge"),
     (kube.ApiError, "NodeWriteFailed"),
+    (PassTooLong, "TimedOut"),
 )
 
 
@@ -34,13 +36,18 @@ def reason_of(error: Exception) -> str:
 
 
 def message_of(error: Exception) -> str:
+    if not is_expected(error):
+        return f"internal error {type(error).__name__} (see the manager's log)"
     return shortened(str(error) or type(error).__name__)
 
 
 def is_lasting(error: Exception) -> bool:
-    """Whether it takes someone to mend it, so that there is no use in waiting before telling."""
+    """Whether waiting before the report is of no use.
+
+    True for what does not heal by itself, for what has taken long enough already, and for bugs.
+    """
     lasting = cloud.Rejected | kube.Invalid | kube.Forbidden | kube.TooLarge
-    return isinstance(error, lasting)
+    return isinstance(error, lasting) or not isinstance(error, cloud.CloudError | kube.KubeError)
 
 
 def complain(notices: Notices, node: Node, facts: Facts) -> None:

@@ -35,8 +35,6 @@ ROUND = "route-check"
 ALL = "all"
 """The one key: a round is over all routes."""
 RETRIES = Exponential(1.0, 300.0)
-DEADLINE = 1800.0
-"""Seconds for a round: its calls have deadlines of their own, and some clouds take minutes."""
 GATHER = 0.5
 """Seconds after a change in which further ones join the same round."""
 BURST, WINDOW = 3, 30.0
@@ -83,17 +81,18 @@ class RouteController:
         self._queue = WorkQueue[str](QUEUE, around.metrics)
         self._checks = Rounds(ROUND, around.metrics)
         self._due: float | None = None
+        self._controller: Controller[str] | None = None
 
     async def run(self) -> None:
         """Work until cancelled, once all nodes and the cluster's id are known; call once."""
         reconciler = await self._reconciler()
         pace = Pace(self._queue)
-        controller = Controller(
+        controller = self._controller = Controller(
             "node-route-controller",
             Paced(reconciler, pace),
             self._queue,
             RetryPolicy(RETRIES, self._around.random),
-            Limits(workers=1, deadline=DEADLINE),
+            Limits(workers=1),
         )
         watcher = _Watcher(self._ledger, reconciler, pace if self._settings.watch else None)
         self._around.informer.subscribe(self._nodes.without_echoes(watcher))
@@ -107,8 +106,7 @@ class RouteController:
 
     def stuck(self, limit: float) -> str | None:
         """What to tell a health check if a round has been going on for longer than `limit`."""
-        age = self._queue.oldest_work()
-        return f"a round over the routes has been going on for {age:.0f} s" if age > limit else None
+        return None if self._controller is None else self._controller.stuck(limit)
 
     def failing(self) -> str | None:
         """The message for a health check if periodic checks cannot be started."""

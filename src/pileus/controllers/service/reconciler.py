@@ -48,7 +48,19 @@ class ServiceReconciler:
         finally:
             self._finished(key)
 
+    async def report(self, key: str, error: Exception) -> None:
+        """Report on the Service that its pass ran out of time, or ended by a bug."""
+        service, note = self._tools.cluster.service(key), self._tools.notes.of(key)
+        gone = self._departed.find(key)
+        if service is not None:
+            await self._tools.teller.failure(service, note, error)
+        elif gone is not None:
+            self._tools.teller.complain(gone.service, note, error)
+        else:
+            self._tools.notes.forget(key)
+
     async def _reconcile(self, key: str) -> Result:
+        began = asyncio.get_running_loop().time()
         service = self._tools.cluster.service(key)
         if service is None:
             return await self._bury(key)
@@ -61,7 +73,7 @@ class ServiceReconciler:
             return await self._look_again(service, error)
         except (cloud.CloudError, ApiError) as error:
             self._count(key)
-            await self._tools.teller.failure(service, self._tools.notes.of(key), error)
+            await self._tools.teller.failure(service, self._tools.notes.of(key), error, since=began)
             raise
 
     async def _pass(self, service: Service) -> Result:

@@ -9,7 +9,12 @@ from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import Telling, Write, told
 from pileus.controllers.service.reasons import Reason, failure_event
 from pileus.controllers.service.status import Verdict
-from pileus.controllers.service.trouble import is_lasting, message_of, reason_of, verdict_on
+from pileus.controllers.service.trouble import (
+    is_reported_at_once,
+    message_of,
+    reason_of,
+    verdict_on,
+)
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import ObjectReference, Service
 from pileus.objects.notices import Notices, shortened
@@ -64,12 +69,17 @@ class Teller:
                 "Cannot tell on the Service how it stands", service=name_of(service), err=refused
             )
 
-    async def failure(self, service: Service, note: Note, error: Exception) -> None:
-        """Say on the Service why it is not served, by event and condition, once it is time to."""
+    async def failure(
+        self, service: Service, note: Note, error: Exception, *, since: float | None = None
+    ) -> None:
+        """Report on the Service why it is not served, by event and condition, once it is time to.
+
+        `since`: when the failed pass began; a pass that took long is reported at once.
+        """
         now = asyncio.get_running_loop().time()
         if note.failing_since is None:
-            note.failing_since = now
-        if now - note.failing_since < PATIENCE and not is_lasting(error):
+            note.failing_since = now if since is None else since
+        if now - note.failing_since < PATIENCE and not is_reported_at_once(error):
             return
         self.complain(service, note, error)
         await self.condition(service, note, verdict_on(error))

@@ -4,6 +4,7 @@ from pileus.cloud import errors as cloud
 from pileus.controllers.service.status import State, Verdict
 from pileus.kube import errors as kube
 from pileus.objects.notices import shortened
+from pileus.runtime.failure import PassTooLong, is_expected
 
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (cloud.QuotaExceeded, "QuotaExceeded", "free something in the cloud, or ask it for more"),
@@ -17,8 +18,8 @@ _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (cloud.CloudError, "CloudError", "it is tried again"),
     (kube.Forbidden, "ServiceWriteForbidden", "give the manager the right to services/status"),
     (kube.ApiError, "ServiceWriteFailed", "it is tried again"),
+    (PassTooLong, "TimedOut", "it is tried again"),
 )
-_LASTING = cloud.Rejected | cloud.Unsupported | kube.Forbidden | kube.Invalid
 _ASKING = cloud.Throttled | cloud.Unavailable
 
 
@@ -31,6 +32,8 @@ def message_of(error: Exception) -> str:
     """What went wrong, in the words of who said it, and what to do about it."""
     said = str(error).rstrip(". ") or type(error).__name__
     advice = _entry(error)[1]
+    if not is_expected(error):
+        said, advice = f"internal error {type(error).__name__}", "see the manager's log"
     return shortened(f"{said} ({advice})" if advice else said)
 
 
@@ -39,9 +42,15 @@ def verdict_on(error: Exception) -> Verdict:
     return Verdict(state, reason_of(error), message_of(error))
 
 
-def is_lasting(error: Exception) -> bool:
-    """Whether it takes someone to mend it, so that there is no use in waiting before telling."""
-    return isinstance(error, _LASTING)
+def is_reported_at_once(error: Exception) -> bool:
+    """Whether waiting before the report is of no use.
+
+    True for what does not heal by itself (configuration, quota, rights), for what has taken long
+    enough already, and for bugs.
+    """
+    heals = cloud.CloudError | kube.KubeError
+    needs_action = cloud.Rejected | cloud.Unsupported | kube.Forbidden | kube.Invalid
+    return isinstance(error, needs_action) or not isinstance(error, heals)
 
 
 def _entry(error: Exception) -> tuple[str, str]:

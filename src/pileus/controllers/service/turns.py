@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 
+from pileus.deadline import covered
+
 
 class Turn:
     """The queue before one key, as one of those who stand in it sees it."""
@@ -15,10 +17,14 @@ class Turn:
     @asynccontextmanager
     async def taken(self) -> AsyncGenerator[bool]:
         """Wait for one's turn. Yields whether someone else had one since this queue was entered."""
-        async with self._line.lock:
+        with covered():
+            await self._line.lock.acquire()
+        try:
             moved_on = self._line.taken != self._seen
             self._line.taken += 1
             yield moved_on
+        finally:
+            self._line.lock.release()
 
 
 class _Line:

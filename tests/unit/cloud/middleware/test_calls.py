@@ -1,6 +1,8 @@
 """Measures, deadline, fence, budget: what stands around every call alike."""
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
 
@@ -8,10 +10,10 @@ from pileus.cloud.errors import Throttled, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.budget import Budget, Limits, budgeted
 from pileus.cloud.middleware.calls import Call, wrap
-from pileus.cloud.middleware.deadline import Deadlines, with_deadline
+from pileus.cloud.middleware.deadline import GRACE, Deadlines, Overdue, with_deadline
 from pileus.cloud.middleware.fenced import fenced
 from pileus.cloud.middleware.measured import measured
-from pileus.cloud.model import Failure
+from pileus.cloud.model import Failure, Found, NodeName
 from pileus.fence import Fenced
 from tests.unit.cloud.fakes import (
     ROUTE,
@@ -252,3 +254,26 @@ async def test_who_is_cancelled_while_waiting_blocks_nobody(metrics):
 
     assert tasks[3].result()
     assert now() == pytest.approx(1, abs=0.01)
+
+
+async def test_a_call_that_ignores_its_cancellation_fails_the_health_check_until_it_ends():
+    async def stubborn(*_: object, **__: object) -> Mapping[NodeName, Found]:
+        until = now() + 200
+        while now() < until:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(until - now())
+        return {}
+
+    instances, overdue = FakeInstances(), Overdue()
+    instances.find = stubborn
+    cloud = with_deadline(cloud_of(instances), Deadlines(read=30), overdue)
+    task = asyncio.create_task(find(cloud, "a"))
+
+    await asyncio.sleep(29 + GRACE)
+    assert overdue.health() is None
+    await asyncio.sleep(2)
+    assert overdue.health() == (
+        'cloud provider "fake": instances.find was cancelled 61 s ago and has not ended'
+    )
+    await task
+    assert overdue.health() is None

@@ -10,6 +10,7 @@ from pileus.controllers.node.addresses import PROVIDED_NODE_IP, NodeIpRefused
 from pileus.controllers.node.plan import CONDITION, Write
 from pileus.kube.errors import Invalid, TooLarge
 from pileus.objects.nodes import condition_of, is_uninitialized
+from pileus.runtime.failure import PassTooLong
 from tests.unit.controllers.node.harness import World, api_error
 from tests.unit.controllers.node.objects import document, instance
 
@@ -166,3 +167,24 @@ async def test_a_node_that_was_absent_raises_what_the_queue_takes_for_expected()
 
     with pytest.raises(NotFound):
         await world.reconciler.reconcile("n1")
+
+
+async def test_a_pass_that_ran_out_of_time_is_reported_at_once() -> None:
+    world = World([document()], {})
+
+    await world.reconciler.report("n1", PassTooLong("the pass was cancelled after 300 s"))
+
+    assert world.events.reasons() == ["TimedOut"]
+    condition = condition_of(world.node(), CONDITION)
+    assert condition is not None
+    assert condition.reason == "TimedOut"
+
+
+async def test_a_bug_is_reported_without_its_details() -> None:
+    world = World([document()], {})
+
+    await world.reconciler.report("n1", ZeroDivisionError("internals"))
+
+    assert world.events.messages("InitializationFailed") == [
+        "Node cannot be initialized: internal error ZeroDivisionError (see the manager's log)"
+    ]

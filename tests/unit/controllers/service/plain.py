@@ -58,6 +58,8 @@ class PlainBalancers:
     changed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """UID and effect of each change."""
     takes: float = 0.01
+    change_takes: float = 0.0
+    """Seconds that a change takes longer than a look."""
     looking: Callable[[Sequence[Wish]], None] = lambda wishes: None
     """Is called before each look, and may raise."""
     answers: dict[str, CloudError | None] = field(default_factory=dict[str, CloudError | None])
@@ -105,7 +107,7 @@ class PlainBalancers:
         self.at_work.append(seen.owner.uid)
         try:
             self.changing(seen.owner, change)
-            await asyncio.sleep(self.takes)
+            await asyncio.sleep(self.takes + self.change_takes)
         finally:
             self.at_work.remove(seen.owner.uid)
         self.changed.append((seen.owner.uid, change.effect))

@@ -1,0 +1,206 @@
+"""An outer deadline is never shorter than the inner ones, and every deadline is accounted for."""
+
+import ast
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pileus
+from pileus.app.run import PATIENCE as SHUTDOWN
+from pileus.cloud.middleware.budget import Limits as BudgetLimits
+from pileus.cloud.middleware.calls import Call
+from pileus.cloud.middleware.deadline import Deadlines
+from pileus.cloud.middleware.gathering import Batches
+from pileus.deadline import Deadline, covered
+from pileus.objects.lookups import DEADLINE as LOOKUP
+from pileus.runtime.controller import DEFAULT_LIMITS
+from pileus.testing.virtual_time import VirtualTimeLoop
+
+SOURCE = Path(pileus.__file__).parent
+LABORATORY = {"apiserver", "demo", "simulation", "testing", "providers", "node_agents"}
+TIMERS = {"timeout", "timeout_at", "wait_for", "Deadline", "wait"}
+
+
+async def expires(deadline: Deadline, parts: Iterable[tuple[float, bool]]) -> bool:
+    """Whether the deadline ends work of such parts: seconds, and whether they are covered."""
+    with suppress(TimeoutError):
+        async with deadline:
+            for seconds, is_covered in parts:
+                await (covered_sleep(seconds) if is_covered else asyncio.sleep(seconds))
+    return deadline.expired
+
+
+async def covered_sleep(seconds: float) -> None:
+    with covered():
+        await asyncio.sleep(seconds)
+
+
+async def test_time_of_its_own_counts_and_covered_time_does_not() -> None:
+    loop = asyncio.get_running_loop()
+    deadline = Deadline(10)
+
+    assert await expires(deadline, [(4, False), (1000, True), (1000, False)])
+    assert deadline.expired
+    assert loop.time() == pytest.approx(1010)
+
+
+async def test_a_timeout_that_the_block_raises_is_not_its_deadline() -> None:
+    deadline = Deadline(10)
+    with pytest.raises(TimeoutError):
+        async with deadline:
+            raise TimeoutError
+
+    assert not deadline.expired
+
+
+async def test_an_inner_deadline_stops_the_outer_one_and_can_expire_alone() -> None:
+    async with Deadline(10) as outer:
+        with pytest.raises(TimeoutError):
+            async with Deadline(50):
+                await asyncio.sleep(1000)
+        await asyncio.sleep(9)
+
+    assert not outer.expired
+    assert outer.spent() == pytest.approx(9)
+
+
+async def test_tasks_of_the_block_share_its_clock() -> None:
+    async def call(seconds: float) -> None:
+        with covered():
+            await asyncio.sleep(seconds)
+
+    async with Deadline(10) as deadline:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(call(100))
+            group.create_task(call(300))
+        await asyncio.sleep(9)
+
+    assert deadline.spent() == pytest.approx(9)
+
+
+async def test_a_task_that_outlives_the_block_does_no_harm() -> None:
+    async def call() -> None:
+        with covered():
+            await asyncio.sleep(100)
+
+    async with Deadline(10):
+        task = asyncio.create_task(call())
+        await asyncio.sleep(1)
+    await task
+
+
+async def test_a_block_that_ignores_its_cancellation_goes_on_counting() -> None:
+    async def stubborn() -> None:
+        for _ in range(5):
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                continue
+
+    deadline = Deadline(10)
+    async with deadline:
+        await stubborn()
+
+    assert deadline.spent() == pytest.approx(410)
+
+
+INNER = st.lists(st.tuples(st.floats(0, 1000), st.booleans()), max_size=8)
+
+
+@given(parts=INNER)
+def test_a_pass_is_cancelled_by_its_own_time_alone(parts: list[tuple[float, bool]]) -> None:
+    """The law: whatever the number and length of inner steps, only uncovered time counts."""
+
+    async def work() -> bool:
+        return await expires(Deadline(300), parts)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        expired = runner.run(work())
+
+    own = sum(seconds for seconds, is_covered in parts if not is_covered)
+    if abs(own - 300) > 0.001:
+        assert expired is (own > 300)
+
+
+# -- every deadline of the product ------------------------------------------------------------
+
+NESTS = "an inner deadline stops it (pileus.deadline)"
+INNERMOST = "nothing inside has a deadline of its own"
+IMPATIENT = "shorter on purpose: what is inside changes nothing, and is repeated"
+ENDING = "part of the shutdown, whose bound is the pod's grace period: the rest is abandoned"
+
+DEADLINES = {
+    "runtime/controller.py:_reconcile": NESTS,
+    "runtime/controller.py:_report": IMPATIENT,
+    "runtime/controller.py:_stop": ENDING,
+    "runtime/events.py:_flush": ENDING,
+    "runtime/leadership.py:_renewed_in_time": INNERMOST,
+    "runtime/leadership.py:_in_time": INNERMOST,
+    "cloud/middleware/deadline.py:around": INNERMOST,
+    "cloud/foreign.py:_enter": INNERMOST,
+    "cloud/foreign.py:_leave": ENDING,
+    "classic/stop.py:set": ENDING,
+    "objects/lookups.py:_find": "at least the longest read and the budget's patience; see below",
+    "controllers/lifecycle/monitor.py:_is_woken": INNERMOST,
+    "kube/config/command.py:run": INNERMOST,
+    "server/review.py:persistently": IMPATIENT,
+    "server/checkup.py:run": IMPATIENT,
+    "app/leading.py:wait_for_api_server": IMPATIENT,
+    "app/orphans.py:_delete": NESTS,
+    "app/planning.py:_ask": IMPATIENT,
+    "app/rehearsal.py:_something_to_look_at": INNERMOST,
+}
+
+
+def deadlines() -> Iterator[str]:
+    """Every place in the product that sets a deadline, as file:function."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        where = path.relative_to(SOURCE)
+        if where.parts[0] in LABORATORY or where.name == "deadline.py" == str(where):
+            continue
+        tree = ast.parse(path.read_text())
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and _sets(function):
+                yield f"{where}:{function.name}"
+
+
+def _sets(function: ast.AST) -> bool:
+    """Whether the function does so itself; functions inside it are judged by themselves."""
+    parts = list(ast.iter_child_nodes(function))
+    while parts:
+        part = parts.pop()
+        if isinstance(part, ast.Call) and _is_timer(part):
+            return True
+        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            parts.extend(ast.iter_child_nodes(part))
+    return False
+
+
+def _is_timer(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Attribute(value=ast.Name("asyncio"), attr=name):
+            has_limit = name != "wait" or any(each.arg == "timeout" for each in call.keywords)
+            return name in TIMERS and has_limit
+        case ast.Name("Deadline"):
+            return True
+        case _:
+            return False
+
+
+def test_every_deadline_of_the_product_says_how_it_nests() -> None:
+    assert sorted(set(deadlines())) == sorted(DEADLINES)
+
+
+def test_a_look_up_may_take_as_long_as_its_call_and_the_wait_for_it() -> None:
+    call = Call("any", "instances", "find", items=Batches().size)
+
+    assert Deadlines().of(call) + BudgetLimits().patience + Batches().window <= LOOKUP
+
+
+def test_the_process_ends_before_its_pod_is_killed() -> None:
+    assert DEFAULT_LIMITS.grace < SHUTDOWN < 30
