@@ -102,10 +102,10 @@ SERVICE = (
         scenario="services",
     ),
     Mutant(
-        name="a Service under its own class counts as having left it",
+        name="a Service that left another manager's class counts as having been ours",
         module="controllers.service.plan",
         before='return noted not in {None, class_of(service)} and classes.has(noted or "")',
-        after='return noted is not None and classes.has(noted or "")',
+        after="return noted not in {None, class_of(service)}",
         tests="controllers/service",
         danger=Danger.OWNERSHIP,
         scenario="classes",

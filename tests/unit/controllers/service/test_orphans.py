@@ -166,13 +166,21 @@ def refuse_lists(request: Request) -> None:
     st.dictionaries(st.text("abc", min_size=1, max_size=4), st.floats(0, 1000)),
     st.integers(0, 100),
     st.floats(0, 2000),
+    st.sets(st.text("abc", min_size=1, max_size=4)),
 )
-def test_never_too_young_never_too_many(orphans: Mapping[str, float], more: int, now: float):
+def test_never_too_young_never_too_many_and_never_of_a_service_that_exists(
+    orphans: Mapping[str, float], more: int, now: float, existing: set[str]
+):
     owners = len(orphans) + more
 
-    chosen = deletable(orphans, owners, now)
+    chosen = deletable(orphans, owners, now, existing)
 
+    assert existing.isdisjoint(chosen)
     assert all(now - orphans[uid] >= GRACE for uid in chosen)
     assert len(chosen) <= max(1, owners / 5)
     if len(orphans) > max(3, owners / 2):
         assert chosen == ()
+
+
+def test_the_balancer_of_a_service_that_exists_is_not_deleted_as_an_orphan():
+    assert deletable({"a": 0.0, "b": 0.0}, 10, GRACE, {"a"}) == ("b",)
