@@ -131,7 +131,7 @@ class Manager:
         wanted = self._config.leader_election
         candidate = Candidate(wanted.resource_namespace, name, identity, wanted.durations)
         store = KubeLease(clients.own("leader-election"), candidate.namespace, candidate.name)
-        return Election(
+        election = Election(
             candidate,
             store,
             random=self._world.random,
@@ -139,6 +139,8 @@ class Manager:
             events=events,
             times=self._world.times,
         )
+        election.when_lost = self._world.lost
+        return election
 
 
 def _migration(config: Config) -> Migration | None:

@@ -66,6 +66,8 @@ class World:
     """The instruments of a run; each of its own, where somebody reads them."""
     access: Callable[[ClientConnection, Mapping[str, str]], Access] = manager_access
     """Where the API server is, and as whom to speak to it. Raises InvalidConfiguration."""
+    lost: Callable[[], None] = lambda: None
+    """Called when a lease is lost, before the work is cancelled."""
     settled: Callable[[], None] = freeze
     """Called when a cache has been filled, which then lives as long as the process."""
 

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import SystemRandom
 
 from pileus.app.config import Config
@@ -22,6 +24,8 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 LOST = 1
 PATIENCE = 25.0
 """Seconds from a signal to the end. A pod that takes longer than 30 is killed without a word."""
+LOST_PATIENCE = 10.0
+"""Seconds from the loss of the lease to the end. Less: nothing may be written any more."""
 _ENDINGS = (LeadershipLost, Fatal, CommandFailed)
 
 
@@ -30,23 +34,68 @@ def run(config: Config, verbosity: Verbosity) -> int:
 
     Errors: `CommandFailed` and `Fatal` from the start-up.
     """
-    world = World(os.environ, SYSTEM_TIMES, SystemRandom(), verbosity.set)
+    last_resort = LastResort()
+    world = World(
+        os.environ,
+        SYSTEM_TIMES,
+        SystemRandom(),
+        verbosity.set,
+        lost=lambda: last_resort.ends_within(LOST_PATIENCE),
+    )
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(until_signalled(Manager(config, world).run))
+            runner.run(until_signalled(Manager(config, world).run, last_resort=last_resort))
     except LeadershipLost:  # said already, by who lost it
         return LOST
     return 0
 
 
+class LastResort:
+    """Ends the process if it does not end by itself: code 1.
+
+    A thread does it, because a provider may swallow its cancellation, block the event loop, or
+    leave a thread behind that the interpreter would wait for.
+    """
+
+    def __init__(self) -> None:
+        self._is_waiting = False
+
+    def ends_within(self, seconds: float) -> None:
+        """The process has to end within so many seconds. The first call counts."""
+        if self._is_waiting:
+            return
+        self._is_waiting = True
+        end = partial(_end_after, seconds, asyncio.get_running_loop())
+        threading.Thread(target=end, name="last-resort", daemon=True).start()
+
+
+def _end_after(seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+    threading.Event().wait(seconds)
+    # In a thread of its own: whatever hangs may hold a lock of the log.
+    words = threading.Thread(target=_say_what_is_left, args=(seconds, loop), daemon=True)
+    words.start()
+    words.join(1.0)
+    os._exit(LOST)
+
+
+def _say_what_is_left(seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+    left = sorted(task.get_name() for task in asyncio.all_tasks(loop))
+    log.error("Ended without waiting any longer", seconds=seconds, unfinished=", ".join(left))
+    logging.shutdown()
+
+
 async def until_signalled(
-    work: Callable[[], Awaitable[None]], *, patience: float = PATIENCE
+    work: Callable[[], Awaitable[None]],
+    *,
+    patience: float = PATIENCE,
+    last_resort: LastResort | None = None,
 ) -> None:
     """Work until it ends, or a signal cancels it.
 
     What does not end within `patience` then, or before a second signal, is left unfinished: the
     process ends at once, with code 1 or with that of the signal.
     """
+    end = last_resort or LastResort()
     loop = asyncio.get_running_loop()
     managing = asyncio.current_task()
     told: list[signal.Signals] = []
@@ -56,7 +105,7 @@ async def until_signalled(
             os._exit(128 + sign)
         told.append(sign)
         log.info("Stopping: the work in hand ends, then the lease is released", signal=sign.name)
-        loop.call_later(patience, _give_up, loop, patience)
+        end.ends_within(patience)
         if managing is not None:
             managing.cancel()
 
@@ -69,13 +118,6 @@ async def until_signalled(
             raise
     except BaseExceptionGroup as errors:
         raise ending_of(errors) from None
-
-
-def _give_up(loop: asyncio.AbstractEventLoop, patience: float) -> None:
-    left = sorted(task.get_name() for task in asyncio.all_tasks(loop))
-    log.error("Ended without waiting any longer", seconds=patience, unfinished=", ".join(left))
-    logging.shutdown()
-    os._exit(LOST)
 
 
 def ending_of(error: BaseException) -> BaseException:

@@ -126,6 +126,9 @@ class Election:
         self._events = events
         self._times = times
         self._seen: Observed | None = None
+        self.when_lost: Callable[[], None] = lambda: None
+        """Called when the lease is lost, before the body is cancelled."""
+        self._why_lost = ""
         self._status = metrics.leading.labels(candidate.name)
         self._slow = metrics.lease_slow_renewals.labels(candidate.name)
         self._status.set(0)
@@ -153,6 +156,8 @@ class Election:
 
     def health(self) -> str | None:
         """What to tell a health check; None while all is well, and always on a stand-by."""
+        if self._why_lost:
+            return f"lost lease {self._candidate.name}: {self._why_lost}; the process is ending"
         if self.fence.age() <= self._candidate.durations.lease + HEALTH_TOLERANCE:
             return None
         return f"failed election to renew leadership on lease {self._candidate.name}"
@@ -248,7 +253,9 @@ class Election:
     def _lose(self, why: str) -> None:
         self.fence.close()
         self._status.set(0)
+        self._why_lost = why
         log.error("leaderelection lost", lock=self._candidate.lock, why=why)
+        self.when_lost()
         raise LeadershipLost(f"leaderelection lost: lease {self._candidate.lock}: {why}")
 
     async def _leave(self) -> None:

@@ -314,6 +314,29 @@ async def test_a_leader_that_does_not_renew_is_ill_but_a_stand_by_never_is() -> 
     assert replica.election.health() is None
 
 
+async def test_a_lost_lease_fails_the_health_check_while_the_body_is_still_ending() -> None:
+    server = Server()
+    replica = Replica(server)
+    told: list[str | None] = []
+    replica.election.when_lost = lambda: told.append("called")
+
+    async def lead() -> None:
+        async with replica.election.leading():
+            try:
+                await asyncio.sleep(600)
+            finally:
+                told.append(replica.election.health())
+
+    task = asyncio.create_task(lead())
+    await asyncio.sleep(1)
+    replica.connection.weather = CUT_OFF
+    await asyncio.wait([task])
+
+    assert isinstance(task.exception(), LeadershipLost)
+    assert told[0] == "called"
+    assert "lost lease ccm" in str(told[1])
+
+
 async def test_a_candidate_goes_on_trying_while_the_server_is_down() -> None:
     server = Server()
     replica = Replica(server)
