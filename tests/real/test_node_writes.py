@@ -27,6 +27,7 @@ from pileus.kube.store import Added, Table
 from pileus.objects.cluster import ClusterNodes
 from pileus.objects.nodes import addresses_of, is_uninitialized, taints_of
 from pileus.objects.notices import Notices
+from pileus.objects.ownership import owner_by
 from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
@@ -88,6 +89,7 @@ def reconciler(client: Client, node: Node, cloud: FakeInstances) -> NodeReconcil
     tools = Tools(
         nodes=nodes,
         instances=cloud,
+        whose=owner_by("fake", None),
         writer=NodeWriter(nodes, random.Random(1)),
         notices=Notices(FakeEvents()),
         clock=SystemClock(),

@@ -11,10 +11,8 @@ from pileus.cloud.model import NodeRef
 from pileus.controllers.ipam import reconciler as ipam
 from pileus.controllers.ipam.blocks import Blocks, Found
 from pileus.controllers.lifecycle import acting
-from pileus.controllers.lifecycle import controller as lifecycle
 from pileus.controllers.lifecycle import plan as lifecycle_plan
 from pileus.controllers.lifecycle.guard import Guard, Share, Suspect
-from pileus.controllers.lifecycle.plan import Ownership
 from pileus.controllers.node import patches as node_patches
 from pileus.controllers.route import plan as route_plan
 from pileus.controllers.route import reconciler as route
@@ -27,6 +25,8 @@ from pileus.controllers.service.teller import Teller
 from pileus.controllers.service.withdrawing import Withdrawing
 from pileus.controllers.ssh_keys import reconciler as keys
 from pileus.kube.model.core_v1 import LoadBalancerIngress
+from pileus.objects import ownership as node_ownership
+from pileus.objects.ownership import Ownership
 from pileus.providers.local import api as provider_api
 from pileus.providers.local import balancers as provider
 from pileus.providers.local import capabilities
@@ -74,7 +74,7 @@ def no_breaker() -> Iterable[Patch]:
 
 
 def all_nodes_are_ours() -> Iterable[Patch]:
-    yield lifecycle, "ownership", lambda node, scheme, owns: Ownership.OURS
+    yield node_ownership, "ownership", lambda node, scheme, owns: Ownership.OURS
 
 
 def mixed_clusters() -> Iterable[Patch]:

@@ -39,6 +39,7 @@ from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.kube.client import Client
 from pileus.kube.errors import KubeError
+from pileus.objects.ownership import IgnoredNodes, whose_by
 from pileus.runtime.leadership import Election
 from pileus.server.health import Health
 from pileus.telemetry.log import Log
@@ -96,6 +97,7 @@ class Leader:
 
     async def _work_under_the_main_lock(self) -> None:
         async with self._equipped(self.post) as post, asyncio.TaskGroup() as group:
+            _report_ignored_nodes(post)
             for own in post.cloud.controllers:
                 group.create_task(run_own(own, post, self.health), name=own.name)
             await self._start(group, post, Lock.MAIN)
@@ -151,6 +153,14 @@ class Leader:
     def _count(self, names: ControllerNames, running: int) -> None:
         if names.metric:
             self.post.metrics.running_controllers.labels(names.metric, PROGRAM).set(running)
+
+
+def _report_ignored_nodes(post: Post) -> None:
+    """Nodes of other clouds are logged once and counted, whichever controllers run."""
+    cloud = post.cloud
+    if cloud.instances is not None or cloud.owns is not None:
+        handler = IgnoredNodes(whose_by(cloud), cloud.name, post.metrics)
+        post.informers.nodes().subscribe(handler)
 
 
 def running_controllers(config: Config) -> Sequence[ControllerNames]:

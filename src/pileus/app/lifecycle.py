@@ -7,6 +7,7 @@ from pileus.controllers.lifecycle.controller import LifecycleController, Surroun
 from pileus.controllers.lifecycle.guard import Rules
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
 from pileus.controllers.lifecycle.plan import Policy
+from pileus.objects.ownership import whose_by
 
 STUCK = 600.0
 """Seconds after which work on a node that does not end makes the process ill."""
@@ -22,8 +23,7 @@ def lifecycle_duty(post: Post) -> Duty | Skipped:
         client=client,
         informer=post.informers.nodes(),
         instances=post.cloud.instances,
-        scheme=post.cloud.name,
-        owns=post.cloud.owns,
+        whose=whose_by(post.cloud),
         events=events,
         clock=post.clock,
         metrics=post.metrics,

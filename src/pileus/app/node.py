@@ -10,6 +10,7 @@ from pileus.controllers.node.controller import (
     Surroundings,
 )
 from pileus.controllers.node.refresh import RefreshSettings
+from pileus.objects.ownership import whose_by
 
 STUCK = 600.0
 """Seconds after which a pass that does not end makes the process ill."""
@@ -25,6 +26,7 @@ def node_duty(post: Post) -> Duty | Skipped:
         client=client,
         informer=post.informers.nodes(),
         instances=post.cloud.instances,
+        whose=whose_by(post.cloud),
         events=events,
         clock=post.clock,
         metrics=post.metrics,

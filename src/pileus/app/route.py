@@ -4,6 +4,7 @@ from pileus.app.controllers import ROUTE
 from pileus.app.duties import client_of, duty_of, events_of, identify
 from pileus.app.work import Duty, Post, Skipped
 from pileus.controllers.route.controller import RouteController, RouteSettings, Surroundings
+from pileus.objects.ownership import whose_by
 from pileus.objects.ranges import Range, parse_ranges
 
 STUCK = 2400.0
@@ -28,6 +29,7 @@ def route_duty(post: Post) -> Duty | Skipped:
         client=client,
         informer=post.informers.nodes(),
         routes=routes,
+        whose=whose_by(post.cloud),
         identify=identify(post, ROUTE),
         events=events,
         clock=post.clock,

@@ -13,6 +13,7 @@ from pileus.controllers.service.controller import (
     Surroundings,
 )
 from pileus.controllers.service.orphans import Policy, SweepSettings
+from pileus.objects.ownership import whose_by
 
 STUCK = 900.0
 """Seconds after which a pass that does not end makes the process ill."""
@@ -29,6 +30,7 @@ def service_duty(post: Post) -> Duty | Skipped:
         services=post.informers.services(),
         by_uid=BY_UID,
         nodes=post.informers.nodes(),
+        whose=whose_by(post.cloud),
         balancers=post.cloud.balancers,
         annotations=post.cloud.annotations,
         identify=identify(post, SERVICE),

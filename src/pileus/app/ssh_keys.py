@@ -6,6 +6,7 @@ from pileus.app.work import Duty, Post, Skipped
 from pileus.controllers.ssh_keys.controller import SshKeysController, Surroundings
 from pileus.controllers.ssh_keys.location import located
 from pileus.controllers.ssh_keys.source import source_of
+from pileus.objects.ownership import whose_by
 
 STUCK = 600.0
 """Seconds after which a pass that does not end makes the process ill."""
@@ -24,7 +25,7 @@ def ssh_keys_duty(post: Post) -> Duty | Skipped:
         source=source_of(location, client, post.random),
         informer=post.informers.nodes(),
         keys=post.cloud.ssh_keys,
-        owns=post.cloud.owns,
+        whose=whose_by(post.cloud),
         identify=identify(post, SSH_KEYS),
         events=events,
         metrics=post.metrics,

@@ -76,6 +76,10 @@ class Metrics:
             "pileus_nodes_failing_initialization",
             "Nodes that wait for their initialization because it failed, for whatever reason",
         )
+        self.nodes_ignored = self._gauge(
+            "pileus_nodes_ignored",
+            "Nodes of other clouds, by their provider IDs or the provider's own answer",
+        )
 
     def _declare_lifecycle(self) -> None:
         self.monitor_duration = self._histogram(

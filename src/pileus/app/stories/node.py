@@ -19,6 +19,7 @@ from pileus.objects.nodes import (
     reference,
     taints_of,
 )
+from pileus.objects.ownership import Ownership, whose_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Around:
 
 async def machine_of(post: Post, node: Node) -> Found | None:
     """What the cloud says of the node's machine; None: nothing."""
-    if post.cloud.instances is None:
+    if post.cloud.instances is None or owned_by(node, post.cloud) is False:
         return None
     try:
         found = await post.cloud.instances.find([reference(node)], fresh=False)
@@ -104,7 +105,8 @@ def _owner(node: Node, cloud: Cloud) -> str:
 
 def owned_by(node: Node, cloud: Cloud) -> bool | None:
     """Whether the node is one of that cloud's; None: it is not known before asking."""
-    return cloud.owns(reference(node)) if cloud.owns else None
+    whose = whose_by(cloud)(node)
+    return None if whose is Ownership.UNPROVEN else whose is Ownership.OURS
 
 
 def _missing(node: Node, found: Found | None, plan: Plan) -> Iterator[Remark]:

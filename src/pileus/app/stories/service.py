@@ -12,7 +12,7 @@ from pileus.cloud.balancer import Balancer, BalancerSpec
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.annotations import MANAGE, InvalidAnnotation, mode_of
 from pileus.controllers.service.classes import Classes, is_load_balancer
-from pileus.controllers.service.members import is_excluded, is_member
+from pileus.controllers.service.members import MemberRules, is_excluded
 from pileus.controllers.service.plan import is_claimed
 from pileus.controllers.service.status import condition_of, published_ingress
 from pileus.controllers.service.teller import about_service
@@ -20,6 +20,7 @@ from pileus.controllers.service.wish import Refusal, Wishing
 from pileus.controllers.service.workshop import Workshop
 from pileus.kube.model.core_v1 import Node, Service
 from pileus.objects.nodes import reference
+from pileus.objects.ownership import whose_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,7 @@ async def cloud_side(post: Post, service: Service, nodes: Sequence[Node]) -> Sid
     if post.cloud.balancers is None:
         return Side(None, None)
     wishing = Wishing(cluster=post.config.shared.cluster_id, annotations=post.cloud.annotations)
-    drains = post.config.service.drain_cordoned
-    members = frozenset(reference(each) for each in nodes if is_member(each, drain_cordoned=drains))
+    members = frozenset(reference(each) for each in nodes if _rules(post).is_member(each))
     wish = wishing.wish(service, members)
     wanted = wish if isinstance(wish, Refusal) else wish.spec
     if isinstance(wish, Refusal) or not served_classes(post).serve(service):
@@ -100,17 +100,24 @@ def _wanted(service: Service, nodes: Sequence[Node], side: Side, post: Post) -> 
     yield f"a load balancer on {told}"
     names = sorted(each.name for each in side.wish.members)
     yield f"members: {', '.join(names) or 'none'} ({len(names)} of {len(nodes)} nodes)"
-    drains = post.config.service.drain_cordoned
+    rules = _rules(post)
     for node in nodes:
-        if not is_member(node, drain_cordoned=drains):
-            yield f"not a member: {node.metadata.name}, {_why_not(node)}"
+        if not rules.is_member(node):
+            yield f"not a member: {node.metadata.name}, {_why_not(node, rules)}"
     if side.wish.source_ranges:
         yield f"only from {', '.join(sorted(side.wish.source_ranges))}"
     if side.wish.requested_address:
         yield f"address {side.wish.requested_address}"
 
 
-def _why_not(node: Node) -> str:
+def _rules(post: Post) -> MemberRules:
+    drains = post.config.service.drain_cordoned
+    return MemberRules(whose=whose_by(post.cloud), drain_cordoned=drains)
+
+
+def _why_not(node: Node, rules: MemberRules) -> str:
+    if rules.is_foreign(node):
+        return "which is a machine of another cloud"
     if node.metadata.deletion_timestamp:
         return "which is being deleted"
     if is_excluded(node):

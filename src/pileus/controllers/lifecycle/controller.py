@@ -1,20 +1,19 @@
 """The cloud-node-lifecycle controller as one thing to run, around one informer."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
-from pileus.cloud.model import NodeRef
 from pileus.cloud.options import CORE_NAMESPACE
 from pileus.controllers.lifecycle.acting import Actor, Tools
 from pileus.controllers.lifecycle.annotations import invalid_annotations
 from pileus.controllers.lifecycle.looking import View
 from pileus.controllers.lifecycle.monitor import LifecycleSettings, NodeMonitor
 from pileus.controllers.lifecycle.patches import patch_of
-from pileus.controllers.lifecycle.plan import Ownership, Write, ownership
+from pileus.controllers.lifecycle.plan import Write
 from pileus.controllers.lifecycle.preview import LifecyclePreview
 from pileus.controllers.lifecycle.telling import Teller
 from pileus.kube.client import Client
@@ -22,8 +21,9 @@ from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster import ClusterNodes
 from pileus.objects.informer import NodeInformer
-from pileus.objects.nodes import about_node, is_ready, reference
+from pileus.objects.nodes import about_node, is_ready
 from pileus.objects.notices import Notices
+from pileus.objects.ownership import Ownership, Whose
 from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.objects.writer import NodeWriter
 from pileus.runtime.events import Recorder
@@ -51,9 +51,7 @@ class Surroundings:
     client: Client
     informer: WatchedNodes
     instances: Instances
-    scheme: str
-    """Of this cloud's provider IDs: its name."""
-    owns: Callable[[NodeRef], bool | None] | None
+    whose: Whose
     events: Recorder
     clock: Clock
     metrics: Metrics
@@ -77,7 +75,7 @@ class LifecycleController:
         view = View(
             node=nodes.node,
             nodes=nodes.nodes,
-            whose=owner_by(around.scheme, around.owns),
+            whose=around.whose,
             blindness=lambda: blindness(around.informer),
         )
         self._informer = around.informer
@@ -107,17 +105,6 @@ class LifecycleController:
     def failing(self) -> str | None:
         """The message for a health check if monitoring keeps failing."""
         return self._monitor.failing()
-
-
-def owner_by(
-    scheme: str, owns: Callable[[NodeRef], bool | None] | None
-) -> Callable[[Node], Ownership]:
-    """How to tell whose machine a node is."""
-
-    def whose(node: Node) -> Ownership:
-        return ownership(node, scheme, owns(reference(node)) if owns else None)
-
-    return whose
 
 
 def blindness(informer: WatchedNodes) -> str:
@@ -150,7 +137,7 @@ class _Wake:
 class _Annotations:
     """Reports misspelt annotations of ours as soon as they are set, long before they matter."""
 
-    def __init__(self, whose: Callable[[Node], Ownership], notices: Notices) -> None:
+    def __init__(self, whose: Whose, notices: Notices) -> None:
         self._whose = whose
         self._notices = notices
 

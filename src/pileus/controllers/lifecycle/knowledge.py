@@ -9,7 +9,6 @@ from pileus.cloud.model import Absent, Instance, InstanceState
 from pileus.controllers.lifecycle.guard import Guard, Report, Standing, Subject
 from pileus.controllers.lifecycle.plan import (
     Case,
-    Ownership,
     Policy,
     Step,
     counts,
@@ -20,6 +19,7 @@ from pileus.controllers.lifecycle.plan import (
 )
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookups import Answer
+from pileus.objects.ownership import Ownership
 
 
 @dataclass(frozen=True, slots=True)

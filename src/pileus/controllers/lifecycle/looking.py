@@ -11,10 +11,10 @@ from itertools import islice
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent, Instance
-from pileus.controllers.lifecycle.plan import Ownership
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookups import Answer, look_up
 from pileus.objects.nodes import is_ready
+from pileus.objects.ownership import Ownership
 
 WITNESSES = 3
 """Nodes asked about besides; one that is found is enough."""

@@ -20,7 +20,6 @@ from pileus.controllers.lifecycle.looking import View, look_at, look_first
 from pileus.controllers.lifecycle.plan import (
     RECOVERED,
     Delete,
-    Ownership,
     Policy,
     Wanted,
     is_out_of_service,
@@ -32,6 +31,7 @@ from pileus.kube.model.core_v1 import Node
 from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK, Answer
 from pileus.objects.nodes import is_ready
+from pileus.objects.ownership import Ownership
 from pileus.runtime.supervision import Rounds, all_of
 
 ROUND, SCHEDULE = "node-monitor", "node-monitor-schedule"

@@ -9,7 +9,7 @@ not ready, no answer       left as it is
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 
 from pileus.cloud.model import Absent, Instance, InstanceState, no_labels
 from pileus.controllers.lifecycle.annotations import (
@@ -26,11 +26,11 @@ from pileus.objects.nodes import (
     READY,
     condition_of,
     is_ready,
-    is_uninitialized,
     provider_id_of,
     taints_of,
 )
 from pileus.objects.notices import shortened
+from pileus.objects.ownership import Ownership
 
 CONDITION = "CloudProviderInstanceGone"
 """True on a node that stays although the cloud has no machine for it; the reason says why."""
@@ -66,13 +66,6 @@ class Policy(StrEnum):
     """Never deleted; no new pods, and told."""
     REPORT = "report"
     """Never deleted; told."""
-
-
-class Ownership(Enum):
-    OURS = auto()
-    UNPROVEN = auto()
-    """It may be a machine of this cloud that was never initialized, or somebody else's."""
-    FOREIGN = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +136,6 @@ def approval_by_hand(name: str) -> str:
 def taint_by_hand(name: str) -> str:
     taint = OUT_OF_SERVICE
     return f"kubectl taint node {name} {taint.key}={taint.value}:{taint.effect}"
-
-
-def ownership(node: Node, scheme: str, owns: bool | None) -> Ownership:  # noqa: FBT001 -- an answer
-    """Whose machine it is. `owns`: what the provider says, if anything; `scheme`: of its IDs.
-
-    Someone must have written this cloud's provider ID to the node, or have initialized it.
-    """
-    if owns is not None:
-        return Ownership.OURS if owns else Ownership.FOREIGN
-    found, separator, _ = (text := provider_id_of(node)).partition("://")
-    if separator:
-        return Ownership.OURS if found == scheme else Ownership.FOREIGN
-    return Ownership.OURS if text and not is_uninitialized(node) else Ownership.UNPROVEN
 
 
 def subject_of(node: Node) -> Subject:

@@ -19,7 +19,6 @@ from pileus.controllers.lifecycle.plan import (
     RECOVERED,
     TOO_MANY_GONE,
     Delete,
-    Ownership,
     Policy,
     Wait,
     Wanted,
@@ -31,6 +30,7 @@ from pileus.kube.model.core_v1 import Node, Taint
 from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK
 from pileus.objects.nodes import about_node, is_ready, taints_of
+from pileus.objects.ownership import Ownership
 from pileus.objects.planned import Place, Planned, Scope, Trouble
 
 UNKNOWN = "InstanceStateUnknown"

@@ -17,6 +17,7 @@ from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster import ClusterNodes
 from pileus.objects.informer import NodeInformer
 from pileus.objects.notices import Notices
+from pileus.objects.ownership import Whose
 from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.objects.writer import NodeWriter
 from pileus.runtime.backoff import Exponential, RetryPolicy
@@ -56,6 +57,7 @@ class Surroundings:
     informer: NodeInformer
     instances: Instances
     """With batching around it, so that concurrent look-ups become one call."""
+    whose: Whose
     events: Recorder
     clock: Clock
     metrics: Metrics
@@ -70,12 +72,14 @@ class NodeController:
         tools = Tools(
             nodes=nodes,
             instances=around.instances,
+            whose=around.whose,
             writer=NodeWriter(nodes, around.random),
             notices=Notices(around.events),
             clock=around.clock,
             metrics=around.metrics,
         )
         self._informer = around.informer
+        self._tools = tools
         self._nodes = nodes
         self._preview = NodePreview(around.instances, around.clock, settings.refresh.sync_labels)
         self._queue = WorkQueue[str](QUEUE, around.metrics)
@@ -99,7 +103,7 @@ class NodeController:
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
         """What this controller would write now; the informer has to run, and nothing else."""
         await self._informer.wait_synced()
-        return await self._preview.of(self._nodes.nodes(), scope)
+        return await self._preview.of(self._tools.managed(), scope)
 
     def stuck(self, limit: float) -> str | None:
         """What to tell a health check if a pass has been in hand for longer than `limit`."""

@@ -8,6 +8,7 @@ An initialized node that is as it should be costs no request, whatever woke us.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pileus.clock import Clock
@@ -15,13 +16,21 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.lookup import look_up
-from pileus.controllers.node.plan import Write, age, initialization, settlement, stuck_status
+from pileus.controllers.node.plan import (
+    Decide,
+    Write,
+    age,
+    initialization,
+    settlement,
+    stuck_status,
+)
 from pileus.controllers.node.trouble import complain, is_lasting, message_of, reason_of
 from pileus.kube.errors import ApiError, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node, is_uninitialized
 from pileus.objects.notices import Notices
-from pileus.objects.writer import NodeReplaced, Nodes, NodeWriter
+from pileus.objects.ownership import Ownership, Whose
+from pileus.objects.writer import Brought, NodeReplaced, Nodes, NodeWriter
 from pileus.runtime.reconcile import DONE, Result
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
@@ -38,10 +47,25 @@ class Tools:
 
     nodes: Nodes[Write]
     instances: Instances
+    whose: Whose
     writer: NodeWriter[Write]
     notices: Notices
     clock: Clock
     metrics: Metrics
+
+    def is_managed(self, node: Node) -> bool:
+        """Whether the node may be looked up and written; not if it is one of another cloud."""
+        return self.whose(node) is not Ownership.FOREIGN
+
+    def managed(self) -> Sequence[Node]:
+        """All nodes that may be."""
+        return [node for node in self.nodes.nodes() if self.is_managed(node)]
+
+    async def bring(self, node: Node, decide: Decide) -> Brought:
+        """As `NodeWriter.bring`, but never writes to a node that became another cloud's."""
+        return await self.writer.bring(
+            node, lambda seen: decide(seen) if self.is_managed(seen) else None
+        )
 
 
 class NodeReconciler:
@@ -54,7 +78,7 @@ class NodeReconciler:
 
     async def reconcile(self, key: str) -> Result:
         node = self._tools.nodes.node(key)
-        if node is not None and not node.metadata.deletion_timestamp:
+        if node and self._tools.is_managed(node) and not node.metadata.deletion_timestamp:
             try:
                 await (self._initialize(node) if is_uninitialized(node) else self._settle(node))
             except (NotFound, NodeReplaced) as error:
@@ -82,7 +106,7 @@ class NodeReconciler:
 
     async def _settle(self, node: Node) -> None:
         for decide in settlement(self._tools.clock.now()):
-            node = (await self._tools.writer.bring(node, decide)).node
+            node = (await self._tools.bring(node, decide)).node
 
     async def _look_up(self, node: Node) -> Facts:
         answer = (await look_up(self._tools.instances, [node]))[node.metadata.name]
@@ -92,7 +116,7 @@ class NodeReconciler:
 
     async def _write(self, node: Node, facts: Facts) -> bool:
         """Whether it was us who took the taint off."""
-        bring = self._tools.writer.bring
+        bring = self._tools.bring
         first, second, last = initialization(facts, self._tools.clock.now())
         node = (await bring(node, first)).node
         node, written = await bring(node, second)

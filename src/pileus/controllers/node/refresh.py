@@ -71,7 +71,7 @@ class NodeRefresher:
 
         Raises unexpected errors once all nodes of the chunk were refreshed.
         """
-        everyone = self._tools.nodes.nodes()
+        everyone = self._tools.managed()
         self._tools.notices.keep(about_node(each) for each in everyone)
         nodes = [each for each in everyone if is_settled(each)]
         parts = list(chunks(nodes, CHUNK))
@@ -109,4 +109,4 @@ class NodeRefresher:
         # Unknown address types are reported once, when the node is initialized.
         complain(self._tools.notices, node, replace(facts, unknown_addresses=()))
         for decide in refreshment(facts, sync_labels=self._settings.sync_labels):
-            node = (await self._tools.writer.bring(node, decide)).node
+            node = (await self._tools.bring(node, decide)).node

@@ -20,6 +20,7 @@ from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster import ClusterNodes
 from pileus.objects.informer import NodeInformer
 from pileus.objects.notices import Notices
+from pileus.objects.ownership import Whose
 from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.objects.ranges import Range
 from pileus.runtime.backoff import Exponential, RetryPolicy
@@ -61,6 +62,7 @@ class Surroundings:
     client: Client
     informer: NodeInformer
     routes: Routes
+    whose: Whose
     identify: Callable[[], Awaitable[str]]
     """Finds out the cluster's id, however long that takes; never a guess."""
     events: Recorder
@@ -118,6 +120,7 @@ class RouteController:
             cluster=await self._around.identify(),
             ranges=self._settings.ranges,
             ownership=self._settings.ownership,
+            whose=self._around.whose,
         )
         tools = Tools(
             nodes=self._nodes,

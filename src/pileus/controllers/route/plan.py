@@ -4,7 +4,8 @@
                               ├─plan─▶ create · delete · how each node stands
     cloud ──list────▶ listed ─┘
 
-A route is deleted only if it is ours (see `ownership`) and no node wants it.
+A route is deleted only if it is ours (see `ownership`) and no node wants it, or if it is left over
+from a deleted node and a node that has the same range now gets its own.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +20,7 @@ from pileus.controllers.route.ownership import (
     Records,
     Rules,
     destination_of,
+    is_left_over,
     is_ours,
 )
 from pileus.kube.model.core_v1 import Node, NodeCondition
@@ -79,9 +81,11 @@ class _Round:
         self._nodes = nodes
         self._memory = memory
         self._rules = rules
-        self._records = Records(nodes, memory.departed)
+        self._records = Records(nodes, memory.departed, rules)
+        self._foreign = {each.metadata.name for each in nodes if not rules.is_managed(each)}
         self._table: dict[Range, list[Route]] = {}
         self._kept: set[Route] = set()
+        self._replaced: set[Route] = set()
         for route in listed:
             destination = destination_of(route.destination)
             if destination is not None:
@@ -98,7 +102,8 @@ class _Round:
         standings = tuple(
             self._standing(node, made[node.metadata.name])
             for node in self._nodes
-            if pod_ranges_of(node) or node.metadata.name in routed
+            if self._rules.is_managed(node)
+            and (pod_ranges_of(node) or node.metadata.name in routed)
         )
         return Plan(tuple(self._unwanted()), standings)
 
@@ -117,6 +122,7 @@ class _Round:
                 problems.append(problem)
             elif not self._is_in_place(node, claim.range):
                 create.append(route_to(node, claim.range))
+                self._replaced.update(self._left_over(claim.range))
                 continue
             self._kept.update(self._own(node, claim.range))
         return Standing(node, tuple(dict.fromkeys(create)), tuple(problems))
@@ -138,14 +144,28 @@ class _Round:
         if self._is_in_place(node, destination):
             return ""
         routes = self._table.get(destination, ())
-        foreign = next((each for each in routes if not self._is_ours(each, destination)), None)
+        left_over = self._left_over(destination)
+        others = (each for each in routes if each not in left_over)
+        foreign = next((each for each in others if not self._is_ours(each, destination)), None)
         return _contested(destination, foreign) if foreign else ""
+
+    def _left_over(self, destination: Range) -> list[Route]:
+        return [
+            route
+            for route in self._table.get(destination, ())
+            if is_left_over(route, destination, self._rules, self._records)
+        ]
 
     def _unwanted(self) -> Iterable[Route]:
         for destination, routes in self._table.items():
             for route in routes:
-                if route not in self._kept and self._is_ours(route, destination):
+                if route in self._replaced or self._is_unwanted(route, destination):
                     yield route
+
+    def _is_unwanted(self, route: Route, destination: Range) -> bool:
+        if route in self._kept or not self._is_ours(route, destination):
+            return False
+        return route.target not in self._foreign or destination in self._records.assigned
 
     def _is_ours(self, route: Route, destination: Range) -> bool:
         return is_ours(route, destination, self._rules, self._records)

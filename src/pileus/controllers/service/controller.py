@@ -13,6 +13,7 @@ from pileus.controllers.service.classes import Classes
 from pileus.controllers.service.cluster import ClusterServices
 from pileus.controllers.service.departed import Departed
 from pileus.controllers.service.handlers import ServiceHandler
+from pileus.controllers.service.members import MemberRules
 from pileus.controllers.service.membership import Membership
 from pileus.controllers.service.notes import Notes
 from pileus.controllers.service.orphans import Sweeper, SweepSettings
@@ -28,6 +29,7 @@ from pileus.kube.client import Client
 from pileus.kube.informer import Informer
 from pileus.kube.model.core_v1 import Node, Service
 from pileus.objects.notices import Notices
+from pileus.objects.ownership import Whose
 from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.runtime.backoff import default_policy, service_policy
 from pileus.runtime.controller import Controller, Limits
@@ -61,6 +63,7 @@ class Surroundings:
     by_uid: str
     """The index of the Services' store by which one is found by its UID."""
     nodes: Informer[Node]
+    whose: Whose
     balancers: Balancers[Any, Any]
     """With batching around it, so that concurrent looks become one call."""
     annotations: Options | None
@@ -82,7 +85,7 @@ class ServiceController:
         self._membership = Membership(
             self._cluster.list_nodes,
             lambda: self._rounds.add_after(MEMBERS, GATHER),
-            drain_cordoned=settings.drain_cordoned,
+            MemberRules(whose=around.whose, drain_cordoned=settings.drain_cordoned),
         )
         around.nodes.subscribe(self._membership)
         self._notices = Notices(around.events)

@@ -5,10 +5,12 @@ control plane that is ill must not take traffic away from nodes that are well.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from pileus.cloud.model import NodeRef
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.nodes import reference, taints_of
+from pileus.objects.nodes import taints_of
+from pileus.objects.ownership import Ownership, Whose
 from pileus.truth import truth
 
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -16,24 +18,31 @@ LEAVING = "ToBeDeletedByClusterAutoscaler"
 """The key of the taint by which the autoscaler says that the node is about to go."""
 
 
-def is_member(node: Node, *, drain_cordoned: bool) -> bool:
-    if node.metadata.deletion_timestamp or is_excluded(node):
-        return False
-    if any(taint.key == LEAVING for taint in taints_of(node)):
-        return False
-    return not (drain_cordoned and node.spec is not None and node.spec.unschedulable)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRules:
+    whose: Whose
+    drain_cordoned: bool = False
+
+    def is_member(self, node: Node) -> bool:
+        """Whether balancers send traffic to the node. Nodes of other clouds are never members."""
+        return not self.is_foreign(node) and self.is_candidate(node)
+
+    def is_candidate(self, node: Node) -> bool:
+        """Whether the node is a member if it is a machine of this cloud."""
+        if node.metadata.deletion_timestamp or is_excluded(node):
+            return False
+        if any(taint.key == LEAVING for taint in taints_of(node)):
+            return False
+        return not (self.drain_cordoned and node.spec is not None and node.spec.unschedulable)
+
+    def is_foreign(self, node: Node) -> bool:
+        return self.whose(node) is Ownership.FOREIGN
 
 
 def is_excluded(node: Node) -> bool:
     """By its label, whose value may be anything but a word for false."""
     value = (node.metadata.labels or {}).get(EXCLUDED)
     return value is not None and truth(value) is not False
-
-
-def members_of(nodes: Iterable[Node], *, drain_cordoned: bool) -> frozenset[NodeRef]:
-    return frozenset(
-        reference(node) for node in nodes if is_member(node, drain_cordoned=drain_cordoned)
-    )
 
 
 def means_the_same(one: NodeRef | None, other: NodeRef | None) -> bool:

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from pileus.cloud.errors import Misconfigured
 from pileus.cloud.model import NodeRef
-from pileus.controllers.service.members import is_member, means_the_same, members_of
+from pileus.controllers.service.members import MemberRules, means_the_same
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.nodes import reference
+from pileus.objects.nodes import provider_id_of, reference
 
 FRESH = 2.0
 """Seconds for which one fresh list of nodes serves all who take a second look."""
@@ -22,12 +23,13 @@ class Membership:
         self,
         read: Callable[[], Awaitable[Sequence[Node]]],
         changed: Callable[[], None],
-        *,
-        drain_cordoned: bool,
+        rules: MemberRules,
     ) -> None:
         self._read = read
         self._changed = changed
-        self._drain_cordoned = drain_cordoned
+        self._rules = rules
+        self._knows_ours = False
+        """Whether there has been a node that is not another cloud's."""
         self._refs: dict[str, NodeRef] = {}
         self._set: frozenset[NodeRef] | None = frozenset()
         self._fresh: tuple[float, frozenset[NodeRef]] | None = None
@@ -41,18 +43,19 @@ class Membership:
     async def second_look(self) -> frozenset[NodeRef]:
         """The members by a list of all nodes that the API server gives now.
 
-        Errors: what the API server says.
+        Raises what the API server says. Raises `Misconfigured` if all nodes are of other clouds and
+        always were: more likely, the provider does not recognise its own nodes.
         """
         async with self._reading:
             now = asyncio.get_running_loop().time()
             if self._fresh is None or now - self._fresh[0] > FRESH:
                 nodes = await self._read()
-                self._fresh = now, members_of(nodes, drain_cordoned=self._drain_cordoned)
+                self._fresh = now, self._members(nodes)
             return self._fresh[1]
 
     def added(self, new: Node, /) -> None:
-        member = is_member(new, drain_cordoned=self._drain_cordoned)
-        self._note(new.metadata.name, reference(new) if member else None)
+        self._knows_ours = self._knows_ours or not self._rules.is_foreign(new)
+        self._note(new.metadata.name, reference(new) if self._rules.is_member(new) else None)
 
     def updated(self, old: Node, new: Node, /) -> None:
         if old is not new:
@@ -60,6 +63,18 @@ class Membership:
 
     def deleted(self, old: Node, /) -> None:
         self._note(old.metadata.name, None)
+
+    def _members(self, nodes: Sequence[Node]) -> frozenset[NodeRef]:
+        candidates = [node for node in nodes if self._rules.is_candidate(node)]
+        members = [node for node in candidates if not self._rules.is_foreign(node)]
+        if candidates and not members and not self._knows_ours:
+            one = candidates[0]
+            raise Misconfigured(
+                f"all nodes belong to other clouds, such as {one.metadata.name} with provider ID "
+                f"{provider_id_of(one)}. The load balancer keeps its members. Fix: check "
+                "--cloud-provider; a provider must recognise the provider IDs of its own nodes"
+            )
+        return frozenset(map(reference, members))
 
     def _note(self, name: str, ref: NodeRef | None) -> None:
         before = self._refs.get(name)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pileus.cloud.interface import SshKeys
-from pileus.cloud.model import NodeName, NodeRef
+from pileus.cloud.model import NodeName
 from pileus.controllers.ssh_keys.location import Location
 from pileus.controllers.ssh_keys.looks import Looks
 from pileus.controllers.ssh_keys.preview import SshKeysPreview
@@ -15,8 +15,9 @@ from pileus.controllers.ssh_keys.report import Report
 from pileus.controllers.ssh_keys.source import Source
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.informer import NodeInformer
-from pileus.objects.nodes import is_uninitialized, reference
+from pileus.objects.nodes import is_uninitialized
 from pileus.objects.notices import Notices
+from pileus.objects.ownership import Ownership, Whose
 from pileus.objects.planned import Planned, Scope, Trouble
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller
@@ -40,7 +41,7 @@ class Surroundings:
     source: Source
     informer: NodeInformer
     keys: SshKeys
-    owns: Callable[[NodeRef], bool | None] | None
+    whose: Whose
     identify: Callable[[], Awaitable[str]]
     """The cluster's id."""
     events: Recorder
@@ -100,12 +101,8 @@ class SshKeysController:
         return {
             NodeName(node.metadata.name): node
             for node in self._around.informer.store.list()
-            if takes_keys(node) and self._is_ours(node)
+            if takes_keys(node) and self._around.whose(node) is not Ownership.FOREIGN
         }
-
-    def _is_ours(self, node: Node) -> bool:
-        owns = self._around.owns
-        return owns is None or owns(reference(node)) is not False
 
 
 def takes_keys(node: Node) -> bool:

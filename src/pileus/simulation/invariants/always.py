@@ -195,6 +195,7 @@ OF_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
     no_range_is_given_twice,
     bystanders.others_services_are_left_alone,
     bystanders.others_parts_are_left_alone,
+    bystanders.nodes_of_other_clouds_are_left_alone,
 )
 OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
     others_things_are_left_alone,

@@ -51,6 +51,37 @@ def others_services_are_left_alone(facts: Facts, step: ObjectStep) -> str | None
     return f"Service {name} is others', and lost or got {changed}" if changed else None
 
 
+def nodes_of_other_clouds_are_left_alone(facts: Facts, step: ObjectStep) -> str | None:
+    """A manager gives such a node its pod range, which is the cluster's, and changes nothing else.
+
+    Events about it are writes too.
+    """
+    if not is_manager(step.who):
+        return None
+    if step.resource == "events":
+        about = text(branch(step.after, "involvedObject"), "name")
+        nodes = facts.cluster.objects("nodes")
+        foreign = {text(one, "metadata", "name") for one in nodes if facts.is_foreign(one)}
+        return f"{step.who} wrote an event about node {about}" if about in foreign else None
+    before, after = step.before, step.after
+    if step.resource != "nodes" or before is None or not facts.is_foreign(before):
+        return None
+    if after is None or _without_ranges(before) != _without_ranges(after):
+        name = text(before, "metadata", "name")
+        return f"{step.who} changed node {name}, which is of another cloud"
+    return None
+
+
+def _without_ranges(node: Obj) -> tuple[object, ...]:
+    spec = {
+        key: each for key, each in branch(node, "spec").items() if not key.startswith("podCIDR")
+    }
+    metadata = {
+        key: each for key, each in branch(node, "metadata").items() if key not in WRITTEN_BY_SERVER
+    }
+    return metadata, spec, branch(node, "status")
+
+
 def others_parts_are_left_alone(_: Facts, step: ObjectStep) -> str | None:
     """Labels, taints, finalizers, conditions and all else that is not ours stays as it was."""
     before, after = step.before, step.after

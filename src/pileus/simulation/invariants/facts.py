@@ -160,7 +160,8 @@ class Facts:
             self.deleted.append((self.cluster.leader(), self.now()))
         self.things.setdefault(RANGES, set()).update(texts(step.after, "spec", "podCIDRs"))
         name = text(step.after or step.before, "metadata", "name")
-        if step.after is not None and counts_as_member(step.after):
+        foreign = step.after is not None and self.is_foreign(step.after)
+        if step.after is not None and counts_as_member(step.after) and not foreign:
             self.member_since.setdefault(name, self.now())
         else:
             self.member_since.pop(name, None)
@@ -212,6 +213,11 @@ class Facts:
         given = text(node, "spec", "providerID")
         return bool(given) and not given.startswith(f"{self.account.offered.name}://")
 
+    def has_only_foreign_nodes(self) -> bool:
+        """Then a manager that never saw a node of this cloud keeps the members that it finds."""
+        nodes = self.cluster.objects("nodes")
+        return bool(nodes) and all(map(self.is_foreign, nodes))
+
     def balancers(self) -> list[Balancer]:
         """Those of this cluster."""
         found = self.account.truth().balancers.values()
@@ -250,8 +256,9 @@ class Facts:
         return owner in self.left_to_others and owner not in wanting
 
     def members(self) -> list[Obj]:
-        """The nodes that balancers should lead to."""
-        return [one for one in self.cluster.objects("nodes") if counts_as_member(one)]
+        """The nodes that balancers should lead to; none of another cloud."""
+        ours = (one for one in self.cluster.objects("nodes") if not self.is_foreign(one))
+        return [one for one in ours if counts_as_member(one)]
 
 
 def things_in(truth: Truth) -> Mapping[str, object]:

@@ -126,7 +126,7 @@ def stopped_nodes_are_tainted(facts: Facts) -> Iterator[str]:
 
 def services_have_what_they_want(facts: Facts) -> Iterator[str]:
     """Each Service that wants a balancer has it, whole, and publishes its address."""
-    if not facts.runs(SERVICE.canonical):
+    if not facts.runs(SERVICE.canonical) or facts.has_only_foreign_nodes():
         return
     for service in facts.cluster.objects("services"):
         if not facts.wants_balancer(service) or facts.is_impossible(service):
@@ -293,7 +293,8 @@ def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
     truth = facts.account.truth()
     routes = {(one.destination, one.target) for one in truth.routes.values()}
     taken, machines = {cidr for cidr, _ in routes}, {one.name for one in truth.machines}
-    for node in facts.cluster.objects("nodes"):
+    ours = (one for one in facts.cluster.objects("nodes") if not facts.is_foreign(one))
+    for node in ours:
         name, cidrs = text(node, "metadata", "name"), texts(node, "spec", "podCIDRs")
         said = conditions_of(node).get("NetworkUnavailable")
         reached = bool(cidrs) and all((cidr, name) in routes for cidr in cidrs)

@@ -104,8 +104,7 @@ def _hopeless(facts: Facts) -> int:
 
 
 def _unroutable(facts: Facts) -> list[Obj]:
-    """Nodes that are no machines of this cloud, and should have routes all the same."""
+    """Nodes whose machines are gone, and that should have routes all the same."""
     if not facts.runs(ROUTE.canonical):
         return []
-    foreign = [one for one in facts.cluster.objects("nodes") if facts.is_foreign(one)]
-    return [one for one in _gone(facts) + foreign if texts(one, "spec", "podCIDRs")]
+    return [one for one in _gone(facts) if texts(one, "spec", "podCIDRs")]

@@ -18,7 +18,6 @@ from pileus.controllers.lifecycle.plan import (
     RECOVERED,
     Case,
     Delete,
-    Ownership,
     Policy,
     Wait,
     Wanted,
@@ -27,11 +26,11 @@ from pileus.controllers.lifecycle.plan import (
     object_write,
     on_absence,
     on_presence,
-    ownership,
     status_write,
 )
 from pileus.kube.model.core_v1 import Node, NodeCondition, Taint
 from pileus.objects.nodes import is_ready, taints_of
+from pileus.objects.ownership import Ownership, ownership
 from tests.unit.controllers.node.objects import Document, patched, typed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

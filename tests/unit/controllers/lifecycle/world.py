@@ -23,6 +23,7 @@ from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.patch import MergePatch, StrategicPatch
 from pileus.kube.transport import Reply, Request, Transport
 from pileus.objects.nodes import taints_of
+from pileus.objects.ownership import whose_by
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
 from pileus.testing.virtual_time import LoopClock, loop_time
@@ -213,8 +214,7 @@ class World:
             client=self.ours,
             informer=self.informer,
             instances=cloud.instances,
-            scheme=cloud.name,
-            owns=cloud.owns,
+            whose=whose_by(cloud),
             events=self.events,
             clock=LoopClock(),
             metrics=self.metrics,

@@ -14,6 +14,7 @@ from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.kube.errors import ApiError, Conflict, NotFound, Status
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.notices import Notices
+from pileus.objects.ownership import owner_by
 from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
@@ -130,6 +131,7 @@ class World:
         self.tools = Tools(
             nodes=self.nodes,
             instances=self.cloud,
+            whose=owner_by("fake", None),
             writer=NodeWriter(self.nodes, random.Random(1)),
             notices=Notices(self.events),
             clock=LoopClock(),

@@ -26,6 +26,7 @@ from pileus.kube.store import Added, Deleted, Table
 from pileus.objects.cluster import ClusterNodes
 from pileus.objects.lookups import DEADLINE as LOOK_UP
 from pileus.objects.nodes import is_uninitialized
+from pileus.objects.ownership import whose_by
 from pileus.objects.writer import NodeReplaced
 from pileus.objects.written import CATCH_UP
 from pileus.telemetry.metrics import Metrics
@@ -77,6 +78,7 @@ async def running(at: Site) -> AsyncGenerator[NodeController]:
             client=client,
             informer=informer,
             instances=gathered.instances,
+            whose=whose_by(cloud),
             events=at.events,
             clock=LoopClock(),
             metrics=at.metrics,

@@ -18,6 +18,7 @@ from pileus.fence import Open
 from pileus.kube.client import Client
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES
+from pileus.objects.ownership import whose_by
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport
 from pileus.testing.virtual_time import LoopClock
@@ -88,6 +89,7 @@ class Site:
                 client=client,
                 informer=informer,
                 instances=equipped.instances,
+                whose=whose_by(cloud),
                 events=self.events,
                 clock=LoopClock(),
                 metrics=self.metrics,

@@ -13,6 +13,7 @@ from pileus.kube.client import Client
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.nodes import condition_of
+from pileus.objects.ownership import owner_by
 from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.cluster import Cluster, Veiled
 from tests.unit.controllers.route.objects import RULES
@@ -119,6 +120,7 @@ class Site(Cluster):
             client=client,
             informer=self.view,
             routes=self.routes,
+            whose=owner_by("fake", None),
             identify=self._identify,
             events=self.events,
             clock=LoopClock(),

@@ -1,5 +1,7 @@
 """Which routes are deleted, and above all which are not."""
 
+from dataclasses import replace
+
 import pytest
 
 from pileus.cloud.model import Route
@@ -8,7 +10,16 @@ from pileus.controllers.route.plan import (
     needs_second_look,
     sparing,
 )
-from tests.unit.controllers.route.objects import WIDE, departed, node, places, planned, route
+from pileus.objects.ownership import owner_by
+from tests.unit.controllers.route.objects import (
+    RULES,
+    WIDE,
+    departed,
+    node,
+    places,
+    planned,
+    route,
+)
 
 
 def test_the_route_of_a_node_that_was_seen_being_deleted_goes():
@@ -26,7 +37,8 @@ def test_the_route_of_a_node_that_was_seen_being_deleted_goes():
         pytest.param(route("10.9.0.0/24", None), id="unknown next hop"),
         pytest.param(route("10.9.0.0/24", None, blackhole=True), id="somebody's blackhole"),
         pytest.param(route("10.9.0.0/24", "elsewhere"), id="unknown node"),
-        pytest.param(route("10.1.0.0/24", "elsewhere"), id="unknown node to a node's range"),
+        pytest.param(route("10.1.0.0/25", "elsewhere"), id="unknown node to half of the range"),
+        pytest.param(route("10.1.0.0/24", "elsewhere", cluster=""), id="the same, marked"),
         pytest.param(route("10.9.0.0/24", "n1"), id="an operator's, by way of our node"),
         pytest.param(route("10.9.0.0/24", "n1", cluster="green"), id="another cluster's mark"),
         pytest.param(route("10.9.0.0/24", "n1", cluster=""), id="marked as nobody's"),
@@ -56,11 +68,49 @@ def test_a_route_that_is_known_to_be_ours_and_not_wanted_is_deleted(ours):
 
 
 def test_a_foreign_route_to_a_nodes_range_is_told_and_no_second_one_is_made():
-    made = planned([node("n1", "10.1.0.0/24")], [route("10.1.0.0/24", "elsewhere")])
+    made = planned([node("n1", "10.1.0.0/24")], [route("10.1.0.0/24", None)])
 
     assert (made.create, made.delete) == ((), ())
-    assert "leads to elsewhere" in made.standings[0].problems[0]
+    assert "leads elsewhere" in made.standings[0].problems[0]
     assert "--route-ownership=cluster-cidr" in made.standings[0].problems[0]
+
+
+def test_a_node_gets_the_route_of_one_that_was_deleted_while_no_manager_ran():
+    left_over = route("10.1.0.0/24", "gone")
+
+    made = planned([node("n1", "10.1.0.0/24")], [left_over])
+
+    assert made.delete == (left_over,)
+    assert places(made.create) == [("10.1.0.0/24", "n1")]
+    assert needs_second_look(made, [node("n1", "10.1.0.0/24")], ())
+
+
+def test_a_route_to_an_unknown_node_stays_where_the_node_of_its_range_has_its_own():
+    listed = [route("10.1.0.0/24", "gone"), route("10.1.0.0/24", "n1")]
+
+    made = planned([node("n1", "10.1.0.0/24")], listed)
+
+    assert (made.create, made.delete) == ((), ())
+
+
+FOREIGN = replace(RULES, whose=owner_by("fake", lambda ref: ref.name != "other"))
+
+
+def test_a_node_of_another_cloud_gets_no_route_and_no_word_and_keeps_what_it_has():
+    nodes = [node("n1", "10.1.0.0/24"), node("other", "10.2.0.0/24")]
+    theirs = [route("10.2.0.0/24", "other"), route("10.3.0.0/24", "other", cluster="blue")]
+
+    empty, full = planned(nodes, [], rules=FOREIGN), planned(nodes, theirs, rules=FOREIGN)
+
+    assert places(empty.create) == places(full.create) == [("10.1.0.0/24", "n1")]
+    assert (empty.delete, full.delete) == ((), ())
+    assert [each.node.metadata.name for each in full.standings] == ["n1"]
+
+
+def test_a_route_to_the_range_of_another_clouds_node_is_not_taken_for_a_left_over():
+    made = planned([node("other", "10.2.0.0/24")], [route("10.2.0.0/24", "gone")], rules=FOREIGN)
+
+    assert (made.create, made.delete) == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The decisions about routes: what is created, what is deleted, and above all what is not."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,8 @@ from pileus.controllers.route.plan import (
     route_to,
 )
 from pileus.kube.model.core_v1 import Node, NodeCondition
-from pileus.objects.ranges import is_within, parse_range
+from pileus.objects.ownership import owner_by
+from pileus.objects.ranges import Range, is_within, parse_range
 from tests.unit.controllers.route.objects import (
     RULES,
     START,
@@ -131,10 +133,10 @@ def test_of_two_nodes_whose_ranges_overlap_neither_loses_a_route_that_is_there()
 def test_a_route_that_should_be_made_anew_stays_while_somebody_elses_is_in_the_way():
     outdated = route("10.1.0.0/24", "n1", addresses=())
 
-    made = planned([node("n1", "10.1.0.0/24")], [outdated, route("10.1.0.0/24", "elsewhere")])
+    made = planned([node("n1", "10.1.0.0/24")], [outdated, route("10.1.0.0/24", None)])
 
     assert (made.create, made.delete) == ((), ())
-    assert "leads to elsewhere" in made.standings[0].problems[0]
+    assert "leads elsewhere" in made.standings[0].problems[0]
 
 
 def test_a_range_that_a_node_names_twice_is_one_route():
@@ -174,7 +176,15 @@ memories = st.builds(
         st.builds(departed, st.sampled_from((*NAMES, "gone")), st.sampled_from(RANGES[:6]))
     ),
 )
-rules = st.sampled_from((RULES, WIDE))
+FOREIGN = replace(RULES, whose=owner_by("fake", lambda ref: ref.name != "n3"))
+"""Node n3 is one of another cloud."""
+rules = st.sampled_from((RULES, WIDE, FOREIGN))
+
+
+def ranges_of(nodes: Sequence[Node]) -> set[Range]:
+    """The ranges of all nodes of this cloud."""
+    ours = (each for each in nodes if each.metadata.name != "n3")
+    return {found for each in ours for found in readable_ranges(each)}
 
 
 def performed(made: Plan, listed: Sequence[Route]) -> list[Route]:
@@ -190,16 +200,41 @@ def test_after_a_plan_was_performed_nothing_is_left_to_do(nodes, listed, memory,
     assert (again.create, again.delete) == ((), ())
 
 
-@given(clusters, tables, memories)
-def test_what_is_deleted_was_ours_by_mark_or_by_record(nodes, listed, memory):
+def is_replaced(gone: Route, made: Plan) -> bool:
+    """Whether it leads to no node, and a node that has exactly its range gets a route instead."""
+    created = {parse_range(each.destination) for each in made.create}
+    return bool(gone.target) and gone.cluster is None and parse_range(gone.destination) in created
+
+
+@given(clusters, tables, memories, st.sampled_from((RULES, FOREIGN)))
+def test_what_is_deleted_was_ours_by_mark_or_record_or_is_replaced(nodes, listed, memory, by):
     known = {each.metadata.name for each in nodes} | {each.node for each in memory.departed}
     uids = {each.metadata.uid for each in nodes} | {each.uid for each in memory.departed}
 
-    for gone in planned(nodes, listed, memory).delete:
+    made = planned(nodes, listed, memory, by)
+    for gone in made.delete:
         assert is_within(parse_range(gone.destination), RULES.ranges)
         assert gone.cluster in {None, "blue"}
         assert gone.cluster == "blue" or (
-            gone.target in known or gone.blackhole or any(uid in gone.name for uid in uids)
+            gone.target in known
+            or gone.blackhole
+            or any(uid in gone.name for uid in uids)
+            or is_replaced(gone, made)
+        )
+
+
+@given(clusters, tables, memories)
+def test_a_node_of_another_cloud_gets_no_route_and_no_condition(nodes, listed, memory):
+    made = planned(nodes, listed, memory, FOREIGN)
+
+    assert "n3" not in {each.target for each in made.create}
+    assert "n3" not in {each.node.metadata.name for each in made.standings}
+    wanted = {parse_range(each.destination) for each in made.create}
+    for gone in made.delete:
+        assert (
+            gone.target != "n3"
+            or "n3" not in {each.metadata.name for each in nodes}
+            or (parse_range(gone.destination) in wanted | ranges_of(nodes))
         )
 
 

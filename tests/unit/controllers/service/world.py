@@ -27,6 +27,7 @@ from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Request
+from pileus.objects.ownership import whose_by
 from pileus.providers.local.connect import cloud_of
 from pileus.providers.local.host import LocalCloud
 from pileus.providers.local.host import Surroundings as CloudSurroundings
@@ -154,6 +155,7 @@ class World:
             services=informers.services(),
             by_uid=BY_UID,
             nodes=informers.nodes(),
+            whose=whose_by(cloud),
             balancers=cloud.balancers,
             annotations=cloud.annotations,
             identify=self._identify,

@@ -21,6 +21,7 @@ from pileus.kube.client import Client
 from pileus.kube.informer import Informer
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.nodes import UNINITIALIZED
+from pileus.objects.ownership import owner_by
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
 from pileus.testing.virtual_time import LoopClock
@@ -131,7 +132,7 @@ async def bed(
         source=source_of(location, client, Random(2)),
         informer=informer,
         keys=cloud(machines),
-        owns=lambda node: not node.name.startswith("foreign"),
+        whose=owner_by("fake", lambda node: not node.name.startswith("foreign")),
         identify=identify,
         events=events,
         metrics=metrics,
