@@ -39,7 +39,8 @@ def _section(group: Group) -> str:
 def _row(flag: AnyFlag) -> str:
     name = f"`--{flag.name}`" + (f", `-{flag.short}`" if flag.short else "")
     default = flag.shown_default()
-    text = flag.help.replace("|", "\\|").replace("*", "\\*").replace("\n", "<br>")
+    said = f"{flag.help} {flag.details}".rstrip()
+    text = said.replace("|", "\\|").replace("*", "\\*").replace("\n", "<br>")
     if flag.deprecated:
         text = f"**Deprecated:** {flag.deprecated}. {text}"
     if flag.only_flag:

@@ -1,7 +1,10 @@
-"""Which Pileus this is, and which Kubernetes it speaks for."""
+"""The version and commit of Pileus, and the Kubernetes version that it implements."""
 
 import platform
+import subprocess
 import sys
+from functools import cache
+from pathlib import Path
 
 PILEUS = "0.1.0"
 KUBERNETES = "v1.37.1"
@@ -10,6 +13,50 @@ PROGRAM = "cloud-controller-manager"
 """The name that events, metrics, user agents and files know us by."""
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+UNKNOWN = "unknown"
+_HERE = Path(__file__).parent
+_STAMP = "commit.txt"
+"""Written into a distribution when it is built."""
+_PATIENCE = 5.0
+
+
+@cache
+def commit() -> str:
+    """The commit of the running code: 12 digits, with `-modified` if files differ from it.
+
+    It is that of the build, or of the checkout that the code runs from; else `unknown`.
+    """
+    try:
+        return (_HERE / _STAMP).read_text(encoding="ascii").strip() or UNKNOWN
+    except (OSError, UnicodeDecodeError):
+        return checked_out(_HERE.parent.parent)
+
+
+def checked_out(root: Path) -> str:
+    """The commit of the checkout at `root`, which has this package in src; else `unknown`."""
+    if not (root / ".git").exists() or not (root / "src" / "pileus").is_dir():
+        return UNKNOWN
+    head = _git(root, "rev-parse", "--short=12", "HEAD")
+    changed = _git(root, "status", "--porcelain", "--", "src")
+    if not head or changed is None:
+        return UNKNOWN
+    return f"{head}-modified" if changed else head
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(  # noqa: S603 -- fixed arguments
+            ["git", "-C", str(root), *arguments],  # noqa: S607 -- the git of the developer
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
 
 
 def system() -> str:

@@ -35,6 +35,9 @@ class Flag(Generic[T]):
     kind: Kind[T]
     default: T
     help: str
+    """A noun phrase with its unit, at most 160 characters."""
+    details: str = field(default="", kw_only=True)
+    """What only the reference page says, such as long lists."""
     short: str = field(default="", kw_only=True)
     deprecated: str = field(default="", kw_only=True)
     """Why it should not be used any more; it is then left out of help."""
@@ -54,9 +57,11 @@ class Flag(Generic[T]):
 AnyFlag: TypeAlias = Flag[Any]
 
 
-def switch(name: str, text: str, *, default: bool = False, deprecated: str = "") -> Flag[bool]:
+def switch(
+    name: str, text: str, *, default: bool = False, deprecated: str = "", details: str = ""
+) -> Flag[bool]:
     """Declare a flag that is on or off."""
-    return Flag(name, BOOL, default, text, deprecated=deprecated)
+    return Flag(name, BOOL, default, text, deprecated=deprecated, details=details)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,11 @@ def full(program: str, table: Table, columns: int) -> str:
     return f"{ABOUT}\n{usage(program, table, columns)}"
 
 
+def wrapped(text: str, columns: int) -> str:
+    """Paragraphs within so many columns."""
+    return "".join(f"{line}\n" for part in text.split("\n") for line in _wrap(part, 0, columns))
+
+
 def section(group: Group, columns: int) -> str:
     """The flags of one group, under its title."""
     shown = sorted((flag for flag in group.flags if not flag.deprecated), key=lambda f: f.name)

@@ -26,7 +26,10 @@ class VersionRequest:
         """Return the line to print before ending, if one was asked for."""
         if self.word == "raw":
             return _raw(self.reported)
-        return f"Kubernetes {self.reported}" if self.word == "true" else None
+        if self.word != "true":
+            return None
+        # Scripts take the second word, which the Go program prints too.
+        return f"Kubernetes {self.reported} (Pileus {version.PILEUS}, commit {version.commit()})"
 
 
 def _parse(text: str) -> VersionRequest:
@@ -52,6 +55,7 @@ def _join(first: VersionRequest, more: VersionRequest) -> VersionRequest:
 def _raw(reported: str) -> str:
     facts = {
         "GitVersion": reported,
+        "GitCommit": version.commit(),
         "PileusVersion": version.PILEUS,
         "PythonVersion": platform.python_version(),
         "Compiler": platform.python_implementation(),

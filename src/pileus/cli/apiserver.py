@@ -1,17 +1,17 @@
 """`pileus apiserver`: the embedded Kubernetes API server, until it is told to stop."""
 
-import argparse
 import asyncio
+import errno
 import ipaddress
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from pileus.apiserver.allocation import Ranges
 from pileus.apiserver.credentials import write_private
 from pileus.apiserver.serving import ServerInfo, Settings, serving_api
 from pileus.apiserver.sqlite import Unusable
+from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, answered, parse
 from pileus.cli.terminal import Terminal
 from pileus.telemetry.logs import LogSettings, logging_to
 
@@ -19,55 +19,49 @@ PORT = 6443
 MOST_PORTS = 65535
 
 
-class _Misused(Exception):
-    pass
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise _Misused(message)
+USAGE = Usage(
+    "Serve an embedded Kubernetes API for trials and tests, until Ctrl-C.",
+    (
+        Argument(name="--bind-address", text="Address to listen on.", default="127.0.0.1"),
+        Argument(
+            name="--port", text="Port to listen on; 0: any free port.", kind=int, default=PORT
+        ),
+        Argument(name="--data-dir", text="Folder that keeps all objects; default: in memory."),
+        Argument(name="--kubeconfig-out", text="File for the kubeconfig; default: printed."),
+        Argument(
+            name="--service-cluster-ip-range",
+            text="Comma-separated CIDRs of cluster IPs, one per family.",
+            default="10.0.0.0/16",
+        ),
+        Argument(
+            name="--service-node-port-range", text="Range of node ports.", default="30000-32767"
+        ),
+    ),
+)
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
-    parser = _parser(program)
     try:
-        given = parser.parse_args(arguments)
+        given = parse(program, USAGE, arguments)
         settings = _settings(given)
-    except _Misused as error:
-        return terminal.refuse(str(error), f"{program} --help lists the flags")
-    if given.help:
-        terminal.out.write(parser.format_help())
-        return 0
-    out = Path(given.kubeconfig_out) if given.kubeconfig_out else None
+    except (Help, UsageError) as error:
+        return answered(error, program, terminal)
+    out = Path(given.text("kubeconfig-out")) if given.text("kubeconfig-out") else None
     with logging_to(LogSettings(), terminal.out, terminal.err):
         return _run(settings, out, terminal)
 
 
-def _parser(program: str) -> _Parser:
-    parser = _Parser(prog=program, add_help=False, description=__doc__, allow_abbrev=False)
-    add = parser.add_argument
-    add("-h", "--help", action="store_true", help="print this and end")
-    add("--bind-address", default="127.0.0.1", help="address to listen on (%(default)s)")
-    add("--port", type=int, default=PORT, help="port to listen on; 0: any (%(default)s)")
-    add("--data-dir", default="", help="folder to keep all objects in; in memory if not given")
-    add("--kubeconfig-out", default="", help="file for the kubeconfig; else it is printed")
-    add(
-        "--service-cluster-ip-range",
-        default="10.0.0.0/16",
-        help="networks of cluster IPs, one per family, by comma (%(default)s)",
-    )
-    add("--service-node-port-range", default="30000-32767", help="node ports (%(default)s)")
-    return parser
-
-
-def _settings(given: argparse.Namespace) -> Settings:
-    if not 0 <= given.port <= MOST_PORTS:
-        raise _Misused(f"--port {given.port}: must be between 0 and {MOST_PORTS}")
+def _settings(given: Given) -> Settings:
+    port, folder = given.number("port") or 0, given.text("data-dir")
+    if not 0 <= port <= MOST_PORTS:
+        raise UsageError(f"--port {port}: must be between 0 and {MOST_PORTS}")
     return Settings(
-        host=given.bind_address,
-        port=given.port,
-        data=Path(given.data_dir) if given.data_dir else None,
-        ranges=_ranges(given.service_cluster_ip_range, given.service_node_port_range),
+        host=given.text("bind-address"),
+        port=port,
+        data=Path(folder) if folder else None,
+        ranges=_ranges(
+            given.text("service-cluster-ip-range"), given.text("service-node-port-range")
+        ),
     )
 
 
@@ -75,12 +69,12 @@ def _ranges(networks: str, ports: str) -> Ranges:
     try:
         parsed = tuple(ipaddress.ip_network(part.strip()) for part in networks.split(","))
     except ValueError as error:
-        raise _Misused(f"--service-cluster-ip-range {networks}: {error}") from error
+        raise UsageError(f"--service-cluster-ip-range {networks}: {error}") from error
     if len({network.version for network in parsed}) < len(parsed):
-        raise _Misused(f"--service-cluster-ip-range {networks}: one network per family")
+        raise UsageError(f"--service-cluster-ip-range {networks}: one network per family")
     first, _, last = ports.partition("-")
     if not (first.isdigit() and last.isdigit() and 0 < int(first) <= int(last) <= MOST_PORTS):
-        raise _Misused(f"--service-node-port-range {ports}: should be like 30000-32767")
+        raise UsageError(f"--service-node-port-range {ports}: should be like 30000-32767")
     return Ranges(parsed, int(first), int(last))
 
 
@@ -90,8 +84,10 @@ def _run(settings: Settings, out: Path | None, terminal: Terminal) -> int:
     except Unusable as error:
         return terminal.refuse(str(error))
     except OSError as error:
-        where = f"{settings.host} port {settings.port}"
-        return terminal.refuse(f"cannot listen on {where}: {error}", "--port 0 takes a free one")
+        where = f"{settings.host}:{settings.port}"
+        why = "the port is in use" if error.errno == errno.EADDRINUSE else str(error)
+        hint = "use another --port (0: any free port) or --bind-address"
+        return terminal.refuse(f"cannot listen on {where}: {why}", hint)
     return 0
 
 
@@ -106,11 +102,11 @@ async def _serve(settings: Settings, out: Path | None, terminal: Terminal) -> No
 
 
 def _tell(server: ServerInfo, out: Path | None, terminal: Terminal) -> None:
-    terminal.err.write(f"serving the Kubernetes API on {server.url}\n")
+    terminal.err.write(f"Serving the Kubernetes API on {server.url}\n")
     if out is None:
         terminal.out.write(server.kubeconfig().decode() + "\n")
     else:
         write_private(out, server.kubeconfig())
-        terminal.err.write(f"try: kubectl --kubeconfig {out} get nodes\n")
+        terminal.err.write(f"Try: kubectl --kubeconfig={out} get nodes\n")
     terminal.out.flush()
     terminal.err.flush()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pileus.cli.arguments import Argument, Help, Usage, UsageError, parse
+from pileus.cli.arguments import Argument, Help, Usage, UsageError, answered, parse
 from pileus.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ USAGE = Usage(
     (
         Argument(
             name="--once",
-            text="tell the story once, check each step, exit 0 if all hold; needs no terminal",
+            text="Run once without a terminal, check each step, and exit with 0 if all succeed.",
             kind=bool,
         ),
         Argument(
             name="--state-dir",
-            text="empty or new folder for kubeconfig, socket and log; default: a temporary one",
+            text="New or empty folder for kubeconfig, socket and log; default: a temporary folder.",
         ),
     ),
 )
@@ -32,11 +32,8 @@ USAGE = Usage(
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     try:
         given = parse(program, USAGE, arguments)
-    except Help as text:
-        terminal.out.write(str(text))
-        return 0
-    except UsageError as error:
-        return terminal.refuse(str(error), error.hint)
+    except (Help, UsageError) as error:
+        return answered(error, program, terminal)
     terminal.out.write("Pileus demo: starting a cluster, a cloud and the manager ...\n")
     terminal.out.flush()
     # They take a second to load: the first words come before.

@@ -1,12 +1,14 @@
 """`pileus local`: a whole cloud on this machine, served, shown and changed from the shell."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pileus.cli.arguments import Help, UsageError, parse
+from pileus.app import help as help_text
+from pileus.cli.arguments import Help, UsageError, answered, parse
 from pileus.cli.local_commands import COMMANDS, Shown
+from pileus.cli.local_commands.command import Command
 from pileus.cli.local_nodes import NODES, nodes
 from pileus.cli.local_serve import SERVE, serve
 from pileus.cli.table import show_table
@@ -17,6 +19,8 @@ from pileus.providers.local.client import reaching
 from pileus.providers.local.options import endpoint_of
 from pileus.suggest import closest
 
+HELP_WORDS = ("-h", "--help", "help")
+
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     noun, rest = (arguments[0], arguments[1:]) if arguments else ("", ())
@@ -26,24 +30,25 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         if noun == "nodes":
             return nodes(parse(f"{program} nodes", NODES, rest), terminal)
         return _operate(program, noun, rest, terminal)
-    except Help as help_text:
-        terminal.out.write(str(help_text))
-        return 0
-    except UsageError as error:
-        return terminal.refuse(str(error), error.hint)
+    except (Help, UsageError) as error:
+        return answered(error, program, terminal)
     except (CloudError, InvalidConfiguration) as error:
         return terminal.refuse(str(error))
 
 
 def _operate(program: str, noun: str, rest: Sequence[str], terminal: Terminal) -> int:
-    if noun in {"", "-h", "--help", "help"}:
-        raise Help(_usage(program))
+    if noun in {"", *HELP_WORDS}:
+        terminal.out.write(_usage(program, terminal))
+        return 0
     if noun not in COMMANDS:
-        raise _unknown(f"{program} {noun}", noun, (*COMMANDS, "serve", "nodes"))
-    verb, rest = (rest[0], rest[1:]) if rest and not rest[0].startswith("-") else ("list", rest)
+        raise _unknown(program, noun, (*COMMANDS, "serve", "nodes"))
     verbs = COMMANDS[noun]
+    if rest and rest[0] in HELP_WORDS:
+        terminal.out.write(_verbs(f"{program} {noun}", verbs, terminal))
+        return 0
+    verb, rest = (rest[0], rest[1:]) if rest and not rest[0].startswith("-") else ("list", rest)
     if verb not in verbs:
-        raise _unknown(f"{program} {noun} {verb}", verb, tuple(verbs))
+        raise _unknown(f"{program} {noun}", verb, tuple(verbs))
     command = verbs[verb]
     given = parse(f"{program} {noun} {verb}", command.usage, rest)
     endpoint = endpoint_of(given.text("endpoint"), terminal.environment)
@@ -52,7 +57,12 @@ def _operate(program: str, noun: str, rest: Sequence[str], terminal: Terminal) -
         async with reaching(endpoint, operator=True) as api:
             return await command.run(given, api)
 
-    _show(asyncio.run(run()), given.text("output"), terminal)
+    try:
+        shown = asyncio.run(run())
+    except UsageError as error:
+        usage = command.usage.line(f"{program} {noun} {verb}")
+        raise UsageError(str(error), error.hint, error.usage or usage) from None
+    _show(shown, given.text("output"), terminal)
     return 0
 
 
@@ -68,16 +78,35 @@ def _show(shown: Shown, output: str, terminal: Terminal) -> None:
 
 def _unknown(command: str, word: str, known: Sequence[str]) -> UsageError:
     meant = closest(word, known)
-    hint = f"did you mean {command.rsplit(' ', 1)[0]} {meant}?" if meant else ""
-    return UsageError(f'unknown command "{command}" (known: {", ".join(known)})', hint)
+    hint = f"did you mean {command} {meant}?" if meant else f"known: {', '.join(known)}"
+    return UsageError(f'unknown command "{command} {word}"', hint, f"{command} [command] [flags]")
 
 
-def _usage(program: str) -> str:
-    nouns = "".join(f"  {noun:<12}{' | '.join(verbs)}\n" for noun, verbs in COMMANDS.items())
+def _usage(program: str, terminal: Terminal) -> str:
+    commands = [
+        ("  serve", "Run the cloud until Ctrl-C."),
+        ("  nodes", "Register its instances as nodes of a cluster."),
+        *((f"  {noun}", f"{', '.join(verbs)}.") for noun, verbs in COMMANDS.items()),
+    ]
+    about = (
+        "Run and operate a cloud on this machine: instances, load balancers that carry traffic, "
+        "routes and volumes."
+    )
+    return _listed(program, about, commands, "With -o json, output is JSON.", terminal)
+
+
+def _verbs(program: str, verbs: Mapping[str, Command], terminal: Terminal) -> str:
+    commands = [(f"  {verb}", command.usage.text) for verb, command in verbs.items()]
+    about = f"Operate the {program.rpartition(' ')[2]} of the cloud on this machine."
+    return _listed(program, about, commands, "Without a command: list.", terminal)
+
+
+def _listed(
+    program: str, about: str, commands: Sequence[tuple[str, str]], note: str, terminal: Terminal
+) -> str:
+    width = help_text.width_of(terminal.width(terminal.out))
+    more = f'{note} Run "{program} <command> --help" for more information.'
     return (
-        "A whole cloud on this machine: instances, balancers that carry traffic, routes, volumes."
-        f"\n\nUsage:\n  {program} serve [flags]           run the cloud until Ctrl-C\n"
-        f"  {program} nodes [flags]           let its instances be nodes of a cluster\n"
-        f"  {program} <what> <verb> [flags]   show or change it\n\nWhat, and its verbs:\n{nouns}\n"
-        f"`{program} <what> <verb> --help` says more. With -o json, output is for programs.\n"
+        f"{help_text.wrapped(about, width)}\nUsage:\n  {program} <command> [flags]\n"
+        f"{help_text.listing('Commands', commands, width)}\n{help_text.wrapped(more, width)}"
     )

@@ -18,21 +18,21 @@ from pileus.providers.local.options import endpoint_of
 from pileus.telemetry.metrics import new_metrics
 
 NODES = Usage(
-    "Let each running instance have a node in a cluster, until Ctrl-C.",
+    "Register the running instances as nodes of a cluster, until Ctrl-C.",
     (
         Argument(
             name="--kubeconfig",
-            text="kubeconfig file; default: $KUBECONFIG, else ~/.kube/config, else the pod's own",
+            text="Kubeconfig file; default: $KUBECONFIG, else ~/.kube/config, else the pod's own.",
         ),
-        Argument(name="--context", text="context of the kubeconfig; default: its current one"),
-        Argument(name="--master", text="the API server's URL, in place of the kubeconfig's"),
-        Argument(name="--provider-id", text="let nodes come with their provider ID", kind=bool),
+        Argument(name="--context", text="Context of the kubeconfig; default: its current one."),
+        Argument(name="--master", text="URL of the API server; overrides the kubeconfig."),
+        Argument(name="--provider-id", text="Register nodes with their provider ID.", kind=bool),
         Argument(
             name="--no-silence",
-            text="leave it to kube-controller-manager to say that a node is silent",
+            text="Do not mark silent nodes as not ready; kube-controller-manager does.",
             kind=bool,
         ),
-        Argument(name="--endpoint", text="socket of the cloud; default: the one of this user"),
+        Argument(name="--endpoint", text="Socket of the cloud; default: this user's own."),
     ),
 )
 

@@ -32,16 +32,19 @@ from pileus.providers.local.traffic.checks import Checking
 from pileus.providers.local.traffic.plane import carrying
 
 SERVE = Usage(
-    "Run a whole cloud on this machine until Ctrl-C.",
+    "Run a cloud on this machine until Ctrl-C.",
     (
-        Argument(name="--config", text="YAML or JSON file; docs/reference/local-cloud.md"),
-        Argument(name="--state", text="SQLite file that keeps the state; default: memory alone"),
+        Argument(
+            name="--config",
+            text="Configuration file, YAML or JSON; see docs/reference/local-cloud.md.",
+        ),
+        Argument(name="--state", text="SQLite file that keeps the state; default: in memory."),
         Argument(
             name="--network",
-            text="where traffic is real: on loopback, in network namespaces",
+            text="How traffic is carried.",
             choices=tuple(Network),
         ),
-        Argument(name="--endpoint", text="socket to serve at; default: the one of this user"),
+        Argument(name="--endpoint", text="Socket to serve at; default: this user's own."),
     ),
 )
 

@@ -65,7 +65,8 @@ KINDS = {
 }
 OBJECT = "node NAME | service [NAMESPACE/]NAME"
 CLUSTER = (
-    "The cluster is that of --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else of the pod."
+    "The cluster is that of --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else of the pod. "
+    "All flags of the manager are accepted: use those that it runs with (pileus run --help)."
 )
 
 
@@ -250,8 +251,6 @@ def _help(program: str, manual: Manual, terminal: Terminal) -> str:
     shown = Group("", (*manual.flags.flags, process.KUBECONFIG, CLOUD_PROVIDER, process.HELP))
     width = help_text.width_of(terminal.width(terminal.out))
     return (
-        f"{manual.text}\n\nUsage:\n  {manual.usage(program)}\n"
-        f"{help_text.section(shown, width)}\n"
-        f"{CLUSTER}\n"
-        "All flags of the manager are accepted: use those that it runs with (pileus run --help).\n"
+        f"{help_text.wrapped(manual.text, width)}\nUsage:\n  {manual.usage(program)}\n"
+        f"{help_text.section(shown, width)}\n{help_text.wrapped(CLUSTER, width)}"
     )

@@ -16,17 +16,19 @@ from pileus.suggest import closest
 Main: TypeAlias = Callable[[str, Sequence[str], Terminal], int]
 
 COMMANDS = {
-    "run": "run the manager, as the command cloud-controller-manager does",
-    "plan": "print what the manager would change now; changes nothing",
-    "explain": "tell the story of a node or Service: wanted, seen, awaited, what to do",
-    "orphans": "list, and delete if told to, load balancers that no Service has any more",
-    "apiserver": "serve an embedded Kubernetes API, for trying and testing",
-    "demo": "show the whole thing on this machine: a cluster, a cloud, the manager",
-    "providers": "list the cloud providers that are installed",
-    "local": "a whole cloud on this machine: serve it, show it, change it",
-    "simulate": "run the manager under schedules of faults, in virtual time",
-    "version": "print the versions of Pileus and of the Kubernetes it speaks for",
+    "run": "run the manager, like the command cloud-controller-manager",
+    "plan": "print what the manager would change; changes nothing",
+    "explain": "explain the state of a node or Service and what to do next",
+    "orphans": "list or delete load balancers whose Service no longer exists",
+    "apiserver": "serve an embedded Kubernetes API for trials and tests",
+    "demo": "run a cluster, a cloud and the manager on this machine",
+    "providers": "list the installed cloud providers",
+    "local": "run and operate a cloud on this machine",
+    "simulate": "test the manager under injected faults, in virtual time",
+    "version": "print the version, the commit and the Kubernetes version",
 }
+
+USAGE = "pileus <command> [flags]"
 
 
 def pileus() -> int:
@@ -42,6 +44,8 @@ def cloud_controller_manager() -> int:
 def dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
     """Carry out `pileus <command> ...` and return its exit code."""
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", ())
+    if name == "help" and rest:
+        return dispatch([*rest, "--help"], terminal)
     if name in {"-h", "--help", "help"}:
         terminal.out.write(_usage())
         return 0
@@ -49,12 +53,13 @@ def dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
         name = "version"
     if name in COMMANDS:
         return _command(name)(f"pileus {name}", rest, terminal)
-    terminal.err.write(_usage() + "\n")
     if not name:
-        return terminal.refuse("a command is needed")
+        terminal.err.write(_usage() + "\n")
+        return terminal.refuse("no command is given")
+    what = "flag" if name.startswith("-") else "command"
     meant = closest(name, COMMANDS)
-    hint = f"did you mean pileus {meant}?" if meant else ""
-    return terminal.refuse(f'unknown command "{name}" for "pileus"', hint)
+    hint = f"did you mean pileus {meant}?" if meant else f"known: {', '.join(COMMANDS)}"
+    return terminal.misused("pileus", USAGE, f'unknown {what} "{name}" for "pileus"', hint)
 
 
 def _command(name: str) -> Main:
@@ -64,9 +69,9 @@ def _command(name: str) -> Main:
 def _usage() -> str:
     lines = "".join(f"  {name:<12}{text}\n" for name, text in COMMANDS.items())
     return (
-        "Pileus does for a Kubernetes cluster what depends on its cloud.\n\n"
-        f"Usage:\n  pileus <command> [flags]\n\nCommands:\n{lines}\n"
-        "`pileus <command> --help` says more about one.\n"
+        "A Kubernetes cloud-controller-manager with plan, explain and orphan clean-up.\n\n"
+        f"Usage:\n  {USAGE}\n\nCommands:\n\n{lines}\n"
+        'Run "pileus <command> --help" for more information about a command.\n'
     )
 
 

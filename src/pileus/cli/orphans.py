@@ -19,8 +19,8 @@ FOUND = 2
 DELETE = switch("delete", "Delete the listed load balancers, after a confirmation.")
 YES = switch("yes", "Delete without a confirmation; for --delete.")
 MANUAL = Manual(
-    "List load balancers that are tagged with this cluster and have no Service. Those of a\n"
-    "Service that the manager does not serve with these flags are listed too, but never deleted.\n"
+    "List load balancers that are tagged with this cluster and have no Service. Those of a "
+    "Service that the manager does not serve with these flags are listed too, but never deleted. "
     "Load balancers with the tag of another cluster, or without a tag, are ignored.\n\n"
     "Exit codes: 0 none (left), 2 some, 1 an error, or some could not be deleted.",
     Group("Orphans", (CONTEXT, DELETE, YES, OUTPUT), ours=True),

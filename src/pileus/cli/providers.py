@@ -2,16 +2,21 @@
 
 from collections.abc import Sequence
 
+from pileus.cli.arguments import Help, Usage, UsageError, answered, parse
 from pileus.cli.terminal import Terminal
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.registry import PROVIDERS, Registry
+
+USAGE = Usage("List the installed cloud providers. Exits with 1 if one of them cannot be used.")
 
 
 def main(
     program: str, arguments: Sequence[str], terminal: Terminal, registry: Registry = PROVIDERS
 ) -> int:
-    if arguments:
-        return terminal.refuse(f'"{program}" takes no arguments, got "{arguments[0]}"')
+    try:
+        parse(program, USAGE, arguments)
+    except (Help, UsageError) as error:
+        return answered(error, program, terminal)
     try:
         listed = registry.listing()
     except Misconfigured as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, parse
+from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, answered, parse
 from pileus.cli.seeds_progress import SeedsProgress
 from pileus.cli.terminal import Terminal
 from pileus.clock import since_boot
@@ -38,41 +38,41 @@ USAGE = Usage(
     "same anywhere. Exits with 0 if everything held, 1 if not or if the input is unusable, 130 if "
     "it was stopped by Ctrl-C; then too it tells of what was played.",
     (
-        Argument(name="--seeds", text="how many seeds to play", kind=int, default=100),
-        Argument(name="--first-seed", text="the first of them", kind=int, default=1),
+        Argument(name="--seeds", text="Number of seeds to run.", kind=int, default=100),
+        Argument(name="--first-seed", text="First seed.", kind=int, default=1),
         Argument(
             name="--jobs",
-            text="processes that play at the same time; as many as there are cores by default",
+            text="Processes that run seeds in parallel; default: the number of cores.",
             kind=int,
             default=os.cpu_count() or 1,
         ),
         Argument(
             name="--scenario",
-            text="what happens",
+            text="Scenario, as listed below.",
             default="mixed",
             choices=tuple(SCENARIOS),
         ),
         Argument(
             name="--cloud",
-            text="the cloud to play with, as MODULE:NAME; without it, the local one",
+            text="Cloud to run against, as MODULE:NAME; default: the local one.",
             default="",
         ),
         Argument(
             name="--trace",
-            text="file for the trace of the first seed that fails, or else of the last one",
+            text="File for the trace of the first seed that fails, or else of the last one.",
         ),
-        Argument(name="--compare", text="play the seed of this trace again, and compare"),
+        Argument(name="--compare", text="Trace file whose seed is run again and compared."),
         Argument(
             name="--only",
-            text="numbers of the items of a schedule that are to happen, as 1,5,9; or none",
+            text="Comma-separated numbers of the schedule items to run, or none.",
         ),
         Argument(
             name="--shrink",
-            text="find a smaller schedule for the first seed that fails",
+            text="Find a smaller schedule for the first seed that fails.",
             kind=bool,
         ),
     ),
-    "\n".join(("\nscenarios:", *map(_told_scenario, SCENARIOS.values()), "")),
+    "\n".join(("\nScenarios:\n", *map(_told_scenario, SCENARIOS.values()), "")),
 )
 
 
@@ -86,11 +86,8 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         _check(given, only)
         kind = _Kind(given.text("scenario"), given.text("cloud"))
         kind.check()
-    except Help as text:
-        terminal.out.write(str(text))
-        return 0
-    except UsageError as error:
-        return terminal.refuse(str(error), error.hint)
+    except (Help, UsageError) as error:
+        return answered(error, program, terminal)
     try:
         if given.text("compare"):
             return _compare(Path(given.text("compare")), terminal)

@@ -5,7 +5,7 @@ import sys
 
 import msgspec
 
-from pileus.version import KUBERNETES, PILEUS, system
+from pileus.version import KUBERNETES, PILEUS, commit, system
 
 
 class Build(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -27,6 +27,7 @@ def this_build() -> Build:
         major=major,
         minor=minor,
         git_version=f"{KUBERNETES}+pileus.{PILEUS}",
+        git_commit=commit(),
         compiler=f"{sys.implementation.name} {platform.python_version()}",
         platform=system(),
     )

@@ -25,7 +25,7 @@ def call(*arguments: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--nope"], "unrecognized arguments: --nope"),
+        (["--nope"], 'unknown flag "--nope"'),
         (["--port", "x"], "argument --port: invalid int value: 'x'"),
         (["--port", "70000"], "--port 70000: must be between 0 and 65535"),
         (["--service-cluster-ip-range", "10.0.0.1/8"], "10.0.0.1/8 has host bits set"),
@@ -51,10 +51,11 @@ def test_a_busy_port_is_told():
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
-        code, _, err = call("--port", str(busy.getsockname()[1]))
+        port = busy.getsockname()[1]
+        code, _, err = call("--port", str(port))
 
     assert code == 1
-    assert "cannot listen on 127.0.0.1 port" in err
+    assert f"cannot listen on 127.0.0.1:{port}: the port is in use\nuse another --port" in err
 
 
 def test_a_damaged_database_is_told(tmp_path: Path):
@@ -78,6 +79,6 @@ def test_it_runs_until_it_is_told_to_stop(tmp_path: Path):
         server.send_signal(signal.SIGTERM)
 
     url = json.loads(out.read_bytes())["clusters"][0]["cluster"]["server"]
-    assert first == f"serving the Kubernetes API on {url}\n"
+    assert first == f"Serving the Kubernetes API on {url}\n"
     assert server.returncode == 0
     assert out.stat().st_mode & 0o077 == 0

@@ -218,7 +218,7 @@ def test_faults_are_added_shown_and_removed(cloud: Cloud):
         pytest.param("instances list --ouput json", "did you mean --output?", id="flag"),
         pytest.param("instances list -o jsn", "did you mean json?", id="output"),
         pytest.param("instances create a --type smal", "did you mean small?", id="choice"),
-        pytest.param("instances create", "required: name", id="missing"),
+        pytest.param("instances create", "missing NAME", id="missing"),
         pytest.param("instances create a --label x", "key=value", id="label"),
         pytest.param("instances delete nobody", 'no instance "nobody"', id="delete"),
         pytest.param("instances list more", 'unknown argument "more"', id="extra"),

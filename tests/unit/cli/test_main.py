@@ -35,11 +35,16 @@ def test_help_lists_the_commands(word: str):
 
 @pytest.mark.parametrize("word", ["version", "--version"])
 def test_the_versions_are_printed(word: str):
-    assert call(word) == (0, f"Pileus {version.PILEUS}\nKubernetes {version.KUBERNETES}\n", "")
+    code, out, err = call(word)
+
+    assert (code, err) == (0, "")
+    assert out == (
+        f"Pileus {version.PILEUS} (commit {version.commit()})\nKubernetes {version.KUBERNETES}\n"
+    )
 
 
 def test_run_is_the_cloud_controller_manager():
-    assert call("run", "--version") == (0, "Kubernetes v1.37.1\n", "")
+    assert call("run", "--version")[1].split()[:2] == ["Kubernetes", "v1.37.1"]
     code, out, _ = call("run", "--help")
     assert code == 0
     assert "\n  pileus run [flags]\n" in out
@@ -49,8 +54,8 @@ def test_an_unknown_command_is_answered_with_the_one_meant():
     code, out, err = call("versoin")
 
     assert (code, out) == (1, "")
-    assert err.endswith(
-        'Error: unknown command "versoin" for "pileus"\ndid you mean pileus version?\n'
+    assert err.startswith(
+        'Error: unknown command "versoin" for "pileus"\ndid you mean pileus version?\nUsage: pileus'
     )
 
 
@@ -58,15 +63,16 @@ def test_without_a_command_the_usage_is_shown():
     code, _, err = call()
 
     assert code == 1
-    assert err.startswith("Pileus does")
-    assert err.endswith("Error: a command is needed\n")
+    assert err.startswith("A Kubernetes cloud-controller-manager with plan, explain and orphan")
+    assert err.endswith("Error: no command is given\n")
 
 
 @pytest.mark.parametrize("command", ["version", "providers"])
 def test_arguments_that_mean_nothing_are_refused(command: str):
     code, _, err = call(command, "extra")
 
-    assert (code, err) == (1, f'Error: "pileus {command}" takes no arguments, got "extra"\n')
+    assert code == 1
+    assert err.startswith(f'Error: unknown argument "extra"\nUsage: pileus {command} [flags]\n')
 
 
 def test_the_drop_in_command_takes_its_own_command_line(
@@ -75,7 +81,8 @@ def test_the_drop_in_command_takes_its_own_command_line(
     monkeypatch.setattr(sys, "argv", ["cloud-controller-manager", "--version"])
 
     assert cloud_controller_manager() == 0
-    assert capsys.readouterr().out == "Kubernetes v1.37.1\n"
+    line = f"Kubernetes v1.37.1 (Pileus {version.PILEUS}, commit {version.commit()})\n"
+    assert capsys.readouterr().out == line
 
 
 def test_a_user_who_presses_ctrl_c_is_shown_no_traceback(monkeypatch: pytest.MonkeyPatch):

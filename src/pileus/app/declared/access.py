@@ -7,41 +7,42 @@ AUTHENTICATION_KUBECONFIG = Flag(
     "authentication-kubeconfig",
     STRING,
     "",
-    "kubeconfig with the right to create token reviews; empty: in a cluster the pod's own "
-    "credentials, elsewhere every request is anonymous.",
+    "Kubeconfig that may create TokenReviews; empty: the pod's service account, or none "
+    "outside a cluster.",
+    details="Without credentials, every request is anonymous.",
 )
 AUTHENTICATION_SKIP_LOOKUP = switch(
     "authentication-skip-lookup",
-    "Do not look in the cluster for the certificate authorities that are not given by flag.",
+    "Do not read missing client CAs from the cluster.",
 )
 AUTHENTICATION_TOLERATE_LOOKUP_FAILURE = switch(
     "authentication-tolerate-lookup-failure",
-    "Start even if that look-up fails. Requests with certificates may then count as anonymous.",
+    "Start even if the client CAs cannot be read from the cluster.",
 )
 AUTHENTICATION_CACHE_TTL = Flag(
     "authentication-token-webhook-cache-ttl",
     DURATION,
     10.0,
-    "How long the answer of a token review is remembered.",
+    "Cache duration of token reviews.",
 )
 CLIENT_CA_FILE = Flag(
     "client-ca-file",
     STRING,
     "",
-    "Certificate authorities whose client certificates are believed: the common name is the "
-    "user, the organizations are the groups.",
+    "CA bundle for client certificates: the common name is the user, the organizations "
+    "are the groups.",
 )
 REQUESTHEADER_CLIENT_CA_FILE = Flag(
     "requestheader-client-ca-file",
     STRING,
     "",
-    "Certificate authorities of the proxies that may name the user in request headers.",
+    "CA bundle of proxies that may name the user in request headers.",
 )
 REQUESTHEADER_ALLOWED_NAMES = Flag(
     "requestheader-allowed-names",
     STRINGS,
     (),
-    "Common names of those proxies; empty: any that the authorities vouch for.",
+    "Common names of those proxies; empty: all that the CA bundle has signed.",
 )
 REQUESTHEADER_USERNAME_HEADERS = Flag(
     "requestheader-username-headers",
@@ -65,7 +66,7 @@ REQUESTHEADER_EXTRA_HEADERS_PREFIX = Flag(
     "requestheader-extra-headers-prefix",
     STRINGS,
     ("x-remote-extra-",),
-    "How request headers begin that say more about the user.",
+    "Prefixes of request headers with further user attributes.",
 )
 AUTHENTICATION = Group(
     "Authentication",
@@ -88,26 +89,27 @@ AUTHORIZATION_KUBECONFIG = Flag(
     "authorization-kubeconfig",
     STRING,
     "",
-    "kubeconfig with the right to create subject access reviews; empty: in a cluster the pod's "
-    "own credentials, elsewhere everything but the always allowed paths is refused.",
+    "Kubeconfig that may create SubjectAccessReviews; empty: the pod's service account, "
+    "or none outside a cluster.",
+    details="Without credentials, only the always allowed paths are served.",
 )
 AUTHORIZATION_ALWAYS_ALLOW_PATHS = Flag(
     "authorization-always-allow-paths",
     STRINGS,
     ("/healthz", "/readyz", "/livez"),
-    "Paths that anybody may get; a trailing * allows all that begin so.",
+    "Paths that are served without authorization; a trailing * allows all paths with that prefix.",
 )
 AUTHORIZATION_AUTHORIZED_TTL = Flag(
     "authorization-webhook-cache-authorized-ttl",
     DURATION,
     10.0,
-    "How long the answer 'allowed' of an access review is remembered.",
+    "Cache duration of positive access reviews.",
 )
 AUTHORIZATION_UNAUTHORIZED_TTL = Flag(
     "authorization-webhook-cache-unauthorized-ttl",
     DURATION,
     10.0,
-    "How long the answer 'refused' of an access review is remembered.",
+    "Cache duration of negative access reviews.",
 )
 AUTHORIZATION = Group(
     "Authorization",

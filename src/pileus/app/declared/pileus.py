@@ -8,15 +8,15 @@ CONFIG = Flag(
     "config",
     STRING,
     "",
-    "YAML or JSON file of flags by name (without dashes in front). The environment "
-    "(PILEUS_<FLAG_NAME>) goes before it, the command line before both.",
+    "YAML or JSON file with flags by name. Environment variables (PILEUS_<FLAG_NAME>) and "
+    "flags override it.",
 )
 DRY_RUN = switch(
-    "dry-run", "Say what would be changed, in the cloud and in the cluster, and change nothing."
+    "dry-run", "Report planned changes to the cloud and the cluster without applying them."
 )
 NODE_LABEL_SYNC = switch(
     "node-label-sync",
-    "Keep the zone, region, instance type and additional labels of nodes current; otherwise "
+    "Keep zone, region, instance type and provider labels of nodes current; otherwise "
     "they are set once.",
 )
 PILEUS = Group("Pileus", (CONFIG, DRY_RUN, NODE_LABEL_SYNC), ours=True)
@@ -27,30 +27,41 @@ NODE_DELETION_POLICY = Flag(
     "node-deletion-policy",
     STRING,
     "guarded",
-    "What happens to a node that is not ready and whose machine is gone: guarded (deleted after a "
-    "second look, unless too many are gone at once), immediate (deleted at the first look, as by "
-    "the Go program), taint (kept, no new pods), report (kept).",
+    "Action for a node that is not ready and has no machine: guarded, immediate, taint or report.",
+    details=(
+        "guarded: deleted after a second check, unless too many machines are missing at "
+        "once. immediate: deleted at the first check, like the Go program. taint: kept "
+        "without new pods. report: kept."
+    ),
 )
 NODE_DELETION_GRACE = Flag(
     "node-deletion-grace",
     DURATION,
     30.0,
-    "Time between the first look that finds a machine gone and the one that confirms it.",
+    "Time between the check that finds no machine and the one that confirms it.",
 )
 NODE_DELETION_MAX_FRACTION = Flag(
     "node-deletion-max-fraction",
     FLOAT,
     0.2,
-    "The part of this cloud's nodes that may be gone, or have been deleted, within "
-    "--node-deletion-window; one always may. Beyond that none is deleted.",
+    "Fraction of nodes that may lose their machine or be deleted within "
+    "--node-deletion-window; one always may.",
+    details="Beyond it no node is deleted.",
 )
 NODE_DELETION_WINDOW = Flag(
-    "node-deletion-window", DURATION, 600.0, "How long a deletion counts for the fraction."
+    "node-deletion-window",
+    DURATION,
+    600.0,
+    "Time for which a deletion counts for --node-deletion-max-fraction.",
 )
 NODE_OUT_OF_SERVICE_TAINT = switch(
     "node-out-of-service-taint",
-    "Give nodes whose machine the cloud says is stopped, twice and --node-deletion-grace apart, "
-    "the taint node.kubernetes.io/out-of-service, so that their pods and volumes move.",
+    "Add the taint node.kubernetes.io/out-of-service to nodes whose machine is confirmed "
+    "to be stopped.",
+    details=(
+        "The machine must be reported as stopped twice, --node-deletion-grace apart. Pods "
+        "and volumes then move to other nodes."
+    ),
 )
 NODE_LIFECYCLE = Group(
     "Pileus: node lifecycle",
@@ -68,8 +79,9 @@ CLUSTER_ID = Flag(
     "cluster-id",
     STRING,
     "",
-    "Id of this cluster in the marks of what belongs to it in the cloud; empty: the UID of the "
-    "namespace kube-system. Never change it: what carries another id is not touched.",
+    "ID in the tags of this cluster's cloud resources; empty: the UID of kube-system. "
+    "Must not change after installation.",
+    details="Resources with another ID are not touched.",
 )
 NO_DEFAULT_CLASS = "-"
 ORPHAN_POLICIES = ("report", "delete")
@@ -78,26 +90,25 @@ SERVICE_CLASSES = Flag(
     "service-classes",
     STRINGS,
     (),
-    "Load balancer classes that are served beside pileus.dev/<provider>. Services that name no "
-    "class are served as well, unless '-' is one of the entries: then they are left to others.",
+    "Load balancer classes served besides pileus.dev/<provider>; '-' excludes Services "
+    "without a class.",
 )
 SERVICE_DRIFT_PERIOD = Flag(
     "service-drift-period",
     DURATION,
     600.0,
-    "How often, about, every load balancer is compared with its Service in all its parts, and "
-    "orphans are looked for.",
+    "Period of full checks of every load balancer and of the search for orphans.",
 )
 SERVICE_DRAIN_CORDONED = switch(
     "service-drain-cordoned",
-    "Take cordoned nodes out of load balancers too, not only those about to be deleted.",
+    "Remove cordoned nodes from load balancers.",
 )
 SERVICE_ORPHANS = Flag(
     "service-orphans",
     STRING,
     "report",
-    "What is done with load balancers that are marked as this cluster's and have no Service: "
-    "'report' them, or 'delete' them after two looks, a few at a time.",
+    "Action for load balancers tagged with this cluster that have no Service: report or delete.",
+    details="delete: after two checks, a few at a time.",
 )
 SERVICES = Group(
     "Pileus: services",
@@ -115,8 +126,8 @@ SSH_KEYS_FROM = Flag(
     "ssh-keys-from",
     STRING,
     "",
-    "Where the SSH keys of all instances are kept: configmap:NAMESPACE/NAME, "
-    "secret:NAMESPACE/NAME or file:PATH. Empty: keys are left alone.",
+    "Source of the instances' SSH keys: configmap:NAMESPACE/NAME, secret:NAMESPACE/NAME "
+    "or file:PATH; empty: not managed.",
 )
 SSH_KEYS = Group("Pileus: SSH keys", (SSH_KEYS_FROM,), ours=True)
 
@@ -132,8 +143,11 @@ ROUTE_OWNERSHIP = Flag(
     "route-ownership",
     Kind(word="string", parse=_ownership, render=str),
     Ownership.RECORDED,
-    "Which routes are deleted when no node wants them: 'recorded', those that the cloud says are "
-    "this cluster's, or that lead by way of known nodes to exactly their pod ranges; or "
-    "'cluster-cidr', all that lead into --cluster-cidr, as in the Go program.",
+    "Routes that may be deleted: 'recorded' (known to be this cluster's) or "
+    "'cluster-cidr' (all within --cluster-cidr).",
+    details=(
+        "recorded: the cloud says that the route is this cluster's, or it leads by a "
+        "known node to exactly its pod CIDR. cluster-cidr: as in the Go program."
+    ),
 )
 ROUTES = Group("Pileus: routes", (ROUTE_OWNERSHIP,), ours=True)

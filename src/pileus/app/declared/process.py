@@ -10,51 +10,51 @@ KUBECONFIG = Flag(
     "kubeconfig",
     STRING,
     "",
-    "kubeconfig file with the API server and the credentials; empty: those of the pod.",
+    "Kubeconfig file; empty: the pod's service account.",
 )
-MASTER = Flag(
-    "master", STRING, "", "Address of the API server; goes before the one in the kubeconfig."
-)
+MASTER = Flag("master", STRING, "", "URL of the API server; overrides the kubeconfig.")
 NODE_STATUS_UPDATE_FREQUENCY = Flag(
     "node-status-update-frequency",
     DURATION,
     5 * _MINUTE,
-    "Pause between two rounds over the nodes' addresses.",
+    "Pause between two updates of the nodes' addresses.",
 )
 MISC = Group("Misc", (KUBECONFIG, MASTER, NODE_STATUS_UPDATE_FREQUENCY))
 
-_ALPHA = "[Alpha] Needs the gate LoggingAlphaOptions. "
-_SPLIT = _ALPHA + "In {} format, write errors to stderr and the rest to stdout."
-_BUFFER = _ALPHA + (
-    "In {} format with split streams, bytes of information that may wait to be written "
-    "together (512, 1K, 2Ki, 3M); 0: none."
-)
+_SPLIT = "[Alpha] In {} format, write errors to stderr and the rest to stdout."
+_BUFFER = "[Alpha] In {} format with split streams, size of the buffer for info messages; 0: none."
+_GATE = "Needs the feature gate LoggingAlphaOptions."
 
-V = Flag("v", LEVEL, 0, "How much is logged: 0 least, 10 most.", short="v")
+V = Flag("v", LEVEL, 0, "Log verbosity: 0 least, 10 most.", short="v")
 VMODULE = Flag(
     "vmodule",
     MODULES,
     (),
-    "Other levels for some source files, as pattern=N with * and ? in the pattern (text format "
-    "only).",
+    "Log verbosity by source file: comma-separated PATTERN=N; text format only.",
 )
-LOGGING_FORMAT = Flag("logging-format", STRING, "text", "How lines are written: text or json.")
+LOGGING_FORMAT = Flag("logging-format", STRING, "text", "Log format: text or json.")
 LOG_FLUSH_FREQUENCY = Flag(
-    "log-flush-frequency", DURATION, 5.0, "Longest time that a log line waits to be written."
+    "log-flush-frequency", DURATION, 5.0, "Maximum time until a log line is written."
 )
-LOG_TEXT_SPLIT_STREAM = switch("log-text-split-stream", _SPLIT.format("text"))
-LOG_JSON_SPLIT_STREAM = switch("log-json-split-stream", _SPLIT.format("JSON"))
-LOG_TEXT_INFO_BUFFER_SIZE = Flag("log-text-info-buffer-size", QUANTITY, 0, _BUFFER.format("text"))
-LOG_JSON_INFO_BUFFER_SIZE = Flag("log-json-info-buffer-size", QUANTITY, 0, _BUFFER.format("JSON"))
+LOG_TEXT_SPLIT_STREAM = switch("log-text-split-stream", _SPLIT.format("text"), details=_GATE)
+LOG_JSON_SPLIT_STREAM = switch("log-json-split-stream", _SPLIT.format("JSON"), details=_GATE)
+LOG_TEXT_INFO_BUFFER_SIZE = Flag(
+    "log-text-info-buffer-size", QUANTITY, 0, _BUFFER.format("text"), details=_GATE
+)
+LOG_JSON_INFO_BUFFER_SIZE = Flag(
+    "log-json-info-buffer-size", QUANTITY, 0, _BUFFER.format("JSON"), details=_GATE
+)
 VERSION = Flag(
     "version",
     reported.VERSION,
     reported.VersionRequest(),
-    "Print the version and end; with =raw all that is known about it. =vX.Y.Z-... only changes "
-    "the version that is reported.",
+    "Print the version and exit; =raw prints all version fields; =vX.Y.Z-... overrides "
+    "the reported version.",
     only_flag=True,
 )
-HELP = Flag("help", BOOL, default=False, help="Print this text and end.", short="h", only_flag=True)
+HELP = Flag(
+    "help", BOOL, default=False, help="Print this text and exit.", short="h", only_flag=True
+)
 GLOBAL = Group(
     "Global",
     (

@@ -40,40 +40,46 @@ class ServingFlags:
 
 
 _TEXTS = {
-    "bind-address": "Address on which --{prefix}secure-port listens; 0.0.0.0 or :: for all.",
+    "bind-address": "IP address of --{prefix}secure-port; 0.0.0.0 or :: for all addresses.",
     "cert-dir": (
-        "Folder of {pair}.crt and .key, made if absent; empty: a self-signed certificate in "
-        "memory. Ignored if --{prefix}tls-cert-file is given."
+        "Folder of {pair}.crt and .key, created if absent; empty: a self-signed certificate in "
+        "memory."
     ),
     "tls-cert-file": (
-        "File of the server's certificate, followed by its issuers. Read again when it changes."
+        "Certificate of the server, followed by its issuers; reloaded when it changes."
     ),
-    "tls-private-key-file": "File of the private key of --{prefix}tls-cert-file.",
-    "tls-cipher-suites": (
-        "Cipher suites that the server offers, by IANA name; empty: a safe choice.\nKnown: "
-        + ", ".join(KNOWN_SUITES)
-    ),
-    "tls-curve-preferences": (
-        "Key exchange groups that the server offers, by number: 23 (P-256), 24 (P-384), "
-        "25 (P-521), 29 (X25519); taken but left to OpenSSL: 4587, 4588, 4589 (hybrids with "
-        "ML-KEM); empty: a safe choice."
-    ),
+    "tls-private-key-file": "Private key of --{prefix}tls-cert-file.",
+    "tls-cipher-suites": "IANA names of the server's cipher suites; empty: safe ones.",
+    "tls-curve-preferences": "Numbers of the server's key exchange groups; empty: safe ones.",
     "tls-min-version": (
-        "Oldest TLS version that the server speaks: " + ", ".join(KNOWN_VERSIONS) + "; empty: 1.2."
+        "Minimum TLS version: " + ", ".join(KNOWN_VERSIONS) + "; empty: VersionTLS12."
     ),
     "tls-sni-cert-key": (
-        "A further certificate and its key, for the server names after the colon or else for "
-        "those in the certificate; '*.' stands for one label. Repeatable. "
+        "Further certificate as CERT,KEY[:NAME,...]; without names, those of the certificate "
+        "apply. Repeatable."
+    ),
+    "disable-http2-serving": "Accepted for compatibility: HTTP/2 is not served.",
+}
+_DETAILS = {
+    "cert-dir": "Ignored if --{prefix}tls-cert-file is set.",
+    "tls-cipher-suites": "Known: " + ", ".join(KNOWN_SUITES) + ".",
+    "tls-curve-preferences": (
+        "Known: 23 (P-256), 24 (P-384), 25 (P-521), 29 (X25519); accepted but left to OpenSSL: "
+        "4587, 4588, 4589 (hybrids with ML-KEM)."
+    ),
+    "tls-sni-cert-key": (
+        "'*.' in a name stands for one label. "
         "Examples: 'a.crt,a.key' or 'b.crt,b.key:*.b.example,b.example'."
     ),
-    "disable-http2-serving": "Accepted for compatibility: HTTP/2 is not served anyway.",
 }
+"""What only the reference page says."""
 
 
 def _declare(prefix: str, port: Flag[int], pair: str) -> ServingFlags:
     def flag(name: str, kind: Kind[T], default: T) -> Flag[T]:
         text = _TEXTS[name].format(prefix=prefix, pair=pair)
-        return Flag(prefix + name, kind, default, text)
+        details = _DETAILS.get(name, "").format(prefix=prefix)
+        return Flag(prefix + name, kind, default, text, details=details)
 
     return ServingFlags(
         pair_name=pair,
@@ -97,7 +103,7 @@ def _flags(declared: ServingFlags) -> tuple[Flag[str] | Flag[int] | Flag[bool], 
 
 SECURE = _declare(
     "",
-    Flag("secure-port", INT, 10258, "Port of the HTTPS server; 0: none."),
+    Flag("secure-port", INT, 10258, "Port of the HTTPS server; 0: not served."),
     PROGRAM,
 )
 HTTP2_MAX_STREAMS = Flag(
@@ -108,11 +114,11 @@ HTTP2_MAX_STREAMS = Flag(
 )
 PERMIT_ADDRESS_SHARING = switch(
     "permit-address-sharing",
-    "Open the port with SO_REUSEADDR: it can be taken again at once after a restart.",
+    "Open the port with SO_REUSEADDR, so that it can be reused at once after a restart.",
 )
 PERMIT_PORT_SHARING = switch(
     "permit-port-sharing",
-    "Open the port with SO_REUSEPORT: several processes may share it.",
+    "Open the port with SO_REUSEPORT, so that several processes can share it.",
 )
 SECURE_SERVING = Group(
     "Secure serving",
@@ -123,7 +129,7 @@ WEBHOOKS = Flag(
     "webhooks",
     STRINGS,
     (),
-    "Which webhooks are served, in the same notation as --controllers. Needs the gate "
+    "Webhooks to serve, written like --controllers. Needs the feature gate "
     "CloudControllerManagerWebhook.",
 )
 WEBHOOK_GROUP = Group("Webhook", (WEBHOOKS,))
@@ -134,7 +140,7 @@ WEBHOOK = _declare(
         "webhook-secure-port",
         INT,
         10260,
-        "Port of the admission webhooks; 0: none.",
+        "Port of the admission webhooks; 0: not served.",
     ),
     f"{PROGRAM}-webhook",
 )

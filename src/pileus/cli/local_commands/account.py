@@ -134,44 +134,55 @@ async def _remove_fault(given: Given, api: Api) -> Shown:
     return Shown(value=given.text("id"), text=f"Removed {given.text('id')}.")
 
 
-USER = Argument(name="user", text="who logs in")
-KEY = Argument(name="key", text="an OpenSSH public key, or a file that holds one")
+USER = Argument(name="user", text="User name on the instances.")
+KEY = Argument(name="key", text="An OpenSSH public key, or a file that holds one.")
 KEY_VERBS: dict[str, Command] = {
-    "list": command("Show the SSH keys of all instances.", _list_keys),
-    "add": command("Let a user of all instances log in with a key.", _add_key, USER, KEY),
-    "remove": command("Let that be over.", _remove_key, USER, KEY),
+    "list": command("List the SSH keys of all instances.", _list_keys),
+    "add": command("Add a user's SSH key to all instances.", _add_key, USER, KEY),
+    "remove": command("Remove a user's key from all instances.", _remove_key, USER, KEY),
 }
-CLUSTER = Argument(name="name", text="the cluster's name")
+CLUSTER = Argument(name="name", text="The cluster's name.")
 CLUSTER_VERBS: dict[str, Command] = {
-    "list": command("Show the clusters that the cloud knows.", _list_clusters),
+    "list": command("List the clusters that the cloud knows.", _list_clusters),
     "create": command(
-        "Make a cluster known.",
+        "Register a cluster.",
         _create_cluster,
         CLUSTER,
-        Argument(name="master", text="address of its control plane"),
+        Argument(name="master", text="Address of its control plane."),
     ),
-    "delete": command("Forget a cluster.", _delete_cluster, CLUSTER),
+    "delete": command("Unregister a cluster.", _delete_cluster, CLUSTER),
 }
 QUOTA_VERBS: dict[str, Command] = {
-    "list": command("Show what may be used, and what is.", _list_quota),
+    "list": command("List limits and usage.", _list_quota),
     "set": command(
-        "Change limits.", _set_quota, Argument(name="limit", text="name=number", many=True)
+        "Change limits.",
+        _set_quota,
+        Argument(name="limit", text="Limit as NAME=NUMBER.", many=True),
     ),
 }
 FAULT_VERBS: dict[str, Command] = {
-    "list": command("Show by which rules the cloud misbehaves.", _list_faults),
+    "list": command("List the rules by which the cloud fails.", _list_faults),
     "add": command(
-        "Let the cloud misbehave. `pileus local` itself is not concerned.",
+        "Make calls to the cloud fail. Calls of `pileus local` do not fail.",
         _add_fault,
-        Argument(name="kind", text="what goes wrong", choices=tuple(FaultKind)),
-        Argument(name="--where", text="operations, e.g. instances.list, balancers.*", default="*"),
-        Argument(name="--rate", text="probability at each call", kind=float, default=1.0),
-        Argument(name="--times", text="how often at most; default: no end", kind=int),
-        Argument(name="--seconds", text="how late or old", kind=float, default=1.0),
-        Argument(name="--error", text="for error and lost", choices=ERRORS, default=ERRORS[0]),
-        Argument(name="--share", text="of a list that is missing", kind=float, default=0.5),
+        Argument(name="kind", text="Kind of fault.", choices=tuple(FaultKind)),
+        Argument(
+            name="--where",
+            text="Operations that fail, such as instances.list or balancers.*",
+            default="*",
+        ),
+        Argument(name="--rate", text="Probability at each call.", kind=float, default=1.0),
+        Argument(name="--times", text="Maximum number of faults; default: unlimited.", kind=int),
+        Argument(name="--seconds", text="Delay or age in seconds.", kind=float, default=1.0),
+        Argument(
+            name="--error",
+            text="Error of the kinds error and lost.",
+            choices=ERRORS,
+            default=ERRORS[0],
+        ),
+        Argument(name="--share", text="Share of a list that is missing.", kind=float, default=0.5),
     ),
     "remove": command(
-        "Let a rule be over.", _remove_fault, Argument(name="id", text="the rule's id, or all")
+        "Remove a rule.", _remove_fault, Argument(name="id", text="ID of the rule, or all.")
     ),
 }

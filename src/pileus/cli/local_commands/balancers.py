@@ -134,34 +134,36 @@ async def _named(word: str, api: Api) -> Balancer:
     return found[0]
 
 
-NAME = Argument(name="name", text="the balancer's name or id")
-MEMBERS = Argument(name="member", text="names of instances", many=True)
+NAME = Argument(name="name", text="Name or ID of the balancer.")
+MEMBERS = Argument(name="member", text="Instance name.", many=True)
 
 VERBS: dict[str, Command] = {
-    "list": command("Show all balancers.", _list),
-    "health": command("Show what health checks say of each member.", _health),
+    "list": command("List all balancers.", _list),
+    "health": command("List the health of each member.", _health),
     "create": command(
         "Create a balancer that belongs to no cluster.",
         _create,
-        Argument(name="name", text="its name"),
+        Argument(name="name", text="Name of the balancer."),
         Argument(
-            name="--port", text="PORT:NODEPORT, or PORT:NODEPORT/udp; may be repeated", many=True
+            name="--port", text="PORT:NODEPORT, or PORT:NODEPORT/udp; may be repeated.", many=True
         ),
-        Argument(name="--member", text="name of an instance; may be repeated", many=True),
-        Argument(name="--source", text="CIDR that may connect; may be repeated", many=True),
-        Argument(name="--sticky", text="seconds that a client stays with a member", kind=int),
-        Argument(name="--health-port", text="node port that answers /healthz", kind=int),
+        Argument(name="--member", text="Name of an instance; may be repeated.", many=True),
+        Argument(name="--source", text="CIDR that may connect; may be repeated.", many=True),
+        Argument(name="--sticky", text="Seconds that a client stays with a member.", kind=int),
+        Argument(name="--health-port", text="Node port that answers /healthz.", kind=int),
         Argument(
             name="--proxy-protocol",
-            text="header for members",
+            text="PROXY protocol header that members get.",
             choices=tuple(ProxyHeader),
             default="none",
         ),
-        Argument(name="--drain", text="seconds for old connections", kind=int, default=30),
-        Argument(name="--address", text="address to listen on; default: any of the pool"),
-        Argument(name="--ipv6", text="listen on IPv6 too", kind=bool),
+        Argument(
+            name="--drain", text="Seconds that existing connections may last.", kind=int, default=30
+        ),
+        Argument(name="--address", text="Address to listen on; default: any address of the pool."),
+        Argument(name="--ipv6", text="Listen on IPv6 too.", kind=bool),
     ),
-    "delete": command("Delete a balancer, whoever it belongs to.", _delete, NAME),
+    "delete": command("Delete a balancer, even one that belongs to a cluster.", _delete, NAME),
     "add": command("Add members.", _add, NAME, MEMBERS),
     "remove": command("Remove members; their connections drain.", _remove, NAME, MEMBERS),
 }

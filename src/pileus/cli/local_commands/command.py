@@ -7,10 +7,8 @@ from pileus.cli.arguments import Argument, Given, Usage, UsageError
 from pileus.providers.local.api import Api
 
 COMMON = (
-    Argument(
-        name="--output", text="form of the output", choices=("table", "json"), default="table"
-    ),
-    Argument(name="--endpoint", text="socket of the cloud; default: the one of this user"),
+    Argument(name="--output", text="Output format.", choices=("table", "json"), default="table"),
+    Argument(name="--endpoint", text="Socket of the cloud; default: this user's own."),
 )
 
 

@@ -83,30 +83,35 @@ async def _fail(given: Given, api: Api) -> Shown:
     return Shown(value=machine, text=text)
 
 
-NAME = Argument(name="name", text="the instance's name")
-NAMES = Argument(name="name", text="the instances' names", many=True)
+NAME = Argument(name="name", text="Name of the instance.")
+NAMES = Argument(name="name", text="Instance name.", many=True)
 
 VERBS: dict[str, Command] = {
-    "list": command("Show all instances.", _list),
+    "list": command("List all instances.", _list),
     "create": command(
         "Create instances; they start at once.",
         _create,
         NAMES,
-        Argument(name="--type", text="their size", choices=tuple(TYPES), default="small"),
-        Argument(name="--zone", text="their zone; default: the emptiest"),
-        Argument(name="--external", text="give them an external address too", kind=bool),
-        Argument(name="--ipv6", text="give them an IPv6 address too", kind=bool),
-        Argument(name="--label", text="key=value for the node; may be repeated", many=True),
+        Argument(name="--type", text="Machine type.", choices=tuple(TYPES), default="small"),
+        Argument(name="--zone", text="Zone; default: the one with the fewest instances."),
+        Argument(name="--external", text="Add an external address.", kind=bool),
+        Argument(name="--ipv6", text="Add an IPv6 address.", kind=bool),
+        Argument(
+            name="--label", text="Label of the node as KEY=VALUE; may be repeated.", many=True
+        ),
     ),
     "stop": command("Stop instances.", _stop, NAMES),
     "start": command("Start instances that are stopped.", _start, NAMES),
     "delete": command("Delete instances.", _delete, NAMES),
     "fail": command(
-        "Let an instance answer health checks with 503, as a node without endpoints does.",
+        "Make an instance answer health checks with 503, like a node without endpoints.",
         _fail,
         NAME,
         Argument(
-            name="--port", text="node port; may be repeated; none: recover", kind=int, many=True
+            name="--port",
+            text="Node port; may be repeated. Without it, all ports recover.",
+            kind=int,
+            many=True,
         ),
     ),
 }

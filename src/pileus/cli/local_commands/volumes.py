@@ -118,34 +118,36 @@ async def _delete_route(given: Given, api: Api) -> Shown:
     raise NotFound(f"no route to {destination}")
 
 
-NAME = Argument(name="name", text="the volume's name or id")
-SIZE = Argument(name="size", text="GiB", kind=int)
-INSTANCE = Argument(name="instance", text="the instance's name")
-DESTINATION = Argument(name="destination", text="a CIDR")
+NAME = Argument(name="name", text="Name or ID of the volume.")
+SIZE = Argument(name="size", text="Size in GiB.", kind=int)
+INSTANCE = Argument(name="instance", text="Name of the instance.")
+DESTINATION = Argument(name="destination", text="Destination CIDR.")
 
 VOLUME_VERBS: dict[str, Command] = {
-    "list": command("Show all volumes.", _list_volumes),
+    "list": command("List all volumes.", _list_volumes),
     "create": command(
-        "Create a volume; a second one of the same name is the same one.",
+        "Create a volume. Idempotent: an existing volume of that name is returned.",
         _create_volume,
-        Argument(name="name", text="its name"),
+        Argument(name="name", text="Name of the volume."),
         SIZE,
-        Argument(name="--type", text="its kind", choices=VOLUME_TYPES, default="standard"),
-        Argument(name="--zone", text="its zone; default: the first"),
+        Argument(name="--type", text="Volume type.", choices=VOLUME_TYPES, default="standard"),
+        Argument(name="--zone", text="Zone; default: the first one."),
     ),
     "attach": command("Attach a volume to an instance.", _attach, NAME, INSTANCE),
-    "detach": command("Detach a volume from where it is attached.", _detach, NAME),
-    "resize": command("Let a volume have at least this size.", _resize, NAME, SIZE),
+    "detach": command("Detach a volume from its instance.", _detach, NAME),
+    "resize": command("Grow a volume to at least this size.", _resize, NAME, SIZE),
     "delete": command("Delete a volume that is not attached.", _delete_volume, NAME),
 }
 ROUTE_VERBS: dict[str, Command] = {
-    "list": command("Show the route table.", _list_routes),
+    "list": command("List all routes.", _list_routes),
     "create": command(
-        "Lead a destination to an instance.",
+        "Create a route to an instance.",
         _create_route,
         DESTINATION,
         INSTANCE,
-        Argument(name="--cluster", text="whose route it is; default: nobody's"),
+        Argument(name="--cluster", text="Cluster that owns the route; default: none."),
     ),
-    "delete": command("Delete a route, whoever it belongs to.", _delete_route, DESTINATION),
+    "delete": command(
+        "Delete a route, even one that belongs to a cluster.", _delete_route, DESTINATION
+    ),
 }
