@@ -28,7 +28,7 @@ from pileus.kube.transport import Request
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.conformance.harness import CRASH, Built
 from pileus.testing.scripted import Answer, ScriptedTransport
-from tests.unit.classic.fakes import Access, Provider, View, adapted, kube_node
+from tests.unit.classic.fakes import Access, Keeping, Provider, View, adapted, kube_node
 
 
 class Quiet(Provider):
@@ -174,7 +174,7 @@ class ClassicBalancersHarness:
         leading = cloud.leading(self.access())
         await leading.__aenter__()
         try:
-            yield cloud.balancers
+            yield Keeping(cloud.balancers, self.keep)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None  # a crash, wrapped by a task group
         finally:
@@ -182,6 +182,9 @@ class ClassicBalancersHarness:
 
     def access(self) -> Access:
         return Access(self.view)
+
+    def keep(self, owner: Owner, record: str) -> None:
+        pass  # this cluster lets no notes be written
 
     def annotations(self, uid: str) -> dict[str, str]:
         return {}
@@ -245,16 +248,22 @@ class NotedBalancersHarness(ClassicBalancersHarness):
     def patched(self, request: Request) -> Answer:
         self.cloud.step()
         asked: Any = msgspec.json.decode(request.body or b"")["metadata"]
-        self.notes[asked["uid"]] = asked["annotations"][NOTE]
-        name = asked["uid"].partition("/")[2]
-        service = self.view.known_services[name]
-        metadata = msgspec.structs.replace(
-            service.metadata, annotations=self.annotations(asked["uid"])
-        )
-        after = msgspec.structs.replace(service, metadata=metadata)
-        self.view.known_services[name] = after
+        assert asked["annotations"] == {NOTE: None}
+        after = self.note(asked["uid"], None)
         self.cloud.step()
         return Answer(200, after)
+
+    def keep(self, owner: Owner, record: str) -> None:
+        self.note(f"{owner.cluster}/{owner.uid}", record)
+
+    def note(self, uid: str, text: str | None) -> Service:
+        self.notes[uid] = text
+        name = uid.partition("/")[2]
+        service = self.view.known_services[name]
+        metadata = msgspec.structs.replace(service.metadata, annotations=self.annotations(uid))
+        after = msgspec.structs.replace(service, metadata=metadata)
+        self.view.known_services[name] = after
+        return after
 
 
 @dataclass

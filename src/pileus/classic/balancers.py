@@ -7,6 +7,9 @@
 | `Delete` | nothing is wished, and get_load_balancer found one | ensure_load_balancer_deleted |
 | `Forget` | nothing is wished, and nothing was found, but noted | none |
 
+What was ensured is noted on the Service by the core, in the write that publishes its status. Only
+the removal of an outdated note is a write of its own, because it must precede the call.
+
 As in Go, nothing is asked before an ensure. A Service that is as it was last passed in, be it to
 the process before this one (`classic.notes`), costs nothing; a deep look at it costs one
 `get_load_balancer`, so that a balancer deleted by hand is noticed (Go would not look).
@@ -49,6 +52,8 @@ class ClassicSeen:
     ensuring: str = ""
     """The fingerprint of the Service, and of who is asked for it."""
     is_noted: bool = False
+    record: str | None = None
+    """The note that is to be written on the Service (`cloud.balancer.record_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,8 @@ class ClassicBalancers:
             status = await self._get(wish.owner, service)
         except CloudError as error:
             return Failure(error)
+        if status is None and wish.spec is None and _is_being_deleted(service):
+            self.memory.forget(wish.owner)
         return replace(seen, exists=status is not None, balancer=_balancer(service, status))
 
     def _noted(self, service: Service) -> Remembered | None:
@@ -156,6 +163,7 @@ class ClassicBalancers:
             balancer=_balancer(service, last and last.status),
             ensuring=fingerprint(service, self.provider.provider_name(), self.cluster_name),
             is_noted=self.notes.is_noted(service),
+            record=self.notes.pending(service),
         )
 
     def changes(self, wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:
@@ -187,12 +195,12 @@ class ClassicBalancers:
                 self._nodes(change.members),
             )
         except ImplementedElsewhere:
-            return await self._finish(change.owner, last)
+            return self._finish(change.owner, last)
         except Exception as error:
             raise translated(error) from error
         if not isinstance(cast("object", status), LoadBalancerStatus):
             raise Unavailable("service status returned by ensure_load_balancer is nil")
-        return await self._finish(change.owner, replace(last, status=status))
+        return self._finish(change.owner, replace(last, status=status))
 
     async def _update(self, change: Update, seen: ClassicSeen) -> ClassicSeen:
         before = seen.remembered
@@ -212,7 +220,7 @@ class ClassicBalancers:
             pass
         except Exception as error:  # noqa: BLE001 -- a ported provider raises what it likes
             return await self._failed_update(change, seen, error)
-        return await self._finish(change.owner, last)
+        return self._finish(change.owner, last)
 
     async def _failed_update(
         self, change: Update, seen: ClassicSeen, error: Exception
@@ -246,6 +254,7 @@ class ClassicBalancers:
 
     def _forgotten(self, owner: Owner, seen: ClassicSeen) -> ClassicSeen:
         self.memory.forget(owner)
+        self.notes.forget(seen.service)
         return ClassicSeen(service=seen.service, remembered=None, exists=False)
 
     async def _begin(self, owner: Owner, seen: ClassicSeen, last: Remembered) -> None:
@@ -253,15 +262,17 @@ class ClassicBalancers:
         await self._unnote(seen)
         self.memory.remember(owner, last.unsettled())
 
-    async def _finish(self, owner: Owner, last: Remembered) -> ClassicSeen:
+    def _finish(self, owner: Owner, last: Remembered) -> ClassicSeen:
         self.memory.remember(owner, last)
         note = Note(last.ensured, last.members, is_elsewhere=last.status is None)
-        await self.notes.write(last.service, note)
-        return self._known(self.notes.newest(owner.uid, last.service) or last.service, last)
+        seen = self._known(self.notes.newest(owner.uid, last.service) or last.service, last)
+        return replace(seen, record=self.notes.leave(last.service, note))
 
     async def _unnote(self, seen: ClassicSeen) -> None:
+        """Remove the note, unless the Service is being deleted: then it goes with the Service."""
         last = seen.remembered
-        if seen.is_noted or (last is not None and last.is_settled):
+        is_perhaps_noted = seen.is_noted or (last is not None and last.is_settled)
+        if is_perhaps_noted and not _is_being_deleted(seen.service):
             await self.notes.remove(seen.service)
 
     async def _get(self, owner: Owner, service: Service) -> LoadBalancerStatus | None:
@@ -310,7 +321,13 @@ def _plan(wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:
 def _removal(owner: Owner, seen: ClassicSeen, name: str) -> tuple[ClassicChange, ...]:
     if seen.exists:
         return (Delete(owner, name),)
-    return (Forget(owner, f"note that there is no {name}"),) if seen.is_noted else ()
+    is_kept = seen.is_noted and not _is_being_deleted(seen.service)
+    return (Forget(owner, f"note that there is no {name}"),) if is_kept else ()
+
+
+def _is_being_deleted(service: Service) -> bool:
+    """Whether nothing can be wished for it any more."""
+    return service.metadata.deletion_timestamp is not None
 
 
 def _is_perhaps_ours(service: Service) -> bool:

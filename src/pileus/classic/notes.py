@@ -2,9 +2,12 @@
 
     pileus.dev/ensured: <hash of what was passed in>.<hash of the members>
 
-While a call that writes is under way there is no note, nor when nothing is built: who dies half-way
-leaves none, and the next process has all of it ensured, as Go does. The note goes through
-`services/status`, the one part of a Service that the usual rights of a CCM let it write.
+While a call that writes is under way there is no note, nor when nothing is built: a process that
+dies during the call leaves none, and the next one has all of it ensured, as Go does. The note is
+written by the core together with the status (`cloud.balancer.record_of`), so that a new Service
+costs as many writes as with Go. Its removal is a write of our own, because it precedes the call.
+Both go through `services/status`, the one part of a Service that the usual rights of a CCM let it
+write.
 """
 
 from collections.abc import Callable
@@ -49,15 +52,16 @@ def note_of(service: Service) -> Note | None:
 
 
 class Notes:
-    """Reads and writes notes, while this process leads and has the rights to.
+    """Reads, leaves and removes notes, while this process leads and has the rights to.
 
-    Without the rights there are no notes, neither read nor written: then what was ensured is known
+    Without the rights there are no notes: then what was ensured is known
     to this process alone, and after a restart everything is ensured once.
     """
 
     def __init__(self, view: Callable[[str], Service | None]) -> None:
         """`view` returns the Service of a UID as the watch showed it last."""
         self._client: Client | None = None
+        self._pending: dict[str, str] = {}
         self._written = Written[str, Service](view)
 
     def bind(self, client: Client | None) -> None:
@@ -73,30 +77,36 @@ class Notes:
     def read(self, service: Service) -> Note | None:
         return note_of(service) if self._client is not None else None
 
-    async def write(self, service: Service, note: Note) -> None:
-        """What was done is done: that it could not be noted costs one more ensure, some day."""
-        try:
-            await self._patch(service, str(note))
-        except (KubeError, Fenced) as error:
-            log.warning(
-                "What was ensured could not be noted on the Service: a restart ensures it again",
-                namespace=service.metadata.namespace,
-                service=service.metadata.name,
-                error=str(error),
-            )
+    def leave(self, service: Service, note: Note) -> str | None:
+        """Returns the note for the core to write; it is pending until it is on the Service."""
+        if self._client is None:
+            return None
+        self._pending[service.metadata.uid] = str(note)
+        return str(note)
+
+    def pending(self, service: Service) -> str | None:
+        """The note that is to be written on the Service; None if there is none, or it is there."""
+        uid = service.metadata.uid
+        if (service.metadata.annotations or {}).get(NOTE) == self._pending.get(uid):
+            self._pending.pop(uid, None)
+        return self._pending.get(uid)
+
+    def forget(self, service: Service) -> None:
+        self._pending.pop(service.metadata.uid, None)
 
     async def remove(self, service: Service) -> None:
         """Errors: `Unavailable` if it may still be there: nothing may be called then."""
+        self.forget(service)
         try:
-            await self._patch(service, None)
+            await self._patch(service)
         except (KubeError, Fenced) as error:
             raise Unavailable(f"the note of what was ensured cannot be removed: {error}") from error
 
-    async def _patch(self, service: Service, text: str | None) -> None:
+    async def _patch(self, service: Service) -> None:
         if self._client is None:
             return
         metadata = service.metadata
-        body = {"metadata": {"uid": metadata.uid, "annotations": {NOTE: text}}}
+        body = {"metadata": {"uid": metadata.uid, "annotations": {NOTE: None}}}
         try:
             after = await self._client.patch(
                 SERVICES,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from pileus.cloud.fingerprint import digest, usual_address, usual_network
 from pileus.cloud.model import AddressType, Failure, NodeRef, no_labels
@@ -205,6 +205,17 @@ class Seen(Protocol):
     def balancer(self) -> Balancer | None:
         """The owner's; where it has none, the one that the wish would adopt."""
         ...
+
+
+def record_of(seen: Seen) -> str | None:
+    """Returns the record that the provider wants to be kept for the owner; None if there is none.
+
+    A provider that cannot mark what it builds may give its `Seen` a field `record`: a short text
+    without secrets. The core keeps it on the Service, in the same write that publishes the status,
+    as soon as nothing is left to change. None keeps what is there.
+    """
+    record = cast("object", getattr(seen, "record", None))
+    return record if isinstance(record, str) else None
 
 
 SeenT = TypeVar("SeenT", bound=Seen)

@@ -1,13 +1,13 @@
 """A ported provider that writes down each call, and answers or raises what a test says."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pileus.classic.adapter import as_cloud
 from pileus.classic.calls import Calls
 from pileus.classic.interface import InstanceMetadata, Route, Zone
-from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Wish
+from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Wish, record_of
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.kube.model.core_v1 import (
@@ -252,6 +252,24 @@ class Provider:
 class InformedProvider(Provider):
     def set_informers(self, informers: object) -> None:
         self.record("set_informers", None, informers)
+
+
+@dataclass
+class Keeping:
+    """Balancers with what the core does for them: keep the record once nothing is left to do."""
+
+    inner: Any
+    keep: Callable[[Owner, str], None]
+
+    def changes(self, wish: Wish, seen: Any) -> tuple[Any, ...]:
+        left = self.inner.changes(wish, seen)
+        record = record_of(seen)
+        if not left and record is not None:
+            self.keep(wish.owner, record)
+        return left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
 
 def adapted(provider: Provider) -> Cloud:

@@ -13,7 +13,7 @@ from pileus.classic.adapter import as_cloud
 from pileus.classic.calls import Calls
 from pileus.classic.errors import ImplementedElsewhere
 from pileus.classic.notes import Note, note_of
-from pileus.cloud.balancer import Effect, Ingress, Part, Wish
+from pileus.cloud.balancer import Effect, Ingress, Owner, Part, Wish
 from pileus.cloud.errors import Unavailable
 from pileus.fence import Fenced
 from pileus.kube.client import Client
@@ -27,6 +27,7 @@ from tests.unit.classic.fakes import (
     OWNER,
     STATUS,
     Access,
+    Keeping,
     Provider,
     Recorder,
     View,
@@ -92,7 +93,13 @@ class Cluster:
         assert cloud.balancers
         async with cloud.leading(Access(self.view, client)):
             provider.record.calls.clear()
-            yield cloud.balancers, provider.record
+            yield Keeping(cloud.balancers, self.keep), provider.record
+
+    def keep(self, owner: Owner, record: str) -> None:
+        """The core's write of the status, with the note in it."""
+        assert owner == OWNER
+        if self.says is None:
+            self.note(record)
 
 
 async def settle(balancers: Any, wanted: Any, *, deep: bool = False) -> Any:
@@ -356,15 +363,33 @@ async def test_trap_10_who_no_longer_leads_neither_removes_a_note_nor_goes_on():
     assert cluster.is_noted
 
 
-async def test_what_cannot_be_noted_is_done_all_the_same(caplog: pytest.LogCaptureFixture):
+async def test_a_note_that_could_not_be_written_is_offered_again_until_it_is_there():
     cluster = Cluster(says=Lost(may_have_acted=True))
 
     async with cluster.process() as (balancers, record):
+        seen = await settle(balancers, wish("n1"))
+        again = await settle(balancers, wish("n1"))
+        assert seen.record == again.record is not None
+
+        cluster.says = None
         await settle(balancers, wish("n1"))
-        await settle(balancers, wish("n1"))
+        assert cluster.is_noted
+        assert (await settle(balancers, wish("n1"))).record is None
 
     assert record.names == ["ensure"]
-    assert "could not be noted" in caplog.text
+    assert cluster.patches == []
+
+
+async def test_a_note_that_a_user_removes_is_not_written_again():
+    cluster = Cluster()
+
+    async with cluster.process() as (balancers, _):
+        await settle(balancers, wish("n1"))
+        await settle(balancers, wish("n1"))
+        cluster.note(None)
+        await settle(balancers, wish("n1"), deep=True)
+
+    assert not cluster.is_noted
 
 
 REPLACED = Answer(

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from pileus.controllers.service.annotations import ENSURED
 from pileus.controllers.service.plan import FINALIZER, Finalizer, Write
 from pileus.kube.model.core_v1 import Service
 from pileus.kube.model.meta import Condition
@@ -24,6 +25,8 @@ def patch_of(service: Service, write: Write) -> StrategicPatch:
             metadata["$deleteFromPrimitiveList/finalizers"] = [FINALIZER]
         case None:
             pass
+    if write.record is not None:
+        metadata["annotations"] = {ENSURED: write.record}
     if write.only_this_version:
         metadata["resourceVersion"] = service.metadata.resource_version
     status = _status(write)

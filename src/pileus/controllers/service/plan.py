@@ -162,6 +162,8 @@ class Write:
     """The note of the class under which it is served."""
     drops: tuple[str, ...] = ()
     """Types of conditions that go."""
+    record: str | None = None
+    """The provider's record of what it built (annotation `pileus.dev/ensured`)."""
     only_this_version: bool = False
     """Whether it fails with a conflict if the Service has changed meanwhile."""
 
@@ -212,6 +214,17 @@ def noted(write: Write, service: Service, now: datetime) -> Write:
     if not is_claimed(service) or not (write or is_wrong):
         return write
     return replace(write, served=served_as(service, now))
+
+
+def recorded(write: Write, service: Service, record: str | None, *, is_new: bool) -> Write:
+    """The same write with the provider's record, unless the Service has it already.
+
+    `is_new`: something was changed in this pass, in the course of which the record that we see on
+    the Service may have been removed.
+    """
+    has = (service.metadata.annotations or {}).get(ENSURED)
+    is_there = record == has and not is_new
+    return write if record is None or is_there else replace(write, record=record)
 
 
 def unclaimed(write: Write, service: Service, mode: Mode) -> Write:

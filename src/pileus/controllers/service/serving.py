@@ -7,7 +7,7 @@ wish ──▶ look ──▶ claim ──▶ second look at the members, if man
 
 import asyncio
 
-from pileus.cloud.balancer import Wish
+from pileus.cloud.balancer import Wish, record_of
 from pileus.cloud.errors import Misconfigured
 from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.holding import SECOND_LOOK, Guard
@@ -21,6 +21,7 @@ from pileus.controllers.service.plan import (
     noted,
     only_members,
     published,
+    recorded,
     unclaimed,
 )
 from pileus.controllers.service.reasons import Reason, Stage, hosts_of
@@ -185,6 +186,8 @@ class Serving:
         write = published(service, look.balancer, verdict, telling)
         if mode.writes:
             write = noted(write, service, telling.now)
+            record = record_of(look.seen)
+            write = recorded(write, service, record, is_new=bool(look.done))
         note.stage = Stage.PUBLISH
         was_ensuring = note.ensuring or (
             write.ingress is not None and not published_ingress(service)
