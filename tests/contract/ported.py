@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
 from pileus.classic.comparison import NOTE
 from pileus.classic.interface import InstanceMetadata, Route
-from pileus.cloud.balancer import BalancerSpec, Owner, Wish
+from pileus.cloud.balancer import Balancers, BalancerSpec, Owner, Wish
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import (
@@ -174,7 +174,7 @@ class ClassicBalancersHarness:
         leading = cloud.leading(self.access())
         await leading.__aenter__()
         try:
-            yield Keeping(cloud.balancers, self.keep)
+            yield cast("Balancers[Any, Any]", Keeping(cloud.balancers, self.keep))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None  # a crash, wrapped by a task group
         finally:

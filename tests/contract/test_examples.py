@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pileus.cloud.connection import connected, read_config
-from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.model import Absent, AddressType, Instance, InstanceState, NodeName, NodeRef
 from pileus.cloud.registry import Registry
 from pileus.testing.conformance.instances import InstancesLaws
@@ -177,6 +177,6 @@ async def test_the_classic_example_says_that_it_needs_a_file(installed):
     connect = Registry().get("shelf")
     assert connect
 
-    with pytest.raises(Unavailable, match="needs a file: set --cloud-config"):
+    with pytest.raises(Misconfigured, match="needs a file: set --cloud-config"):
         async with connected("shelf", connect, read_config("")):
             pytest.fail("connected")

@@ -1,25 +1,14 @@
 """Which addresses a node should have: the cloud's, with what the node itself asks for. Pure."""
 
 from collections.abc import Iterable, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import cast
 
-from pileus.cloud.errors import Misconfigured
 from pileus.cloud.model import Address, AddressType
 from pileus.kube.model.core_v1 import Node, NodeAddress
+from pileus.objects.node_ips import PROVIDED_NODE_IP, ip_by_value, prefer_node_ips
 from pileus.objects.nodes import ADDRESS_TYPES, addresses_of
 
-PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
-"""The annotation by which a kubelet started with `--node-ip` asks for its address(es)."""
-
-PAIR = 2
 IP_TYPES = frozenset({AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP})
-
-Ip = IPv4Address | IPv6Address
-
-
-class NodeIpRefused(Misconfigured):
-    """The address that the kubelet asks for cannot be given; the text says which and why."""
 
 
 def usable(reported: Iterable[Address]) -> tuple[tuple[NodeAddress, ...], tuple[str, ...]]:
@@ -67,28 +56,6 @@ def same_addresses(one: Sequence[NodeAddress], other: Sequence[NodeAddress]) -> 
     return _by_type(one) == _by_type(other)
 
 
-def parse_node_ips(text: str) -> tuple[Ip, ...]:
-    """Read the annotation: one address, or two of different families, parted by a comma.
-
-    Errors: `NodeIpRefused`.
-    """
-    found = [(part, _ip(part)) for part in text.split(",")]
-    for part, ip in found:
-        if ip is None:
-            raise NodeIpRefused(f"annotation {PROVIDED_NODE_IP}: {part!r} is not an IP address")
-    ips = tuple(ip for _, ip in found if ip is not None)
-    if len(ips) > PAIR or (len(ips) == PAIR and ips[0].version == ips[1].version):
-        raise NodeIpRefused(
-            f"annotation {PROVIDED_NODE_IP}: {text!r} must be one IP address, "
-            "or one IPv4 and one IPv6 address"
-        )
-    if len(ips) == PAIR and any(ip.is_unspecified for ip in ips):
-        raise NodeIpRefused(
-            f"annotation {PROVIDED_NODE_IP}: {text!r} is a pair and must not contain 0.0.0.0 or ::"
-        )
-    return ips
-
-
 def _with_host_name(
     reported: Sequence[NodeAddress], present: Sequence[NodeAddress]
 ) -> tuple[NodeAddress, ...]:
@@ -115,20 +82,7 @@ def _steady(
 
 def _with_node_ip_first(node: Node, addresses: Sequence[NodeAddress]) -> tuple[NodeAddress, ...]:
     text = (node.metadata.annotations or {}).get(PROVIDED_NODE_IP)
-    if text is None:
-        return tuple(addresses)
-    first: list[NodeAddress] = []
-    for ip in parse_node_ips(text):
-        matching = [each for each in addresses if _ip(each.address) == ip]
-        if not matching:
-            reported = ", ".join(each.address for each in addresses) or "none"
-            raise NodeIpRefused(
-                f"the kubelet asks for {ip} (annotation {PROVIDED_NODE_IP}), "
-                f"which is not among the addresses that the cloud reports: {reported}"
-            )
-        first.extend(matching)
-    matched = {each.type for each in first}
-    return (*first, *(each for each in addresses if each.type not in matched))
+    return tuple(addresses) if text is None else prefer_node_ips(text, addresses)
 
 
 def _by_type(addresses: Sequence[NodeAddress]) -> dict[str, list[str]]:
@@ -140,7 +94,7 @@ def _by_type(addresses: Sequence[NodeAddress]) -> dict[str, list[str]]:
 
 def _identity(address: NodeAddress) -> tuple[str, object]:
     """What makes two addresses the same: for IP addresses the value, however it is spelled."""
-    ip = _ip(address.address) if address.type in IP_TYPES else None
+    ip = ip_by_value(address.address) if address.type in IP_TYPES else None
     return address.type, ip or address.address
 
 
@@ -150,20 +104,6 @@ def _problem(kind: object, text: object) -> str:
         return f"address type {kind!r} is none of {', '.join(sorted(ADDRESS_TYPES))}"
     if not isinstance(text, str) or not text:
         return f"{kind} {text!r} is no address"
-    if kind in IP_TYPES and _ip(text) is None:
+    if kind in IP_TYPES and ip_by_value(text) is None:
         return f"{kind} {text!r} is no IP address"
     return ""
-
-
-def _ip(text: str) -> Ip | None:
-    """The address by value; leading zeros in IPv4 are tolerated, as the Go framework does."""
-    if ":" not in text:
-        text = ".".join(part.lstrip("0") or part[-1:] for part in text.split("."))
-    if "%" in text:
-        return None
-    try:
-        ip = ip_address(text)
-    except ValueError:
-        return None
-    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
-    return mapped or ip

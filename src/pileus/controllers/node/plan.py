@@ -11,11 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from pileus.cloud.model import no_labels
-from pileus.controllers.node.addresses import (
-    check_node_ip,
-    desired_addresses,
-    same_addresses,
-)
+from pileus.controllers.node.addresses import check_node_ip, desired_addresses, same_addresses
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.labels import completed, differing, missing
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus

@@ -10,7 +10,6 @@ from pileus.clock import Clock
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError, NotFound
 from pileus.cloud.interface import Instances
-from pileus.controllers.node.addresses import NodeIpRefused
 from pileus.controllers.node.lookup import Answer, look_up
 from pileus.controllers.node.plan import (
     CONDITION,
@@ -27,6 +26,7 @@ from pileus.controllers.node.trouble import message_of, reason_of, skipped
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK
+from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import (
     UNINITIALIZED,
     about_node,

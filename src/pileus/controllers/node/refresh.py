@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pileus.cloud.errors import CloudError
-from pileus.controllers.node.addresses import NodeIpRefused
 from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.lookup import look_up
 from pileus.controllers.node.plan import is_settled, refreshment
@@ -22,6 +21,7 @@ from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK
+from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import about_node
 from pileus.objects.writer import NodeReplaced
 from pileus.runtime.supervision import Rounds, all_of

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from pileus.cloud import errors as cloud
-from pileus.controllers.node.addresses import NodeIpRefused
 from pileus.controllers.node.facts import Facts
 from pileus.kube import errors as kube
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import about_node
 from pileus.objects.notices import Notices, shortened
 from pileus.runtime.failure import PassTooLong, is_expected

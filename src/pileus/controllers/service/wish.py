@@ -8,11 +8,11 @@ from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Tr
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import NodeRef
 from pileus.cloud.options import Options, meant_for
-from pileus.controllers.service.annotations import Mode, adopted_by, annotation
+from pileus.controllers.service.annotations import Mode, adopted_by
 from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
 from pileus.objects.ranges import Range, parse_range, wrong_with_range
+from pileus.objects.services import source_range_texts
 
-SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 AFFINITY_SECONDS = 10800
 """How long an affinity lasts that does not say so; the API server's default."""
 PREFER_DUAL_STACK = "PreferDualStack"
@@ -153,9 +153,7 @@ def _source_ranges(
     service: Service, families: tuple[str, ...], problems: list[str]
 ) -> frozenset[str]:
     """Empty if everyone may come."""
-    where, texts = "spec.loadBalancerSourceRanges", _given_ranges(service)
-    if not texts:
-        where, texts = f"annotation {SOURCE_RANGES}", _annotated_ranges(service)
+    where, texts = source_range_texts(service)
     networks: set[Range] = set()
     for text in texts:
         try:
@@ -166,16 +164,6 @@ def _source_ranges(
     if open_to >= set(families):
         return frozenset()
     return frozenset(map(str, networks))
-
-
-def _given_ranges(service: Service) -> list[str]:
-    given = service.spec.load_balancer_source_ranges if service.spec else None
-    return [text.strip() for text in given or ()]
-
-
-def _annotated_ranges(service: Service) -> list[str]:
-    text = (annotation(service, SOURCE_RANGES) or "").strip()
-    return [part.strip() for part in text.split(",")] if text else []
 
 
 def _sticky_seconds(spec: ServiceSpec) -> int | None:

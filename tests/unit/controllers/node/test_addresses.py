@@ -4,15 +4,13 @@ import pytest
 
 from pileus.cloud.model import Address, AddressType
 from pileus.controllers.node.addresses import (
-    PROVIDED_NODE_IP,
-    NodeIpRefused,
     check_node_ip,
     desired_addresses,
-    parse_node_ips,
     same_addresses,
     usable,
 )
 from pileus.kube.model.core_v1 import NodeAddress
+from pileus.objects.node_ips import PROVIDED_NODE_IP, NodeIpRefused, parse_node_ips
 from pileus.objects.nodes import addresses_of
 from tests.unit.controllers.node.objects import external, internal, node
 

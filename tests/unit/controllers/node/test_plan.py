@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.model import Address, AddressType, Instance
-from pileus.controllers.node.addresses import PROVIDED_NODE_IP, NodeIpRefused
 from pileus.controllers.node.facts import examine
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
 from pileus.controllers.node.patches import patch_of
@@ -30,6 +29,7 @@ from pileus.controllers.node.plan import (
     stuck_status,
 )
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.node_ips import PROVIDED_NODE_IP, NodeIpRefused
 from pileus.objects.nodes import addresses_of, is_uninitialized, taints_of
 from tests.unit.controllers.node.objects import (
     OTHER_TAINT,

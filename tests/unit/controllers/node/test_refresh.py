@@ -4,11 +4,11 @@ import pytest
 
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import Absent, Address
-from pileus.controllers.node.addresses import PROVIDED_NODE_IP
 from pileus.controllers.node.plan import StatusWrite, Write
 from pileus.controllers.node.refresh import RefreshSettings
 from pileus.fence import Fenced
 from pileus.kube.errors import Invalid
+from pileus.objects.node_ips import PROVIDED_NODE_IP
 from pileus.objects.nodes import addresses_of
 from tests.unit.controllers.node.harness import World, api_error
 from tests.unit.controllers.node.objects import Document, document, external, instance, internal

@@ -6,9 +6,9 @@ import pytest
 
 from pileus.cloud.errors import CloudError, NotFound, Throttled, Unauthorized, Unavailable
 from pileus.cloud.model import Absent, Failure
-from pileus.controllers.node.addresses import PROVIDED_NODE_IP, NodeIpRefused
 from pileus.controllers.node.plan import CONDITION, Write
 from pileus.kube.errors import Invalid, TooLarge
+from pileus.objects.node_ips import PROVIDED_NODE_IP, NodeIpRefused
 from pileus.objects.nodes import condition_of, is_uninitialized
 from pileus.runtime.failure import PassTooLong
 from tests.unit.controllers.node.harness import World, api_error

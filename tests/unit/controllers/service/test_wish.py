@@ -10,7 +10,6 @@ from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Tr
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.wish import (
-    SOURCE_RANGES,
     Refusal,
     Wishing,
     desired,
@@ -26,6 +25,7 @@ from pileus.kube.model.core_v1 import (
     SessionAffinityConfig,
 )
 from pileus.kube.model.meta import ObjectMeta
+from pileus.objects.services import SOURCE_RANGES
 from pileus.providers.local.options import ANNOTATIONS
 
 MEMBERS = frozenset({NodeRef(name=NodeName("a"))})
