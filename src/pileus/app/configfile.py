@@ -64,6 +64,8 @@ def _document(path: Path) -> yaml.Node | None:
         raise _wrong(f"{path}:{line}", f"not valid YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise _wrong(str(path), f"not valid YAML: {error}") from error
+    except RecursionError as error:
+        raise _wrong(str(path), "nested too deep; expected flag names and values") from error
 
 
 def _entries(document: yaml.Node | None, path: Path) -> Iterator[tuple[str, object, int]]:

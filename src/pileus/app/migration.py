@@ -114,6 +114,8 @@ def _load(text: str) -> object:
         return cast("object", yaml.safe_load(text))
     except yaml.YAMLError as error:
         raise MigrationError(f"not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise MigrationError(f"nested too deep; expected a {KIND}") from error
 
 
 def _refuse_duplicates(node: yaml.Node | None) -> None:

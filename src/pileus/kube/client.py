@@ -1,6 +1,6 @@
 """The verbs of the Kubernetes API on typed resources: each does one thing, nothing is clever."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Generic
@@ -10,19 +10,24 @@ import msgspec
 from pileus.fence import Fence, Open
 from pileus.kube.access import Server
 from pileus.kube.codec import Odd, WatchEvent, codec_of, encode
-from pileus.kube.errors import Expired, Unreadable
+from pileus.kube.errors import Expired, TooLong, Unreadable
 from pileus.kube.exchange import Exchange
 from pileus.kube.lines import LineSplitter
 from pileus.kube.model.meta import KubeObject, Resource, T
+from pileus.kube.pages import Pages, listing_in_time
 from pileus.kube.patch import Patch
 from pileus.kube.throttle import Adaptive, Throttle
-from pileus.kube.transport import Request, Transport
+from pileus.kube.transport import ANSWER_LIMIT, MEBIBYTE, Request, Transport
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
 LIST_TIMEOUT = 60.0
+UNPAGED_LIMIT = 256 * MEBIBYTE
+"""Bytes of a list that comes in one piece: about 17,000 nodes."""
 DEAD_AFTER = 90.0
 """Seconds without a byte after which a watch is dead; a bookmark comes about every minute."""
+MOST_REPORTED = 1000
+"""Unreadable objects that are remembered, so that each is logged once."""
 
 UNNAMED = Server()
 
@@ -103,6 +108,7 @@ class Client:
             throttle=throttle or Adaptive(),
             server=server,
         )
+        self._reported: dict[tuple[str, str, str], str] = {}
         self._headers = {"Accept": "application/json", "User-Agent": user_agent}
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
@@ -119,15 +125,24 @@ class Client:
     ) -> Listed[T]:
         """Everything, fetched in pages of `limit`.
 
-        When the pages' common version expires on the way, one unpaged list takes their place.
+        When the pages' common version expires on the way, one unpaged list takes their place. If a
+        page is too long, the list is fetched again in smaller pages.
         """
         path = resource.path(namespace=namespace)
         query = _selecting(selector)
+        whole = replace(self._request("GET", path, query=query), timeout=LIST_TIMEOUT)
+        paged = replace(whole, query={**query, "limit": str(limit)})
         try:
-            return await self._list_pages(resource, path, {**query, "limit": str(limit)})
+            return await self._list_pages(resource, paged)
         except Expired as error:
             log.info("List expired between pages, fetching it at once", path=path, err=error)
-            return await self._list_pages(resource, path, query)
+            return await self._list_pages(resource, replace(whole, limit=UNPAGED_LIMIT))
+        except TooLong as error:
+            if limit == 1:
+                raise
+            log.warning("Fetching the list in smaller pages", path=path, limit=limit, err=error)
+        fewer = max(limit // 10, 1)
+        return await self.list(resource, namespace=namespace, selector=selector, limit=fewer)
 
     async def create(
         self,
@@ -203,12 +218,12 @@ class Client:
         query = {**_selecting(selector), **_watching(options)}
         request = self._request("GET", path, query=query)
         request = replace(request, timeout=None, idle_timeout=DEAD_AFTER)
-        codec, splitter = codec_of(resource.type), LineSplitter()
+        codec, splitter = codec_of(resource.type), LineSplitter(ANSWER_LIMIT)
         async with self._exchange.stream(request) as reply:
             options.on_contact()
             async for chunk in reply.chunks():
                 options.on_contact()
-                for line in splitter.feed(chunk):
+                for line in _fed(splitter, chunk, path):
                     yield self._noted(resource, codec.event(line, path=path))
 
     async def raw(
@@ -243,28 +258,25 @@ class Client:
         except Unreadable as error:
             raise Unreadable(f"{request.method} {request.path}: {error}") from error
 
-    async def _list_pages(
-        self, resource: Resource[T], path: str, query: Mapping[str, str]
-    ) -> Listed[T]:
-        items: list[T] = []
-        odd: list[Odd[T]] = []
-        more = ""
-        while True:
-            part = {**query, "continue": more} if more else query
-            request = replace(self._request("GET", path, query=part), timeout=LIST_TIMEOUT)
-            body = await self._exchange.send(request)
-            try:
-                page = codec_of(resource.type).page(body)
-            except Unreadable as error:
-                raise Unreadable(f"GET {path}: {error}") from error
-            items.extend(page.items)
-            odd.extend(page.odd)
-            more = page.more
-            if not more:
-                break
-        for one in odd:
+    async def _list_pages(self, resource: Resource[T], request: Request) -> Listed[T]:
+        pages = Pages[T](request.path)
+        async with listing_in_time(f"GET {request.path}"):
+            await self._add_page(resource, request, pages)
+            while pages.more:
+                query = {**request.query, "continue": pages.more}
+                await self._add_page(resource, replace(request, query=query), pages)
+        for one in pages.odd:
             self._report(resource, one)
-        return Listed(tuple(items), page.resource_version, tuple(one.object for one in odd))
+        unreadable = tuple(one.object for one in pages.odd)
+        return Listed(tuple(pages.items), pages.resource_version, unreadable)
+
+    async def _add_page(self, resource: Resource[T], request: Request, pages: Pages[T]) -> None:
+        body = await self._exchange.send(request)
+        try:
+            page = codec_of(resource.type).page(body)
+        except Unreadable as error:
+            raise Unreadable(f"GET {request.path}: {error}") from error
+        pages.add(page, len(body))
 
     def _noted(self, resource: Resource[T], event: WatchEvent[T]) -> WatchEvent[T]:
         if event.type == "UNREADABLE":
@@ -272,8 +284,15 @@ class Client:
         return event
 
     def _report(self, resource: Resource[T], odd: Odd[T]) -> None:
+        """Count the object, and log it once for each problem that it has."""
         self.metrics.unreadable_objects.labels(resource.plural).inc()
         metadata = odd.object.metadata
+        key = (resource.plural, metadata.namespace, metadata.name)
+        if self._reported.get(key) == odd.problem:
+            return
+        if len(self._reported) >= MOST_REPORTED:
+            self._reported.clear()
+        self._reported[key] = odd.problem
         log.error(
             "Skipped an object that does not decode",
             kind=resource.kind,
@@ -281,6 +300,13 @@ class Client:
             name=metadata.name or "(unknown)",
             problem=odd.problem,
         )
+
+
+def _fed(splitter: LineSplitter, chunk: bytes, path: str) -> Sequence[bytes]:
+    try:
+        return splitter.feed(chunk)
+    except TooLong as error:
+        raise TooLong(f"WATCH {path}: {error}") from error
 
 
 def _path(resource: Resource[T], name: str, namespace: str, subresource: str = "") -> str:

@@ -1,4 +1,4 @@
-"""JSON to typed resources and back; one odd object never spoils those beside it."""
+"""JSON to typed resources and back. An object that does not decode never affects the others."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Generic, Literal, cast
 import msgspec
 
 from pileus.clock import rfc3339
+from pileus.kube.decoding import Malformed, decode
 from pileus.kube.errors import Unreadable, refusal_in_stream
 from pileus.kube.model.meta import KubeObject, ObjectMeta, T, Wire
 
@@ -86,7 +87,6 @@ _BEARER = msgspec.json.Decoder(_Bearer)
 _RAW_EVENT = msgspec.json.Decoder(_RawEvent)
 _RAW_LIST = msgspec.json.Decoder(_RawList)
 _PLAIN = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
-_FAULTS = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class Codec(Generic[T]):
@@ -101,15 +101,15 @@ class Codec(Generic[T]):
     def item(self, body: bytes | msgspec.Raw) -> T:
         """Errors: `Unreadable`, saying what is wrong and where."""
         try:
-            return self._item.decode(body)
-        except _FAULTS as error:
+            return decode(self._item, body)
+        except Malformed as error:
             raise Unreadable(f"not a {self._kind.__name__}: {error}") from error
 
     def page(self, body: bytes) -> Page[T]:
         """Errors: `Unreadable` if it is no list at all."""
         try:
-            whole = self._list.decode(body)
-        except _FAULTS:
+            whole = decode(self._list, body)
+        except Malformed:
             page = self._page_one_by_one(body)
         else:
             page = Page(whole.items or (), whole.metadata.resource_version, whole.metadata.more)
@@ -121,8 +121,8 @@ class Codec(Generic[T]):
     def event(self, line: bytes, *, path: str) -> WatchEvent[T]:
         """Errors: `Unreadable` if it is no event; an `ApiError` if it is an ERROR event."""
         try:
-            event = self._event.decode(line)
-        except _FAULTS:
+            event = decode(self._event, line)
+        except Malformed:
             return self._unusual_event(line, path)
         if event.type in _PLAIN:
             return WatchEvent(cast("EventType", event.type), event.object)
@@ -130,8 +130,8 @@ class Codec(Generic[T]):
 
     def _page_one_by_one(self, body: bytes) -> Page[T]:
         try:
-            whole = _RAW_LIST.decode(body)
-        except _FAULTS as error:
+            whole = decode(_RAW_LIST, body)
+        except Malformed as error:
             raise Unreadable(f"not a list of {self._kind.__name__}: {error}") from error
         items: list[T] = []
         odd: list[Odd[T]] = []
@@ -144,8 +144,8 @@ class Codec(Generic[T]):
 
     def _unusual_event(self, line: bytes, path: str) -> WatchEvent[T]:
         try:
-            event = _RAW_EVENT.decode(line)
-        except _FAULTS as error:
+            event = decode(_RAW_EVENT, line)
+        except Malformed as error:
             raise Unreadable(f"WATCH {path}: not an event: {error}") from error
         if event.type == "ERROR":
             raise refusal_in_stream(path, bytes(event.object))
@@ -163,8 +163,8 @@ class Codec(Generic[T]):
 
     def _bare(self, raw: msgspec.Raw) -> T:
         try:
-            known = _BEARER.decode(raw).metadata
-        except _FAULTS:
+            known = decode(_BEARER, raw).metadata
+        except Malformed:
             known = _Identity()
         return self._kind(
             metadata=ObjectMeta(

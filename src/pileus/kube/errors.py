@@ -21,6 +21,7 @@ KubeError
 │   └── Timeout              504  it may have taken effect; read before trying again
 ├── Unreachable            no whole answer: network fault or deadline
 ├── Unreadable             an answer came, but not one that we understand
+│   └── TooLong              more bytes than a working API server sends
 ├── CredentialsError       who we are could not be proved: file, command or account at fault
 └── ReadOnly               this process may only look; the request was not sent
 """
@@ -29,10 +30,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pileus.kube.model.meta import Wire
+from pileus.kube.decoding import Malformed, decode
+from pileus.kube.model.meta import Int32, Wire
 
 SHOWN = 300
 """Characters of a body that is no Status, as quoted in a message."""
+LONGEST_RETRY_AFTER = 120.0
+"""Seconds of a Retry-After that are honoured; a server that asks for more is asked again then."""
 
 
 class StatusCause(Wire, frozen=True):
@@ -47,7 +51,7 @@ class StatusDetails(Wire, frozen=True):
     kind: str | None = None
     uid: str | None = None
     causes: tuple[StatusCause, ...] | None = None
-    retry_after_seconds: int | None = None
+    retry_after_seconds: Int32 | None = None
 
 
 class Status(Wire, frozen=True):
@@ -56,7 +60,7 @@ class Status(Wire, frozen=True):
     kind: str = ""
     message: str | None = None
     reason: str | None = None
-    code: int | None = None
+    code: Int32 | None = None
     details: StatusDetails | None = None
 
 
@@ -174,6 +178,10 @@ class Unreadable(KubeError):
     """The answer is not what the request asks for: not JSON, or a field of the wrong type."""
 
 
+class TooLong(Unreadable):
+    """The answer is longer than any that a working API server gives; the rest was not read."""
+
+
 class CredentialsError(KubeError):
     """Who we are could not be proved; the text names the file, command or account at fault."""
 
@@ -260,8 +268,8 @@ def _by_code(code: int, method: str) -> type[ApiError]:
 
 def _status(body: bytes) -> Status:
     try:
-        said = _STATUS.decode(body)
-    except msgspec.DecodeError:
+        said = decode(_STATUS, body)
+    except Malformed:
         return Status(message=_quote(body))
     return said if said.kind == "Status" else Status(message=_quote(body))
 
@@ -274,6 +282,8 @@ def _quote(body: bytes) -> str:
 def _retry_after(headers: Mapping[str, str], said: Status) -> float | None:
     asked = headers.get("Retry-After", "").strip()
     if asked.isdecimal():
-        return float(asked)
+        return min(float(asked), LONGEST_RETRY_AFTER)
     seconds = said.details.retry_after_seconds if said.details else None
-    return float(seconds) if seconds is not None and seconds > 0 else None
+    if seconds is None or seconds <= 0:
+        return None
+    return min(float(seconds), LONGEST_RETRY_AFTER)

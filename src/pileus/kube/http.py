@@ -13,7 +13,7 @@ import aiohttp
 from multidict import CIMultiDict
 
 from pileus.kube.access import Access
-from pileus.kube.errors import CredentialsError, Unreachable
+from pileus.kube.errors import CredentialsError, TooLong, Unreachable, Unreadable
 from pileus.kube.transport import READS, Reply, Request
 
 CONNECT_TIMEOUT = 10.0
@@ -71,6 +71,7 @@ class HttpTransport:
             response.release()
             self._access.credentials.rejected()
             response = await self._open(request)
+        _refuse_compression(request, response)
         try:
             yield _HttpReply(response, request, self._host)
         finally:
@@ -85,6 +86,7 @@ class HttpTransport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 middlewares=(self._never_repeat_writes,),
                 read_bufsize=BUFFER,
+                auto_decompress=False,
                 trust_env=False,
             )
         return self._session
@@ -153,10 +155,14 @@ class _HttpReply:
         return self._response.headers
 
     async def read(self) -> bytes:
-        try:
-            return await self._response.read()
-        except _FAULTS as error:
-            raise _unreachable(self._request, self._host, error) from error
+        limit = self._request.limit
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > limit:
+                self._response.close()
+                raise TooLong(f"{_named(self._request)}: the answer has more than {limit} bytes")
+        return bytes(body)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
@@ -180,6 +186,22 @@ def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.so
     return made
 
 
+def _named(request: Request) -> str:
+    return f"{request.method} {request.path}"
+
+
+def _refuse_compression(request: Request, response: aiohttp.ClientResponse) -> None:
+    """Raise if the body is compressed: a few bytes could decompress to more than memory holds."""
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding in {"", "identity"}:
+        return
+    response.close()
+    raise Unreadable(
+        f"{_named(request)}: the answer is compressed ({encoding[:20]!r}), though the request asks "
+        "for identity; if a proxy compresses answers, turn that off for the API server"
+    )
+
+
 def _unreachable(request: Request, host: str, error: Exception, trust: str = "") -> Unreachable:
     unsent = isinstance(
         error,
@@ -188,7 +210,7 @@ def _unreachable(request: Request, host: str, error: Exception, trust: str = "")
         | aiohttp.ClientHttpProxyError,
     )
     return Unreachable(
-        f"{request.method} {request.path}",
+        _named(request),
         host,
         _cause(error, trust),
         timed_out=isinstance(error, TimeoutError),

@@ -31,6 +31,7 @@ from pileus.kube.errors import (
     Unreadable,
 )
 from pileus.kube.model.meta import KubeObject, Resource, T
+from pileus.kube.pages import MOST_OBJECTS, listing_in_time
 from pileus.kube.store import (
     Added,
     Change,
@@ -158,6 +159,10 @@ class Informer(Generic[T]):
                 await self._round()
             except KubeError as error:
                 await asyncio.sleep(self._failed(error))
+            except Exception as error:  # a bug may cost one watch, but never the process
+                log.exception("Watch failed", error=error, resource=self.resource.plural)
+                text = f"WATCH {self.resource.plural}: {type(error).__name__}: {error}"
+                await asyncio.sleep(self._failed(Unreadable(text)))
 
     async def _round(self) -> None:
         """One watch, from the beginning to its regular end; before it a list, where needed."""
@@ -201,7 +206,8 @@ class Informer(Generic[T]):
         )
         async with aclosing(events):
             if options.initial_events:
-                await self._receive_list(events)
+                async with listing_in_time(f"WATCH {self.resource.plural}"):
+                    await self._receive_list(events)
             async for event in events:
                 fruitless = False
                 self._recovered()
@@ -215,20 +221,20 @@ class Informer(Generic[T]):
         unreadable: dict[NamespacedName, str] = {}
         async for event in events:
             item, key = event.object, key_of(event.object)
-            match event.type:
-                case "BOOKMARK":
-                    if _ends_list(item):
-                        self._replace(found, unreadable, item.metadata.resource_version)
-                        return
-                case "DELETED":
-                    found.pop(key, None)
-                    unreadable.pop(key, None)
-                case "UNREADABLE":
-                    found.pop(key, None)
-                    unreadable[key] = item.metadata.uid
-                case "ADDED" | "MODIFIED":
-                    if self._has_name(item):
-                        found[key] = item
+            if event.type == "BOOKMARK":
+                if _ends_list(item):
+                    self._replace(found, unreadable, item.metadata.resource_version)
+                    return
+                continue
+            found.pop(key, None)
+            unreadable.pop(key, None)
+            if event.type == "UNREADABLE":
+                unreadable[key] = item.metadata.uid
+            elif event.type != "DELETED" and self._has_name(item):
+                found[key] = item
+            if len(found) + len(unreadable) > MOST_OBJECTS:
+                text = f"the list has more than {MOST_OBJECTS} objects"
+                raise Unreadable(f"WATCH {self.resource.plural}: {text}")
         raise _Unfinished(f"WATCH {self.resource.plural}: ended before the list was whole")
 
     def _replace(

@@ -9,6 +9,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+MEBIBYTE = 2**20
+ANSWER_LIMIT = 32 * MEBIBYTE
+"""Bytes of an answer, or of one line of a watch.
+
+etcd stores 1.5 MiB per object, which as JSON is 9 MiB at most; a page of 500 nodes is about 8 MiB.
+"""
+
 READS = frozenset({"GET", "HEAD"})
 """The methods that change nothing: they may be repeated, and need neither fence nor dry run."""
 
@@ -24,6 +31,8 @@ class Request:
     """Seconds for the whole exchange; None for a watch."""
     idle_timeout: float | None = None
     """Seconds without a single byte after which the connection is dead; for watches."""
+    limit: int = ANSWER_LIMIT
+    """Bytes that the answer may have; not for watches, which have no end."""
     guard: Callable[[], None] | None = field(default=None, repr=False)
     """Called right before the request leaves; if it raises, nothing is sent."""
 
@@ -36,7 +45,10 @@ class Reply(Protocol):
         """Case-insensitive."""
         ...
 
-    async def read(self) -> bytes: ...
+    async def read(self) -> bytes:
+        """Return the whole body. Raises `TooLong` if it has more bytes than the request allows."""
+        ...
+
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes in, cut anywhere."""
         ...
@@ -46,6 +58,7 @@ class Transport(Protocol):
     def send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
         """Send it; the block ends with the connection released.
 
-        Errors: `pileus.kube.errors.Unreachable` if there is no (whole) answer.
+        Errors: `pileus.kube.errors.Unreachable` if there is no (whole) answer, `Unreadable` if it
+        comes in an encoding that was not asked for.
         """
         ...

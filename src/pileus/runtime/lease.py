@@ -14,6 +14,7 @@ import msgspec
 
 from pileus.clock import rfc3339
 from pileus.kube.client import Client
+from pileus.kube.decoding import Malformed, decode
 from pileus.kube.errors import NotFound, Unreadable
 from pileus.kube.model.coordination_v1 import LEASES, Lease, LeaseSpec
 from pileus.kube.model.core_v1 import ObjectReference
@@ -148,18 +149,40 @@ class KubeLease:
             return None
 
     async def create(self, lease: Json) -> Json:
-        body = msgspec.json.encode(lease)
-        return _decode(await self._client.raw("POST", self._collection, body=body))
+        return _decode(await self._client.raw("POST", self._collection, body=_encode(lease)))
 
     async def update(self, lease: Json) -> Json:
-        body = msgspec.json.encode(lease)
-        return _decode(await self._client.raw("PUT", self._path, body=body))
+        return _decode(await self._client.raw("PUT", self._path, body=_encode(lease)))
+
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ANYTHING: msgspec.json.Decoder[object] = msgspec.json.Decoder(object)
 
 
 def _decode(body: bytes) -> Json:
+    """Return the lease without `managedFields`. The API server keeps its own if a PUT has none.
+
+    Raises `Unreadable` if a field that we use has a wrong type.
+    """
     try:
-        return msgspec.json.decode(body, type=Json)
-    except msgspec.DecodeError as error:
+        fields = decode(_FIELDS, body)
+        metadata = decode(_FIELDS, fields.pop("metadata", msgspec.Raw(b"{}")))
+        metadata.pop("managedFields", None)
+        lease = {**_plain(fields), "metadata": _plain(metadata)}
+        msgspec.convert(lease, Lease)
+    except (Malformed, msgspec.ValidationError) as error:
+        raise Unreadable(f"lease: {error}") from error
+    return lease
+
+
+def _plain(fields: Mapping[str, msgspec.Raw]) -> Json:
+    return {name: decode(_ANYTHING, raw) for name, raw in fields.items()}
+
+
+def _encode(lease: Json) -> bytes:
+    try:
+        return msgspec.json.encode(lease)
+    except OverflowError as error:  # an integer of more than 64 bits, in a field unknown to us
         raise Unreadable(f"lease: {error}") from error
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from pileus.kube.decoding import Malformed, decode
 from pileus.server.chains import Authorities
 from pileus.server.errors import BadCertificate, LookupFailed, ServerError
 from pileus.server.options import AuthenticationOptions, RequestHeaderOptions
@@ -167,10 +168,13 @@ def proxies_from_settings(settings: Mapping[str, str]) -> ProxyTrust | None:
     return ProxyTrust(ca, _listed(settings, "requestheader-allowed-names"), headers)
 
 
+_NAMES = msgspec.json.Decoder(tuple[str, ...])
+
+
 def _listed(settings: Mapping[str, str], key: str) -> tuple[str, ...]:
     try:
-        return msgspec.json.decode(settings.get(key) or "[]", type=tuple[str, ...])
-    except msgspec.DecodeError as error:
+        return decode(_NAMES, (settings.get(key) or "[]").encode())
+    except Malformed as error:
         raise BadCertificate(
             f"ConfigMap kube-system/extension-apiserver-authentication, {key}: {error}"
         ) from error

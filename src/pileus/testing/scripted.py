@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import msgspec
 from multidict import CIMultiDict
 
-from pileus.kube.errors import Unreachable
+from pileus.kube.errors import TooLong, Unreachable
 from pileus.kube.transport import Reply, Request
 
 HOST = "scripted"
@@ -109,7 +109,11 @@ class _ScriptedReply:
         return CIMultiDict(self._scripted.headers)
 
     async def read(self) -> bytes:
-        return b"".join([chunk async for chunk in self.chunks()])
+        body = b"".join([chunk async for chunk in self.chunks()])
+        if len(body) > self._request.limit:
+            name = f"{self._request.method} {self._request.path}"
+            raise TooLong(f"{name}: the answer has more than {self._request.limit} bytes")
+        return body
 
     async def chunks(self) -> AsyncIterator[bytes]:
         if isinstance(self._scripted, Answer):

@@ -138,7 +138,7 @@ def _mapping(text: bytes) -> dict[str, bytes] | None:
     """Users and their keys. The parser's own complaint is not passed on: it quotes the text."""
     try:
         document: object = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return None
     if not isinstance(document, dict):
         return None

@@ -16,6 +16,7 @@ from pileus.kube.config.kubeconfig import Exec
 from pileus.kube.config.masking import mask, secret_args, secrets_in
 from pileus.kube.config.renewal import Issued, Renewing
 from pileus.kube.config.tls import check_pair
+from pileus.kube.decoding import Malformed, decode
 from pileus.kube.errors import CredentialsError
 from pileus.pki import KeyPair
 
@@ -63,6 +64,9 @@ class _Credential(msgspec.Struct, frozen=True, rename="camel"):
     status: _Status | None = None
 
 
+_CREDENTIAL = msgspec.json.Decoder(_Credential)
+
+
 def plugin(
     config: Exec, folder: Path, environ: Mapping[str, str], cluster: Mapping[str, object]
 ) -> Plugin:
@@ -78,18 +82,48 @@ def plugin(
         )
     _check_mode(config)
     path = str(folder / config.command) if os.sep in config.command else config.command
-    env = {variable.name or "": variable.value or "" for variable in config.env or ()}
-    if "" in env:
-        raise InvalidConfiguration("exec: env has a variable without a name")
-    spec = {"interactive": False, **({"cluster": cluster} if config.provide_cluster_info else {})}
-    told = {"kind": "ExecCredential", "apiVersion": config.api_version, "spec": spec}
-    shown = {**environ, **env, "KUBERNETES_EXEC_INFO": msgspec.json.encode(told).decode()}
+    env = _env(config)
+    shown = {**environ, **env, "KUBERNETES_EXEC_INFO": _info(config, cluster)}
+    _check_path(config.command, shown)
     return Plugin(
         Command(path, config.args or (), shown),
         config.api_version or "",
         (config.install_hint or "").strip(),
         (*env.values(), *secret_args(config.args or ()), *secrets_in(environ)),
     )
+
+
+def _env(config: Exec) -> dict[str, str]:
+    env = {variable.name or "": variable.value or "" for variable in config.env or ()}
+    for name in env:
+        if not name:
+            raise InvalidConfiguration("exec: env has a variable without a name; give it one")
+        if "=" in name:
+            raise InvalidConfiguration(
+                f"exec: env has a variable named {name!r}; put what follows = into its value"
+            )
+    return env
+
+
+def _info(config: Exec, cluster: Mapping[str, object]) -> str:
+    """The value of KUBERNETES_EXEC_INFO. `cluster` may hold any YAML, in an extension."""
+    spec = {"interactive": False, **({"cluster": cluster} if config.provide_cluster_info else {})}
+    told = {"kind": "ExecCredential", "apiVersion": config.api_version, "spec": spec}
+    try:
+        return msgspec.json.encode(told).decode()
+    except (RecursionError, OverflowError, TypeError) as e:
+        raise InvalidConfiguration(
+            f"exec: provideClusterInfo: the cluster's extension {GROUP}/exec is not JSON: {e}"
+        ) from None
+
+
+def _check_path(command: str, environ: Mapping[str, str]) -> None:
+    path = environ.get("PATH")
+    if path and os.sep not in command and "" in path.split(os.pathsep):
+        raise InvalidConfiguration(
+            f"exec: PATH={path!r} has an empty entry, which means the current folder; "
+            "remove the extra colon, or give the command's whole path"
+        )
 
 
 def _check_mode(config: Exec) -> None:
@@ -156,8 +190,8 @@ def parse_output(plugin: Plugin, finished: Finished) -> Printed:
         how = f"exit code {finished.status}" if finished.status > 0 else "killed by a signal"
         raise CredentialsError(f"{origin}: {how}{also}")
     try:
-        credential = msgspec.json.decode(finished.output, type=_Credential)
-    except msgspec.DecodeError as e:
+        credential = decode(_CREDENTIAL, finished.output)
+    except Malformed as e:
         size = len(finished.output)
         raise CredentialsError(
             f"{origin}: the {size} bytes that it printed are no ExecCredential: {e}{also}"

@@ -1,13 +1,11 @@
 """Authentication API group: tokens for service accounts, and whose token a token is."""
 
-from datetime import datetime
-
-from pileus.kube.model.meta import KubeObject, Resource, Wire
+from pileus.kube.model.meta import KubeObject, Resource, Time, Wire
 
 
 class TokenRequestStatus(Wire, frozen=True):
     token: str = ""
-    expiration_timestamp: datetime | None = None
+    expiration_timestamp: Time | None = None
 
     def __repr__(self) -> str:  # the token is a secret
         return f"TokenRequestStatus(expiration_timestamp={self.expiration_timestamp})"

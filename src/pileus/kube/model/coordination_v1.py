@@ -1,16 +1,14 @@
 """Coordination API group: the Lease that leader election is about."""
 
-from datetime import datetime
-
-from pileus.kube.model.meta import KubeObject, Resource, Wire
+from pileus.kube.model.meta import Int32, KubeObject, Resource, Time, Wire
 
 
 class LeaseSpec(Wire, frozen=True):
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: datetime | None = None
-    renew_time: datetime | None = None
-    lease_transitions: int | None = None
+    lease_duration_seconds: Int32 | None = None
+    acquire_time: Time | None = None
+    renew_time: Time | None = None
+    lease_transitions: Int32 | None = None
 
 
 class Lease(KubeObject, frozen=True):

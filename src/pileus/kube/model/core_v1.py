@@ -1,17 +1,15 @@
 """Core API group: nodes, services, events and the few others that the manager touches."""
 
-from datetime import datetime
-
 import msgspec
 
-from pileus.kube.model.meta import Condition, KubeObject, Labels, Resource, Wire
+from pileus.kube.model.meta import Condition, Int32, KubeObject, Labels, Resource, Time, Wire
 
 
 class Taint(Wire, frozen=True):
     key: str = ""
     value: str | None = None
     effect: str = ""
-    time_added: datetime | None = None
+    time_added: Time | None = None
 
 
 class NodeAddress(Wire, frozen=True):
@@ -24,8 +22,8 @@ class NodeCondition(Wire, frozen=True):
     status: str = ""
     reason: str | None = None
     message: str | None = None
-    last_heartbeat_time: datetime | None = None
-    last_transition_time: datetime | None = None
+    last_heartbeat_time: Time | None = None
+    last_transition_time: Time | None = None
 
 
 class NodeSystemInfo(Wire, frozen=True):
@@ -72,9 +70,9 @@ class Event(KubeObject, frozen=True):
     reason: str = ""
     message: str = ""
     source: EventSource | None = None
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
-    count: int = 0
+    first_timestamp: Time | None = None
+    last_timestamp: Time | None = None
+    count: Int32 = 0
     type: str = ""
     reporting_component: str = ""
     reporting_instance: str = ""
@@ -83,14 +81,14 @@ class Event(KubeObject, frozen=True):
 class ServicePort(Wire, frozen=True):
     name: str = ""
     protocol: str = "TCP"
-    port: int = 0
-    target_port: int | str | None = None
-    node_port: int = 0
+    port: Int32 = 0
+    target_port: Int32 | str | None = None
+    node_port: Int32 = 0
     app_protocol: str | None = None
 
 
 class ClientIpConfig(Wire, frozen=True):
-    timeout_seconds: int | None = None
+    timeout_seconds: Int32 | None = None
 
 
 class SessionAffinityConfig(Wire, frozen=True):
@@ -103,7 +101,7 @@ class ServiceSpec(Wire, frozen=True):
     cluster_ips: tuple[str, ...] | None = msgspec.field(name="clusterIPs", default=None)
     external_ips: tuple[str, ...] | None = msgspec.field(name="externalIPs", default=None)
     external_traffic_policy: str = ""
-    health_check_node_port: int = 0
+    health_check_node_port: Int32 = 0
     ip_families: tuple[str, ...] | None = None
     ip_family_policy: str | None = None
     allocate_load_balancer_node_ports: bool | None = None
@@ -115,7 +113,7 @@ class ServiceSpec(Wire, frozen=True):
 
 
 class PortStatus(Wire, frozen=True):
-    port: int = 0
+    port: Int32 = 0
     protocol: str = ""
     error: str | None = None
 

@@ -5,11 +5,16 @@ Every field has a default and tolerates `null`: one odd object must never fail a
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
 Labels = dict[str, str]
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Integers as the API server stores them; arithmetic with larger ones could overflow."""
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with its zone; one without could not be compared to others."""
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
@@ -28,8 +33,8 @@ class Condition(Wire, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
-    observed_generation: int = 0
+    last_transition_time: Time | None = None
+    observed_generation: Int64 = 0
 
 
 class ObjectMeta(Wire, frozen=True):
@@ -38,9 +43,9 @@ class ObjectMeta(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    generation: Int64 = 0
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     labels: Labels | None = None
     annotations: Labels | None = None
     finalizers: tuple[str, ...] | None = None
