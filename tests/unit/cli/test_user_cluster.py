@@ -58,6 +58,7 @@ class Shell:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self.served.api.kubeconfig(token))
+        path.chmod(0o600)
         return path
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:

@@ -64,6 +64,11 @@ def _start(command: Command) -> "subprocess.Popen[bytes]":
     if found is None:
         where = "there is no such file" if os.sep in command.path else "it is not on the PATH"
         raise Missing(f"{command.path}: {where}, or it is not executable")
+    if not os.path.isabs(found):
+        raise CredentialsError(
+            f"{command.path}: PATH leads to {found!r} in the current folder; remove the entry of "
+            "PATH that is no absolute path, or give the command's whole path"
+        )
     try:
         return subprocess.Popen(  # noqa: S603 -- to run what the user's file names is the task
             [found, *command.args],
@@ -75,6 +80,8 @@ def _start(command: Command) -> "subprocess.Popen[bytes]":
         )
     except OSError as e:
         raise CredentialsError(f"{command.path}: cannot be started: {reason(e)}") from None
+    except ValueError as e:  # a text that no system call takes
+        raise CredentialsError(f"{command.path!r}: cannot be started: {e}") from None
 
 
 async def _finish(process: "subprocess.Popen[bytes]") -> Finished:

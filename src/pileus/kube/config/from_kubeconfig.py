@@ -27,7 +27,8 @@ from pileus.kube.config.kubeconfig import (
     read_kubeconfig,
     select,
 )
-from pileus.kube.config.pem import pem
+from pileus.kube.config.pem import InFile, pem
+from pileus.kube.config.permissions import warn_if_world_readable
 from pileus.kube.config.proxy import proxy_for
 from pileus.kube.config.server import server_url
 from pileus.kube.config.tls import TlsContexts, TlsSettings
@@ -57,6 +58,7 @@ def kubeconfig_access(path: Path, master: str, place: Place) -> Access:
 
 def config_access(config: Kubeconfig, path: Path, master: str, place: Place) -> Access:
     """Returns the same for a kubeconfig that was read; `path` is the file of its user."""
+    warn_if_world_readable(path, "kubeconfig")
     selected = select(config)
     if selected is None and not master:
         names = ", ".join(context.name for context in config.contexts or ()) or "none"
@@ -131,6 +133,9 @@ def _trust(cluster: Cluster, place: Place) -> TlsSettings:
 
 
 def _identified(trusting: TlsSettings, user: User, place: Place) -> TlsSettings:
+    key = pem("client-key", user.client_key_data, user.client_key, place.folder)
+    if isinstance(key, InFile):
+        warn_if_world_readable(key.path, "client-key")
     return TlsSettings(
         authority=trusting.authority,
         insecure=trusting.insecure,
@@ -140,7 +145,7 @@ def _identified(trusting: TlsSettings, user: User, place: Place) -> TlsSettings:
             user.client_certificate,
             place.folder,
         ),
-        key=pem("client-key", user.client_key_data, user.client_key, place.folder),
+        key=key,
     )
 
 
@@ -155,7 +160,9 @@ def _authorization(user: User, cluster: Cluster, server: str, place: Place) -> A
     if has_token and user.username:
         raise InvalidConfiguration("the user has a token and a username; only one is allowed")
     if user.token_file:
-        return TokenFile(place.folder / user.token_file, place.clock, user.token or "")
+        path = place.folder / user.token_file
+        warn_if_world_readable(path, "tokenFile")
+        return TokenFile(path, place.clock, user.token or "")
     if user.token:
         return Fixed(bearer(user.token, "user"))
     if user.username:

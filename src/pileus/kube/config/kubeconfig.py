@@ -1,9 +1,9 @@
 """A kubeconfig file as frozen values: what it says, and which of it the current context means."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -149,11 +149,39 @@ def select(config: Kubeconfig) -> Selection | None:
         raise InvalidConfiguration(f"{who} is empty; it needs a cluster and a user")
     cluster, user = context.cluster or "", context.user or ""
     said = "names the {} {!r}, which is not in the file"
-    return Selection(
+    selected = Selection(
         _find(clusters, cluster, f"{who} {said.format('cluster', cluster)}") or Cluster(),
         (_find(users, user, f"{who} {said.format('user', user)}") if user else None) or User(),
         context.namespace or "default",
     )
+    _refuse_nul("cluster", selected.cluster)
+    _refuse_nul("user", selected.user)
+    return selected
+
+
+def _refuse_nul(name: str, value: object) -> None:
+    """Raise if a text holds a NUL byte: no file name, header or argument may have one."""
+    if isinstance(value, str) and "\0" in value:
+        raise InvalidConfiguration(f"{name} holds a NUL byte; remove it")
+    for inner_name, inner in _inside(value):
+        _refuse_nul(f"{name}{inner_name}", inner)
+
+
+def _inside(value: object) -> Iterator[tuple[str, object]]:
+    """The fields, entries or keys and values of a part of the file, with their names."""
+    match value:
+        case _Part():
+            for field in msgspec.structs.fields(value):
+                yield f".{field.encode_name}", getattr(value, field.name)
+        case tuple():
+            for index, inner in enumerate(cast("tuple[object, ...]", value)):
+                yield f"[{index}]", inner
+        case dict():
+            for key, inner in cast("dict[str, object]", value).items():
+                yield "", key
+                yield f".{key}", inner
+        case _:
+            return
 
 
 def _by_name(what: str, named: Iterable[tuple[str, T]]) -> dict[str, T]:

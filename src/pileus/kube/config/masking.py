@@ -13,13 +13,21 @@ _SHAPES = (
     re.compile(r"eyJ[\w-]{6,}(?:\.[\w-]*)*"),  # JSON web tokens
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL),
     re.compile(r"(?<=://)[^/\s@]+(?=@)"),  # user:password in a URL
-    re.compile(r"(?i)(?<=bearer )\S+"),
     re.compile(r"(?i)(?<=basic )[a-z0-9+/=]{8,}"),
+    re.compile(r"\bk8s-aws-v1\.[\w=-]+"),  # EKS
+    re.compile(r"\b(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[A-Z0-9]{12,}\b"),  # access keys of AWS
+    re.compile(r"\b(?:gh[opsur]|github_pat|glpat|xox[abeprs])[-_][\w-]{10,}"),
+    re.compile(r"\bya29\.[\w.-]+"),  # Google
+    re.compile(r"(?<![\w/+=.-])(?=\S*[a-z])(?=\S*[A-Z])(?=\S*\d)[\w/+]{40}(?![\w/+=-]|\.\w)"),
+    re.compile(r"(?<![\w./-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d)[\w-]{48,}={0,2}"),
 )
+"""The last two: secret keys of AWS, and what is too long and too mixed for a word."""
+_BEARER = re.compile(r"""(?i)(\bbearer(?:\s+|\s*[:=]\s*)["']?)[^\s"',;]+""")
 _NAMED = re.compile(
     r"""(?ix)
-    ( [\w-]* (?:token|passw(?:or)?d|secret|api[_-]?key|access[_-]?key) [\w-]* ["']? \s* [:=] \s* )
-    ( "[^"]*" | '[^']*' | [^\s,;]+ )
+    ( [\w-]* (?: token|passw(?:or)?d|passphrase|pwd|secret|credential|signature|assertion
+             | (?:api|access|account|private|shared|auth)[_-]?key ) [\w-]* \\?["']? \s* [:=] \s* )
+    ( "[^"]*" | '[^']*' | [^\s,;&]+ )
     """
 )
 _TELLING = re.compile(r"(?i)token|passw|secret|key|credential")
@@ -32,7 +40,7 @@ def mask(text: str, secrets: Iterable[str] = ()) -> str:
             text = text.replace(secret, MASK)
     for shape in _SHAPES:
         text = shape.sub(MASK, text)
-    return _NAMED.sub(rf"\1{MASK}", text)
+    return _NAMED.sub(rf"\1{MASK}", _BEARER.sub(rf"\1{MASK}", text))
 
 
 def secrets_in(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import pytest
 from pileus.kube.config.command import Command, Finished, Missing
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.config.exec import ExecAuthorization, Plugin, plugin
-from pileus.kube.config.kubeconfig import Exec
+from pileus.kube.config.kubeconfig import EnvironmentVariable, Exec
 from pileus.kube.errors import CredentialsError
 from pileus.pki import Authority, Subject
 from tests.unit.kube.config.stage import NOON, HandClock, Stage
@@ -19,6 +19,10 @@ from tests.unit.kube.config.stage import NOON, HandClock, Stage
 V1 = "client.authentication.k8s.io/v1"
 BETA = "client.authentication.k8s.io/v1beta1"
 PLUGIN = Plugin(Command("/bin/login"), V1, "Get it at example.com", ("hush-env",))
+
+
+def with_env(**variable: str) -> Exec:
+    return Exec(api_version=BETA, command="a", env=(EnvironmentVariable(**variable),))
 
 
 def printing(status: Mapping[str, object] | None, version: str = V1) -> bytes:
@@ -177,11 +181,38 @@ def test_a_command_with_a_slash_is_relative_to_the_kubeconfig(command: str, path
         (Exec(api_version=V1, command="a"), "interactiveMode must be given"),
         (Exec(api_version=BETA, command="a", interactive_mode="Always"), "needs a terminal"),
         (Exec(api_version=BETA, command="a", interactive_mode="Often"), "'Often' is none of"),
+        (with_env(name="", value="x"), "variable without a name; give it one"),
+        (with_env(name="A=B", value="x"), "named 'A=B'; put what follows = into its value"),
+        (with_env(name="PATH", value="/bin::/usr/bin"), "PATH='/bin::/usr/bin' has an empty entry"),
+        (with_env(name="PATH", value="/bin:"), "empty entry, which means the current folder"),
     ],
 )
 def test_plugins_that_cannot_work_are_told_at_the_start(config: Exec, said: str) -> None:
     with pytest.raises(InvalidConfiguration, match=said):
         plugin(config, Path("/etc"), {}, {})
+
+
+def test_an_empty_entry_of_path_does_not_matter_for_a_whole_path() -> None:
+    config = Exec(api_version=BETA, command="/bin/login")
+
+    assert plugin(config, Path("/etc"), {"PATH": ":/bin"}, {}).command.path == "/bin/login"
+
+
+def test_an_extension_that_contains_itself_is_refused(stage: Stage) -> None:
+    stage.kubeconfig.write_text(f"""
+current-context: here
+contexts: [{{name: here, context: {{cluster: home, user: jane}}}}]
+clusters:
+- name: home
+  cluster:
+    server: http://127.0.0.1:1
+    extensions: [{{name: client.authentication.k8s.io/exec, extension: &self [*self]}}]
+users:
+- {{name: jane, user: {{exec: {{apiVersion: {BETA}, command: a, provideClusterInfo: true}}}}}}
+""")
+
+    with pytest.raises(InvalidConfiguration, match=r"extension client.*/exec is not JSON"):
+        stage.load()
 
 
 async def _run(stage: Stage, text: str, **exec_fields: object) -> Mapping[str, str]:

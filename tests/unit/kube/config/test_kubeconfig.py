@@ -2,16 +2,22 @@
 
 import json
 import string
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pileus.kube.config.choose import load_access
 from pileus.kube.config.document import parse
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.config.kubeconfig import read_kubeconfig, select
-from tests.unit.kube.config.stage import Stage, authorization, document
+from pileus.kube.config.kubeconfig import Cluster, User, read_kubeconfig, select
+from pileus.pki import Authority, Subject
+from pileus.telemetry.log import VALUES
+from tests.unit.kube.config.stage import NOON, Stage, authorization, document
 
 YAML = """
 apiVersion: v1
@@ -219,3 +225,82 @@ def test_a_parsed_user_shows_nothing_of_itself(tmp_path: Path) -> None:
     config = read_kubeconfig(path)
 
     assert "hush" not in repr(config) + repr(select(config))
+
+
+def texts_in(annotation: Any) -> Iterator[Any]:
+    """A value for each way to put a NUL byte into a field of that type."""
+    if annotation is str:
+        yield "a\0b"
+    elif isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        for field in msgspec.structs.fields(annotation):
+            yield from ({field.encode_name: value} for value in texts_in(field.type))
+    elif get_origin(annotation) is dict:
+        yield from ({"key": value} for value in texts_in(get_args(annotation)[1]))
+        yield {"a\0b": []}
+    elif get_origin(annotation) is tuple:
+        yield from ([value] for value in texts_in(get_args(annotation)[0]))
+    else:
+        for part in get_args(annotation):
+            yield from texts_in(part)
+
+
+@pytest.mark.parametrize("user", list(texts_in(User)), ids=str)
+def test_no_field_of_a_user_may_hold_a_nul_byte(stage: Stage, user: dict[str, Any]) -> None:
+    stage.write({"server": "http://127.0.0.1:1"}, user)
+
+    with pytest.raises(InvalidConfiguration, match=r"user\.\S+ holds a NUL byte; remove it"):
+        stage.load()
+
+
+@pytest.mark.parametrize("cluster", list(texts_in(Cluster)), ids=str)
+def test_no_field_of_a_cluster_may_hold_a_nul_byte(stage: Stage, cluster: dict[str, Any]) -> None:
+    stage.write(cluster, {})
+
+    with pytest.raises(InvalidConfiguration, match=r"cluster\.\S+ holds a NUL byte; remove it"):
+        stage.load()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    told = [record for record in caplog.records if "world-readable" in record.getMessage()]
+    return [str(getattr(record, VALUES)) for record in told]
+
+
+def test_world_readable_files_with_secrets_are_warned_of_once(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair = Authority("ca", now=NOON).issue(Subject(common_name="c"), now=NOON)
+    files = {"key": pair.key, "crt": pair.certificate, "token": b"abc"}
+    for name, content in files.items():
+        (stage.folder / name).write_bytes(content)
+        (stage.folder / name).chmod(0o644)
+    user = {"client-certificate": "crt", "client-key": "key", "tokenFile": "token"}
+    stage.write({"server": "https://127.0.0.1:1"}, user)
+    stage.kubeconfig.chmod(0o644)
+
+    stage.load()
+    stage.load()
+
+    told = warnings(caplog)
+    assert len(told) == 3  # a certificate is no secret
+    for name, kind in (("config", "kubeconfig"), ("key", "client-key"), ("token", "tokenFile")):
+        path = str(stage.folder / name)
+        assert [line for line in told if path in line and kind in line and "0644" in line]
+        assert any(f"chmod o-r {path}" in line for line in told)
+
+
+def test_private_files_and_a_pods_own_are_not_warned_of(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority("ca", now=NOON).certificate
+    mounted = stage.mount_service_account("abc", authority) / "token"
+    mounted.chmod(0o644)
+    (stage.folder / "token").write_text("abc")
+    (stage.folder / "token").chmod(0o640)
+    stage.write({"server": "http://127.0.0.1:1"}, {"tokenFile": "token"})
+    stage.kubeconfig.chmod(0o600)
+
+    stage.load()
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+    load_access("", "", environ, stage.here)
+
+    assert warnings(caplog) == []
