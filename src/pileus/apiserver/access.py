@@ -60,7 +60,7 @@ class Authorizer:
         if self.trusts(user):
             return ""
         for binding, rules in self.grants(user, attempt.namespace):
-            if any(_covers(rule, attempt) for rule in rules):
+            if any(covers(rule, attempt) for rule in rules):
                 return _because(binding, user)
         return None
 
@@ -73,6 +73,11 @@ class Authorizer:
                 continue
             kind, name = text(binding, "roleRef", "kind"), text(binding, "roleRef", "name")
             yield binding, self._roles.get((kind, where if kind == "Role" else "", name), [])
+
+    def rules_of(self, kind: str, namespace: str, name: str) -> list[Obj] | None:
+        """Return the rules of a role; None if it does not exist."""
+        self._refresh()
+        return self._roles.get((kind, namespace, name))
 
     def _refresh(self) -> None:
         seen = [shelf.touched for shelf in self._shelves]
@@ -106,7 +111,8 @@ def _is_user(subject: Obj, user: User) -> bool:
             return False
 
 
-def _covers(rule: Obj, attempt: Attempt) -> bool:
+def covers(rule: Obj, attempt: Attempt) -> bool:
+    """Whether the rule allows it; an attempt without a name is covered only for all names."""
     if not _has(texts(rule, "verbs"), attempt.verb):
         return False
     if attempt.path:

@@ -7,6 +7,7 @@ from pileus.apiserver import discovery, negotiate, openapi, problem, table
 from pileus.apiserver.access import Attempt
 from pileus.apiserver.call import Call, Place, Request, Response, answer, locate, verb_of
 from pileus.apiserver.identity import ANONYMOUS, ISSUER, User, authenticated
+from pileus.apiserver.impersonation import impersonated
 from pileus.apiserver.problem import Problem
 from pileus.apiserver.selector import selected_name
 from pileus.apiserver.state import BODY_LIMIT, State
@@ -47,9 +48,11 @@ class Api:
             return self._respond(request)
         except Problem as refused:
             return refusal(refused)
+        except RecursionError:
+            return refusal(problem.bad_request("the object is nested too deeply"))
 
     def _respond(self, request: Request) -> Response:
-        user = self._impersonated(request, self._authenticate(request))
+        user = impersonated(request.headers, self._authenticate(request), self.state.authorizer)
         place = locate(self.state.catalog, request.path)
         if place is None:
             return self._other(request, user)
@@ -79,19 +82,6 @@ class Api:
                 return request.peer
             raise problem.unauthorized()
         return authenticated(found[0])
-
-    def _impersonated(self, request: Request, user: User) -> User:
-        """Return the user that this user wants to be, if that is allowed."""
-        name = request.headers.get("impersonate-user", "")
-        if not name:
-            return user
-        groups = [g for g in request.headers.get("impersonate-group", "").split(",") if g]
-        for resource, wanted in (("users", name), *(("groups", group) for group in groups)):
-            attempt = Attempt(verb="impersonate", resource=resource, name=wanted)
-            if self.state.authorizer.allows(user, attempt) is None:
-                subject = problem.Subject("", resource)
-                raise problem.forbidden(subject, wanted, attempt.refusal(user))
-        return authenticated(User(name, tuple(groups)))
 
     def _authorize(self, call: Call, place: Place) -> None:
         if self.state.authorizer.trusts(call.user):

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
-from pileus.apiserver import problem
+from pileus.apiserver import impersonation, problem
 from pileus.apiserver.api import Api, refusal
 from pileus.apiserver.call import JSON, Request, Response
 from pileus.apiserver.identity import User, subject_of
@@ -66,10 +66,11 @@ async def _read(given: web.Request) -> Request | Response:
         body = await given.read()
     except web.HTTPRequestEntityTooLarge:
         return refusal(problem.too_large(BODY_LIMIT))
-    headers = {name.lower(): value for name, value in given.headers.items()}
-    groups = given.headers.getall("Impersonate-Group", [])
-    if groups:
-        headers["impersonate-group"] = ",".join(groups)
+    headers: dict[str, str] = {}
+    for name, value in given.headers.items():
+        key = name.lower()
+        repeated = key in headers and key.startswith(impersonation.PREFIX)
+        headers[key] = f"{headers[key]}{impersonation.SEPARATOR}{value}" if repeated else value
     return Request(
         method=given.method,
         path=given.path,

@@ -159,7 +159,7 @@ class StaticTokens:
         self._users = [(token.encode(), user) for token, user in users.items()]
 
     def find(self, token: str) -> User | None:
-        given = token.encode()
+        given = token.encode(errors="surrogateescape")
         matches = [user for known, user in self._users if hmac.compare_digest(known, given)]
         return matches[0] if matches else None
 

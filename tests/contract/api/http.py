@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,8 +44,18 @@ class Answer:
 
 
 class Api:
-    def __init__(self, server: str, trust: ssl.SSLContext, token: str) -> None:
+    def __init__(
+        self,
+        server: str,
+        trust: ssl.SSLContext,
+        token: str,
+        *,
+        authority: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         parts = urlsplit(server)
+        self._server, self._authority = server, authority
+        self._extra = dict(headers or {})
         self._host, self._port = parts.hostname or "", parts.port or 443
         self._trust = trust
         self._token = token
@@ -68,7 +78,18 @@ class Api:
                     file.write(base64.b64decode(user[part]))
                 file.flush()
                 trust.load_cert_chain(file.name)
-        return cls(cluster["server"], trust, user.get("token", ""))
+        return cls(cluster["server"], trust, user.get("token", ""), authority=authority)
+
+    def bearing(self, token: str) -> "Api":
+        """The same server, with this token as the only credential."""
+        trust = ssl.create_default_context(cadata=self._authority)
+        return Api(self._server, trust, token, authority=self._authority)
+
+    def acting(self, **headers: str) -> "Api":
+        """The same credentials with further headers; `impersonate_user` is `Impersonate-User`."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        trust, authority = self._trust, self._authority
+        return Api(self._server, trust, self._token, authority=authority, headers=named)
 
     def send(
         self,
@@ -123,7 +144,8 @@ class Api:
         self, content_type: str, accept: str, *, anonymous: bool = False
     ) -> dict[str, str]:
         token = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        return {"Accept": accept, "Content-Type": content_type, **({} if anonymous else token)}
+        own = {} if anonymous else token
+        return {"Accept": accept, "Content-Type": content_type, **own, **self._extra}
 
 
 class WatchRefused(Exception):

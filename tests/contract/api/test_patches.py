@@ -326,6 +326,50 @@ class TestJsonPatch:
         assert "z" not in api.get(path_of(node)).body["metadata"]["labels"]
 
 
+class TestLimitsOfJsonPatches:
+    BIG = 200 * 1024
+    """Characters of a value; 15 copies stay below 3 MiB, 16 do not."""
+
+    @pytest.fixture
+    def path(self, namespace: Namespace) -> str:
+        namespace.config_map("big", data={"a": "x" * self.BIG})
+        return namespace.path("configmaps", "big")
+
+    def test_copies_of_copies_do_not_exhaust_memory(self, api: Api, namespace: Namespace) -> None:
+        namespace.config_map("small", data={"a": "x" * 1024})
+        path = namespace.path("configmaps", "small")
+        copies = [{"op": "copy", "from": "/data", "path": f"/data/c{step}"} for step in range(25)]
+
+        answer = api.patch(path, copies, JSON_PATCH)
+
+        assert (answer.status, answer.reason) == (422, "Invalid")
+        assert answer.message == "the server rejected our request due to an error in our request"
+        assert api.get(path).body["data"] == {"a": "x" * 1024}
+
+    @pytest.mark.parametrize(("times", "status"), [(15, 200), (16, 422)])
+    def test_copied_bytes_are_limited_although_the_result_is_small(
+        self, api: Api, path: str, times: int, status: int
+    ) -> None:
+        step = [
+            {"op": "copy", "from": "/data/a", "path": "/data/b"},
+            {"op": "remove", "path": "/data/b"},
+        ]
+
+        assert api.patch(path, step * times, JSON_PATCH).status == status
+
+    @pytest.mark.parametrize(
+        ("count", "status", "reason"), [(10_000, 200, ""), (10_001, 413, "RequestEntityTooLarge")]
+    )
+    def test_operations_are_limited(
+        self, api: Api, node: Object, count: int, status: int, reason: str
+    ) -> None:
+        steps = [{"op": "test", "path": "/metadata/labels/x", "value": "1"}] * count
+
+        answer = api.patch(path_of(node), steps, JSON_PATCH)
+
+        assert (answer.status, answer.reason) == (status, reason)
+
+
 def test_an_unknown_patch_type_is_unsupported(api: Api, node: Object) -> None:
     answer = api.patch(path_of(node), {}, "application/json")
 

@@ -38,6 +38,12 @@ def test_a_wrong_token_is_nobody():
     assert (answer.status, answer.message) == (401, "Unauthorized")
 
 
+def test_a_token_that_is_not_utf8_is_nobodys():
+    call = replace(caller(tokens={"s3cret": User("jane")}), user=None)
+
+    assert call("GET", "/version", token="\udcff").status == 401
+
+
 def test_a_known_token_is_somebody():
     call = replace(caller(tokens={"s3cret": User("jane", ("system:masters",))}), user=None)
 

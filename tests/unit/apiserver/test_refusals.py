@@ -369,3 +369,10 @@ def test_a_service_that_cannot_be(spec: dict[str, object], fault: str):
 
     assert answer.status == 422
     assert answer.message == f'Service "x" is invalid: {fault}'
+
+
+def test_an_object_nested_too_deeply_is_refused():
+    depth = 100_000
+    body = b'{"metadata":{"name":"a"},"data":' + b"[" * depth + b"]" * depth + b"}"
+
+    assert caller()("POST", MAPS, body).status == 400

@@ -2,10 +2,14 @@
 
 from typing import cast
 
+from msgspec.json import encode
+
 from pileus.apiserver.tree import Obj, clone, copied
 
 LIMIT = 10_000
 """Operations in one patch, as the real server limits them."""
+COPY_LIMIT = 3 * 1024 * 1024
+"""Bytes of JSON that the copy operations of one patch may add, as the real server limits them."""
 
 
 class Unprocessable(Exception):
@@ -23,10 +27,16 @@ def apply(target: Obj, operations: object) -> Obj:
             "error decoding patch: json: cannot unmarshal object into Go value of type "
             "jsonpatch.Patch"
         )
-    result: object = clone(target)
+    result, copies = cast("object", clone(target)), 0
     for operation in cast("list[object]", operations):
         if not isinstance(operation, dict):
             raise Malformed("error decoding patch: operation is not an object")
+        copies += _copied_bytes(result, cast("Obj", operation))
+        if copies > COPY_LIMIT:
+            raise Unprocessable(
+                "Unable to complete the copy, the accumulated size increase of copy operations is "
+                f"{copies}, exceeding the limit {COPY_LIMIT}"
+            )
         result = _perform(result, cast("Obj", operation))
     if not isinstance(result, dict):
         raise Unprocessable("the result is not an object")
@@ -54,6 +64,12 @@ def _perform(root: object, operation: Obj) -> object:
             return _test(root, path, operation)
         case _:
             raise Unprocessable(f"Unexpected kind: {kind}")
+
+
+def _copied_bytes(root: object, operation: Obj) -> int:
+    if operation.get("op") != "copy":
+        return 0
+    return len(encode(_get(root, str(operation.get("from", "")), "copy")))
 
 
 def _value(operation: Obj) -> object:

@@ -40,11 +40,12 @@ def user_of_token(state: State, token: str, audiences: list[str]) -> tuple[User,
 def _is_alive(state: State, claims: Claims) -> bool:
     """A token dies with its account and with the object that it is bound to."""
     wanted = [("serviceaccounts", claims.name, claims.uid)]
-    for kind in ("pod", "secret"):
+    for kind in ("pod", "secret", "node"):
         bound = branch(claims.bound, kind)
         wanted += [(f"{kind}s", text(bound, "name"), text(bound, "uid"))] if bound else []
     for plural, name, uid in wanted:
-        entry = state.store.shelf(plural).entries.get(Key(claims.namespace, name))
+        where = "" if plural == "nodes" else claims.namespace
+        entry = state.store.shelf(plural).entries.get(Key(where, name))
         if entry is None or text(entry.decode(), "metadata", "uid") != uid:
             return False
     return True
@@ -206,13 +207,21 @@ def _bound(state: State, call: Call, spec: Obj) -> Obj:
     kind, name = text(reference, "kind"), text(reference, "name")
     shelf = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}.get(kind)
     if shelf is None:
-        told = f'cannot bind token for serviceaccount "{call.name}" to object: {kind}'
+        group, _, version = text(reference, "apiVersion").rpartition("/")
+        told = f"cannot bind token to object of type {group}/{version}, Kind={kind}"
         raise problem.bad_request(told)
     where = "" if kind == "Node" else call.namespace
     entry = state.store.shelf(shelf).entries.get(Key(where, name))
     if entry is None:
         raise problem.not_found(problem.Subject("", shelf), name)
-    return {kind.lower(): {"name": name, "uid": text(entry.decode(), "metadata", "uid")}}
+    known, given = text(entry.decode(), "metadata", "uid"), text(reference, "uid")
+    if given and given != known:
+        why = (
+            f"the UID in the bound object reference ({given}) does not match the UID in record. "
+            "The object might have been deleted and then recreated"
+        )
+        raise problem.conflict(problem.Subject("", kind), name, why)
+    return {kind.lower(): {"name": name, "uid": known}}
 
 
 TOKEN_REQUESTS = Resource(

@@ -5,7 +5,8 @@ from typing import cast
 
 import msgspec
 
-from pileus.apiserver import field, problem
+from pileus.apiserver import escalation, field, problem
+from pileus.apiserver.access import Attempt
 from pileus.apiserver.call import Call, Response
 from pileus.apiserver.patch import merge, operations, strategic
 from pileus.apiserver.resource import Resource
@@ -31,6 +32,7 @@ def create(state: State, call: Call) -> Response:
 def _create(state: State, call: Call, given: Obj, warnings: tuple[str, ...]) -> Response:
     resource, shelf = call.resource, state.shelf(call.resource)
     value = _inward(resource, given)
+    escalation.check(state, call, value, None)
     key = admit.new_object(state, call, value)
     if key in shelf.entries:
         raise _taken(resource, shelf.entries[key])
@@ -54,10 +56,25 @@ def update(state: State, call: Call) -> Response:
         if not call.resource.creates_on_update or call.subresource:
             raise problem.not_found(call.resource.subject, call.name)
         admit.check_namespace(state, call.resource, call.namespace, call.name)
+        _check_may_create(state, call)
         admit.check_name(call, value)
         grow(value, "metadata").pop("resourceVersion", None)
         return _create(state, call, value, warnings)
     return _replace(state, call, current, (_inward(call.resource, value), warnings))
+
+
+def _check_may_create(state: State, call: Call) -> None:
+    """Refuse a PUT that would create an object without the right to. Raises `Problem` 403."""
+    resource = call.resource
+    attempt = Attempt(
+        verb="create",
+        group=resource.group,
+        resource=resource.plural,
+        namespace=call.namespace,
+        name=call.name,
+    )
+    if state.authorizer.allows(call.user, attempt) is None:
+        raise problem.forbidden(resource.subject, call.name, "")
 
 
 def patch(state: State, call: Call) -> Response:
@@ -153,6 +170,7 @@ def _replace(
     resource, shelf = call.resource, state.shelf(call.resource)
     old = current.decode()
     admit.check_version(call, value, current)
+    escalation.check(state, call, value, old)
     admit.changed_object(state, call, value, old)
     grow(value, "metadata")["resourceVersion"] = str(current.version)
     if call.query.get("dryRun"):

@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 
 from pileus.cloud.errors import Unavailable
+from pileus.providers.local.endpoint import check_owner
 from pileus.providers.local.model.operation import A, Operation
 from pileus.providers.local.wire import OPERATOR, PREFIX, decode_error
 
@@ -24,7 +25,12 @@ class RemoteCloud:
         self._endpoint = endpoint
 
     async def call(self, operation: Operation[A]) -> A:
-        """Errors: those of the operation; `Unavailable` if nobody answers in time."""
+        """Carry out one operation.
+
+        Raises what the operation raises, `Unavailable` if there is no answer in time, and
+        `Misconfigured` if the socket could be another user's.
+        """
+        check_owner(self._endpoint)
         body = msgspec.json.encode(operation)
         url = f"http://local{PREFIX}{operation.NAME}"
         try:

@@ -4,9 +4,10 @@ A file that is damaged, foreign or in use is refused by name. The cloud never st
 because it could not read what it had.
 """
 
+import os
 import sqlite3
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -27,6 +28,7 @@ from pileus.providers.local.model.records import (
 )
 from pileus.providers.local.model.state import State
 
+PRIVATE = 0o600
 APPLICATION_ID = 0x50494C45
 VERSION = 1
 KINDS: Mapping[str, type[Record]] = {
@@ -118,18 +120,34 @@ def difference(
 
 @contextmanager
 def open_journal(path: Path) -> Generator[Journal]:
-    """The file, made if there is none, and ours alone until the block ends.
+    """The file, created if there is none, and ours alone until the block ends.
 
-    Errors: `Misconfigured` naming the file: not ours, damaged, in use, or not to be opened.
+    Only its owner can read it (mode 0600); SQLite gives its side files the same mode.
+    Raises `Misconfigured` naming the file: not ours, damaged, in use, or not to be opened.
     """
     with _refusing(path):
+        _create_private(path)
         connection = sqlite3.connect(path, timeout=0, isolation_level="IMMEDIATE")
     try:
         with _refusing(path):
             _prepare(path, connection)
+            _keep_private(path)
         yield Journal(path, connection)
     finally:
         connection.close()
+
+
+def _create_private(path: Path) -> None:
+    # A file that exists is not opened: closing it would give up SQLite's locks on it.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
+def _keep_private(path: Path) -> None:
+    """Close a file of an earlier version, which others could read, and SQLite's files beside it."""
+    for each in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))):
+        with suppress(FileNotFoundError):
+            each.chmod(PRIVATE)
 
 
 def _prepare(path: Path, connection: sqlite3.Connection) -> None:
@@ -166,3 +184,5 @@ def _refusing(path: Path) -> Generator[None]:
         raise Misconfigured(f"cannot open {path}: {error}") from error
     except sqlite3.DatabaseError as error:
         raise Misconfigured(f"{path} is damaged or no database: {error}; {REMEDY}") from error
+    except OSError as error:
+        raise Misconfigured(f"cannot open {path}: {error.strerror}") from error

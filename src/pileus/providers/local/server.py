@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from pileus.cloud.errors import CloudError, Misconfigured, Throttled
+from pileus.providers.local.endpoint import check_owner
 from pileus.providers.local.host import LocalCloud
 from pileus.providers.local.wire import OPERATOR, decode_operation, encode_error
 from pileus.telemetry.log import Log
@@ -40,8 +41,7 @@ async def serving(cloud: LocalCloud, endpoint: Path) -> AsyncGenerator[None]:
 def _listen(endpoint: Path) -> socket.socket:
     try:
         endpoint.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if endpoint.parent.stat().st_uid not in {os.getuid(), 0}:
-            raise Misconfigured(f"{endpoint.parent} belongs to another user; name another endpoint")
+        check_owner(endpoint)
         if endpoint.exists():
             _remove_stale(endpoint)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

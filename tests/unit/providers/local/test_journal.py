@@ -1,5 +1,7 @@
 import sqlite3
+import stat
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -137,3 +139,19 @@ def test_a_directory_that_does_not_exist_is_named(tmp_path: Path):
         open_journal(tmp_path / "missing" / "state.db"),
     ):
         pass
+
+
+@pytest.mark.parametrize("before", [None, 0o644])
+def test_only_the_owner_can_read_the_state(tmp_path: Path, before: int | None):
+    path = tmp_path / "state.db"
+    if before is not None:
+        with open_journal(path):
+            pass
+        path.chmod(before)
+
+    with open_journal(path) as journal:
+        journal.keep(State(), replace(State(), serial=1))
+        modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+
+    assert modes.keys() >= {"state.db", "state.db-wal"}
+    assert set(modes.values()) == {0o600}

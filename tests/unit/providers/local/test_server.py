@@ -25,6 +25,7 @@ from pileus.cloud.interface import ProviderConfig
 from pileus.cloud.model import Instance, NodeName, NodeRef
 from pileus.providers.local.client import RemoteCloud, reaching
 from pileus.providers.local.connect import connect
+from pileus.providers.local.endpoint import check_owner
 from pileus.providers.local.host import LocalCloud
 from pileus.providers.local.model.account import AddFault, SetQuota
 from pileus.providers.local.model.machines import (
@@ -104,6 +105,50 @@ async def test_nonsense_is_refused_with_its_place(
 async def test_only_the_owner_may_connect(tmp_path: Path):
     async with remote(local_cloud(), tmp_path):
         assert (tmp_path / "local.sock").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_folder_that_others_can_write_to_is_refused_by_client_and_server(tmp_path: Path):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    endpoint, other = folder / "local.sock", folder / "other.sock"
+    refused = pytest.raises(Misconfigured, match=r"other users can write .* chmod go-w")
+    async with serving(local_cloud(), endpoint), reaching(endpoint) as api:
+        for mode in (0o777, 0o775, 0o757):
+            folder.chmod(mode)
+            with refused:
+                await api.call(ListMachines())
+            with refused:
+                await serving(local_cloud(), other).__aenter__()
+        for mode in (0o1777, 0o755):  # sticky as /tmp: others cannot replace the socket
+            folder.chmod(mode)
+            await api.call(ListMachines())
+
+
+def test_a_socket_or_folder_of_another_user_is_refused(tmp_path: Path):
+    someone, other = 54321, 12345
+    endpoint = tmp_path / "folder" / "local.sock"
+    check_owner(endpoint, someone)  # not there yet
+    endpoint.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(endpoint))
+    if os.geteuid() != 0:
+        with pytest.raises(Misconfigured, match=r"folder belongs to another user"):
+            check_owner(endpoint, someone)
+        return
+
+    os.chown(endpoint.parent, other, -1)
+    with pytest.raises(Misconfigured, match=r"folder belongs to another user"):
+        check_owner(endpoint, someone)
+    os.chown(endpoint.parent, someone, -1)
+    check_owner(endpoint, someone)
+    os.chown(endpoint, other, -1)
+    with pytest.raises(Misconfigured, match=r"local\.sock is not used: it belongs to another user"):
+        check_owner(endpoint, someone)
+
+
+async def test_a_folder_that_the_cloud_creates_is_its_owners_alone(tmp_path: Path):
+    async with remote(local_cloud(), tmp_path / "new"):
+        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
 
 
 async def test_a_second_cloud_at_the_same_socket_is_refused(tmp_path: Path):
