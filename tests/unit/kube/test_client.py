@@ -315,6 +315,26 @@ async def test_a_fence_that_closes_during_a_wait_stops_the_second_try():
     assert len(kube.transport.requests) == 1
 
 
+async def test_the_transport_asks_the_fence_again_right_before_a_write_leaves():
+    """Credentials are fetched in between, which may take longer than the lease is good for."""
+
+    class Closing:
+        is_closed = False
+
+        def check(self) -> None:
+            if self.is_closed:
+                raise Fenced("the lease is old")
+
+    fence = Closing()
+    kube = Kube(Answer(200, node("a")), fence=fence)
+    await kube.client.patch(NODES, "a", MergePatch({}))
+    fence.is_closed = True
+
+    assert kube.sent.guard is not None
+    with pytest.raises(Fenced):
+        kube.sent.guard()
+
+
 async def test_requests_are_measured():
     kube = Kube(Answer(200, b"12345"), refused(404, "NotFound"), Lost())
 
