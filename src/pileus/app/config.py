@@ -106,6 +106,7 @@ class LifecycleController:
     concurrency_given: bool
     deletion_policy: str
     deletion_grace: float
+    deletion_unidentified_grace: float
     deletion_max_fraction: float
     deletion_window: float
     out_of_service_taint: bool
@@ -302,6 +303,7 @@ def _lifecycle(values: Values) -> LifecycleController:
         concurrency_given=values.given(controllers.CONCURRENT_NODE_LIFECYCLE_SYNCS),
         deletion_policy=values[pileus.NODE_DELETION_POLICY],
         deletion_grace=values[pileus.NODE_DELETION_GRACE],
+        deletion_unidentified_grace=values[pileus.NODE_DELETION_UNIDENTIFIED_GRACE],
         deletion_max_fraction=values[pileus.NODE_DELETION_MAX_FRACTION],
         deletion_window=values[pileus.NODE_DELETION_WINDOW],
         out_of_service_taint=values[pileus.NODE_OUT_OF_SERVICE_TAINT],

@@ -42,6 +42,7 @@ def _settings(post: Post) -> LifecycleSettings:
             grace=asked.deletion_grace,
             fraction=asked.deletion_max_fraction,
             window=asked.deletion_window,
+            unidentified_grace=asked.deletion_unidentified_grace,
         ),
         takes_out_of_service=asked.out_of_service_taint,
     )

@@ -143,6 +143,7 @@ def _periods(config: Config) -> Iterator[str]:
         "controller-start-interval": config.generic.controller_start_interval,
         "min-resync-period": config.generic.min_resync_period,
         "node-deletion-grace": config.lifecycle.deletion_grace,
+        "node-deletion-unidentified-grace": config.lifecycle.deletion_unidentified_grace,
         "authentication-token-webhook-cache-ttl": server.authentication.token_cache_ttl,
         "authorization-webhook-cache-authorized-ttl": server.authorization.authorized_ttl,
         "authorization-webhook-cache-unauthorized-ttl": server.authorization.unauthorized_ttl,

@@ -100,6 +100,10 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
             "node-deletion-max-fraction must be above 0 and at most 1, but got 20",
         ),
         (
+            ["--node-deletion-unidentified-grace=-1s"],
+            "node-deletion-unidentified-grace must not be negative, but got -1s",
+        ),
+        (
             ["--node-deletion-grace=-1s"],
             "node-deletion-grace must not be negative, but got -1s",
         ),

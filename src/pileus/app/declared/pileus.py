@@ -40,6 +40,13 @@ NODE_DELETION_GRACE = Flag(
     30.0,
     "Time between the check that finds no machine and the one that confirms it.",
 )
+NODE_DELETION_UNIDENTIFIED_GRACE = Flag(
+    "node-deletion-unidentified-grace",
+    DURATION,
+    1800.0,
+    "How long the cloud must deny the machine of a not-ready node without a provider ID before "
+    "the node is deleted; 0 never deletes it.",
+)
 NODE_DELETION_MAX_FRACTION = Flag(
     "node-deletion-max-fraction",
     FLOAT,
@@ -68,6 +75,7 @@ NODE_LIFECYCLE = Group(
     (
         NODE_DELETION_POLICY,
         NODE_DELETION_GRACE,
+        NODE_DELETION_UNIDENTIFIED_GRACE,
         NODE_DELETION_MAX_FRACTION,
         NODE_DELETION_WINDOW,
         NODE_OUT_OF_SERVICE_TAINT,

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, auto
 
+LONGEST_BREAK = 300.0
+"""Seconds without an answer after which the grace for unidentified nodes begins again."""
 ROUNDING = 1e-9
 """What a product of floats may lack of a whole number that is meant."""
 
@@ -28,6 +30,9 @@ class Rules:
     """The part of all nodes that may be acted on within a window; one always may."""
     window: float = 600.0
     """Seconds."""
+    unidentified_grace: float = 1800.0
+    """Seconds for which a node that nothing identifies as ours must be denied without a break
+    before it counts as ours; 0: it never does."""
 
     def limit(self, nodes: int) -> int:
         return max(1, math.floor(self.fraction * nodes + ROUNDING))
@@ -50,6 +55,8 @@ class Report:
     holds: bool
     counts: bool = True
     """Whether acting on it is limited; a human's word is not."""
+    counts_late: bool = False
+    """Whether it is limited once the grace for unidentified nodes is over."""
 
 
 class Standing(Enum):
@@ -83,6 +90,12 @@ class Suspect:
     """When the first answer had come."""
     counts: bool
     is_confirmed: bool = False
+    unbroken: float = 0.0
+    """Since when the same was said without a break."""
+    last: float = 0.0
+    """When it was said last."""
+    is_overdue: bool = False
+    """Whether the grace for unidentified nodes is over as well."""
 
 
 def _nobody() -> Mapping[str, Suspect]:
@@ -173,14 +186,29 @@ class Guard:
             return Standing.WAITING
         return Standing.HELD if self.is_open and suspect.counts else Standing.CONFIRMED
 
+    def is_overdue(self, subject: Subject) -> bool:
+        """Whether the subject was denied for so long that nothing else has to identify it."""
+        suspect = self.suspects.get(subject.uid)
+        return suspect is not None and suspect.subject == subject and suspect.is_overdue
+
     def _suspected(
         self, known: Suspect | None, report: Report, began: float, ended: float
     ) -> Suspect:
         if known is None or known.subject != report.subject:
-            return Suspect(report.subject, ended, report.counts)
-        confirmed = known.is_confirmed or began - known.first >= self.rules.grace
-        return replace(known, counts=report.counts, is_confirmed=confirmed)
+            return Suspect(report.subject, ended, report.counts, unbroken=ended, last=ended)
+        unbroken = known.unbroken if began - known.last <= LONGEST_BREAK else ended
+        overdue = 0 < max(self.rules.unidentified_grace, 0.0) <= began - unbroken
+        return replace(
+            known,
+            counts=report.counts or (report.counts_late and overdue),
+            is_confirmed=known.is_confirmed or began - known.first >= self.rules.grace,
+            unbroken=unbroken,
+            last=ended,
+            is_overdue=overdue,
+        )
 
 
 def _anew(suspect: Suspect, now: float) -> Suspect:
-    return replace(suspect, first=now, is_confirmed=False) if suspect.counts else suspect
+    if not suspect.counts:
+        return suspect
+    return replace(suspect, first=now, unbroken=now, is_confirmed=False, is_overdue=False)

@@ -12,6 +12,7 @@ from pileus.controllers.lifecycle.plan import (
     Policy,
     Step,
     counts,
+    counts_late,
     is_out_of_service,
     on_absence,
     on_presence,
@@ -92,6 +93,8 @@ class Knowledge:
                     standing=self.gone.standing(subject, confirmed=confirmed),
                     share=self.gone.share,
                     policy=self.policy,
+                    is_overdue=self.gone.is_overdue(subject),
+                    unidentified_grace=self.gone.rules.unidentified_grace,
                 )
                 return on_absence(seen.node, seen.answer, case)
             case Instance():
@@ -107,8 +110,12 @@ class Knowledge:
             subject = subject_of(each.node)
             match each.answer:
                 case Absent():
-                    counted = limited and counts(each.node, each.whose)
-                    yield Report(subject, holds=True, counts=counted)
+                    yield Report(
+                        subject,
+                        holds=True,
+                        counts=limited and counts(each.node, each.whose),
+                        counts_late=limited and counts_late(each.node, each.whose),
+                    )
                 case Instance():
                     yield Report(subject, holds=False)
                 case CloudError():

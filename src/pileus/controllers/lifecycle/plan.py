@@ -127,6 +127,10 @@ class Case:
     standing: Standing
     share: Share
     policy: Policy
+    is_overdue: bool = False
+    """Whether it has been denied for the whole grace for unidentified nodes."""
+    unidentified_grace: float = 0.0
+    """Seconds; 0: an unidentified node is never deleted."""
 
 
 def approval_by_hand(name: str) -> str:
@@ -147,6 +151,11 @@ def subject_of(node: Node) -> Subject:
 def counts(node: Node, whose: Ownership) -> bool:
     """Whether deleting it is limited: not where it would not be deleted, or a human said so."""
     return whose is Ownership.OURS and not word_of(node) and not invalid_annotations(node)
+
+
+def counts_late(node: Node, whose: Ownership) -> bool:
+    """Whether deleting it is limited once it has been denied for long: nothing identifies it."""
+    return whose is Ownership.UNPROVEN and not word_of(node) and not invalid_annotations(node)
 
 
 def is_out_of_service(node: Node) -> bool:
@@ -257,9 +266,11 @@ def _says_guard(node: Node, absent: Absent, case: Case) -> Said | None:
     if word_of(node) == Word.APPROVED:
         return None
     resume = f"If it is to go: {approval_by_hand(node.metadata.name)}"
-    if case.ownership is not Ownership.OURS:
+    if case.ownership is not Ownership.OURS and not case.is_overdue:
         why = "nothing proves that it ever had one: no provider ID of this cloud is on it"
-        return _said(NEVER_INITIALIZED, absent, f"{why}. {resume}")
+        wait = f"It is deleted if this stays so for {case.unidentified_grace:g} s. "
+        later = wait if case.unidentified_grace else ""
+        return _said(NEVER_INITIALIZED, absent, f"{why}. {later}{resume}")
     if case.standing is Standing.HELD:
         share = case.share
         why = (

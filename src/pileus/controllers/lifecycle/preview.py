@@ -88,15 +88,17 @@ class LifecyclePreview:
             case Delete(evidence):
                 yield _deletion(seen.node, evidence, second_look)
             case Wanted() as wanted:
-                yield from self._consequences(seen.node, wanted, second_look)
+                yield from self._consequences(seen.node, wanted, second_look, known)
             case Wait() | None:
                 yield Trouble(about_node(seen.node), UNKNOWN, _trouble(seen), is_aftermath=True)
 
     def _consequences(
-        self, node: Node, wanted: Wanted, waits_for: str
+        self, node: Node, wanted: Wanted, waits_for: str, known: Knowledge
     ) -> Iterator[Planned | Trouble]:
         yield from self._writes(node, wanted, waits_for)
         for said in filter(None, (wanted.kept, wanted.warning)):
+            if said.reason == NEVER_INITIALIZED and (grace := known.gone.rules.unidentified_grace):
+                yield _deletion(node, "", f"the same answer for {grace:g} s in a row")
             if said.reason == TOO_MANY_GONE:
                 yield _deletion(node, "", said.message)
             else:

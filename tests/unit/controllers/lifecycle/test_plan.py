@@ -88,6 +88,7 @@ cases = st.builds(
     standing=st.sampled_from(Standing),
     share=st.just(Share(3, 2, 10)),
     policy=st.sampled_from(Policy),
+    is_overdue=st.booleans(),
 )
 instances = st.builds(
     Instance,
@@ -205,7 +206,8 @@ def test_what_may_be_deleted(document: Document, case: Case) -> None:
     assert case.policy in {Policy.GUARDED, Policy.IMMEDIATE}
     if case.policy is Policy.GUARDED:
         assert case.standing in {Standing.CONFIRMED, Standing.HELD}
-        proven = case.ownership is Ownership.OURS and case.standing is Standing.CONFIRMED
+        ours = case.ownership is Ownership.OURS or case.is_overdue
+        proven = ours and case.standing is Standing.CONFIRMED
         assert proven or word == "approved"
 
 
