@@ -1,6 +1,6 @@
-"""`pileus explain`: the story of one object, told from cluster, cloud and controllers.
+"""`pileus explain`: the state of a node or Service, and what to do next.
 
-Exit codes: 0 told · 1 there is no such object, or something is wrong.
+Exit codes: 0 explained · 1 there is no such object, or something failed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from pileus.cli.ages import age
 from pileus.cli.existing import check_exists
 from pileus.cli.looking import CONTEXT, NAMESPACE, OUTPUT, Asked, Manual, Runs, Takes, look
 from pileus.cli.plan_json import change_document, reference, written
-from pileus.cli.plan_text import change_lines
+from pileus.cli.plan_text import change_lines, command_lines, split_fix
 from pileus.cli.style import Ink, Style
 from pileus.cli.terminal import Terminal
 from pileus.objects.planned import title
@@ -26,7 +26,7 @@ MANUAL = Manual(
     Group("Explain", (CONTEXT, NAMESPACE, OUTPUT), ours=True),
     Takes.ONE,
 )
-VERSION = 1
+VERSION = 2
 INKS = {
     Standing.AS_WANTED: Ink.GREEN,
     Standing.IN_WORK: Ink.YELLOW,
@@ -34,7 +34,8 @@ INKS = {
     Standing.STUCK: Ink.RED,
     Standing.NOT_OURS: Ink.DIM,
 }
-INDENT = len("  waits for  ")
+INDENT = len("  managed by   ")
+RUN = "run: "
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
@@ -64,44 +65,64 @@ def as_text(story: Story, now: datetime, style: Style) -> str:
 def _lines(story: Story, now: datetime, style: Style) -> Iterator[str]:
     standing = style.inked(story.standing, INKS[story.standing])
     born = f" (created {age(story.created, now)} ago)" if story.created else ""
-    yield f"{style.inked(title(story.about), Ink.BOLD)} is {standing}{born}"
+    yield f"{style.inked(title(story.about), Ink.BOLD)}: {standing}{born}"
     yield ""
-    yield from _part("wanted", story.wanted, style)
-    yield from _part("is", story.observed, style)
+    yield from _part("desired", story.wanted, style)
+    yield from _part("actual", story.observed, style)
     if story.changes:
-        yield "  to do"
+        yield "  changes"
         for change in story.changes:
             yield from change_lines(change, style, margin=4)
     yield from _part("waits for", story.waits, style)
-    yield from _part("said", (_said(remark, now) for remark in story.remarks), style)
-    yield from _part("owner", (*story.owner, _leader(story.leader, now)), style)
+    yield from _part("messages", _messages(story.remarks, now), style)
+    yield from _part("managed by", (*story.owner, _leader(story.leader, now)), style)
     yield from _part("next", story.next_steps, style)
 
 
 def _part(name: str, texts: Iterable[str], style: Style) -> Iterator[str]:
     head = name
     for text in texts:
-        for line in style.lines(text, INDENT):
+        for line in _wrapped(text, style):
             yield f"  {head:<{INDENT - 2}}{line}"
             head = ""
 
 
-def _said(remark: Remark, now: datetime) -> str:
+def _wrapped(text: str, style: Style) -> Iterator[str]:
+    """Lines that fit; those of a command can still be pasted into a shell."""
+    if text.startswith(RUN):
+        yield from command_lines(text.removeprefix(RUN), style, INDENT)
+    else:
+        yield from style.lines(text, INDENT)
+
+
+def _messages(remarks: Iterable[Remark], now: datetime) -> Iterator[str]:
+    """Each message once, with all its sources; fixes are left to the next steps."""
+    sources: dict[tuple[str, str], list[str]] = {}
+    for remark in remarks:
+        message, _ = split_fix(remark.message)
+        same = next((key for key in sources if key[1] and key[1] in message), None)
+        sources.setdefault(same or (remark.reason, message), []).append(_source(remark, now))
+    for (reason, message), found in sources.items():
+        yield f"{reason} ({'; '.join(dict.fromkeys(found))}): {message}"
+
+
+def _source(remark: Remark, now: datetime) -> str:
     when = f", {age(remark.at, now)} ago" if remark.at else ""
     often = f", {remark.count} times" if remark.count > 1 else ""
-    return f"{remark.reason} ({remark.source}{often}{when}): {remark.message}"
+    return f"{remark.source}{often}{when}"
 
 
 def _leader(leader: Leader | None, now: datetime) -> str:
     if leader is None:
-        return "manager: leader election is off, so nothing tells who works"
+        return "leader: unknown, leader election is disabled"
     if leader.problem:
-        return f"manager: not known who leads: {leader.problem}"
+        return f"leader: unknown: {leader.problem}"
     if not leader.holder:
-        return f"manager: none leads; nobody holds the lease {leader.lock}"
+        return f"leader: none, Lease {leader.lock} is not held"
     renewed = f"{age(leader.renewed, now)} ago" if leader.renewed else "never"
-    state = "leads" if leader.is_alive else "led, but its lease is too old"
-    return f"manager: {leader.holder} {state} (lease {leader.lock}, renewed {renewed})"
+    if not leader.is_alive:
+        return f"leader: none, Lease {leader.lock} of {leader.holder} expired (renewed {renewed})"
+    return f"leader: {leader.holder} (Lease {leader.lock}, renewed {renewed})"
 
 
 def as_json(story: Story) -> str:

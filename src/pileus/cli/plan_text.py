@@ -30,6 +30,21 @@ def as_text(plan: Plan, scope: Scope, style: Style) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
+def split_fix(text: str) -> tuple[str, str]:
+    """A message, and the command that it ends with: `… Fix: kubectl …`; "" if it has none."""
+    said, _, fix = text.partition(" Fix: ")
+    command = fix.partition(" (")[0]
+    return (said, command) if command.startswith(("kubectl ", "pileus ")) else (text, "")
+
+
+def command_lines(command: str, style: Style, indent: int) -> Iterator[str]:
+    """A command in lines that fit and can be pasted into a shell; nothing for no command."""
+    if command:
+        *lines, last = style.lines(f"run: {command}", indent + len(" \\"))
+        yield from (f"{line} \\" for line in lines)
+        yield last
+
+
 def change_lines(change: Planned, style: Style, margin: int = 2) -> Iterator[str]:
     """Yields one change, indented by `margin`: sign, place and summary, then its details."""
     ink, head = INKS[change.effect], margin + len("± cluster  ")
@@ -71,9 +86,11 @@ def _problems(plan: Plan, style: Style) -> Iterator[str]:
         return
     yield style.inked("Blocked", Ink.BOLD)
     for text in texts:
-        first, *rest = style.lines(text, 4)
+        said, fix = split_fix(text)
+        first, *rest = style.lines(said, 4)
         yield f"  {style.inked('!', Ink.RED)} {first}"
         yield from (f"    {line}" for line in rest)
+        yield from (f"    {line}" for line in command_lines(fix, style, 4))
     yield ""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pileus.cli.arguments import Help, Usage, UsageError, answered, parse
+from pileus.cli.table import show_table
 from pileus.cli.terminal import Terminal
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.registry import PROVIDERS, Registry
@@ -24,9 +25,6 @@ def main(
     if not listed:
         terminal.out.write("No cloud provider is installed.\n")
         return 0
-    wide = max(len(one.name) for one in listed) + 2
-    for one in listed:
-        terminal.out.write(f"{one.name:<{wide}}{one.origin}\n")
-        if one.problem:
-            terminal.out.write(f"{'':<{wide}}cannot be used: {one.problem}\n")
+    rows = [(one.name, one.origin, one.problem or "ok") for one in listed]
+    show_table(terminal, ("name", "installed by", "status"), rows)
     return 1 if any(one.problem for one in listed) else 0

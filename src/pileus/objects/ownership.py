@@ -6,13 +6,16 @@ node without a provider ID may be ours.
 
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import NodeRef
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import is_uninitialized, provider_id_of, reference
 from pileus.telemetry.log import Log
-from pileus.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from pileus.telemetry.metrics import Metrics  # not needed by help, and slow to import
 
 log = Log(__name__)
 
@@ -59,7 +62,7 @@ def ownership(node: Node, scheme: str, owns: bool | None) -> Ownership:  # noqa:
 class IgnoredNodes:
     """A handler of node changes: logs each ignored node once, and counts them."""
 
-    def __init__(self, whose: Whose, cloud: str, metrics: Metrics) -> None:
+    def __init__(self, whose: Whose, cloud: str, metrics: "Metrics") -> None:
         self._whose = whose
         self._cloud = cloud
         self._names: set[str] = set()

@@ -53,16 +53,16 @@ def text(story: Story) -> str:
 @pytest.mark.parametrize(
     ("story", "standing", "steps"),
     [
-        (Story(about=WEB, is_ours=True, leader=ALIVE), Standing.AS_WANTED, "nothing"),
+        (Story(about=WEB, is_ours=True, leader=ALIVE), Standing.AS_WANTED, "nothing to do"),
         (
             Story(about=WEB, is_ours=True, changes=(CHANGE,), leader=ALIVE),
             Standing.IN_WORK,
-            "nothing: the manager does this within seconds",
+            "wait some seconds for the manager",
         ),
         (
             Story(about=WEB, is_ours=True, changes=(CHANGE,), leader=Leader("a/b")),
             Standing.IN_WORK,
-            "start the manager, or see why it does not lead: the lease a/b is free",
+            "start the manager, or check why no replica is the leader",
         ),
         (
             Story(about=WEB, is_ours=True, changes=(WAITING,), leader=ALIVE),
@@ -72,7 +72,7 @@ def text(story: Story) -> str:
         (
             Story(about=WEB, is_ours=True, changes=(WAITING,), remarks=(TROUBLE,), leader=ALIVE),
             Standing.STUCK,
-            "free something, or ask for more (QuotaExceeded)",
+            "free something, or request a higher limit (QuotaExceeded)",
         ),
         (Story(about=WEB, is_ours=True, remarks=(PAST,), leader=ALIVE), Standing.AS_WANTED, "no"),
         (Story(about=WEB, is_ours=False, leader=Leader("a/b")), Standing.NOT_OURS, "nothing"),
@@ -81,6 +81,7 @@ def text(story: Story) -> str:
 def test_how_it_stands_and_what_to_do(story: Story, standing: Standing, steps: str):
     assert story.standing is standing
     assert story.next_steps[0].startswith(steps)
+    assert re.match("run: (kubectl|pileus) ", story.next_steps[-1])
 
 
 async def test_a_new_node_without_a_manager() -> None:
@@ -88,7 +89,7 @@ async def test_a_new_node_without_a_manager() -> None:
         story = await told(stage, "Node", "n1")
 
     assert story.standing is Standing.IN_WORK
-    assert "not initialized yet" in story.observed[0]
+    assert "not initialized" in story.observed[0]
     assert story.wanted[0].startswith("machine i-")
     assert [change.about.name for change in story.changes] == ["n1", "n1"]
     assert "start the manager" in story.next_steps[0]
@@ -100,8 +101,8 @@ async def test_a_node_that_is_well() -> None:
         story = await told(stage, "Node", "n1", "--leader-elect=false")
 
     assert story.standing is Standing.AS_WANTED
-    assert story.owner == ("its provider ID is one of the cloud local",)
-    assert story.next_steps == ("nothing",)
+    assert story.owner == ("cloud local: the provider ID is one of its own",)
+    assert story.next_steps == ("nothing to do", "run: kubectl describe node n1")
 
 
 async def test_a_node_without_a_machine_is_stuck_and_told_with_its_events() -> None:
@@ -138,7 +139,7 @@ async def test_a_foreign_node_is_nobodys_business_here() -> None:
         story = await told(stage, "Node", "n1")
 
     assert story.standing is Standing.NOT_OURS
-    assert story.owner[0].startswith("foreign: other://x")
+    assert story.owner == ("another cloud: local does not own other://x",)
 
 
 async def test_a_service_that_is_well() -> None:
@@ -151,12 +152,12 @@ async def test_a_service_that_is_well() -> None:
         drained = await told(stage, "Service", "web", "--service-drain-cordoned")
 
     assert story.standing is Standing.AS_WANTED, text(story)
-    assert re.match(r"a load balancer on 80/TCP → node port \d+", story.wanted[0])
+    assert re.match(r"load balancer on 80/TCP → node port \d+", story.wanted[0])
     assert "members: n1, n2 (2 of 2 nodes)" in story.wanted
     assert any(uid in line for line in story.owner)
     assert "managed: full (pileus.dev/manage)" in story.owner
     assert drained.standing is Standing.IN_WORK
-    assert "not a member: n2, which is cordoned" in drained.wanted
+    assert "not a member: n2 (cordoned)" in drained.wanted
 
 
 async def test_a_service_that_asks_for_nonsense() -> None:
@@ -169,7 +170,10 @@ async def test_a_service_that_asks_for_nonsense() -> None:
 
     assert story.standing is Standing.STUCK
     assert 'did you mean "full"?' in text(story)
-    assert "mend what the message names (Misconfigured)" in story.next_steps
+    assert story.next_steps[-2:] == (
+        "fix what the message names (Misconfigured)",
+        "run: kubectl annotate service -n default web --overwrite pileus.dev/manage=full",
+    )
 
 
 async def test_a_balancer_that_serves_another_is_not_told_as_the_services_own() -> None:
@@ -183,7 +187,8 @@ async def test_a_balancer_that_serves_another_is_not_told_as_the_services_own() 
         story = await told(stage, "Service", "thief")
 
     refusal = f"balancer {web} cannot be adopted: it serves Service default/web"
-    assert story.observed[0].startswith(f"its load balancer is not known: {refusal}")
+    assert story.observed[0] == "load balancer unknown: see messages"
+    assert text(story).count(refusal) == 1
     assert story.standing is Standing.STUCK
 
 
@@ -193,7 +198,7 @@ async def test_a_balancer_that_serves_another_is_not_told_as_the_services_own() 
         ({"type": "ClusterIP"}, "no load balancer: its type is ClusterIP"),
         (
             {"loadBalancerClass": "metallb"},
-            "a load balancer, but from others: its class is metallb",
+            "a load balancer of another controller: its class is metallb",
         ),
     ],
 )
@@ -233,7 +238,7 @@ async def test_who_leads_is_told_with_the_age_of_the_lease() -> None:
         await stage.managed(60)
         story = await told(stage, "Node", "n1")
 
-    assert "manager: none leads; nobody holds the lease kube-system/cloud-controller" in text(story)
+    assert "leader: none, Lease kube-system/cloud-controller-manager is not held" in text(story)
     assert '"alive": false' in as_json(story)
 
 
@@ -254,21 +259,68 @@ def test_the_text_has_all_parts_in_order():
     assert (
         as_text(story, NOW.replace(minute=5), Style())
         == """\
-Service default/web is stuck (created 5m ago)
+Service default/web: blocked (created 5m ago)
 
-  wanted     a load balancer
-  is         none
-  to do
+  desired      a load balancer
+  actual       none
+  changes
     + cloud    balancer
                waits for x
-  waits for  its deletion
-  said       QuotaExceeded (now): no more
-             Odd (event, 3 times, 5m ago): m
-  owner      class: none
-             manager: me leads (lease kube-system/ccm, renewed 5m ago)
-  next       free something, or ask for more (QuotaExceeded)
+  waits for    its deletion
+  messages     QuotaExceeded (now): no more
+               Odd (event, 3 times, 5m ago): m
+  managed by   class: none
+               leader: me (Lease kube-system/ccm, renewed 5m ago)
+  next         free something, or request a higher limit (QuotaExceeded)
+               run: pileus orphans
 """
     )
+
+
+def facts(story: Story) -> list[str]:
+    """Values that a reader should find once: names in the cloud, addresses, messages."""
+    words = " ".join((
+        *story.wanted,
+        *story.observed,
+        *(remark.message for remark in story.remarks),
+    ))
+    return re.findall(
+        r"(?:local://\S+|(?<![\d.])\d+\.\d+\.\d+\.\d+|i-[0-9a-f]{12}|lb-[0-9a-f]{12})", words
+    )
+
+
+async def test_each_fact_is_said_once_and_the_end_is_a_command() -> None:
+    async with scene("n1", "n2") as stage:
+        await stage.add_service("web", 80)
+        await stage.client.create(NODES, new_node("n9"))
+        before = [await told(stage, "Node", "n1"), await told(stage, "Service", "web")]
+        await stage.managed(60)
+        patch = MergePatch({"metadata": {"annotations": {"pileus.dev/manage": "ful"}}})
+        after = [await told(stage, "Node", name) for name in ("n1", "n9")]
+        after.append(await told(stage, "Service", "web"))
+        await stage.client.patch(SERVICES, "web", patch, namespace="default")
+        await stage.managed(60)
+        after.append(await told(stage, "Service", "web"))
+
+    for story in (*before, *after):
+        shown = text(story)
+        lines = [line.strip() for line in shown.splitlines() if line.strip()]
+        assert len(lines) == len(set(lines)), shown
+        for fact in set(facts(story)):
+            assert len(re.findall(rf"(?<!//){re.escape(fact)}(?![\w.])", shown)) <= 1, (fact, shown)
+        assert re.match("run: (kubectl|pileus) ", lines[-1].removeprefix("next").strip()), shown
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_explain_fits_the_terminal_and_its_command_can_be_pasted(width: int):
+    long = ObjectReference(kind="Service", namespace="n" * 63, name="s" * 63)
+    story = Story(about=long, is_ours=True, wanted=("word " * 40,), remarks=(TROUBLE,))
+
+    lines = as_text(story, NOW, Style(width)).splitlines()
+
+    assert max(map(len, lines)) <= max(width, len(f"Service {'n' * 63}/{'s' * 63}: blocked"))
+    command = " ".join(line.strip() for line in lines).rpartition("run: ")[2]
+    assert command.replace(" \\ ", " ") == "pileus orphans"
 
 
 ROW = re.compile(r"^\| (?:.*reason )?(`\w+`(?:, `\w+`)*) \|.* \| (.+) \|$", re.MULTILINE)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pileus.cli.local_commands import COMMANDS
 from pileus.cli.main import dispatch
 from pileus.cli.terminal import Terminal
 
@@ -113,6 +114,38 @@ def test_a_terminal_gets_no_line_that_is_too_long_and_every_name(cloud: Cloud, w
 
     assert max(map(len, lines)) <= width
     assert sum("web-" in line for line in lines) == 2
+
+
+LONG = "a-very-long-name-of-an-instance-in-some-zone-of-the-cloud-123456"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    ("noun", "verb"),
+    [
+        (noun, verb)
+        for noun, verbs in COMMANDS.items()
+        for verb in ("list", "health")
+        if verb in verbs
+    ],
+)
+def test_every_table_fits_a_terminal_with_long_names(
+    cloud: Cloud, noun: str, verb: str, width: int
+):
+    cloud(f"instances create {LONG} --ipv6 --external")
+    cloud(f"balancers create {LONG} --port 80:30080 --port 53:30053/udp --member {LONG} --ipv6")
+    cloud(f"routes create fd00:1234:5678:9abc:def0::/80 {LONG} --cluster {LONG}")
+    cloud(f"volumes create {LONG} 5")
+    cloud(f"clusters create {LONG} https://{LONG}.example:6443")
+    cloud("fault add latency --where balancers.* --rate 0.123456789 --times 1000000")
+    cloud.width = width
+
+    code, out, err = cloud(f"{noun} {verb}")
+
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= width
+    cloud.width = 0
+    cloud(f"clusters delete {LONG}")
 
 
 def test_a_pipe_gets_each_row_on_one_line(cloud: Cloud):

@@ -106,9 +106,21 @@ def test_providers_are_listed_and_a_broken_one_says_why():
     code, out, _ = listed(EntryPoint("acme", "no_such_module_at_all:connect", GROUP))
 
     assert code == 1
-    assert out.startswith("acme  ")
-    assert "\n      cannot be used: " in out
+    assert out.startswith("NAME   INSTALLED BY")
+    assert "\nacme   an unnamed distribution" in out
     assert "no_such_module_at_all" in out
+
+
+def test_the_table_of_providers_fits_a_terminal():
+    class Narrow(Terminal):
+        def width(self, stream: object) -> int:
+            return 80
+
+    terminal = Narrow(io.StringIO(), io.StringIO(), {})
+    entries = (EntryPoint("acme-" * 12, f"{'no_such_module_' * 5}:connect", GROUP),)
+    providers.main("pileus providers", (), terminal, Registry(lambda: entries))
+
+    assert max(map(len, written(terminal.out).splitlines())) <= 80
 
 
 def test_no_provider_at_all_is_said_in_words():

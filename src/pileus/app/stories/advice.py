@@ -6,33 +6,88 @@ together.
 
 from collections.abc import Mapping
 
+from pileus.kube.model.core_v1 import ObjectReference
+
 OTHERWISE = "see the message"
 
 ADVICE: Mapping[str, str] = {
     "InstanceNotFound": "compare node name and provider ID with the cloud",
-    "CloudUnavailable": "wait, or see the cloud's state",
-    "CloudThrottled": "wait; raise the limit there",
-    "CloudUnauthorized": "mend the credentials or their rights",
-    "CloudLookupRejected": "mend what the message names",
-    "CloudLookupFailed": "report it to the provider's authors",
-    "ProvidedNodeIPRefused": "mend either",
-    "NodeContested": "nothing: it is tried again",
+    "CloudUnavailable": "wait, or check the cloud's status",
+    "CloudThrottled": "wait, or raise the cloud's API limit",
+    "CloudUnauthorized": "fix the credentials or their permissions",
+    "CloudLookupRejected": "fix what the message names",
+    "CloudLookupFailed": "report it to the provider's maintainers",
+    "ProvidedNodeIPRefused": "fix --node-ip of the kubelet, or the machine's addresses",
+    "NodeContested": "nothing: it is retried",
     "NodeWriteForbidden": "see the guide",
-    "InstanceStateUnknown": "wait, or see the cloud's state",
+    "InstanceStateUnknown": "wait, or check the cloud's status",
     "NeverInitialized": "delete it yourself, or approve it",
     "DeletionVetoed": "kubectl annotate node NAME pileus.dev/deletion-",
     "DeletionAnnotationUnknown": "kubectl annotate node NAME pileus.dev/deletion-",
     "NodeKeptByPolicy": "delete it yourself",
-    "Misconfigured": "mend what the message names",
+    "Misconfigured": "fix what the message names",
     "NoMembers": "see members",
     "Pending": "wait",
     "Rejected": "change the Service",
     "Unsupported": "change the Service",
-    "QuotaExceeded": "free something, or ask for more",
-    "Unauthorized": "mend them or their rights",
+    "QuotaExceeded": "free something, or request a higher limit",
+    "Unauthorized": "fix the credentials or their permissions",
     "Contested": "stop one of them",
-    "LoadBalancerNotFound": "make one, or name it with pileus.dev/adopt",
+    "LoadBalancerNotFound": "create one, or name it with pileus.dev/adopt",
     "WaitsForFormer": "wait",
     "ServiceWriteForbidden": "see rights",
     "Throttled": "wait",
 }
+
+_AGAIN = "pileus explain {words}"
+_EDIT = "kubectl edit {object}"
+_RIGHTS = "kubectl get clusterrolebindings --output=wide"
+_COMMANDS: Mapping[str, str] = {
+    "InstanceNotFound": "kubectl get {object} --output=custom-columns=NAME:.metadata.name,"
+    "ID:.spec.providerID",
+    "CloudUnavailable": _AGAIN,
+    "CloudThrottled": _AGAIN,
+    "CloudUnauthorized": _AGAIN,
+    "NodeContested": _AGAIN,
+    "NodeWriteForbidden": _RIGHTS,
+    "InstanceStateUnknown": _AGAIN,
+    "NeverInitialized": "kubectl delete {object}",
+    "DeletionVetoed": "kubectl annotate {object} pileus.dev/deletion-",
+    "DeletionAnnotationUnknown": "kubectl annotate {object} pileus.dev/deletion-",
+    "NodeKeptByPolicy": "kubectl delete {object}",
+    "Misconfigured": _EDIT,
+    "NoMembers": "kubectl get nodes --show-labels",
+    "Pending": _AGAIN,
+    "Rejected": _EDIT,
+    "Unsupported": _EDIT,
+    "QuotaExceeded": "pileus orphans",
+    "Unauthorized": _AGAIN,
+    "Contested": "kubectl get leases --all-namespaces",
+    "LoadBalancerNotFound": "kubectl annotate {object} pileus.dev/adopt=ID",
+    "WaitsForFormer": _AGAIN,
+    "ServiceWriteForbidden": _RIGHTS,
+    "Throttled": _AGAIN,
+}
+_OTHERWISE = "kubectl describe {object}"
+
+
+def command_for(about: ObjectReference, reason: str = "", message: str = "") -> str:
+    """The command to run about a reason. A message that ends with its own fix wins."""
+    fix = message.partition(" Fix: ")[2].partition(" (")[0]
+    if fix.startswith(("kubectl ", "pileus ")):
+        return fix
+    return _COMMANDS.get(reason, _OTHERWISE).format(object=_kubectl(about), words=_words(about))
+
+
+def again(about: ObjectReference) -> str:
+    return _AGAIN.format(words=_words(about))
+
+
+def _kubectl(about: ObjectReference) -> str:
+    where = f" --namespace={about.namespace}" if about.namespace else ""
+    return f"{about.kind.lower()} {about.name}{where}"
+
+
+def _words(about: ObjectReference) -> str:
+    name = f"{about.namespace}/{about.name}" if about.namespace else about.name
+    return f"{about.kind.lower()} {name}"

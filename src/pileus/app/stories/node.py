@@ -8,9 +8,10 @@ from pileus.app.stories.story import Leader, Remark, Story, newest_first
 from pileus.app.work import Post
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
-from pileus.cloud.model import Absent, Failure, Found, Instance, NodeName
-from pileus.kube.model.core_v1 import Node
+from pileus.cloud.model import Absent, Address, Failure, Found, Instance, NodeName
+from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.objects.nodes import (
+    UNINITIALIZED,
     about_node,
     addresses_of,
     condition_of,
@@ -48,8 +49,8 @@ def node_story(post: Post, node: Node, found: Found | None, around: Around) -> S
         about=about_node(node),
         created=node.metadata.creation_timestamp,
         is_ours=owned_by(node, post.cloud) is not False,
-        wanted=tuple(_wanted(found, post.cloud.name)),
-        observed=tuple(_observed(node)),
+        wanted=tuple(_wanted(node, found, around.plan, post.cloud.name)),
+        observed=tuple(_observed(node, around.plan)),
         changes=tuple(change for _, change in around.plan.changes),
         waits=("its deletion, which has begun",) if leaving else (),
         remarks=newest_first((
@@ -62,45 +63,58 @@ def node_story(post: Post, node: Node, found: Found | None, around: Around) -> S
     )
 
 
-def _wanted(found: Found | None, cloud: str) -> Iterator[str]:
+def _wanted(node: Node, found: Found | None, plan: Plan, cloud: str) -> Iterator[str]:
+    """The machine, and those of its facts that neither the node has nor a change mentions."""
     match found:
         case Instance():
-            where = "/".join(filter(None, (found.region, found.zone))) or "nowhere in particular"
-            kind = f" of type {found.type}" if found.type else ""
-            yield f"machine {found.id} in {where}{kind}: {found.state}"
-            yield f"provider ID {found.provider_id or 'none'}"
-            addresses = ", ".join(f"{each.type} {each.address}" for each in found.addresses)
-            yield f"addresses: {addresses or 'none'}"
+            where = "/".join(filter(None, (found.region, found.zone)))
+            place = f" in {where}" if where else ""
+            kind = f", type {found.type}" if found.type else ""
+            yield f"machine {found.id}{place}{kind}: {found.state}"
+            if found.provider_id != provider_id_of(node) and not _changes(plan, "providerID"):
+                yield f"provider ID {found.provider_id or 'none'}"
+            addresses = _listed(found.addresses)
+            if addresses != _listed(addresses_of(node)) and not _changes(plan, "addresses"):
+                yield f"addresses: {addresses or 'none'}"
         case Absent(evidence):
             yield f"the cloud {cloud} has no such machine: {evidence}"
         case Failure(error):
-            yield f"the cloud {cloud} could not say: {error}"
+            yield f"the cloud {cloud} did not answer: {error}"
         case None:
-            yield f"the cloud {cloud} said nothing of it"
+            yield f"the cloud {cloud} has no answer for this node"
 
 
-def _observed(node: Node) -> Iterator[str]:
+def _observed(node: Node, plan: Plan) -> Iterator[str]:
     ready = condition_of(node, "Ready")
     state = {"True": "ready", "False": "not ready"}.get(ready.status if ready else "", "silent")
     why = f" ({ready.reason})" if ready and ready.status != "True" and ready.reason else ""
-    fresh = "not initialized yet (tainted)" if is_uninitialized(node) else "initialized"
-    yield f"{state}{why}, {fresh}"
-    yield f"provider ID {provider_id_of(node) or 'none'}"
-    addresses = ", ".join(f"{each.type} {each.address}" for each in addresses_of(node))
-    yield f"addresses: {addresses or 'none'}"
-    taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in taints_of(node))
+    yield f"{state}{why}, {'not initialized' if is_uninitialized(node) else 'initialized'}"
+    if provider_id_of(node) or not _changes(plan, "providerID"):
+        yield f"provider ID {provider_id_of(node) or 'none'}"
+    if not _changes(plan, "addresses"):
+        yield f"addresses: {_listed(addresses_of(node)) or 'none'}"
+    taints = [taint for taint in taints_of(node) if taint.key != UNINITIALIZED]
     if taints:
-        yield f"taints: {taints}"
+        yield f"taints: {', '.join(f'{taint.key}:{taint.effect}' for taint in taints)}"
+
+
+def _listed(addresses: Iterable[Address | NodeAddress]) -> str:
+    return ", ".join(f"{each.type} {each.address}" for each in addresses)
+
+
+def _changes(plan: Plan, field: str) -> bool:
+    """Whether a planned change shows the field, before and after."""
+    return any(f".{field}: " in detail for _, change in plan.changes for detail in change.details)
 
 
 def _owner(node: Node, cloud: Cloud) -> str:
     match owned_by(node, cloud):
         case True:
-            return f"its provider ID is one of the cloud {cloud.name}"
+            return f"cloud {cloud.name}: the provider ID is one of its own"
         case False:
-            return f"foreign: {provider_id_of(node)} is not of the cloud {cloud.name}; not touched"
+            return f"another cloud: {cloud.name} does not own {provider_id_of(node)}"
         case None:
-            return f"it does not say whose it is; the cloud {cloud.name} is asked"
+            return f"cloud {cloud.name}: asked, because the node has no provider ID"
 
 
 def owned_by(node: Node, cloud: Cloud) -> bool | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pileus.app.planning import Plan
 from pileus.app.service import served_classes
 from pileus.app.stories.node import Around, troubles_now
 from pileus.app.stories.story import Remark, Story, newest_first
@@ -63,8 +64,12 @@ def service_story(
         about=about_service(service),
         created=service.metadata.creation_timestamp,
         is_ours=served or bool(changes) or is_claimed(service),
-        wanted=tuple(_wanted(service, nodes, side, post)) if served else (_unserved(service),),
-        observed=tuple(_observed(service, side)),
+        wanted=(
+            tuple(_wanted(service, nodes, side, post, around.plan))
+            if served
+            else (_unserved(service),)
+        ),
+        observed=tuple(_observed(service, side, around.plan)),
         changes=changes,
         waits=("its deletion, which has begun",) if leaving else (),
         remarks=newest_first((
@@ -82,30 +87,32 @@ def _unserved(service: Service) -> str:
         kind = (service.spec and service.spec.type) or "ClusterIP"
         return f"no load balancer: its type is {kind}"
     named = service.spec.load_balancer_class if service.spec else None
-    return f"a load balancer, but from others: its class is {named or 'none'}"
+    return f"a load balancer of another controller: its class is {named or 'none'}"
 
 
-def _wanted(service: Service, nodes: Sequence[Node], side: Side, post: Post) -> Iterator[str]:
+def _wanted(
+    service: Service, nodes: Sequence[Node], side: Side, post: Post, plan: Plan
+) -> Iterator[str]:
     if service.metadata.deletion_timestamp is not None:
-        yield "nothing any more: it is being deleted"
+        yield "no load balancer: the Service is being deleted"
         return
     if isinstance(side.wish, Refusal):
-        yield f"what cannot be made: {side.wish}"
+        yield f"not valid{_unless_reported(str(side.wish), plan)}"
         return
     if side.wish is None:
-        yield "a load balancer, but this cloud has none"
+        yield "a load balancer, which this cloud does not support"
         return
     ports = sorted(side.wish.listeners, key=lambda each: (each.port, each.transport))
     told = ", ".join(f"{each.port}/{each.transport} → node port {each.node_port}" for each in ports)
-    yield f"a load balancer on {told}"
+    yield f"load balancer on {told}"
     names = sorted(each.name for each in side.wish.members)
     yield f"members: {', '.join(names) or 'none'} ({len(names)} of {len(nodes)} nodes)"
     rules = _rules(post)
     for node in nodes:
         if not rules.is_member(node):
-            yield f"not a member: {node.metadata.name}, {_why_not(node, rules)}"
+            yield f"not a member: {node.metadata.name} ({_why_not(node, rules)})"
     if side.wish.source_ranges:
-        yield f"only from {', '.join(sorted(side.wish.source_ranges))}"
+        yield f"source ranges: {', '.join(sorted(side.wish.source_ranges))}"
     if side.wish.requested_address:
         yield f"address {side.wish.requested_address}"
 
@@ -117,30 +124,41 @@ def _rules(post: Post) -> MemberRules:
 
 def _why_not(node: Node, rules: MemberRules) -> str:
     if rules.is_foreign(node):
-        return "which is a machine of another cloud"
+        return "a machine of another cloud"
     if node.metadata.deletion_timestamp:
-        return "which is being deleted"
+        return "being deleted"
     if is_excluded(node):
-        return "which is excluded by its label"
+        return "excluded by its label"
     if node.spec is not None and node.spec.unschedulable:
-        return "which is cordoned"
-    return "which the autoscaler is about to remove"
+        return "cordoned"
+    return "about to be removed by the autoscaler"
 
 
-def _observed(service: Service, side: Side) -> Iterator[str]:
+def _unless_reported(text: str, plan: Plan) -> str:
+    """The text, or where it stands if the plan reports it."""
+    is_reported = any(text in trouble.message for _, trouble in plan.troubles)
+    return ": see messages" if is_reported else f": {text}"
+
+
+def _observed(service: Service, side: Side, plan: Plan) -> Iterator[str]:
+    published = ", ".join(each.ip or each.hostname or "" for each in published_ingress(service))
+    there = ""
     match side.balancer:
         case CloudError() as error:
-            yield f"its load balancer is not known: {error}"
+            yield f"load balancer unknown{_unless_reported(str(error), plan)}"
         case None:
             yield "no load balancer in the cloud"
         case Balancer() as balancer:
-            where = ", ".join(each.ip or each.hostname for each in balancer.ingress)
+            there = ", ".join(each.ip or each.hostname for each in balancer.ingress)
             members = "" if balancer.members is None else f", {balancer.members} members"
             problem = f": {balancer.problem}" if balancer.problem else ""
-            yield f"load balancer {balancer.id} at {where or 'no address yet'}{members}"
-            yield f"the cloud says that it is {balancer.state}{problem}"
-    told = ", ".join(each.ip or each.hostname or "" for each in published_ingress(service))
-    yield f"addresses on the Service: {told or 'none'}"
+            yield f"load balancer {balancer.id}: {balancer.state}{members}{problem}"
+    if there and there == published:
+        yield f"address {there}, published on the Service"
+        return
+    if there:
+        yield f"address in the cloud: {there}"
+    yield f"address on the Service: {published or 'none'}"
 
 
 def _condition(service: Service) -> Iterator[Remark]:
@@ -159,14 +177,14 @@ def _condition(service: Service) -> Iterator[Remark]:
 def _owner(service: Service, classes: Classes, post: Post) -> Iterator[str]:
     if is_load_balancer(service):
         named = service.spec.load_balancer_class if service.spec else None
-        ours = "served here" if classes.serve(service) else "served by others"
+        ours = "served here" if classes.serve(service) else "served by another controller"
         yield f"class: {named or 'none'} ({ours})"
     elif not is_claimed(service):
         return
     try:
         yield f"managed: {mode_of(service)} ({MANAGE})"
-    except InvalidAnnotation as error:
-        yield f"managed: not known: {error}"
-    cluster = post.config.shared.cluster_id or "not known"
-    yield f"mark in the cloud: cluster {cluster}, owner {service.metadata.uid}"
-    yield f"finalizer: {'there' if is_claimed(service) else 'not there'}"
+    except InvalidAnnotation:
+        yield "managed: unknown, an annotation is not valid"
+    cluster = post.config.shared.cluster_id or "unknown"
+    yield f"tag in the cloud: cluster {cluster}, owner {service.metadata.uid}"
+    yield f"finalizer: {'present' if is_claimed(service) else 'absent'}"

@@ -1,24 +1,25 @@
 """What is told of one object, and what its reader should do next. Pure."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pileus.app.stories.advice import ADVICE, OTHERWISE
+from pileus.app.stories.advice import ADVICE, OTHERWISE, again, command_for
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.planned import Planned
 
 
 class Standing(StrEnum):
-    """How the object stands, in a word or two."""
+    """The state of the object, in a word or two."""
 
-    AS_WANTED = "as wanted"
-    IN_WORK = "in work"
-    """Something is to be done, and nothing is in the way."""
+    AS_WANTED = "up to date"
+    IN_WORK = "in progress"
+    """Changes are pending, and nothing blocks them."""
     WAITING = "waiting"
-    STUCK = "stuck"
-    NOT_OURS = "not looked after"
+    STUCK = "blocked"
+    NOT_OURS = "not managed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,32 +74,37 @@ class Story:
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """What a human should do now; never empty."""
-        return tuple(dict.fromkeys(_steps(self))) or ("nothing",)
+        """What the user should do now; the last entry is a command: `run: …`."""
+        return tuple(dict.fromkeys(_steps(self)))
 
 
 def _steps(story: Story) -> Iterator[str]:
     leader = story.leader
-    if not story.is_ours:
+    current = [remark for remark in story.remarks if remark.is_now]
+    if not story.is_ours or story.standing is Standing.AS_WANTED:
+        yield "nothing to do"
+        yield f"run: {command_for(story.about)}"
         return
     if leader and not leader.problem and not leader.is_alive:
-        yield f"start the manager, or see why it does not lead: the lease {leader.lock} is free"
-    current = [remark for remark in story.remarks if remark.is_now]
-    yield from (_advice(remark) for remark in current)
-    if story.standing is Standing.WAITING:
-        yield "wait; look again if it takes longer than it should"
-    elif story.standing is Standing.IN_WORK and (leader is None or leader.is_alive):
-        yield "nothing: the manager does this within seconds; if it does not, see its log"
-
-
-def _advice(remark: Remark) -> str:
-    return f"{ADVICE.get(remark.reason, OTHERWISE)} ({remark.reason})"
+        namespace, _, name = leader.lock.partition("/")
+        yield "start the manager, or check why no replica is the leader"
+        yield f"run: kubectl get lease {name} --namespace={namespace}"
+    for remark in current:
+        yield f"{ADVICE.get(remark.reason, OTHERWISE)} ({remark.reason})"
+        yield f"run: {command_for(story.about, remark.reason, remark.message)}"
+    if not current and story.standing is Standing.WAITING:
+        yield "wait, then check again"
+        yield f"run: {again(story.about)}"
+    elif not current and (leader is None or leader.is_alive):
+        yield "wait some seconds for the manager, then check again; if nothing changes, see its log"
+        yield f"run: {again(story.about)}"
 
 
 def newest_first(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
     """What holds now, then what was said, the newest first."""
 
     def order(remark: Remark) -> tuple[bool, float]:
-        return not remark.is_now, -(remark.at.timestamp() if remark.at else 0.0)
+        never = math.inf if remark.is_now else 0.0
+        return not remark.is_now, -(remark.at.timestamp() if remark.at else never)
 
     return tuple(sorted(remarks, key=order))
