@@ -12,7 +12,7 @@ from pileus.controllers.service.controller import (
     ServiceSettings,
     Surroundings,
 )
-from pileus.controllers.service.orphans import Policy, SweepSettings
+from pileus.controllers.service.orphans import SWEEP_PERIOD, Policy, SweepSettings
 from pileus.objects.ownership import whose_by
 
 STUCK = 900.0
@@ -49,7 +49,9 @@ def _settings(post: Post) -> ServiceSettings:
         workers=asked.workers or affordable(post, WORKERS),
         drift_period=asked.drift_period,
         drain_cordoned=asked.drain_cordoned,
-        sweep=SweepSettings(policy=Policy(asked.orphans), period=asked.drift_period),
+        sweep=SweepSettings(
+            policy=Policy(asked.orphans), period=asked.drift_period or SWEEP_PERIOD
+        ),
     )
 
 

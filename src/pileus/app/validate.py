@@ -134,7 +134,6 @@ def _periods(config: Config) -> Iterator[str]:
         "node-monitor-period": config.lifecycle.monitor_period,
         "node-status-update-frequency": config.node.status_update_frequency,
         "node-deletion-window": config.lifecycle.deletion_window,
-        "service-drift-period": config.service.drift_period,
     }
     for name, seconds in pauses.items():
         if seconds <= 0:
@@ -144,6 +143,7 @@ def _periods(config: Config) -> Iterator[str]:
         "min-resync-period": config.generic.min_resync_period,
         "node-deletion-grace": config.lifecycle.deletion_grace,
         "node-deletion-unidentified-grace": config.lifecycle.deletion_unidentified_grace,
+        "service-drift-period": config.service.drift_period,
         "authentication-token-webhook-cache-ttl": server.authentication.token_cache_ttl,
         "authorization-webhook-cache-authorized-ttl": server.authorization.authorized_ttl,
         "authorization-webhook-cache-unauthorized-ttl": server.authorization.unauthorized_ttl,

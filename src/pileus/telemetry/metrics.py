@@ -34,6 +34,7 @@ class Metrics:
         self._declare_nodes()
         self._declare_lifecycle()
         self._declare_services()
+        self._declare_orphans()
         self._declare_routes()
         self._declare_pod_ranges()
         self._declare_manager()
@@ -144,9 +145,19 @@ class Metrics:
             "pileus_service_drift_repaired_total",
             "Load balancers that were changed by others, and were brought back",
         )
+
+    def _declare_orphans(self) -> None:
         self.orphaned_balancers = self._gauge(
             "pileus_orphaned_load_balancers",
             "Owners of load balancers marked as this cluster's that have no Service",
+        )
+        self.orphan_deletion_paused = self._gauge(
+            "pileus_orphan_deletion_paused",
+            "1 while orphaned load balancers are not deleted because they are too many, else 0",
+        )
+        self.vanished_services_kept = self._counter(
+            "pileus_vanished_services_kept_total",
+            "Services that vanished while many did, and whose load balancers were kept",
         )
 
     def _declare_routes(self) -> None:

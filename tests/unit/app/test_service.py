@@ -73,9 +73,9 @@ async def test_it_is_ready_to_run():
 @pytest.mark.parametrize(
     ("flag", "what"),
     [
-        ("--service-orphans=remove", "service-orphans must be one of report, delete"),
+        ("--service-orphans=remove", "service-orphans must be one of ignore, report, delete"),
         ("--service-classes=fast", 'service-classes: "fast" must be a name such as'),
-        ("--service-drift-period=0s", "service-drift-period must be greater than zero"),
+        ("--service-drift-period=-1s", "service-drift-period must not be negative"),
         ("--concurrent-service-syncs=0", "concurrent-service-syncs must be at least 1"),
     ],
 )

@@ -92,7 +92,7 @@ CLUSTER_ID = Flag(
     details="Resources with another ID are not touched.",
 )
 NO_DEFAULT_CLASS = "-"
-ORPHAN_POLICIES = ("report", "delete")
+ORPHAN_POLICIES = ("ignore", "report", "delete")
 
 SERVICE_CLASSES = Flag(
     "service-classes",
@@ -105,7 +105,9 @@ SERVICE_DRIFT_PERIOD = Flag(
     "service-drift-period",
     DURATION,
     600.0,
-    "Period of full checks of every load balancer and of the search for orphans.",
+    "Period of full checks of every load balancer and of the search for orphans. "
+    "0: no full checks.",
+    details="With 0 the search for orphans has a period of 10m.",
 )
 SERVICE_DRAIN_CORDONED = switch(
     "service-drain-cordoned",
@@ -115,8 +117,9 @@ SERVICE_ORPHANS = Flag(
     "service-orphans",
     STRING,
     "report",
-    "Action for load balancers tagged with this cluster that have no Service: report or delete.",
-    details="delete: after two checks, a few at a time.",
+    "Action for load balancers tagged with this cluster that have no Service: "
+    "ignore, report or delete.",
+    details="ignore: no search for them. delete: after two checks, a few at a time.",
 )
 SERVICES = Group(
     "Pileus: services",

@@ -16,7 +16,7 @@ from pileus.controllers.service.handlers import ServiceHandler
 from pileus.controllers.service.members import MemberRules
 from pileus.controllers.service.membership import Membership
 from pileus.controllers.service.notes import Notes
-from pileus.controllers.service.orphans import Sweeper, SweepSettings
+from pileus.controllers.service.orphans import Policy, Sweeper, SweepSettings
 from pileus.controllers.service.preview import ServicePreview
 from pileus.controllers.service.reconciler import ServiceReconciler
 from pileus.controllers.service.rounds import GATHER, MEMBERS, NodeRounds
@@ -49,7 +49,7 @@ class ServiceSettings:
     classes: Classes
     workers: int = WORKERS
     drift_period: float = 600.0
-    """Seconds, about, between two deep looks at a balancer."""
+    """Average seconds between two full comparisons of a balancer with its Service; 0: none."""
     drain_cordoned: bool = False
     sweep: SweepSettings = field(default_factory=SweepSettings)
 
@@ -120,7 +120,8 @@ class ServiceController:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run())
             group.create_task(node.run())
-            group.create_task(sweeper.run(self._settings.sweep, chance))
+            if self._settings.sweep.policy is not Policy.IGNORE:
+                group.create_task(sweeper.run(self._settings.sweep, chance))
 
     def stuck(self, limit: float) -> str | None:
         """What to tell a health check if a pass has been in hand for longer than `limit`."""

@@ -17,8 +17,10 @@ PAUSE = 10.0
 """Seconds between the news that one is gone and the first thing that is done about it."""
 SUSPICION = 300.0
 """Seconds for which no other that goes is believed either, once many went."""
+WINDOW = 600.0
+"""Seconds in which Services that vanish are counted together."""
 FEW = 5
-"""So many may always go at once."""
+"""So many may always vanish within a window."""
 FRACTION = 0.2
 """More may if they are no larger a part of those that we serve."""
 
@@ -33,6 +35,8 @@ class Gone:
 @dataclass(slots=True)
 class Departed:
     _gone: dict[str, Gone] = field(default_factory=dict[str, Gone])
+    _cleaned_up: dict[str, float] = field(default_factory=dict[str, float])
+    """By UID: when the clean-up of a Service ended; those of one window."""
     _suspicious_until: float = -inf
 
     def add(self, service: Service, now: float) -> None:
@@ -45,22 +49,28 @@ class Departed:
     def find(self, uid: str) -> Gone | None:
         return self._gone.get(uid)
 
-    def forget(self, uid: str) -> None:
-        self._gone.pop(uid, None)
+    def cleaned_up(self, uid: str, now: float) -> None:
+        """Nothing is left of it. Of a Service, its loss counts for the rest of the window."""
+        gone = self._gone.pop(uid, None)
+        if gone is not None and not is_orphan(gone.service):
+            self._cleaned_up[uid] = now
 
-    def doubt(self, served: int, now: float) -> bool:
-        """Whether so many are gone, beside `served` that are not, that it looks like a mistake.
+    def doubt(self, served: int, now: float) -> int:
+        """How many must be kept because so many vanished, beside `served`, within one window.
 
-        If so they are all forgotten, and for a while so is whoever follows them.
+        0: their balancers may be deleted. Else all that vanished are forgotten, and for a while
+        so are those that follow them: what they leave behind is orphaned.
         """
+        self._cleaned_up = {uid: at for uid, at in self._cleaned_up.items() if now - at < WINDOW}
         gone = [uid for uid, each in self._gone.items() if not is_orphan(each.service)]
-        if len(gone) > max(FEW, FRACTION * (served + len(gone))):
+        lost = len(gone) + len(self._cleaned_up)
+        if lost > max(FEW, FRACTION * (served + lost)):
             self._suspicious_until = now + SUSPICION
         if now >= self._suspicious_until:
-            return False
+            return 0
         for uid in gone:
             del self._gone[uid]
-        return True
+        return len(gone)
 
     def former(self, service: Service) -> Service | None:
         """Another Service of the same name that is still to be cleaned up."""

@@ -18,7 +18,7 @@ WAITS = Exponential(1.0, 15.0)
 @dataclass(slots=True, eq=False)
 class Note:
     deep_due: float
-    """When the parts of its balancer are to be read again, whatever the mark says."""
+    """When the parts of its balancer are to be read again, whatever the mark says; inf: never."""
     known: bool = False
     """Whether something in the cloud is, or may be, there under its UID."""
     settled: Wish | None = None
@@ -106,7 +106,9 @@ class Notes:
         return sum(1 for note in self._notes.values() if holds(note))
 
     def _due(self) -> float:
-        """A period from now, give or take a half, at the next of the common moments."""
+        """A period from now, give or take a half, at the next of the common moments; or never."""
+        if not self._period:
+            return inf
         slot = self._period / SLOTS
         at = self._now() + self._period * self._random.uniform(0.5, 1.5)
         return ceil((at - self._offset) / slot) * slot + self._offset

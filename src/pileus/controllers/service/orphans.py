@@ -7,7 +7,7 @@ none at all when there are so many that it looks like a mistake.
 
 import asyncio
 import random
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,11 +17,11 @@ from pileus.controllers.service.classes import Classes, is_load_balancer
 from pileus.controllers.service.departed import Departed
 from pileus.controllers.service.plan import went_elsewhere
 from pileus.controllers.service.reasons import Reason
-from pileus.controllers.service.teller import about_service
+from pileus.controllers.service.teller import KUBE_SYSTEM, about_service
 from pileus.controllers.service.tools import Tools
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError
-from pileus.kube.model.core_v1 import ObjectReference, Service
+from pileus.kube.model.core_v1 import Service
 from pileus.objects.notices import Notices
 from pileus.runtime.queue import Priority, WorkQueue
 from pileus.runtime.supervision import Rounds
@@ -29,8 +29,6 @@ from pileus.telemetry.log import Log
 
 log = Log(__name__)
 
-KUBE_SYSTEM = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
-"""The object on which orphans are reported."""
 ROUND = "orphan-sweep"
 GRACE = 60.0
 """Seconds between the first and the last look before one is deleted."""
@@ -39,9 +37,13 @@ FRACTION = 0.2
 FEW, MOST = 3, 0.5
 """More orphans than a few, and than this part of all owners, look like a mistake."""
 SHOWN = 5
+SWEEP_PERIOD = 600.0
+"""Seconds between two searches, unless another period is set."""
 
 
 class Policy(StrEnum):
+    IGNORE = "ignore"
+    """They are not looked for."""
     REPORT = "report"
     DELETE = "delete"
 
@@ -102,7 +104,7 @@ def rounds(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSettings:
     policy: Policy = Policy.REPORT
-    period: float = 600.0
+    period: float = SWEEP_PERIOD
 
     @property
     def pause(self) -> float:
@@ -123,6 +125,8 @@ class Sweeper:
         self._queue = queue
         self._notices = notices
         self._since: dict[str, float] = {}
+        self._reported: frozenset[str] = frozenset()
+        """The orphans that the last event is about."""
         self.rounds = Rounds(ROUND, tools.metrics)
 
     async def run(self, settings: SweepSettings, chance: random.Random) -> None:
@@ -149,6 +153,8 @@ class Sweeper:
         self._report(found, services)
         if policy is Policy.DELETE and found:
             await self._delete(len(owners), now)
+        else:
+            self._report_pause(0, len(owners))
 
     def _recognize(self, owners: Iterable[Owner], services: Iterable[Service]) -> None:
         """Remember for whom there is something, and see to those who no longer want it."""
@@ -171,12 +177,14 @@ class Sweeper:
             if uid not in self._departed and ((note := notes.find(uid)) is None or not note.known)
         )
 
-    def _report(self, found: Collection[str], services: Iterable[Service]) -> None:
+    def _report(self, found: frozenset[str], services: Iterable[Service]) -> None:
         self._tools.metrics.orphaned_balancers.set(len(found))
         about = KUBE_SYSTEM
         self._notices.keep([about, *map(about_service, services)])
-        if not found:
+        if not found or not found <= self._reported:
             self._notices.forget(about, Reason.ORPHANED)
+        self._reported = frozenset(found)
+        if not found:
             return
         names = ", ".join(sorted(found)[:SHOWN])
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
@@ -186,8 +194,23 @@ class Sweeper:
             about, Reason.ORPHANED, f"{text} (see pileus orphans, --service-orphans)"
         )
 
+    def _report_pause(self, orphans: int, owners: int) -> None:
+        """Report whether orphans are kept because they are too many."""
+        is_paused = are_too_many(orphans, owners)
+        self._tools.metrics.orphan_deletion_paused.set(is_paused)
+        if not is_paused:
+            self._notices.forget(KUBE_SYSTEM, Reason.PAUSED)
+            return
+        text = (
+            f"{orphans} of {owners} load balancers have no Service, and at most "
+            f"{max(FEW, int(MOST * owners))} may: none is deleted. "
+            "List and delete them: pileus orphans"
+        )
+        self._notices.warn(KUBE_SYSTEM, Reason.PAUSED, text)
+
     async def _delete(self, owners: int, now: float) -> None:
         """Raises `KubeError` if the Services cannot be listed."""
+        self._report_pause(len(self._since), owners)
         seen = {each.metadata.uid for each in self._tools.cluster.services()}
         if not deletable(self._since, owners, now, seen):
             log.warning("No orphan is deleted now: too young, or too many at once")

@@ -14,7 +14,6 @@ from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.departed import deleted_service
 from pileus.controllers.service.orphans import (
     GRACE,
-    KUBE_SYSTEM,
     Policy,
     SweepSettings,
     are_too_many,
@@ -50,7 +49,7 @@ from pileus.controllers.service.status import (
     served_class,
     verdict_of,
 )
-from pileus.controllers.service.teller import about_service
+from pileus.controllers.service.teller import KUBE_SYSTEM, about_service
 from pileus.controllers.service.tools import Tools
 from pileus.controllers.service.trouble import message_of, reason_of
 from pileus.controllers.service.wish import Refusal, farewell_of

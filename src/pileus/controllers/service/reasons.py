@@ -21,6 +21,8 @@ class Reason(StrEnum):
     HELD = "LoadBalancerMembersHeld"
     MISSPELT = "UnknownAnnotation"
     ORPHANED = "OrphanedLoadBalancers"
+    PAUSED = "OrphanDeletionPaused"
+    VANISHED = "ManyServicesVanished"
 
 
 class Stage(StrEnum):

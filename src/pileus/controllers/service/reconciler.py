@@ -131,7 +131,7 @@ class ServiceReconciler:
             self._tools.teller.complain(gone.service, self._tools.notes.of(uid), error)
             raise
         if result is DONE:
-            self._departed.forget(uid)
+            self._departed.cleaned_up(uid, asyncio.get_running_loop().time())
             self._tools.notes.forget(uid)
         return result
 
@@ -151,8 +151,10 @@ class ServiceReconciler:
             return again_in(gone.since + PAUSE - now)
         notes = self._tools.notes
         served = sum(note.known and uid not in self._departed for uid, note in notes.items())
-        if self._departed.doubt(served, now):
-            log.error("Many Services are gone at once: their load balancers stay, as orphans")
+        kept = self._departed.doubt(served, now)
+        if kept:
+            self._tools.teller.tell_of_many(kept)
+            self._tools.metrics.vanished_services_kept.inc(kept)
             notes.forget(gone.service.metadata.uid)
             return DONE
         return again_in(FORMER) if await self._is_there(gone.service) else None

@@ -6,6 +6,7 @@ wish ──▶ look ──▶ claim ──▶ second look at the members, if man
 """
 
 import asyncio
+from math import inf
 
 from pileus.cloud.balancer import Wish, record_of
 from pileus.cloud.errors import Misconfigured
@@ -34,7 +35,7 @@ from pileus.controllers.service.wish import Refusal, differ_in_members
 from pileus.controllers.service.workshop import Look, check_health
 from pileus.kube.errors import Conflict
 from pileus.kube.model.core_v1 import Service
-from pileus.runtime.reconcile import Result, again_in, refresh_in
+from pileus.runtime.reconcile import DONE, Result, again_in, refresh_in
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -173,6 +174,8 @@ class Serving:
         if claimed is None:
             return again_in(0)
         await self._publish(claimed, look, mode)
+        if note.deep_due == inf:
+            return DONE
         return refresh_in(max(note.deep_due - asyncio.get_running_loop().time(), 0.0))
 
     async def _publish(self, service: Service, look: Look, mode: Mode) -> None:

@@ -26,6 +26,8 @@ PATIENCE = 10.0
 """Seconds of failing or waiting before it is told, unless waiting cannot mend it."""
 REWORD_AFTER = 300.0
 """Seconds for which a condition's message stands although the wording has changed."""
+KUBE_SYSTEM = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
+"""What events are about that concern no single Service."""
 FAILURES = (Reason.SYNC_FAILED, Reason.UPDATE_FAILED, Reason.DELETE_FAILED)
 
 
@@ -47,6 +49,17 @@ class Teller:
     def well(self, service: Service, *reasons: Reason) -> None:
         for reason in reasons:
             self._notices.forget(about_service(service), reason)
+
+    def tell_of_many(self, kept: int) -> None:
+        """Report that the load balancers of Services that vanished are kept, as orphans."""
+        log.error("Many Services vanished: keeping their load balancers", count=kept)
+        text = (
+            f"{kept} Services vanished without their finalizer being removed by the controller, or "
+            "soon after many others. Their load balancers are kept as orphans. "
+            "List and delete them: pileus orphans"
+        )
+        self._notices.forget(KUBE_SYSTEM, Reason.VANISHED)
+        self._notices.warn(KUBE_SYSTEM, Reason.VANISHED, text)
 
     def telling(self, note: Note) -> Telling:
         now = asyncio.get_running_loop().time()

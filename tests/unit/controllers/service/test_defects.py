@@ -116,6 +116,42 @@ async def test_defect_12_a_service_deleted_without_its_finalizer_is_cleaned_up()
         assert world.front.changes == []
 
 
+async def test_services_that_vanish_one_after_the_other_count_together():
+    """Else a script that deletes Services by force takes their load balancers one by one."""
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    for number in range(10):
+        await world.add(f"s{number}")
+    async with world.managed():
+        await asyncio.sleep(10)
+        for number in range(10):
+            await world.change(f"s{number}", metadata={"finalizers": None})
+            await world.delete(f"s{number}")
+            await asyncio.sleep(30)
+
+        assert await world.services() == {}
+        assert len(cloud.standing) == 5
+        assert world.sample("pileus_vanished_services_kept_total") == 5
+        assert "ManyServicesVanished" in world.events.reasons("kube-system")
+
+
+async def test_services_that_vanish_in_different_windows_do_not_count_together():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    for number in range(10):
+        await world.add(f"s{number}")
+    async with world.managed():
+        await asyncio.sleep(10)
+        for number in range(10):
+            await world.change(f"s{number}", metadata={"finalizers": None})
+            await world.delete(f"s{number}")
+            await asyncio.sleep(200)
+
+        assert len(cloud.standing) == 0
+
+
 async def test_defect_12_of_many_that_vanish_at_once_nothing_is_concluded():
     world = World()
     cloud = world.plainly()
@@ -132,7 +168,8 @@ async def test_defect_12_of_many_that_vanish_at_once_nothing_is_concluded():
         assert await world.services() == {}
         assert len(cloud.standing) == 10
         assert world.sample("pileus_orphaned_load_balancers") == 10
-        assert world.events.reasons("kube-system") == ["OrphanedLoadBalancers"]
+        reasons = world.events.reasons("kube-system")
+        assert reasons == ["ManyServicesVanished", "OrphanedLoadBalancers"]
 
 
 async def test_defect_13_one_service_is_worked_on_by_one_pass_node_changes_and_deletion_included():

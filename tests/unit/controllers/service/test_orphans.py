@@ -71,6 +71,50 @@ async def test_so_many_orphans_that_it_looks_like_a_mistake_are_not_deleted():
         await asyncio.sleep(2000)
 
         assert len(cloud.standing) == 6
+        assert world.sample("pileus_orphan_deletion_paused") == 1
+        (message,) = world.events.messages("OrphanDeletionPaused")
+        assert message == (
+            "4 of 4 load balancers have no Service, and at most 3 may: none is deleted. "
+            "List and delete them: pileus orphans"
+        )
+
+
+async def test_deletion_resumes_when_there_are_few_orphans_again():
+    world = World()
+    cloud = await furnished(world, services=2)
+    left_behind(cloud, *(f"gone-{n}" for n in range(4)))
+    async with world.managed(sweep=DELETE):
+        await asyncio.sleep(200)
+        del cloud.standing[Owner(CLUSTER, "gone-0")]
+        await asyncio.sleep(1000)
+
+        assert len(cloud.standing) == 2
+        assert world.sample("pileus_orphan_deletion_paused") == 0
+
+
+async def test_new_orphans_are_reported_though_others_were_before():
+    world = World()
+    cloud = await furnished(world)
+    left_behind(cloud, "gone-1")
+    async with world.managed(sweep=SweepSettings(period=60)):
+        await asyncio.sleep(150)
+        left_behind(cloud, "gone-2")
+        await asyncio.sleep(150)
+
+        messages = world.events.messages("OrphanedLoadBalancers")
+        assert len(messages) == 2
+        assert "gone-1, gone-2" in messages[-1]
+
+
+async def test_orphans_are_not_looked_for_where_they_are_ignored():
+    world = World()
+    cloud = await furnished(world, services=0)
+    left_behind(cloud, "gone-1")
+    async with world.managed(sweep=SweepSettings(policy=Policy.IGNORE, period=60)):
+        await asyncio.sleep(1000)
+
+        assert world.events.messages("OrphanedLoadBalancers") == []
+        assert len(cloud.standing) == 1
 
 
 async def test_a_service_of_another_class_does_not_keep_orphans_from_being_deleted():
