@@ -21,8 +21,8 @@ BY_NAME = (
         name="a node is initialized by its name, whoever has it",
         plant=plants.nodes_are_initialized_by_name,
         caught_by=(UNHEARD_OF,),
-        at=1,
         scenario="replaced",
+        at=5,
     ),
     Defect(
         name="a node is marked by its name, whoever has it",
@@ -55,9 +55,9 @@ BY_NAME = (
     Defect(
         name="a Service is read by its name, whoever has it",
         plant=plants.services_are_read_by_name,
-        caught_by=("services_have_what_they_want",),
-        at=7,
+        caught_by=("services_have_what_they_want", "the_finalizer_comes_before_the_balancer"),
         scenario="replaced",
+        at=2,
     ),
     Defect(
         name="a Service is released by its name, whoever has it",

@@ -3,7 +3,7 @@
 import pytest
 
 from pileus.simulation.play import play
-from pileus.simulation.scenario import SCENARIOS
+from pileus.simulation.scenario import SCENARIOS, first_edition
 from pileus.simulation.schedule import draw
 from pileus.simulation.trial import assert_everything_holds
 from tests.simulation.ported import SimulatedPorted
@@ -42,6 +42,6 @@ def test_everything_holds_for_a_ported_provider(scenario: str):
     ],
 )
 def test_what_was_found_once_with_a_ported_provider_stays_mended(scenario: str, seed: int):
-    violation = play(draw(seed, SCENARIOS[scenario]), SimulatedPorted).violation
+    violation = play(draw(seed, first_edition(SCENARIOS[scenario])), SimulatedPorted).violation
 
     assert violation is None, str(violation)

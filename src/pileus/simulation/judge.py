@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from pileus.apiserver.tree import text
 from pileus.simulation.invariants.always import breaches
-from pileus.simulation.invariants.facts import Facts, is_manager
+from pileus.simulation.invariants.facts import Facts
 from pileus.simulation.invariants.quiet import QUIET
 from pileus.simulation.invariants.rest import Spent, wasted
+from pileus.simulation.invariants.service_history import is_manager
 from pileus.simulation.stage.steps import Answer, Call, Channel, CloudStep, ObjectStep, Step
 from pileus.simulation.trace import Trace
 

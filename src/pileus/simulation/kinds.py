@@ -40,6 +40,8 @@ class FaultKind(StrEnum):
     WATCH_EXPIRED = "watch-410"
     WATCH_REPLAYED = "watch-replayed"
     """It begins at an older version than was asked for: what was seen comes once more."""
+    WATCH_UNTRUE = "watch-untrue"
+    """An object that exists is reported as deleted; some seconds later the watch ends with 410."""
     CLOUD_LOST = "cloud-lost"
     CLOUD_UNHEARD = "cloud-unheard"
     CLOUD_AFTERWARDS = "cloud-afterwards"
@@ -59,6 +61,8 @@ class FaultKind(StrEnum):
     """What is changed stays at work for minutes."""
     CLOUD_FAILS = "cloud-fails"
     """A change is accepted, is at work for a while, and then fails."""
+    CLOUD_SHUFFLED = "cloud-shuffled"
+    """A list of machines shows the addresses of each machine in another order."""
 
     @property
     def place(self) -> Place:
@@ -83,6 +87,8 @@ class DeedKind(StrEnum):
     """Somebody says how it is to be looked after; perhaps misspelt."""
     SERVICE_STATUS = "service-status"
     """Somebody else writes its status, or takes our finalizer off."""
+    SERVICE_MANY = "service-many"
+    """Many Services are created at once, and all of them are deleted by force later."""
     MACHINE_ADD = "machine-add"
     MACHINE_DELETE = "machine-delete"
     MACHINE_REPLACE = "machine-replace"
@@ -107,6 +113,14 @@ class DeedKind(StrEnum):
     NODE_AGAIN = "node-again"
     """Machine and node go, and both come again under the same name."""
     NODE_DELETE_ALL = "node-delete-all"
+    NODE_VETO = "node-veto"
+    """The annotation `pileus.dev/deletion: never` is set on a node, or removed."""
+    NODE_BAD_RANGE = "node-bad-range"
+    """A dual-stack node registers whose second pod range is not usable."""
+    KUBELET_HANGS = "kubelet-hangs"
+    """A kubelet stops reporting although its machine runs."""
+    KUBELET_LINGERS = "kubelet-lingers"
+    """The cloud no longer has a machine whose kubelet goes on reporting ready."""
     KEYS_EDIT = "keys-edit"
     """The wanted SSH keys change, become unreadable, or are gone."""
     KEYS_FOREIGN = "keys-foreign"
@@ -120,6 +134,8 @@ class DeedKind(StrEnum):
     """One of our balancers is changed by hand."""
     CLOUD_VANISH = "cloud-vanish"
     """One of our balancers, or of our routes, is deleted by hand."""
+    CLOUD_FOREIGN_V6 = "cloud-foreign-v6"
+    """IPv6 routes of another cluster, within and outside of our range."""
     REPLICA_CRASH = "replica-crash"
     REPLICA_CRASH_AT_WRITE = "replica-crash-at-write"
     REPLICA_CRASH_AT_STEP = "replica-crash-at-step"
@@ -141,5 +157,21 @@ class DeedKind(StrEnum):
     OBJECT_AGAIN = "object-again"
     """A node or Service is deleted and made anew under its name, while a manager's next request
     for that very one is on its way."""
+    OBJECT_TOUCHED = "object-touched"
+    """A node or Service is changed while a manager's next request for it is on its way."""
     SERVER_COMPACT = "server-compact"
     """The past is forgotten; watches from an older version get 410."""
+
+
+SECOND_EDITION: frozenset[DeedKind | FaultKind] = frozenset({
+    FaultKind.WATCH_UNTRUE,
+    FaultKind.CLOUD_SHUFFLED,
+    DeedKind.SERVICE_MANY,
+    DeedKind.NODE_VETO,
+    DeedKind.NODE_BAD_RANGE,
+    DeedKind.KUBELET_HANGS,
+    DeedKind.KUBELET_LINGERS,
+    DeedKind.CLOUD_FOREIGN_V6,
+    DeedKind.OBJECT_TOUCHED,
+})
+"""Kinds that the first edition of the scenarios does not have (`scenario.first_edition`)."""

@@ -22,6 +22,9 @@ OURS = f"{Path(pileus.__file__).parent}/"
 """With this the paths of our own code begin, on this machine."""
 STEPS_AT_ONCE = 50_000
 """Rounds of the loop within one instant, after which it is taken to be endless."""
+ROUNDING = 1e-9
+"""Seconds that the clock of a process which slept is ahead: else a timer that is due could seem not
+to be, by the last bit of a float, for as long as time stands still."""
 SHOWN, NAMED = 24, 3
 """Places told when nothing goes on, and tasks named at each."""
 CLEARING = 600.0
@@ -45,6 +48,8 @@ class Process:
     steps_left: int = 0
     """Steps until something strikes it; 0: nothing will."""
     strike: Callable[[], None] | None = None
+    slept: float = 0.0
+    """Seconds for which its machine was suspended: its monotonic clock has not counted them."""
     held: list[asyncio.Handle] = field(default_factory=list[asyncio.Handle])
     """Its steps that wait until it is resumed."""
 
@@ -106,8 +111,27 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
         self.set_task_factory(make)
 
-    def time(self) -> float:
+    def now(self) -> float:
+        """The time of the world."""
         return self._now
+
+    def time(self) -> float:
+        """The monotonic clock of who asks. It stood still while its machine was suspended."""
+        process = PROCESS.get()
+        if process is None or not process.slept:
+            return self._now
+        return self._now - process.slept + ROUNDING
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        process = PROCESS.get()
+        late = 0.0 if process is None else process.slept
+        return super().call_at(when + late, callback, *args, context=context)
 
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
@@ -134,6 +158,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         """Let its machine sleep: it takes no step, and its timers stand still, but time goes on."""
         self.pause(process)
         process.asleep = True
+        process.slept += seconds
         for timer in self._timers():
             if timer._context.get(PROCESS) is process:  # noqa: SLF001
                 timer._when += seconds  # noqa: SLF001

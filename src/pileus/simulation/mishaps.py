@@ -118,7 +118,7 @@ class Mishaps:
         self._loop.call_later(min(deed.seconds, LONGEST_OUTAGE), self._cluster.come_back)
 
     def _switch(self, deed: Deed) -> None:
-        self._cluster.behind_until = self._loop.time() + min(deed.seconds, LONGEST_OUTAGE)
+        self._cluster.behind_until = self._loop.now() + min(deed.seconds, LONGEST_OUTAGE)
         self._cluster.cut_watches()
 
 

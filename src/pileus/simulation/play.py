@@ -20,8 +20,6 @@ from pileus.simulation.world import World
 from pileus.testing.virtual_time import LoopClock
 
 LOOK_EVERY = 10.0
-PATIENCE = 1500.0
-"""Seconds that managers have for bringing everything in order, once nothing goes wrong."""
 AFTERGLOW = 60.0
 """Seconds for the last events and refreshes, before a quiet world must stay without writes."""
 
@@ -43,7 +41,7 @@ def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
     """Play a schedule to its end, or to the first thing that is wrong."""
     loop = SimulationLoop()
     with _undisturbed(), closing(loop):
-        world = World(schedule, make_cloud, loop, LoopClock(loop.time))
+        world = World(schedule, make_cloud, loop, LoopClock(loop.now))
         with world.sayings.listening():
             _run(world, loop)
         return Outcome(
@@ -53,7 +51,7 @@ def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
             digest=world.trace.digest(),
             struck=world.weather.struck,
             done=world.done,
-            virtual_seconds=loop.time(),
+            virtual_seconds=loop.now(),
         )
 
 
@@ -90,7 +88,7 @@ async def _play(world: World) -> None:
 async def _settle(world: World) -> None:
     """Wait until everything is as it should be, and stays so for one more look."""
     was_well = False
-    for _ in range(int(PATIENCE / LOOK_EVERY)):
+    for _ in range(int(world.patience / LOOK_EVERY)):
         await asyncio.sleep(LOOK_EVERY)
         if world.judge.violation is not None:
             return

@@ -1,9 +1,28 @@
 """Named mixtures of what happens: how likely each deed and each fault is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pileus.simulation.kinds import DeedKind, FaultKind, Place
+from pileus.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
+
+UNAIDED = ("unaided", "unaided-routes")
+"""Names of the setups without repair rounds: manual changes in the cloud are never repaired."""
+FIRST_EDITION = (
+    "plain",
+    "routes",
+    "ipam",
+    "dual-stack",
+    "dual-stack-routes",
+    "keys",
+    "migration",
+    "go-like",
+    "cautious",
+    "silent",
+)
+"""Names of the setups of which the first edition of the scenarios chose."""
+AT_ONCE = 200.0
+"""Seconds for what takes longest when nothing goes wrong: a node is silent (40 s) before its
+machine is looked for, which is done twice (30 s apart) and every 10 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +41,10 @@ class Scenario:
     """How many managers there are; one of these."""
     seconds: float = 200.0
     """How long things happen, before the world falls quiet."""
+    patience: float = 1500.0
+    """Seconds until everything must match the desired state, once nothing goes wrong."""
+    edition: int = 2
+    """Which version of the mixture this is: the same seed draws another schedule in another one."""
 
 
 def _of(*places: Place) -> dict[FaultKind, int]:
@@ -33,11 +56,12 @@ def _deeds(*prefixes: str, weight: int = 2) -> dict[DeedKind, int]:
 
 
 _EVERYTHING = {
-    **_deeds("service", "machine", "node", "cloud"),
+    **_deeds("service", "machine", "node", "kubelet", "cloud"),
     **_deeds("replica", "server", "lease", "keys", "node-delete-all", weight=1),
     DeedKind.SERVICE_CREATE: 10,
     DeedKind.MACHINE_ADD: 8,
     DeedKind.MACHINE_OUTAGE: 1,
+    DeedKind.SERVICE_MANY: 1,
 }
 
 SCENARIOS = {
@@ -52,12 +76,12 @@ SCENARIOS = {
         Scenario(
             name="calm",
             text="people and machines change things, and nothing goes wrong",
-            deeds={**_deeds("service", "machine", "node"), DeedKind.SERVICE_CREATE: 6},
+            deeds={**_deeds("service", "machine", "node", "kubelet"), DeedKind.SERVICE_CREATE: 6},
         ),
         Scenario(
             name="nodes",
             text="machines come, go, stop and are replaced, while cloud and API server are unwell",
-            deeds=_deeds("machine", "node"),
+            deeds=_deeds("machine", "node", "kubelet"),
             faults=_of(*Place),
         ),
         Scenario(
@@ -163,7 +187,7 @@ SCENARIOS = {
             name="dual-stack",
             text="nodes and Services of both families, while cloud and API server are unwell",
             deeds={
-                **_deeds("machine", "node"),
+                **_deeds("machine", "node", "kubelet", "cloud-foreign-v6"),
                 **_deeds("replica", weight=1),
                 DeedKind.SERVICE_CREATE: 4,
                 DeedKind.SERVICE_TUNE: 8,
@@ -171,5 +195,89 @@ SCENARIOS = {
             faults=_of(*Place),
             setups=("dual-stack", "dual-stack-routes"),
         ),
+        Scenario(
+            name="touched",
+            text="vetoes are set and objects change just before managers act on them",
+            deeds={
+                DeedKind.OBJECT_TOUCHED: 24,
+                DeedKind.NODE_VETO: 6,
+                DeedKind.SERVICE_ANNOTATE: 8,
+                DeedKind.SERVICE_EDIT: 8,
+                DeedKind.SERVICE_CREATE: 4,
+                DeedKind.MACHINE_DELETE: 8,
+                DeedKind.MACHINE_ADD: 6,
+                DeedKind.KUBELET_HANGS: 6,
+                DeedKind.KUBELET_LINGERS: 2,
+            },
+            faults={
+                FaultKind.CLOUD_EMPTY: 4,
+                FaultKind.CLOUD_STALE: 2,
+                FaultKind.API_LATE: 2,
+                FaultKind.API_CONFLICT: 2,
+                FaultKind.WATCH_LAGGING: 2,
+            },
+            deeds_most=40,
+        ),
+        Scenario(
+            name="ranges",
+            text="few pod ranges are given out again and again, and addresses change their order",
+            deeds={
+                **_deeds("machine-add", "machine-replace", "node-again", weight=8),
+                **_deeds("machine-delete", "node-delete", "kubelet", "replica-crash"),
+            },
+            faults={**_of(Place.API, Place.WATCH), FaultKind.CLOUD_SHUFFLED: 12},
+            deeds_most=40,
+            setups=("small-pool",),
+        ),
+        Scenario(
+            name="mass-loss",
+            text="many Services, orphans and nodes vanish at once, while the cloud is unwell",
+            deeds={
+                DeedKind.SERVICE_MANY: 8,
+                DeedKind.SERVICE_CREATE: 6,
+                DeedKind.SERVICE_FORCE: 8,
+                DeedKind.MACHINE_ADD: 4,
+                DeedKind.MACHINE_OUTAGE: 2,
+                **_deeds("node-veto", "node-approve", "replica-crash", "server-restart"),
+            },
+            faults={FaultKind.CLOUD_LATE: 2, FaultKind.CLOUD_EMPTY: 2, FaultKind.WATCH_UNTRUE: 2},
+            deeds_most=20,
+        ),
+        Scenario(
+            name="at-once",
+            text="nothing goes wrong, repair rounds are off, and changes must take effect at once",
+            deeds={
+                **_deeds("service", "machine", "kubelet"),
+                **_deeds("node-delete", "node-exclude", "node-leaving", "node-again"),
+                DeedKind.SERVICE_CREATE: 6,
+            },
+            setups=UNAIDED,
+            patience=AT_ONCE,
+        ),
+        Scenario(
+            name="unaided",
+            text="cloud, API server and managers fail, and repair rounds are off",
+            deeds={
+                **_deeds("service", "machine", "kubelet", "replica"),
+                **_deeds("node-delete", "node-exclude", "node-leaving", "node-again"),
+                DeedKind.SERVICE_CREATE: 8,
+            },
+            faults=_of(*Place),
+            setups=UNAIDED,
+        ),
     )
 }
+
+
+def first_edition(scenario: Scenario) -> Scenario:
+    """The scenario as it was before kinds and setups were added to it.
+
+    Seeds that were found with it are played with it: `tests/simulation/test_regressions.py`.
+    """
+    return replace(
+        scenario,
+        deeds={kind: n for kind, n in scenario.deeds.items() if kind not in SECOND_EDITION},
+        faults={kind: n for kind, n in scenario.faults.items() if kind not in SECOND_EDITION},
+        setups=scenario.setups or FIRST_EDITION,
+        edition=1,
+    )

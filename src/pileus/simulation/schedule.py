@@ -11,17 +11,21 @@ from typing import TypeVar
 
 from pileus.simulation.chance import stream
 from pileus.simulation.kinds import DeedKind, FaultKind
-from pileus.simulation.scenario import Scenario
+from pileus.simulation.scenario import UNAIDED, Scenario
 from pileus.simulation.setup import SETUPS, Setup
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-NAMES = tuple(one.name for one in SETUPS)
+NAMES = tuple(one.name for one in SETUPS if one.name not in UNAIDED)
 QUIET = (60.0, 60.0, 60.0, 330.0)
 """The last is longer than the usual time between two refreshes; one in four is enough."""
 STREAMING = 0.6
 """The part of API servers that stream lists."""
+IDENTIFYING = 0.3
+"""The part of worlds whose kubelets report provider IDs."""
+BOTH_FAMILIES = 0.4
+"""The part of worlds whose machines have addresses of both families."""
 CHOICES = 1 << 16
 """A deed's choice is below this number."""
 LONGEST_LIE = 20.0
@@ -85,6 +89,12 @@ class Schedule:
     """How many objects a page of a list has at most; 0: as many as are asked for."""
     quiet_seconds: float
     """For how long nothing may be written once everything is in order."""
+    patience: float = 1500.0
+    """Seconds until everything must match the desired state, once nothing goes wrong."""
+    kubelets_identify: bool = False
+    """Whether kubelets report the provider IDs of their machines."""
+    machines_have_both: bool = False
+    """Whether machines have addresses of both families."""
 
     def only(self, numbers: Collection[int]) -> "Schedule":
         """The same world, but nothing happens except these items."""
@@ -100,6 +110,8 @@ def draw(seed: int, scenario: Scenario) -> Schedule:
         spells = [_spell(chance, scenario) for _ in range(_count(chance, scenario.faults_most))]
         drawn += _one_lie(spells)
     ordered = sorted(drawn, key=lambda item: item.at)
+    later = stream(seed, "second edition", scenario.name)
+    is_later = scenario.edition > 1
     return Schedule(
         seed=seed,
         scenario=scenario.name,
@@ -112,6 +124,9 @@ def draw(seed: int, scenario: Scenario) -> Schedule:
         streams_lists=chance.random() < STREAMING,
         page_size=chance.choice((0, 1, 3)),
         quiet_seconds=chance.choice(QUIET),
+        patience=scenario.patience,
+        kubelets_identify=is_later and later.random() < IDENTIFYING,
+        machines_have_both=is_later and later.random() < BOTH_FAMILIES,
     )
 
 

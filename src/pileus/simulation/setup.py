@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from ipaddress import ip_network
 
 from pileus.app.config import Config, build_config
 from pileus.app.controllers import IPAM, is_running
 from pileus.app.declared.table import TABLE
 from pileus.app.settings import gather
+from pileus.controllers.ipam.sizes import USUAL
 from pileus.version import PROGRAM
 
 CLUSTER = "simulated"
@@ -57,6 +59,18 @@ class Setup:
         return tuple((self.config.shared.cluster_cidr or CLUSTER_CIDR).split(","))
 
     @property
+    def pod_ranges(self) -> int:
+        """How many nodes can have pod ranges."""
+        size = self.config.ipam.node_cidr_mask_size
+        networks = map(ip_network, self.cluster_cidrs)
+        return min(1 << ((size or USUAL[one.version]) - one.prefixlen) for one in networks)
+
+    @property
+    def repairs(self) -> bool:
+        """Whether cluster and cloud are compared from time to time, whatever has changed."""
+        return self.config.service.drift_period > 0
+
+    @property
     def deletes_orphans(self) -> bool:
         """Whether balancers without a Service are deleted; else they are only told."""
         return self.config.service.orphans == "delete"
@@ -72,6 +86,14 @@ _USUAL_LEASE = (
     "--leader-elect-renew-deadline=10s",
     "--leader-elect-retry-period=2s",
 )
+
+_NO_REPAIRS = (
+    "--service-drift-period=0",
+    "--service-orphans=ignore",
+    "--node-status-update-frequency=24h",
+    "--route-reconciliation-period=24h",
+)
+"""Nothing is compared with the cloud from time to time: only changes cause work."""
 
 SETUPS = (
     Setup("plain", (_NO_ROUTES,)),
@@ -97,4 +119,17 @@ SETUPS = (
         (_NO_ROUTES, "--node-deletion-policy=taint", f"--service-classes={EXTRA_CLASS},-"),
     ),
     Setup("silent", (_NO_ROUTES, "--node-deletion-policy=report", "--node-out-of-service-taint")),
+    # Eight pod ranges, about as many as there are nodes: they are given out again and again.
+    Setup(
+        "small-pool",
+        (
+            "--cluster-cidr=10.244.0.0/25",
+            "--allocate-node-cidrs",
+            "--node-cidr-mask-size=28",
+            _IPAM,
+            "--node-status-update-frequency=30s",
+        ),
+    ),
+    Setup("unaided", (_NO_ROUTES, *_NO_REPAIRS)),
+    Setup("unaided-routes", (*_BOTH, *_NO_REPAIRS)),
 )

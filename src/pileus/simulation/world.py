@@ -12,6 +12,7 @@ from pileus.app.controllers import ALL, LIFECYCLE, NODE, ROUTE, SERVICE, SSH_KEY
 from pileus.app.leading import DUTIES
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud
+from pileus.node_agents.node import Registration
 from pileus.simulation.chance import stream
 from pileus.simulation.clouds.deeds import AddMachine
 from pileus.simulation.clouds.interface import MakeCloud
@@ -35,7 +36,7 @@ from pileus.simulation.stage.steps import Answer, Call
 from pileus.simulation.stage.users import Users
 from pileus.simulation.trace import Trace
 from pileus.simulation.weather import Weather
-from pileus.simulation.wires.life import Surroundings
+from pileus.simulation.wires.life import Life, Surroundings
 
 
 class World:
@@ -48,17 +49,19 @@ class World:
         self._schedule = schedule
         self._loop = loop
         loop.set_exception_handler(self._callback_failed)
-        self.quiet_seconds = schedule.quiet_seconds
-        self.trace = Trace(loop.time)
-        self.judge = Judge(self.trace, loop.time)
-        self.weather = Weather(seed, schedule.items, loop.time)
+        self.quiet_seconds, self.patience = schedule.quiet_seconds, schedule.patience
+        self.trace = Trace(loop.now)
+        self.judge = Judge(self.trace, loop.now)
+        self.weather = Weather(seed, schedule.items, loop.now)
         self.done: Counter[DeedKind] = Counter()
         self.sayings = Sayings(seed, setup.config)
         manners = Manners(schedule.streams_lists, schedule.page_size)
         self._cluster = Cluster(clock, stream(seed, "cluster"), self.judge.see, manners)
         cloud = make_cloud(stream(seed, "settings"))
         self._account = Account(cloud, clock, stream(seed, "account"), self.judge.see)
-        self._people = People(self._cluster, self._account)
+        self._people = People(
+            self._cluster, self._account, both_families=schedule.machines_have_both
+        )
         self._users = Users(self._cluster, self._account)
         self._operators = Operators(
             self._cluster,
@@ -68,8 +71,13 @@ class World:
             self.judge.meddled,
             syncs_labels=setup.config.node.label_sync,
         )
-        cidrs = () if setup.gives_cidrs else setup.cluster_cidrs
-        self._kubelets = Kubelets(self._cluster, self._account, clock, cidrs=cidrs)
+        self._kubelets = Kubelets(
+            self._cluster,
+            self._account,
+            clock,
+            cidrs=() if setup.gives_cidrs else setup.cluster_cidrs,
+            how=Registration(reports_provider_id=schedule.kubelets_identify),
+        )
         self._replacing = Replacing(self._cluster, self._account, self._people, self._kubelets)
         self._managers = self._assembled(clock)
         lease = setup.config.leader_election.durations.lease
@@ -106,6 +114,8 @@ class World:
         self.trace.note("schedule", "all is mended")
         self._mishaps.end()
         self._replacing.end()
+        self._operators.end()
+        self._kubelets.end()
         self._users.tidy()
 
     def _assembled(self, clock: Clock) -> list[Replica]:
@@ -143,16 +153,20 @@ class World:
             account=self._account,
             trace=self.trace,
             sayings=self.sayings,
-            now=self._loop.time,
+            now=self._loop.now,
             controllers=_controllers(self._schedule.setup, self._account.offered),
             cluster_id=self._cluster.cluster_id(),
             living=self._living,
             queues=self._queues,
+            lives=self._lives,
         )
 
     def _living(self) -> frozenset[str]:
         lives = [one.life for one in self._managers if one.life is not None]
         return frozenset(life.identity for life in lives if not life.process.paused)
+
+    def _lives(self) -> Mapping[str, Life]:
+        return {one.name: one.life for one in self._managers if one.life is not None}
 
     def _queues(self) -> Mapping[str, Queues]:
         lives = [one.life for one in self._managers if one.life is not None]
@@ -161,19 +175,20 @@ class World:
     def _furnish(self) -> None:
         self._operators.furnish()
         for number in range(self._schedule.machines):
-            self._account.do("setup", AddMachine(f"m-0{number}"))
+            has_both = self._schedule.machines_have_both
+            self._account.do("setup", AddMachine(f"m-0{number}", ipv6=has_both))
         for number in range(self._schedule.services):
             kind = DeedKind.SERVICE_CREATE
             deed = Deed(number=0, at=0.0, kind=kind, choice=number, seconds=0.0)
             self._people.deeds[kind](deed)
 
     async def _until(self, moment: float) -> None:
-        await asyncio.sleep(max(0.0, moment - self._loop.time()))
+        await asyncio.sleep(max(0.0, moment - self._loop.now()))
 
     def _do(self, deed: Deed) -> None:
         self.done[deed.kind] += 1
-        actors = (self._people, self._users, self._operators, self._mishaps, self._replacing)
-        for actor in actors:
+        guests = (self._people, self._users, self._operators, self._kubelets)
+        for actor in (*guests, self._mishaps, self._replacing):
             if deed.kind in actor.deeds:
                 actor.deeds[deed.kind](deed)
 

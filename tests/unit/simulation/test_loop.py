@@ -70,7 +70,7 @@ def test_the_timers_of_a_machine_that_sleeps_stand_still(loop: SimulationLoop):
 
     async def say(what: str) -> None:
         await asyncio.sleep(4)
-        done.append(f"{what} at {loop.time():.0f}")
+        done.append(f"{what} at {loop.now():.0f}")
 
     async def both() -> None:
         async with asyncio.TaskGroup() as group:
@@ -81,6 +81,20 @@ def test_the_timers_of_a_machine_that_sleeps_stand_still(loop: SimulationLoop):
     loop.run_until_complete(both())
 
     assert done == ["awake at 4", "asleep at 14"]
+
+
+def test_the_monotonic_clock_of_a_machine_that_sleeps_stands_still(loop: SimulationLoop):
+    asleep, seen = Process("p"), list[tuple[float, float]]()
+
+    async def look() -> None:
+        for _ in range(2):
+            await asyncio.sleep(4)
+            seen.append((round(loop.time(), 6), round(loop.now(), 6)))
+
+    loop.call_at(1, loop.suspend, asleep, 10)
+    loop.run_until_complete(_in(asleep, look()))
+
+    assert seen == [(4, 14), (8, 18)]
 
 
 def test_others_go_on_while_one_is_paused(loop: SimulationLoop):

@@ -13,6 +13,8 @@ class AddMachine:
     """Whether it is reachable from outside, where the cloud makes a difference."""
     uuid: str = ""
     """As its firmware tells; empty: any."""
+    ipv6: bool = False
+    """Whether it has addresses of both families, where the cloud can do that."""
 
 
 @dataclass(frozen=True, slots=True)

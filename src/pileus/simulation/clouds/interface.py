@@ -40,6 +40,8 @@ class Moment:
     """Seconds for which what is changed now stays pending beyond the usual, where that can be."""
     doom: str = ""
     """Why what is accepted now fails when it is no longer pending; empty: it does not."""
+    is_shuffled: bool = False
+    """Whether the addresses of machines are listed in another order, where that can be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,8 @@ class SimulatedLocal:
         if moment.at_work:
             settings = replace(settings, settle_seconds=settings.settle_seconds + moment.at_work)
         given = LocalMoment(moment.now, moment.chance, settings, doom=moment.doom)
-        return operation.step(state, given)
+        after, answer = operation.step(state, given)
+        return after, _shuffled(answer) if moment.is_shuffled else answer
 
     def asked(self, operation: Operation[object]) -> Asked:
         return Asked(operation.NAME, operation.WRITES)
@@ -134,6 +135,20 @@ class _Kept(Generic[R, T]):
         return self._made[key] if is_same else self._translate(record)
 
 
+def _shuffled(answer: object) -> object:
+    """A list of machines with the addresses of each in another order; other answers as they are."""
+    if not isinstance(answer, Page):
+        return answer
+    page = cast("Page[object]", answer)
+    return changed(page, items=tuple(_reversed(one) for one in page.items))
+
+
+def _reversed(item: object) -> object:
+    if not isinstance(item, records.Machine):
+        return item
+    return changed(item, internal=item.internal[::-1], external=item.external[::-1])
+
+
 def _machine(machine: records.Machine) -> Machine:
     return Machine(
         id=machine.id,
@@ -181,8 +196,8 @@ def _key(key: records.Key) -> Key:
 
 def _to_machine(deed: MachineDeed) -> Operation[object]:
     match deed:
-        case deeds.AddMachine(name, external, uuid):
-            return machines.CreateMachine(name=name, external=external, uuid=uuid)
+        case deeds.AddMachine(name, external, uuid, ipv6):
+            return machines.CreateMachine(name=name, external=external, uuid=uuid, ipv6=ipv6)
         case deeds.DeleteMachine(machine):
             return machines.DeleteMachine(machine=machine)
         case deeds.StopMachine(machine):

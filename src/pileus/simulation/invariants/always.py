@@ -4,18 +4,16 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_network
 from typing import TypeVar
 
-from pileus.apiserver.tree import Obj, number, rows, text, texts
-from pileus.simulation.invariants import bystanders, calls, queues, successors
-from pileus.simulation.invariants.facts import (
-    Facts,
+from pileus.apiserver.tree import Obj, number, rows, text, texts, words
+from pileus.simulation.invariants import bystanders, calls, losses, nodes, queues, successors
+from pileus.simulation.invariants.facts import Facts, ingress_of, is_approved, things_in
+from pileus.simulation.invariants.service_history import (
     has_finalizer,
-    ingress_of,
-    is_approved,
     is_left_to_others,
     is_manager,
-    things_in,
 )
 from pileus.simulation.stage.steps import Answer, Call, CloudStep, ObjectStep, Step
+from pileus.simulation.stage.users import ADOPT
 
 GRACE = 30.0
 """`--node-deletion-grace`, by default."""
@@ -158,6 +156,9 @@ def only_true_addresses_are_published(facts: Facts, step: ObjectStep) -> str | N
     if not _is_by_manager(step, "services") or step.after is None:
         return None
     had = facts.addresses.get(text(step.after, "metadata", "uid"), set())
+    named = words(step.after, "metadata", "annotations").get(ADOPT, "")
+    adopted = facts.account.truth().balancers.get(named)
+    had = had | {*adopted.addresses} if adopted else had
     before = ingress_of(step.before) if step.before else []
     wrong = [ip for ip in ingress_of(step.after) if ip not in had and ip not in before]
     return f"{wrong[0]} was never an address of its balancer" if wrong else None
@@ -185,6 +186,10 @@ OF_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
     successors.nobody_changes_what_it_has_not_heard_of,
     successors.nodes_get_the_id_of_their_own_machine,
     successors.who_wants_a_balancer_is_not_released,
+    nodes.vetoes_are_obeyed,
+    nodes.no_ready_node_is_deleted,
+    nodes.initialized_nodes_have_their_facts,
+    nodes.addresses_keep_their_order,
     no_node_is_deleted_whose_machine_exists,
     no_node_is_deleted_within_the_grace,
     nodes_are_kept_where_people_want_it,
@@ -202,6 +207,9 @@ OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
     the_finalizer_comes_before_the_balancer,
     members_are_never_emptied,
     one_balancer_for_each_owner,
+    losses.nothing_wanted_is_deleted,
+    losses.unmanaged_balancers_are_left_alone,
+    losses.few_vanished_services_are_cleaned_up_at_once,
 )
 OF_CALLS: Mapping[str, Check[Call]] = _named(
     calls.calls_are_bounded,

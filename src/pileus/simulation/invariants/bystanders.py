@@ -7,7 +7,8 @@ from pileus.controllers.lifecycle.plan import GONE, OUT_OF_SERVICE, SHUTDOWN
 from pileus.controllers.node.labels import INSTANCE_TYPE, REGION, ZONE
 from pileus.controllers.service.status import SERVED
 from pileus.objects.nodes import UNINITIALIZED
-from pileus.simulation.invariants.facts import FINALIZER, READY, Facts, is_manager
+from pileus.simulation.invariants.facts import READY, Facts
+from pileus.simulation.invariants.service_history import FINALIZER, is_manager
 from pileus.simulation.stage.steps import ObjectStep
 
 OUR_LABELS = frozenset({*INSTANCE_TYPE, *REGION, *ZONE})

@@ -24,6 +24,9 @@ NOT_TOLD = frozenset({Channel.LEASE, Channel.READ, Channel.WATCH})
 TOLD_AFTER = 45.0
 """Seconds of the same failure after which people must have heard of it. Ten are waited for it to
 pass; the tries come 5, 10 and 20 s apart."""
+LASTING = 3
+"""Failures of the same call, at least, before it counts as failing all the time: two may be of
+different passes, between which the object was settled by other calls."""
 WELL = 45.0
 """Seconds in which the API server had no trouble, so that people could be told."""
 
@@ -81,7 +84,7 @@ def what_the_cloud_refuses_is_told(facts: Facts, answer: Answer) -> str | None:
     """What fails for long is said on the object that it fails for, if the API server is well."""
     call, now = answer.call, facts.now()
     vain = facts.paces.vain.get(same(call)) if call.is_to_cloud else None
-    if vain is None or now - vain.since < TOLD_AFTER:
+    if vain is None or now - vain.since < TOLD_AFTER or vain.passes < LASTING:
         return None
     if now - facts.paces.ill.get(call.identity, 0.0) < WELL or facts.cluster.is_down:
         return None

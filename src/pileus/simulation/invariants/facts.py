@@ -11,6 +11,14 @@ from pileus.runtime.timing import Durations
 from pileus.simulation.clouds.truth import Balancer, Machine, Truth
 from pileus.simulation.invariants.pace import Paces
 from pileus.simulation.invariants.rates import RANGES
+from pileus.simulation.invariants.service_history import (
+    ServiceHistory,
+    Vanished,
+    Version,
+    has_finalizer,
+    is_left_to_others,
+    is_manager,
+)
 from pileus.simulation.readings import Queues
 from pileus.simulation.replica import SLOWEST
 from pileus.simulation.sayings import Sayings
@@ -20,10 +28,10 @@ from pileus.simulation.stage.cluster import LEASE, MIGRATION_LEASE, Cluster
 from pileus.simulation.stage.operators import LEAVING
 from pileus.simulation.stage.people import EXCLUDED
 from pileus.simulation.stage.steps import Call, CloudStep, ObjectStep, Step
-from pileus.simulation.stage.users import ADOPT, MANAGE
+from pileus.simulation.stage.users import ADOPT
 from pileus.simulation.trace import Trace
+from pileus.simulation.wires.life import Life
 
-FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 DELETION = "pileus.dev/deletion"
 READY = "pileus.dev/Ready"
 STUCK = "CloudProviderUninitialized"
@@ -88,6 +96,15 @@ class Facts:
     """The UIDs of all nodes and Services that ever had a name."""
     uuids: dict[str, str] = field(default_factory=dict[str, str])
     """Of all machines that ever were, by their provider IDs."""
+    history: ServiceHistory = field(default_factory=ServiceHistory)
+    lives: Callable[[], Mapping[str, Life]] = dict
+    """The processes that were not ended, by the names of their managers."""
+    machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
+    """All that ever were, as they were last, by their provider IDs."""
+    machine_since: dict[str, float] = field(default_factory=dict[str, float])
+    """When a machine was created, by its id."""
+    ranged_since: dict[str, float] = field(default_factory=dict[str, float])
+    """When a node got its pod ranges, by UID."""
 
     def learn(self, step: Step) -> None:
         """Remember what later checks need; after the step was checked."""
@@ -126,6 +143,9 @@ class Facts:
             self._learn_of_node(step)
         elif step.after is not None:
             self._learn_of_service(text(metadata, "uid"), step.after)
+            self.history.learn(step, step.after, self.wants_balancer(step.after), self.now())
+        elif not by_manager:
+            self._learn_of_loss(text(metadata, "uid"), step.before or {})
 
     def _learn_of_service(self, uid: str, service: Obj) -> None:
         self._learn_of_annotations(service)
@@ -137,11 +157,33 @@ class Facts:
         if not wants or is_left_to_others(service):
             self.let_go.add(uid)
 
+    def _learn_of_loss(self, uid: str, service: Obj) -> None:
+        """Somebody deleted it; perhaps although no manager had released it."""
+        leader = self.cluster.leader()
+        life = next((one for one in self.lives().values() if one.identity == leader), None)
+        was_known = life is not None and life.heard_at(uid) is not None
+        is_loss = has_finalizer(service) or uid in self.finalized
+        lost = Vanished(self.now(), leader, was_known) if is_loss else None
+        self.history.forget(uid, lost)
+
+    def heard_at(self, manager: str, version: Version) -> float | None:
+        """When the process of that manager was told of that version; None: it was not."""
+        life = self.lives().get(manager)
+        return None if life is None else life.heard_at(*version)
+
     def _learn_of_cloud(self, step: CloudStep) -> None:
         if step.after.machines is not step.before.machines:
             self.uuids |= {one.provider_id: one.uuid for one in step.after.machines}
+            self.machines |= {one.provider_id: one for one in step.after.machines}
+            for one in step.after.machines:
+                self.machine_since.setdefault(one.id, self.now())
+        made = {*things_in(step.after)} - {*things_in(step.before)}
         if is_manager(step.who):
-            self.made_by_managers |= {*things_in(step.after)} - {*things_in(step.before)}
+            self.made_by_managers |= made
+            there = (text(one, "metadata", "uid") for one in self.cluster.objects("services"))
+            self.history.learn_of_cloud(step, there, self.cluster.leader(), self.now())
+        else:
+            self.made_by_managers -= made
         for balancer in step.after.balancers.values():
             if balancer.owner is not None and balancer.is_of(self.cluster_id):
                 self.addresses.setdefault(balancer.owner.uid, set()).update(balancer.addresses)
@@ -156,6 +198,9 @@ class Facts:
             self.adopted.add(named)
 
     def _learn_of_node(self, step: ObjectStep) -> None:
+        ranges = texts(step.after, "spec", "podCIDRs")
+        if ranges and ranges != texts(step.before, "spec", "podCIDRs"):
+            self.ranged_since[text(step.after, "metadata", "uid")] = self.now()
         if step.after is None and is_manager(step.who) and not is_approved(step.before):
             self.deleted.append((self.cluster.leader(), self.now()))
         self.things.setdefault(RANGES, set()).update(texts(step.after, "spec", "podCIDRs"))
@@ -174,6 +219,11 @@ class Facts:
     def policy(self) -> str:
         """What is to happen to nodes whose machines are gone."""
         return self.schedule.setup.config.lifecycle.deletion_policy
+
+    @property
+    def ignores_orphans(self) -> bool:
+        """Whether nobody looks for balancers without a Service."""
+        return self.schedule.setup.config.service.orphans == "ignore"
 
     def leases(self) -> tuple[str, ...]:
         """Those that a manager works under."""
@@ -272,22 +322,9 @@ def name_of(step: ObjectStep) -> Name:
     return step.resource, text(metadata, "namespace"), text(metadata, "name")
 
 
-def is_manager(who: str) -> bool:
-    return who.startswith("manager")
-
-
 def is_approved(node: Obj | None) -> bool:
     """Whether a human has said that it may be deleted."""
     return words(node, "metadata", "annotations").get(DELETION) == "approved"
-
-
-def has_finalizer(service: Obj) -> bool:
-    return FINALIZER in texts(service, "metadata", "finalizers")
-
-
-def is_left_to_others(service: Obj) -> bool:
-    """Whether people want its balancer to stay, whatever becomes of the Service."""
-    return words(service, "metadata", "annotations").get(MANAGE) in {"none", "observe", "members"}
 
 
 def has_taint(node: Obj, key: str) -> bool:

@@ -110,7 +110,8 @@ class Paces:
 
     def learn_of_answer(self, answer: Answer, now: float) -> None:
         call = answer.call
-        if answer.patience is not None and not self.is_early(call):
+        if answer.patience is not None:
+            # Also to a call that came early because its object had changed: the newest word counts.
             self.quiet_until[who_waits(call)] = now + answer.patience
         if answer.patience is not None or answer.trouble == CONFLICT:
             self.invited[call.identity, call.agent] += 1

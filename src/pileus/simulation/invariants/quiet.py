@@ -1,21 +1,23 @@
 """What must hold in the end, when nothing has gone wrong or been changed for a while."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from pileus.apiserver.tree import Obj, branch, number, rows, text, texts, words
 from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
 from pileus.cloud.balancer import Transport
 from pileus.cloud.model import InstanceState
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
+from pileus.controllers.service import departed
 from pileus.controllers.service.wish import AFFINITY_SECONDS
 from pileus.simulation.clouds.truth import Balancer, Machine, Port, Traffic
 from pileus.simulation.invariants.always import IMMEDIATE, KEEPING
 from pileus.simulation.invariants.facts import (
+    DELETION,
     READY,
     STUCK,
     Facts,
     conditions_of,
-    has_finalizer,
     has_taint,
     ingress_of,
     is_approved,
@@ -24,10 +26,12 @@ from pileus.simulation.invariants.facts import (
 )
 from pileus.simulation.invariants.keys import machines_have_the_wanted_keys
 from pileus.simulation.invariants.queues import queues_have_drained
+from pileus.simulation.invariants.service_history import has_finalizer
 from pileus.simulation.invariants.successors import events_are_about_those_they_name
 from pileus.simulation.kinds import SIMULATED
 from pileus.simulation.setup import SECRET
 from pileus.simulation.stage.cluster import ready_status
+from pileus.simulation.stage.operators import NEVER
 from pileus.simulation.stage.users import UNTRUE
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
@@ -96,6 +100,8 @@ def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
         why = _why_kept(node)
         too_many = why == "TooManyNodesGone" and len(gone) > max(1, int(FRACTION * len(ours)))
         unproven = why == "NeverInitialized" and not text(node, "spec", "providerID")
+        if why == "DeletionVetoed" and is_vetoed(node):
+            continue
         if facts.policy in KEEPING:
             kept = why == "NodeKeptByPolicy" or (is_approved(node) and why)
         else:
@@ -239,7 +245,15 @@ def no_balancer_is_left_behind(facts: Facts) -> Iterator[str]:
         owner = balancer.owner.uid if balancer.owner else ""
         if owner in wanting or (owner not in wanting | others | ended and _is_unknowable(facts)):
             continue
-        may_stay = owner in others or not facts.schedule.setup.deletes_orphans
+        if owner in facts.history.kept_on_purpose and facts.ignores_orphans:
+            continue
+        if owner in others:
+            may_stay = True
+        elif _should_have_gone(facts, balancer, owner):
+            yield f"{balancer.id} is left, though its leader knew when Service {owner} vanished"
+            continue
+        else:
+            may_stay = not facts.schedule.setup.deletes_orphans
         if owner in ended or not _is_told(facts, owner, may_stay=may_stay):
             yield f"{balancer.id} is left, and nobody wants it ({owner})"
 
@@ -253,8 +267,27 @@ def _is_unknowable(facts: Facts) -> bool:
     return not facts.account.offered.knows_leftovers and writers != {facts.cluster.leader()}
 
 
+def _should_have_gone(facts: Facts, balancer: Balancer, owner: str) -> bool:
+    """Whether the process that leads now has led, and known the Service, when that vanished.
+
+    Then it must have cleaned up by itself, unless many vanished at once, people wanted the
+    balancer to stay, or the cloud created it only afterwards.
+    """
+    lost = facts.history.vanished.get(owner)
+    if lost is None or owner in facts.left_to_others:
+        return False
+    if not lost.was_known or lost.leader != facts.cluster.leader():
+        return False
+    many = [
+        one for one in facts.history.vanished.values() if abs(one.at - lost.at) < departed.SUSPICION
+    ]
+    return len(many) <= departed.FEW and facts.history.born.get(balancer.id, 0.0) < lost.at
+
+
 def _is_told(facts: Facts, owner: str, *, may_stay: bool) -> bool:
     """Whether it is an orphan that no manager may delete by itself, and people hear of it."""
+    if facts.ignores_orphans:
+        return True
     if not may_stay and not _are_too_many(facts):
         return False
     told = [one for one in facts.cluster.objects("events") if text(one, "reason") == ORPHANED]
@@ -273,17 +306,30 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     if not facts.runs(ROUTE.canonical):
         return
     machines = {one.name for one in facts.account.truth().machines}
-    wanted = {
-        cidr: text(node, "metadata", "name")
-        for node in facts.cluster.objects("nodes")
-        if text(node, "metadata", "name") in machines
-        for cidr in texts(node, "spec", "podCIDRs")
-    }
+    wanted: dict[str, set[str]] = {}
+    stale: set[str] = set()
+    """Of nodes that are kept without a machine, where no round looks for useless routes."""
+    for node in facts.cluster.objects("nodes"):
+        for cidr in texts(node, "spec", "podCIDRs"):
+            name = text(node, "metadata", "name")
+            if name in machines and is_usable(facts, cidr):
+                wanted.setdefault(cidr, set()).add(name)
+            elif not facts.schedule.setup.repairs:
+                stale.add(cidr)
     made = facts.account.truth().routes.values()
     ours = {one.destination: one.target for one in made if one.id in facts.made_by_managers}
-    for cidr in sorted({*wanted, *ours}):
-        if wanted.get(cidr) != ours.get(cidr):
-            yield f"{cidr} leads to {ours.get(cidr)}, not to {wanted.get(cidr)}"
+    theirs = {one.destination for one in made} - ours.keys()
+    for cidr in sorted({*wanted, *ours} - theirs - stale):
+        names = wanted.get(cidr, {None})
+        if ours.get(cidr) not in names:
+            yield f"{cidr} leads to {ours.get(cidr)}, not to {' or '.join(map(str, names))}"
+
+
+def is_usable(facts: Facts, cidr: str) -> bool:
+    """Whether a route may lead there: what is outside of the cluster's ranges is not ours."""
+    network = ip_network(cidr)
+    ranges = map(ip_network, facts.schedule.setup.cluster_cidrs)
+    return any(one.version == network.version and _is_within(network, one) for one in ranges)
 
 
 def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
@@ -298,17 +344,22 @@ def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
         name, cidrs = text(node, "metadata", "name"), texts(node, "spec", "podCIDRs")
         said = conditions_of(node).get("NetworkUnavailable")
         reached = bool(cidrs) and all((cidr, name) in routes for cidr in cidrs)
-        barred = bool(cidrs) and name not in machines and taken.isdisjoint(cidrs)
+        unknown = name not in machines and not taken.isdisjoint(cidrs)
+        barred = bool(cidrs) and not reached and not unknown
         if reached and said != "False":
             yield f"node {name} has its routes and does not say so"
         if barred and said != "True":
-            yield f"node {name} has no machine to lead to, and does not say so"
+            yield f"node {name} lacks a route, and does not say so"
 
 
 def nodes_have_ranges(facts: Facts) -> Iterator[str]:
     if not facts.runs(IPAM.canonical):
         return
-    for node in facts.cluster.objects("nodes"):
+    nodes = facts.cluster.objects("nodes")
+    given = {cidr for node in nodes for cidr in texts(node, "spec", "podCIDRs")}
+    if len(given) >= facts.schedule.setup.pod_ranges:
+        return
+    for node in nodes:
         if not texts(node, "spec", "podCIDRs"):
             yield f"node {text(node, 'metadata', 'name')} has no pod range"
 
@@ -334,6 +385,15 @@ QUIET: Mapping[str, Quiet] = {
         secrets_stay_secret,
     )
 }
+
+
+def is_vetoed(node: Obj) -> bool:
+    return words(node, "metadata", "annotations").get(DELETION) == NEVER
+
+
+def _is_within(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
+    first, last = int(other.network_address), int(other.broadcast_address)
+    return first <= int(one.network_address) and int(one.broadcast_address) <= last
 
 
 def _uid(service: Obj) -> str:

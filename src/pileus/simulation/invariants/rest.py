@@ -46,7 +46,7 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
     """What was done without need."""
     gone = len(_gone(facts))
     times = 1 + int(spent.seconds // REWORDED)
-    hopeless = _hopeless(facts) * (1 + int(spent.seconds // RETRIED))
+    hopeless = _hopeless(facts, spent.seconds)
     most = {
         Channel.WRITE: (gone + _lost(facts)) * times,  # the lost have two conditions that say so
         # By whoever looks for the first time after it went; and of a route that leads nowhere and
@@ -97,10 +97,16 @@ def _gone(facts: Facts) -> list[Obj]:
     return [node for node in ours if facts.machine_of(node) is None]
 
 
-def _hopeless(facts: Facts) -> int:
-    """What is tried again and again: impossible Services, and routes to where no machine is."""
+def _hopeless(facts: Facts, seconds: float) -> int:
+    """How often what is hopeless is tried: impossible Services, and routes to no machine.
+
+    Where nodes are not watched, routes are tried in every round (`--route-reconciliation-period`).
+    """
     impossible = sum(map(facts.is_impossible, facts.cluster.objects("services")))
-    return impossible + sum(len(texts(one, "spec", "podCIDRs")) for one in _unroutable(facts))
+    routes = sum(len(texts(one, "spec", "podCIDRs")) for one in _unroutable(facts))
+    config = facts.schedule.setup.config
+    period = RETRIED if config.route.watch_based else config.shared.route_reconciliation_period
+    return impossible * (1 + int(seconds // RETRIED)) + routes * (1 + int(seconds // period))
 
 
 def _unroutable(facts: Facts) -> list[Obj]:

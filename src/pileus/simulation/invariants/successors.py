@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from pileus.apiserver.tree import branch, text
-from pileus.simulation.invariants.facts import Facts, has_finalizer, is_manager, name_of
+from pileus.simulation.invariants.facts import Facts, name_of
+from pileus.simulation.invariants.service_history import has_finalizer, is_manager
 from pileus.simulation.stage.steps import ObjectStep
 
 KINDS = {"Node": "nodes", "Service": "services"}

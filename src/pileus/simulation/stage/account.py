@@ -65,9 +65,10 @@ class Account:
         staleness: float = 0.0,
         at_work: float = 0.0,
         doom: str = "",
+        is_shuffled: bool = False,
     ) -> object:
         """Errors: `CloudError`; then nothing has happened."""
-        moment = Moment(self.now(), self._chance, at_work, doom)
+        moment = Moment(self.now(), self._chance, at_work, doom, is_shuffled)
         if not self.cloud.asked(operation).writes:
             return self.cloud.step(self._as_of(moment.now - staleness), operation, moment)[1]
         after, answer = self.cloud.step(self._state, operation, moment)

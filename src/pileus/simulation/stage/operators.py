@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from pileus.apiserver.tree import Obj, rows, text
+from pileus.apiserver.tree import Obj, rows, text, words
 from pileus.clock import Clock
 from pileus.node_agents.node import Host, alive_status, new_node
 from pileus.simulation.clouds.deeds import AddKey, AddMachine, DeleteMachine
@@ -25,6 +25,13 @@ USERS = ("admin", "backup", "root")
 ALGORITHM, NONE = "ssh-ed25519", "none"
 KEYS_KNOWN = 12
 """Different keys that there are in a world."""
+DELETION, NEVER = "pileus.dev/deletion", "never"
+"""The annotation on a node that forbids to delete it."""
+SERVICES_PATH = "/api/v1/namespaces/default/services"
+FLEET = 6
+"""Services that are created at once, at least; one more than may always be lost at once."""
+FLEET_LIVES = 30.0
+"""Seconds until they are deleted, at least."""
 SOMEBODY = "somebody-else"
 """Whom a person writes into the lease."""
 
@@ -47,12 +54,15 @@ class Operators:
         self._meddled = meddled
         self._syncs_labels = syncs_labels
         self._named = 0
+        self._is_over = False
         self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
             DeedKind.NODE_LEAVING: self._leave,
             DeedKind.NODE_EDIT: self._edit_node,
             DeedKind.NODE_EARLY: self._register_early,
             DeedKind.NODE_AGAIN: self._register_again,
             DeedKind.NODE_DELETE_ALL: self._delete_all,
+            DeedKind.NODE_VETO: self._veto,
+            DeedKind.SERVICE_MANY: self._create_many,
             DeedKind.KEYS_EDIT: self._edit_keys,
             DeedKind.KEYS_FOREIGN: self._foreign_key,
             DeedKind.LEASE_DELETE: self._delete_lease,
@@ -63,6 +73,36 @@ class Operators:
         """What there is before the first manager starts."""
         self._cluster.act(WHO, "POST", "/api/v1/namespaces", {"metadata": {"name": TEAM}})
         self._write_keys({"admin": public_key(0)})
+
+    def end(self) -> None:
+        """Do nothing more of what was planned."""
+        self._is_over = True
+
+    def _veto(self, deed: Deed) -> None:
+        node = self._node(deed)
+        if node is not None:
+            word = words(node, "metadata", "annotations").get(DELETION)
+            given = None if word == NEVER else NEVER
+            self._patch(node, {"metadata": {"annotations": {DELETION: given}}})
+
+    def _create_many(self, deed: Deed) -> None:
+        """A release of many Services, which is deleted by force, finalizers and all."""
+        self._named += 1
+        number = FLEET + deed.choice % FLEET
+        for one in range(number):
+            spec = {"type": "LoadBalancer", "ports": [{"port": 80 + one}]}
+            body = {"metadata": {"name": f"fleet-{self._named}-{one}"}, "spec": spec}
+            self._cluster.act(WHO, "POST", SERVICES_PATH, body)
+        self._later(FLEET_LIVES + deed.seconds, self._delete_fleet)
+
+    def _delete_fleet(self) -> None:
+        if self._is_over or self._cluster.is_down:
+            return
+        for service in self._cluster.services():
+            if text(service, "metadata", "name").startswith("fleet-"):
+                path = f"{SERVICES_PATH}/{text(service, 'metadata', 'name')}"
+                self._cluster.act(WHO, "DELETE", path)
+                self._cluster.act(WHO, "PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
 
     def _leave(self, deed: Deed) -> None:
         node = self._node(deed)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pileus.apiserver.tree import Obj, rows, text, words
+from pileus.apiserver.tree import Obj, rows, text, texts, words
 from pileus.cloud.balancer import Owner
 from pileus.cloud.model import InstanceState
 from pileus.simulation.clouds.deeds import (
@@ -38,8 +38,10 @@ MOST_MACHINES = 8
 
 
 class People:
-    def __init__(self, cluster: Cluster, account: Account) -> None:
+    def __init__(self, cluster: Cluster, account: Account, *, both_families: bool = False) -> None:
+        """`both_families`: whether the machines that they add have addresses of both."""
         self._cluster = cluster
+        self._both_families = both_families
         self._account = account
         self._named = 0
         self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
@@ -61,6 +63,7 @@ class People:
             DeedKind.NODE_FOREIGN: self._foreign_node,
             DeedKind.NODE_EXCLUDE: self._exclude_node,
             DeedKind.CLOUD_FOREIGN: self._foreign_cloud,
+            DeedKind.CLOUD_FOREIGN_V6: self._foreign_routes_v6,
             DeedKind.CLOUD_TAMPER: self._tamper,
             DeedKind.CLOUD_VANISH: self._vanish,
         }
@@ -137,7 +140,8 @@ class People:
         if len(self._machines()) >= MOST_MACHINES:
             return
         self._named += 1
-        self._meddle(AddMachine(f"m-{self._named}", external=deed.choice % 2 > 0))
+        is_external, has_both = deed.choice % 2 > 0, self._both_families
+        self._meddle(AddMachine(f"m-{self._named}", external=is_external, ipv6=has_both))
 
     def _delete_machine(self, deed: Deed) -> None:
         machine = deed.one_of(self._machines())
@@ -212,6 +216,17 @@ class People:
             far = f"10.{200 + deed.choice % 40}.0.0/24"
             there = far if deed.choice % 2 else "10.244.15.128/25"
             self._meddle(AddRoute(there, machine.name, STRANGER))
+
+    def _foreign_routes_v6(self, deed: Deed) -> None:
+        """One outside of our range; one within it, or to the range of one of our nodes."""
+        machine = deed.one_of(self._machines())
+        if machine is None:
+            return
+        self._meddle(AddRoute(f"fd99:{deed.choice % 100}::/64", machine.name, STRANGER))
+        ranges = [texts(node, "spec", "podCIDRs")[1:] for node in self._cluster.objects("nodes")]
+        taken = [cidr for cidrs in ranges for cidr in cidrs]
+        there = deed.one_of(taken) if deed.choice % 3 == 0 else "fd44:0:0:f:8000::/65"
+        self._meddle(AddRoute(there or "fd44:0:0:f:8000::/65", machine.name, STRANGER))
 
     def _tamper(self, deed: Deed) -> None:
         balancer = self._ours(deed)

@@ -1,17 +1,19 @@
-"""Those who replace an object just when a manager's request for it is on its way."""
+"""Those who replace or change an object just when a manager's request for it is on its way."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pileus.apiserver.tree import Obj
 from pileus.simulation.clouds.deeds import AddMachine, DeleteMachine
 from pileus.simulation.kinds import DeedKind
 from pileus.simulation.schedule import Deed
 from pileus.simulation.stage.account import Account
-from pileus.simulation.stage.cluster import NODES_PATH, Cluster
+from pileus.simulation.stage.cluster import MERGE, NODES_PATH, STRATEGIC, Cluster
 from pileus.simulation.stage.kubelets import Kubelets
-from pileus.simulation.stage.operators import WHO
+from pileus.simulation.stage.operators import DELETION, NEVER, WHO
 from pileus.simulation.stage.people import NAMESPACES, People
 from pileus.simulation.stage.steps import Call
+from pileus.simulation.stage.users import MANAGE
 
 SERVICE_DEPTH = 3
 """Names between the path of all namespaces and that of one Service."""
@@ -24,6 +26,21 @@ REQUESTS = (
     f"GET {NAMESPACES}/",
 )
 """What is waited for: a deed chooses one of these, and which of those that come."""
+Touch = tuple[str, Obj]
+"""A subresource, and the patch of it."""
+READY: Obj = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+TO_NODES: tuple[Touch, ...] = (
+    ("", {"metadata": {"annotations": {DELETION: NEVER}}}),
+    ("/status", {"status": {"conditions": [READY]}}),
+    ("", {"metadata": {"labels": {"example.com/touched": "yes"}}}),
+    ("", {"metadata": {"annotations": {DELETION: None}}}),
+)
+TO_SERVICES: tuple[Touch, ...] = (
+    ("", {"metadata": {"annotations": {MANAGE: "none"}}}),
+    ("", {"spec": {"sessionAffinity": "ClientIP"}}),
+    ("", {"metadata": {"labels": {"example.com/touched": "yes"}}}),
+    ("", {"metadata": {"annotations": {MANAGE: None}}}),
+)
 MOST = 3
 """At most so many are waited for until one is struck."""
 
@@ -33,6 +50,8 @@ class _Awaited:
     request: str
     left: int
     choice: int
+    strike: Callable[[str, int], None]
+    """Done to the object of that path."""
 
     def comes(self, call: Call) -> bool:
         """Whether it is this one; or one less is waited for."""
@@ -53,7 +72,8 @@ class Replacing:
         self._kubelets = kubelets
         self._awaited: list[_Awaited] = []
         self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
-            DeedKind.OBJECT_AGAIN: self._lie_in_wait
+            DeedKind.OBJECT_AGAIN: lambda deed: self._lie_in_wait(deed, self._replace, MOST),
+            DeedKind.OBJECT_TOUCHED: lambda deed: self._lie_in_wait(deed, self._touch, 1),
         }
 
     def end(self) -> None:
@@ -66,12 +86,19 @@ class Replacing:
             come = [one for one in self._awaited if one.comes(call)]
             self._awaited = [one for one in self._awaited if one.left]
             for one in come:
-                self._replace(_path(call).removesuffix("/status"), one.choice)
+                one.strike(_path(call).removesuffix("/status"), one.choice)
 
-    def _lie_in_wait(self, deed: Deed) -> None:
+    def _lie_in_wait(self, deed: Deed, strike: Callable[[str, int], None], most: int) -> None:
         rest, request = divmod(deed.choice, len(REQUESTS))
-        choice, number = divmod(rest, MOST)
-        self._awaited.append(_Awaited(REQUESTS[request], 1 + number, choice))
+        choice, number = divmod(rest, most)
+        self._awaited.append(_Awaited(REQUESTS[request], 1 + number, choice, strike))
+
+    def _touch(self, path: str, choice: int) -> None:
+        """What people and kubelets write to it at that moment."""
+        touches = TO_NODES if path.startswith(NODES_PATH) else TO_SERVICES
+        below, body = touches[choice % len(touches)]
+        kind = STRATEGIC if below else MERGE
+        self._cluster.act(WHO, "PATCH", f"{path}{below}", body, kind)
 
     def _replace(self, path: str, choice: int) -> None:
         if path.startswith(NODES_PATH):

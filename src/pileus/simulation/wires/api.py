@@ -5,22 +5,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from math import inf
 from types import TracebackType
 from typing import Self
 
-import msgspec
-from multidict import CIMultiDict
-
 from pileus.apiserver.call import Response
-from pileus.kube.errors import Unreachable
 from pileus.kube.transport import READS, Reply, Request
-from pileus.simulation.kinds import SIMULATED, FaultKind, Place
+from pileus.simulation.kinds import FaultKind, Place
 from pileus.simulation.stage.steps import Answer, Call, Channel
-from pileus.simulation.weather import Strike
 from pileus.simulation.wires.life import Life, Surroundings
+from pileus.simulation.wires.watch import HOST, Watch, agent_of, headers_of, refusal, unreachable
 
-HOST = "simulated"
 READ_FAULTS = frozenset({
     FaultKind.API_LOST,
     FaultKind.API_LATE,
@@ -68,7 +62,7 @@ class Wire:
     @asynccontextmanager
     async def send(self, request: Request) -> AsyncGenerator[Reply]:
         if self._life.is_over:
-            raise _unreachable(request, "this process is no more")
+            raise unreachable(request, "this process is no more")
         if request.guard is not None:
             request.guard()
         response = await self._exchange(self._rewound(request))
@@ -84,7 +78,7 @@ class Wire:
         version = request.query.get("resourceVersion")
         if "watch" not in request.query or not version:
             return request
-        strike = self._around.weather.strike(Place.WATCH, _agent(request), may=_is_replay)
+        strike = self._around.weather.strike(Place.WATCH, agent_of(request), may=_is_replay)
         if strike is None:
             return request
         older = str(max(1, int(version) - 1 - round(strike.seconds * REWOUND)))
@@ -100,7 +94,7 @@ class Wire:
                 return await journey.answer
         except TimeoutError as error:
             acted = request.method not in READS
-            raise _unreachable(request, "no answer in time", acted=acted, late=True) from error
+            raise unreachable(request, "no answer in time", acted=acted, late=True) from error
 
 
 class _Journey:
@@ -113,13 +107,13 @@ class _Journey:
         self._writes = request.method not in READS
         self._heard = len(life.heard)
         self.answer: asyncio.Future[Response] = around.loop.create_future()
-        self._who = _agent(request)
+        self._who = agent_of(request)
         may = _faults_of(request).__contains__
         self._strike = around.weather.strike(Place.API, self._who, may=may)
         self._call = Call(
             who=life.name,
             identity=life.identity,
-            at=around.loop.time(),
+            at=around.loop.now(),
             channel=_channel(request, self._who),
             agent=self._who,
             what=f"{request.method} {request.path}",
@@ -184,13 +178,13 @@ class _Journey:
         if not self.answer.done():
             self.answer.set_result(response)
             if not failed:
-                self._life.heard.append(response.body)
+                self._life.hear(response.body, self._around.loop.now())
 
     def _fail(self, why: str, *, acted: bool) -> None:
         self._note(why)
         self._around.told(Answer(self._call, trouble=why))
         if not self.answer.done():
-            self.answer.set_exception(_unreachable(self._request, why, acted=acted))
+            self.answer.set_exception(unreachable(self._request, why, acted=acted))
 
     def _is(self, kind: FaultKind) -> bool:
         return self._strike is not None and self._strike.kind is kind
@@ -212,131 +206,13 @@ class _Whole:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return _headers(self.response)
+        return headers_of(self.response)
 
     async def read(self) -> bytes:
         return self.response.body
 
     async def chunks(self) -> AsyncIterator[bytes]:
         yield self.response.body
-
-
-class Watch:
-    """The answer to a watch: what comes in, as late and as broken as the weather is."""
-
-    def __init__(
-        self, request: Request, response: Response, life: Life, around: Surroundings
-    ) -> None:
-        self._request = request
-        self._response = response
-        self._life = life
-        self._around = around
-        self._agent = _agent(request)
-        self._patience: asyncio.Timeout | None = None
-        self._is_cut = False
-        self.name = f"{life.name} {request.path}"
-        self.is_dead = False
-
-    @asynccontextmanager
-    async def registered(self) -> AsyncGenerator[None]:
-        watches = self._around.cluster.watches
-        watches[self] = None
-        try:
-            yield
-        finally:
-            watches.pop(self, None)
-
-    def cut(self) -> None:
-        self._is_cut = True
-        if self._patience is not None and not self._patience.expired():
-            self._patience.reschedule(self._around.loop.time())
-
-    @property
-    def status(self) -> int:
-        return self._response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return _headers(self._response)
-
-    async def read(self) -> bytes:
-        return b"".join([piece async for piece in self.chunks()])
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        stream = self._response.stream
-        while stream is not None:
-            try:
-                piece = await self._next(stream)
-            except StopAsyncIteration:
-                return
-            await self._catch_up()
-            strike = self._around.weather.strike(Place.WATCH, self._agent, may=_is_no_replay)
-            if strike is not None:
-                async for told in self._spoilt(strike):
-                    yield told
-            self._life.heard.append(piece)
-            yield piece
-
-    async def _next(self, stream: AsyncGenerator[bytes]) -> bytes:
-        limit = self._request.idle_timeout
-        self._fail_if_cut()
-        try:
-            async with asyncio.timeout(limit) as self._patience:
-                return await anext(stream)
-        except TimeoutError as error:
-            self._fail_if_cut()
-            raise _unreachable(self._request, "no byte came in time", late=True) from error
-        finally:
-            self._patience = None
-
-    async def _catch_up(self) -> None:
-        """Wait as long as the server itself has not heard what happened."""
-        behind = self._around.cluster.behind_until - self._around.loop.time()
-        if behind > 0:
-            await asyncio.sleep(behind)
-
-    async def _spoilt(self, strike: Strike) -> AsyncIterator[bytes]:
-        """What comes instead of, or before, the next piece."""
-        self._around.trace.note(self._life.name, f"{self._request.path} [{strike.kind}]")
-        if strike.kind is FaultKind.WATCH_CUT:
-            raise _unreachable(self._request, "the connection was cut")
-        if strike.kind is FaultKind.WATCH_LAGGING:
-            await asyncio.sleep(strike.seconds)
-        elif strike.kind is FaultKind.WATCH_STALLED:
-            self.is_dead = True
-            await asyncio.sleep(self._request.idle_timeout or inf)
-            raise _unreachable(self._request, "no byte came in time", late=True)
-        else:
-            yield b'{"type":"ERROR","object":%b}\n' % refusal(410, "Expired", strike).body
-            self._is_cut = True
-
-    def _fail_if_cut(self) -> None:
-        if self._is_cut or self._life.is_over:
-            raise _unreachable(self._request, "the connection was cut")
-
-
-def refusal(code: int, reason: str, strike: Strike) -> Response:
-    """How the server says no."""
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": f"{SIMULATED}{strike.kind}",
-    }
-    patience = {"Retry-After": str(max(1, round(strike.seconds)))}
-    asks = code in {429, 503}
-    return Response(status=code, body=msgspec.json.encode(status), headers=patience if asks else {})
-
-
-def _headers(response: Response) -> Mapping[str, str]:
-    return CIMultiDict({"content-type": response.content_type, **response.headers})
-
-
-def _agent(request: Request) -> str:
-    """Who of the manager asks: the last part of its user agent."""
-    return request.headers.get("User-Agent", "").rpartition("/")[2]
 
 
 def _faults_of(request: Request) -> frozenset[FaultKind]:
@@ -350,10 +226,6 @@ def _is_replay(kind: FaultKind) -> bool:
     return kind is FaultKind.WATCH_REPLAYED
 
 
-def _is_no_replay(kind: FaultKind) -> bool:
-    return kind is not FaultKind.WATCH_REPLAYED
-
-
 def _channel(request: Request, agent: str) -> Channel:
     if agent == "leader-election":
         return Channel.LEASE
@@ -362,10 +234,3 @@ def _channel(request: Request, agent: str) -> Channel:
     if request.method not in READS:
         return Channel.WRITE
     return Channel.WATCH if "watch" in request.query else Channel.READ
-
-
-def _unreachable(
-    request: Request, cause: str, *, acted: bool = False, late: bool = False
-) -> Unreachable:
-    asked = f"{request.method} {request.path}"
-    return Unreachable(asked, HOST, cause, may_have_acted=acted, timed_out=late)

@@ -15,7 +15,12 @@ from pileus.simulation.stage.steps import Answer, Call, Channel
 from pileus.simulation.weather import Strike
 from pileus.simulation.wires.life import Life, Surroundings
 
-READS_ONLY = frozenset({FaultKind.CLOUD_STALE, FaultKind.CLOUD_PARTIAL, FaultKind.CLOUD_EMPTY})
+READS_ONLY = frozenset({
+    FaultKind.CLOUD_STALE,
+    FaultKind.CLOUD_PARTIAL,
+    FaultKind.CLOUD_EMPTY,
+    FaultKind.CLOUD_SHUFFLED,
+})
 WRITES_ONLY = frozenset({
     FaultKind.CLOUD_UNHEARD,
     FaultKind.CLOUD_AFTERWARDS,
@@ -65,7 +70,7 @@ class _Journey:
         self._call = Call(
             who=life.name,
             identity=life.identity,
-            at=around.loop.time(),
+            at=around.loop.now(),
             channel=Channel.CLOUD_WRITE if self._asked.writes else Channel.CLOUD_READ,
             agent=f"cloud {capability}",
             what=str(operation) if self._asked.writes else self._asked.name,
@@ -109,6 +114,7 @@ class _Journey:
             staleness=seconds if self._is(FaultKind.CLOUD_STALE) else 0.0,
             at_work=seconds * SLOWNESS if is_slow else seconds if fails else 0.0,
             doom=f"{SIMULATED}{FaultKind.CLOUD_FAILS}" if fails else "",
+            is_shuffled=self._is(FaultKind.CLOUD_SHUFFLED),
         )
 
     def _spoilt(self, answer: object) -> object:

@@ -30,12 +30,26 @@ class Life:
         self.task: asyncio.Task[None] | None = None
         self.heard: list[bytes] = []
         """All that the API server has told it, in order."""
+        self.heard_when: list[float] = []
+        """When it was told that, in the time of the world."""
         self.queues = Queues()
         self._ambush: _Ambush | None = None
 
     @property
     def is_over(self) -> bool:
         return self.process.is_dead
+
+    def hear(self, told: bytes, now: float) -> None:
+        self.heard.append(told)
+        self.heard_when.append(now)
+
+    def heard_at(self, uid: str, version: str = "") -> float | None:
+        """When it was first told of that object, or of that version of it; None: it was not."""
+        wanted, exactly = uid.encode(), f'"resourceVersion":"{version}"'.encode()
+        for told, when in zip(self.heard, self.heard_when, strict=True):
+            if wanted in told and (not version or exactly in told):
+                return when
+        return None
 
     def crash(self) -> None:
         self.process.is_dead = True

@@ -1,0 +1,115 @@
+"""Planted defects that remove one guard: each is found although the mechanism around it stands."""
+
+from tests.simulation import plants_guards as plants
+from tests.simulation.planting import Defect
+
+GUARDS = (
+    Defect(
+        name="every edit deletes and recreates the balancer",
+        plant=plants.every_edit_recreates_the_balancer,
+        caught_by=("nothing_wanted_is_deleted",),
+        scenario="at-once",
+        at=3,
+    ),
+    Defect(
+        name="the API server is not asked whether a Service is gone",
+        plant=plants.a_vanished_service_is_not_asked_for,
+        caught_by=("nothing_wanted_is_deleted",),
+        scenario="watches",
+        at=3,
+    ),
+    Defect(
+        name="routes are deleted and created again",
+        plant=plants.routes_are_renewed,
+        caught_by=("nothing_wanted_is_deleted",),
+        scenario="nodes",
+        at=2,
+    ),
+    Defect(
+        name="the taint is removed without the labels",
+        plant=plants.the_taint_goes_without_labels,
+        caught_by=("initialized_nodes_have_their_facts",),
+        scenario="nodes",
+    ),
+    Defect(
+        name="addresses are written in the order of the cloud",
+        plant=plants.addresses_in_the_order_of_the_cloud,
+        caught_by=("addresses_keep_their_order",),
+        scenario="ranges",
+        at=15,
+        within=19,
+    ),
+    Defect(
+        name="a veto on a node is not read",
+        plant=plants.vetoes_are_not_read,
+        caught_by=("vetoes_are_obeyed",),
+        scenario="touched",
+        at=3,
+    ),
+    Defect(
+        name="a veto that comes while a node is read is not obeyed",
+        plant=plants.vetoes_are_read_once,
+        caught_by=("vetoes_are_obeyed", "no_ready_node_is_deleted"),
+        scenario="touched",
+        at=4,
+    ),
+    Defect(
+        name="a node that becomes ready while it is read is deleted",
+        plant=plants.readiness_is_read_once,
+        caught_by=("no_ready_node_is_deleted",),
+        scenario="touched",
+        at=19,
+        within=23,
+    ),
+    Defect(
+        name="pileus.dev/manage is not obeyed",
+        plant=plants.every_service_is_managed,
+        caught_by=("unmanaged_balancers_are_left_alone",),
+        scenario="touched",
+        at=9,
+        within=13,
+    ),
+    Defect(
+        name="any number of vanished Services is cleaned up",
+        plant=plants.any_number_of_services_may_vanish,
+        caught_by=("few_vanished_services_are_cleaned_up_at_once",),
+        scenario="mass-loss",
+    ),
+    Defect(
+        name="any number of orphans is deleted",
+        plant=plants.any_number_of_orphans_is_deleted,
+        caught_by=("few_vanished_services_are_cleaned_up_at_once",),
+        scenario="mass-loss",
+        at=53,
+        first=51,
+    ),
+    Defect(
+        name="a vanished Service is left to the search for orphans",
+        plant=plants.vanished_services_are_left_to_the_sweeper,
+        caught_by=("no_balancer_is_left_behind",),
+        scenario="at-once",
+        at=5,
+    ),
+    Defect(
+        name="one bad pod range keeps a node from all its routes",
+        plant=plants.one_bad_range_spoils_the_others,
+        caught_by=("routes_lead_to_all_nodes",),
+        scenario="dual-stack",
+        at=15,
+        within=19,
+    ),
+    Defect(
+        name="pod ranges are never given out again",
+        plant=plants.ranges_are_never_given_back,
+        caught_by=("nodes_have_ranges",),
+        scenario="ranges",
+    ),
+    Defect(
+        name="the lease's clock stands still while the machine sleeps",
+        plant=plants.the_lease_sleeps_with_the_machine,
+        caught_by=("nobody_works_on_an_old_lease", "only_the_leader_writes"),
+        scenario="leaders",
+        at=10,
+        within=14,
+    ),
+)
