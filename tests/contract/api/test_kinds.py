@@ -174,6 +174,44 @@ class TestServices:
             {"ip": "192.0.2.1", "ipMode": "VIP"}
         ]
 
+    def test_an_ingress_keeps_ip_host_name_and_ports_and_is_replaced_whole(
+        self, namespace: Namespace
+    ) -> None:
+        service(namespace, type="LoadBalancer")
+        path = namespace.path("services", "web") + "/status"
+        ports = [
+            {"port": 80, "protocol": "TCP"},
+            {"port": 443, "protocol": "TCP", "error": "acme.example/PortInUse"},
+        ]
+        full = {"ip": "192.0.2.1", "hostname": "a.b", "ipMode": "Proxy", "ports": ports}
+        fewer = {**full, "ports": ports[:1]}
+
+        for ingress in (full, fewer):
+            answer = namespace.api.patch(path, {"status": {"loadBalancer": {"ingress": [ingress]}}})
+            assert answer.body["status"]["loadBalancer"]["ingress"] == [ingress]
+
+    @pytest.mark.parametrize(
+        "port",
+        [
+            pytest.param({"port": 0, "protocol": "TCP"}, id="zero"),
+            pytest.param({"port": 80, "protocol": "QUIC"}, id="protocol"),
+            pytest.param({"port": 80, "protocol": "TCP", "error": "is in use"}, id="sentence"),
+        ],
+    )
+    def test_the_states_of_ports_are_not_validated(
+        self, namespace: Namespace, port: dict[str, object]
+    ) -> None:
+        service(namespace, type="LoadBalancer")
+        ingress = {"hostname": "a.b", "ports": [port]}
+
+        answer = namespace.api.patch(
+            namespace.path("services", "web") + "/status",
+            {"status": {"loadBalancer": {"ingress": [ingress]}}},
+        )
+
+        assert answer.status == 200
+        assert answer.body["status"]["loadBalancer"]["ingress"] == [ingress]
+
     @pytest.mark.parametrize(
         "ingress",
         [
