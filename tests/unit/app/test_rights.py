@@ -26,6 +26,7 @@ from pileus.apiserver.selector import selected_name
 from pileus.apiserver.serving import api_in_memory
 from pileus.apiserver.state import Options
 from pileus.cloud.interface import Cloud
+from pileus.controllers.lifecycle.annotations import DELETION
 from pileus.kube.access import Access
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES, SERVICES
@@ -204,11 +205,16 @@ async def set_up(objects: list[dict[str, Any]]) -> AsyncGenerator[Scene]:
         yield Scene(kube, post.clients.main("user"), cloud)
 
 
+def kept(name: str) -> dict[str, object]:
+    """A node that is never deleted, so that the manager reports on it again and again."""
+    return new_node(name) | {"metadata": {"name": name, "annotations": {DELETION: "never"}}}
+
+
 async def prepare(scene: Scene) -> None:
     keys = {"metadata": {"name": "ssh-keys"}, "data": {"ops": public_key("ann")}}
     await scene.client.create(CONFIG_MAPS, keys, namespace="kube-system")
     await scene.add_nodes(*(f"n{number}" for number in range(8)))
-    await scene.client.create(NODES, new_node("machineless"))
+    await scene.client.create(NODES, kept("machineless"))
     for name in ("web", "forced", "orphan"):
         await scene.add_service(name, 80)
 
