@@ -43,6 +43,13 @@ FAILED = 1
 QUIET = -1
 """A verbosity below which only warnings and errors are written."""
 OUTPUT = Flag("output", STRING, "text", "Output format: text or json.", short="o", only_flag=True)
+KUBECONFIG = Flag(
+    process.KUBECONFIG.name,
+    STRING,
+    "",
+    "Kubeconfig file; empty: $KUBECONFIG, else ~/.kube/config, else the pod's service account.",
+)
+"""The manager's flag as it works here; for help alone."""
 CONTEXT = Flag(
     "context", STRING, "", "Context of the kubeconfig; empty: its current one.", only_flag=True
 )
@@ -64,10 +71,7 @@ KINDS = {
     "svc": "Service",
 }
 OBJECT = "node NAME | service [NAMESPACE/]NAME"
-CLUSTER = (
-    "The cluster is that of --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else of the pod. "
-    "All flags of the manager are accepted: use those that it runs with (pileus run --help)."
-)
+CLOSING = "All flags of the manager are accepted: use those that it runs with (pileus run --help)."
 
 
 class Takes(Enum):
@@ -248,9 +252,9 @@ def _check_output(given: str) -> None:
 
 
 def _help(program: str, manual: Manual, terminal: Terminal) -> str:
-    shown = Group("", (*manual.flags.flags, process.KUBECONFIG, CLOUD_PROVIDER, process.HELP))
+    shown = Group("", (*manual.flags.flags, KUBECONFIG, CLOUD_PROVIDER, process.HELP))
     width = help_text.width_of(terminal.width(terminal.out))
     return (
         f"{help_text.wrapped(manual.text, width)}\nUsage:\n  {manual.usage(program)}\n"
-        f"{help_text.section(shown, width)}\n{help_text.wrapped(CLUSTER, width)}"
+        f"{help_text.section(shown, width)}\n{help_text.wrapped(CLOSING, width)}"
     )

@@ -10,9 +10,9 @@ from pileus.server.options import ServingOptions
 BACKLOG = 128
 
 _ADVICE = {
-    errno.EADDRINUSE: "something listens there already; stop it, or choose another --secure-port",
-    errno.EADDRNOTAVAIL: "no interface has this address; check --bind-address",
-    errno.EACCES: "not permitted; ports below 1024 need a privilege",
+    errno.EADDRINUSE: "the port is in use; stop the other process, or use another --secure-port",
+    errno.EADDRNOTAVAIL: "no network interface has this address; check --bind-address",
+    errno.EACCES: "not permitted; use a --secure-port above 1023, or grant CAP_NET_BIND_SERVICE",
 }
 
 

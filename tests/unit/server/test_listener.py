@@ -21,12 +21,16 @@ def test_port_zero_means_not_to_listen():
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])
 def test_a_taken_port_is_named_with_its_address(taken: int, address: str):
-    with pytest.raises(CannotListen, match=rf"{address}\]?:{taken}: something listens there"):
+    with pytest.raises(
+        CannotListen, match=rf"{address}\]?:{taken}: the port is in use; .* --secure-port"
+    ):
         listen(ServingOptions(bind_address=address, port=taken))
 
 
 def test_an_address_that_is_not_ours_is_named():
-    with pytest.raises(CannotListen, match=r"192\.0\.2\.1:10258: no interface has this address"):
+    with pytest.raises(
+        CannotListen, match=r"192\.0\.2\.1:10258: no network interface has this address"
+    ):
         listen(ServingOptions(bind_address="192.0.2.1"))
 
 
