@@ -113,11 +113,6 @@ SCENES: dict[str, Callable[[Place], list[str]]] = {
     "provider that exits": lambda at: at.flags("exiting"),
     "provider that yields no cloud": lambda at: at.flags("empty"),
     "cloud without a cluster ID": lambda at: at.flags("untagged"),
-    "API server down, without leader election": lambda at: [*at.flags(), ALONE],
-    "API server of another CA, without leader election": lambda at: [
-        *at.flags(kube=at.of(at.api.other_authority_file)),
-        ALONE,
-    ],
     "false or expired token, without leader election": lambda at: [
         *at.flags(kube=at.of(at.api.authority_file)),
         ALONE,

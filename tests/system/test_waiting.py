@@ -1,18 +1,33 @@
 """What the program lives through without a cluster: it waits, says so, and ends when told to."""
 
+import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from pileus.testing.control_plane import free_ports
 from tests.system.api_server import Refusing, refusing
 from tests.system.program import LIMIT, PROGRAM, distribution, environment, kubeconfig, provider
 
 RETRY = 0.5
+DOWN = "https://127.0.0.1:1"
+NOT_READY = "API server is not ready"
+IN_A_POD = """
+import sys
+from pathlib import Path
+from pileus.kube.config import choose
+object.__setattr__(choose.HERE, "service_account", Path({folder!r}))
+from pileus.cli.main import cloud_controller_manager
+sys.exit(cloud_controller_manager())
+"""
+"""The program in a pod: its service account is mounted elsewhere."""
 LOCK = "error retrieving resource lock"
 
 
@@ -39,6 +54,89 @@ def running(folder: Path, code: str, kube: Path) -> Generator[tuple[subprocess.P
     finally:
         process.kill()
         process.wait()
+
+
+@dataclass
+class Configured:
+    """Ways to configure the access to an API server that is down."""
+
+    folder: Path
+
+    def file(self, name: str, **user: object) -> str:
+        path = kubeconfig(self.folder / name, DOWN)
+        if user:
+            config = json.loads(path.read_text())
+            config["users"][0]["user"] = user
+            path.write_text(json.dumps(config))
+        return str(path)
+
+    def plugin(self) -> dict[str, object]:
+        script = self.folder / "login"
+        version = "client.authentication.k8s.io/v1"
+        credential = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}}
+        script.write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
+        script.chmod(0o700)
+        return {"apiVersion": version, "command": "./login", "interactiveMode": "Never"}
+
+    def pod(self) -> str:
+        (self.folder / "token").write_text("t")
+        return str(self.folder)
+
+
+CONFIGURATIONS: dict[str, Callable[[Configured], list[str]]] = {
+    "kubeconfig": lambda at: [f"--kubeconfig={at.file('a')}"],
+    "exec plugin": lambda at: [f"--kubeconfig={at.file('a', exec=at.plugin())}"],
+    "master": lambda _: [f"--master={DOWN}"],
+    "in a pod": lambda _: [],
+    "authentication-kubeconfig": lambda at: [
+        f"--kubeconfig={at.file('a')}",
+        f"--authentication-kubeconfig={at.file('b')}",
+    ],
+    "authentication-kubeconfig with exec plugin": lambda at: [
+        f"--kubeconfig={at.file('a')}",
+        f"--authentication-kubeconfig={at.file('b', exec=at.plugin())}",
+    ],
+    "authorization-kubeconfig": lambda at: [
+        f"--kubeconfig={at.file('a')}",
+        f"--authorization-kubeconfig={at.file('b')}",
+    ],
+}
+
+
+MODES = ("--leader-elect=true", "--leader-elect=false", "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "mode"),
+    [
+        *((each, MODES[0]) for each in CONFIGURATIONS),
+        *((each, mode) for each in ("kubeconfig", "in a pod") for mode in MODES[1:]),
+    ],
+)
+def test_an_absent_api_server_is_waited_for_in_every_configuration(
+    tmp_path: Path, configuration: str, mode: str
+) -> None:
+    distribution(tmp_path / "site", "mine", provider("pass"))
+    at, log = Configured(tmp_path), tmp_path / "log"
+    flags = ["--cloud-provider=mine", "--bind-address=127.0.0.1", mode]
+    flags += [f"--secure-port={free_ports(1)[0]}", f"--leader-elect-retry-period={RETRY}s"]
+    environ, program = environment(tmp_path / "site"), [str(PROGRAM)]
+    if configuration == "in a pod":
+        program = [sys.executable, "-c", IN_A_POD.format(folder=at.pod())]
+        environ |= {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+    command = [*program, *flags, *CONFIGURATIONS[configuration](at)]
+    with log.open("wb") as sink:
+        process = subprocess.Popen(command, stderr=sink, env=environ)
+    try:
+        wait_for(log, LOCK if mode == MODES[0] else NOT_READY, times=2)
+        assert process.poll() is None
+        assert end(process) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+    assert "Serving securely" in log.read_text()
+    assert "Connection refused" in log.read_text()
 
 
 def wait_for(log: Path, text: str, times: int = 1) -> None:

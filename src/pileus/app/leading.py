@@ -38,7 +38,7 @@ from pileus.cloud.foreign import entered
 from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.kube.client import Client
-from pileus.kube.errors import KubeError
+from pileus.kube.errors import ApiError, KubeError
 from pileus.objects.ownership import IgnoredNodes, whose_by
 from pileus.runtime.leadership import Election
 from pileus.server.health import Health
@@ -47,8 +47,10 @@ from pileus.version import PROGRAM
 
 log = Log(__name__)
 
-API_PATIENCE = 10
-"""Seconds that the API server has for getting well, once we lead."""
+API_PATIENCE = 10.0
+"""Seconds after which an API server that refuses our identity ends the start."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
+"""Seconds between two questions whether the API server is healthy."""
 
 DUTIES: Mapping[str, MakeDuty] = {
     NODE.canonical: node_duty,
@@ -178,7 +180,7 @@ async def lead(
 ) -> None:
     """Wait for the lease, then work until cancelled or the lease is lost.
 
-    Errors: `Fatal` if the API server does not get well, or the provider cannot start.
+    Errors: `Fatal` if the API server refuses our identity, or the provider cannot start.
     """
     equipment = Equipment(budget=Budget(Limits(), post.metrics))
     leader = Leader(post, leases, health, duties, equipment)
@@ -205,19 +207,42 @@ async def provider_leading(post: Post) -> AsyncGenerator[None]:
         yield
 
 
-async def wait_for_api_server(post: Post) -> None:
-    """Poll its `/healthz` each second. Errors: `Fatal` if it does not get well in time."""
-    client = post.clients.main("healthz")
-    trouble: KubeError | None = None
+async def wait_for_api_server(post: Post, *, patience: float | None = None) -> None:
+    """Return when `/healthz` of the API server says so; wait for one that is absent or unhealthy.
+
+    Raises `Fatal` if it refuses our identity for `API_PATIENCE` seconds, because waiting does not
+    change that; and if it is not healthy within `patience`, where that is given.
+    """
+    trouble: list[KubeError] = []
     try:
-        async with asyncio.timeout(API_PATIENCE):
-            while (found := await _trouble(client)) is not None:
-                trouble = found
-                log.info("API server is not well yet", err=trouble)
-                await asyncio.sleep(1)
+        async with asyncio.timeout(patience):
+            await _poll_health(post.clients.main("healthz"), trouble)
     except TimeoutError:
-        why = trouble or f"no answer within {API_PATIENCE} s"
-        raise Fatal(f"failed to wait for apiserver being healthy: {why}") from trouble
+        raise _not_healthy(trouble[-1] if trouble else f"no answer within {patience} s") from None
+
+
+async def _poll_health(client: Client, trouble: list[KubeError]) -> None:
+    """Ask until the answer is good; `trouble` ends with why the last one was not."""
+    now = asyncio.get_running_loop().time
+    pause, last_other = FIRST_PAUSE, now()
+    while (found := await _trouble(client)) is not None:
+        trouble[:] = [found]
+        if not _is_refusal(found):
+            last_other = now()
+        elif now() - last_other >= API_PATIENCE:
+            raise _not_healthy(found)
+        log.info("API server is not ready", err=found)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.25, LONGEST_PAUSE)
+
+
+def _is_refusal(error: KubeError) -> bool:
+    """Whether the server is there and says no to us, as for a false token or a missing right."""
+    return isinstance(error, ApiError) and 400 <= error.status < 500 and error.status != 429  # noqa: PLR2004 -- HTTP's own numbers
+
+
+def _not_healthy(why: KubeError | str) -> Fatal:
+    return Fatal(f"failed to wait for apiserver being healthy: {why}")
 
 
 async def _trouble(client: Client) -> KubeError | None:

@@ -15,6 +15,7 @@ from pileus.app.config import Config
 from pileus.app.controllers import SERVICE
 from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.leading import (
+    API_PATIENCE,
     DUTIES,
     make_duty,
     provider_leading,
@@ -100,7 +101,10 @@ async def looking(
         await _check_credentials(clients)
         async with (
             provider(config, world) as cloud,
-            watching(make_post(config, world, clients, read_only(cloud, but=may), Open())) as post,
+            watching(
+                make_post(config, world, clients, read_only(cloud, but=may), Open()),
+                patience=API_PATIENCE,
+            ) as post,
         ):
             yield await _identified(post)
 
@@ -132,9 +136,12 @@ def _serves(config: Config) -> bool:
 
 
 @asynccontextmanager
-async def watching(post: Post) -> AsyncGenerator[Post]:
-    """The post with its provider started and its informers running, but no controller."""
-    await wait_for_api_server(post)
+async def watching(post: Post, *, patience: float | None = None) -> AsyncGenerator[Post]:
+    """The post with its provider started and its informers running, but no controller.
+
+    Raises `Fatal` if the API server is not healthy within `patience` seconds, where that is given.
+    """
+    await wait_for_api_server(post, patience=patience)
     async with (
         provider_leading(post),
         stacked(post.cloud, metrics=post.metrics, fence=post.fence, equipment=Equipment()) as cloud,

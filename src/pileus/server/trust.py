@@ -67,8 +67,9 @@ class TrustSource:
     async def start(self) -> None:
         """Use what is to be trusted now.
 
-        Errors: `BadCertificate` for a file; `LookupFailed` if the cluster's settings cannot be
-        read and that is not to be tolerated.
+        While the API server does not answer, the cluster's settings are left out: fewer clients
+        are trusted, and `follow` reads them later. Raises `BadCertificate` for a file, and
+        `LookupFailed` if the API server refuses to show the settings and that is not tolerated.
         """
         if self._settings:
             try:
@@ -129,7 +130,8 @@ class TrustSource:
         return Trust(client_ca, proxies)
 
     def _tolerate(self, error: ReviewFailed) -> None:
-        if not self._options.tolerate_lookup_failure:
+        absent = error.passing or not error.code
+        if not (absent or self._options.tolerate_lookup_failure):
             raise LookupFailed(
                 "cannot read the cluster's authentication settings (ConfigMap "
                 f"kube-system/extension-apiserver-authentication): {error}; grant the role "

@@ -19,6 +19,7 @@ from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.kube.model.coordination_v1 import LEASES, Lease
 from pileus.kube.transport import Request
+from pileus.testing.scripted import ScriptedTransport, refused
 from tests.unit.app.stage import TIMES, Kube, configured
 from tests.unit.cloud.fakes import FakeInstances
 
@@ -147,8 +148,8 @@ async def test_a_cloud_without_cluster_id_is_fatal_unless_allowed(
     def untagged() -> Provider:
         return Provider(cloud=Cloud(name="fake", has_cluster_id=False))
 
-    refused = await ending(lambda: manager(provider=untagged()))
-    assert (type(refused), str(refused)) == (Fatal, NO_CLUSTER_ID)
+    error = await ending(lambda: manager(provider=untagged()))
+    assert (type(error), str(error)) == (Fatal, NO_CLUSTER_ID)
 
     await run_for(30, manager("--allow-untagged-cloud", provider=untagged()))
     assert "detected a cluster without a ClusterID" in caplog.text
@@ -162,15 +163,33 @@ async def run_for(seconds: float, running: Manager) -> None:
         task.cancel()
 
 
-async def test_an_api_server_that_does_not_get_well_is_fatal_and_the_provider_is_closed():
-    provider = Provider()
+async def test_an_api_server_that_refuses_us_is_fatal_and_the_provider_is_closed():
+    provider, kube = Provider(), Kube(ScriptedTransport(lambda _: refused(401, "Unauthorized")))
 
-    error = await ending(
-        lambda: manager("--leader-elect=false", provider=provider, kube=Kube(is_down=True))
-    )
+    error = await ending(lambda: manager("--leader-elect=false", provider=provider, kube=kube))
 
     assert isinstance(error, Fatal)
     assert "failed to wait for apiserver being healthy" in str(error)
+    assert provider.lines == ["connected", "closed"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--leader-elect=false",),
+        ("--dry-run",),
+        ("--enable-leader-migration",),
+        ("--use-service-account-credentials",),
+        ("--use-service-account-credentials", "--leader-elect=false"),
+    ],
+    ids=lambda flags: " ".join(flags) or "default",
+)
+async def test_an_absent_api_server_is_waited_for_whatever_the_flags(flags: Sequence[str]):
+    provider, kube = Provider(), Kube(is_down=True)
+
+    await run_for(3600, manager(*flags, provider=provider, kube=kube))
+
     assert provider.lines == ["connected", "closed"]
 
 

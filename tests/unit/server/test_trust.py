@@ -40,15 +40,18 @@ FROM_CLUSTER = Trust(
 
 
 class Cluster:
-    def __init__(self, settings: Mapping[str, str] | None) -> None:
+    def __init__(
+        self, settings: Mapping[str, str] | None, failure: ReviewFailed | None = None
+    ) -> None:
         self.settings = settings
+        self.failure = failure or ReviewFailed("forbidden", code=403)
         self.reads = 0
         self.changed = asyncio.Event()
 
     async def read(self) -> Mapping[str, str]:
         self.reads += 1
         if self.settings is None:
-            raise ReviewFailed("forbidden", code=403)
+            raise self.failure
         return self.settings
 
     async def follow(self, use: Callable[[Mapping[str, str]], None]) -> None:
@@ -130,9 +133,27 @@ async def test_a_failed_look_up_ends_the_start_and_names_role_and_flag():
         await source.start()
 
 
-async def test_a_tolerated_failure_is_made_good_later():
-    used, cluster = Used(), Cluster(None)
-    source = TrustSource(AuthenticationOptions(tolerate_lookup_failure=True), cluster, used)
+@pytest.mark.parametrize(
+    ("options", "failure"),
+    [
+        pytest.param(
+            AuthenticationOptions(tolerate_lookup_failure=True),
+            ReviewFailed("forbidden", code=403),
+            id="tolerated by flag",
+        ),
+        pytest.param(AuthenticationOptions(), ReviewFailed("cannot connect"), id="no answer"),
+        pytest.param(
+            AuthenticationOptions(),
+            ReviewFailed("unavailable", code=503, passing=True),
+            id="unavailable",
+        ),
+    ],
+)
+async def test_a_tolerated_failure_is_made_good_later(
+    options: AuthenticationOptions, failure: ReviewFailed
+):
+    used, cluster = Used(), Cluster(None, failure)
+    source = TrustSource(options, cluster, used)
     await source.start()
     assert used == [NOBODY]
 
