@@ -124,7 +124,7 @@ class World(world.World):
 async def test_a_service_lives_and_dies_on_the_shelf(tmp_path: Path):
     shelf = Shelf(tmp_path)
     at = World(shelf)
-    await at.add_node("n1")
+    await at.add_node("n1", spec={"providerID": "shelf://1"})
 
     async def has_members(*names: str) -> bool:
         return [each["nodes"] for each in shelf.read("balancers").values()] == [list(names)]
@@ -143,7 +143,7 @@ async def test_a_service_lives_and_dies_on_the_shelf(tmp_path: Path):
         assert built["check"]["path"] == "/healthz"
         assert built["nodes"] == ["n1"]
 
-        await at.add_node("n2")
+        await at.add_node("n2", spec={"providerID": "shelf://2"})
         await at.until(lambda: has_members("n1", "n2"))
         await at.delete()
         await at.until(is_released)

@@ -139,6 +139,7 @@ class ClassicBalancers:
             return Failure(error)
         if status is None and wish.spec is None and _is_being_deleted(service):
             self.memory.forget(wish.owner)
+            self.notes.forget(service)
         return replace(seen, exists=status is not None, balancer=_balancer(service, status))
 
     def _noted(self, service: Service) -> Remembered | None:

@@ -4,9 +4,13 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pileus.classic.interface import InstanceMetadata
 from pileus.cloud.errors import CloudError
+from pileus.cloud.model import AddressType
+from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.lookup import look_up
 from pileus.controllers.node.reconciler import NodeReconciler
 from pileus.kube.model.core_v1 import NodeAddress
@@ -76,6 +80,33 @@ async def test_an_address_of_a_type_that_kubernetes_does_not_know_is_left_out_wi
     assert world.events.reasons("n1") == ["Synced", "CloudAddressSkipped"]
     (message,) = world.events.messages("CloudAddressSkipped")
     assert "203.0.113.9 is of type FloatingIP" in message
+
+
+ANY = st.builds(
+    NodeAddress,
+    type=st.sampled_from(["InternalIP", "ExternalIP", "Hostname", "FloatingIP", ""]) | st.text(),
+    address=st.sampled_from(["10.0.0.1", "fd00::1", "n1", ""]) | st.text(),
+)
+
+
+@given(st.lists(ANY, max_size=4))
+def test_law_no_address_keeps_a_node_from_its_metadata(reported: list[NodeAddress]) -> None:
+    metadata = InstanceMetadata(provider_id="fake://i-1", node_addresses=reported)
+    answer = asyncio.run(_answer(Provider(Recorder({"instance_metadata": metadata}))))
+
+    assert not isinstance(answer, CloudError)
+    assert set(answer.addresses) <= set(reported)
+    assert {each.type for each in answer.addresses} <= set(AddressType)
+    unknown = [each for each in reported if each.type not in set(AddressType)]
+    assert len(answer.unknown_addresses) == len(unknown), "each is reported"
+
+
+async def _answer(provider: Provider) -> Facts | CloudError:
+    cloud, node = adapted(provider), kube_node("n1")
+    assert cloud.leading
+    assert cloud.instances
+    async with cloud.leading(Access(View({"n1": node}))):
+        return (await look_up(cloud.instances, [node]))["n1"]
 
 
 class TwoKinds(Provider):

@@ -77,6 +77,9 @@ class Balancing(Provider):
     def load_balancer(self) -> Any:
         return self.account
 
+    def provider_name(self) -> str:
+        return "local"  # the scheme of the nodes in this world
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
