@@ -58,6 +58,33 @@ LIFECYCLE = (
         scenario="nodes",
     ),
     Mutant(
+        name="the guard is not asked again just before the deletion",
+        module="controllers.lifecycle.monitor",
+        before="doomed = same and ours and isinstance(self.knowledge.step(again), Delete)",
+        after="doomed = same and ours",
+        tests="controllers/lifecycle",
+        danger=Danger.DELETION,
+        scenario="nodes",
+    ),
+    Mutant(
+        name="an unidentified node is deleted after the short grace",
+        module="controllers.lifecycle.plan",
+        before="if case.ownership is not Ownership.OURS and not case.is_overdue:",
+        after="if False:",
+        tests="controllers/lifecycle",
+        danger=Danger.DELETION,
+        scenario="nodes",
+    ),
+    Mutant(
+        name="a break in the answers counts towards the grace of unidentified nodes",
+        module="controllers.lifecycle.guard",
+        before="unbroken = known.unbroken if began - known.last <= LONGEST_BREAK else ended",
+        after="unbroken = known.unbroken",
+        tests="controllers/lifecycle",
+        danger=Danger.DELETION,
+        scenario="nodes",
+    ),
+    Mutant(
         name="a node is deleted from the cached state",
         module="controllers.lifecycle.acting",
         before="newest = await self._tools.nodes.read(name)",
@@ -96,6 +123,41 @@ LIFECYCLE = (
 )
 
 NODE = (
+    Mutant(
+        name="the untaint patch names no version if the kubelet gave the provider ID",
+        module="controllers.node.patches",
+        before="    if spec:\n",
+        after="    if write.provider_id:\n",
+        tests="controllers/node",
+        danger=Danger.OWNERSHIP,
+        scenario="nodes",
+    ),
+    Mutant(
+        name="a condition that cannot be written is tried with every pass",
+        module="runtime.backoff",
+        before="return now >= self.resumes",
+        after="return True",
+        tests="controllers/node controllers/service",
+        scenario="nodes",
+    ),
+    Mutant(
+        name="nodes of other clouds are managed by the node controller",
+        module="controllers.node.reconciler",
+        before="return self.whose(node) is not Ownership.FOREIGN",
+        after="return True",
+        tests="app",
+        danger=Danger.OWNERSHIP,
+        scenario="nodes",
+    ),
+    Mutant(
+        name="nodes of other clouds are members of load balancers",
+        module="controllers.service.members",
+        before="return self.whose(node) is Ownership.FOREIGN",
+        after="return False",
+        tests="controllers/service",
+        danger=Danger.OWNERSHIP,
+        scenario="nodes",
+    ),
     Mutant(
         name="a write to a node does not name its UID",
         module="controllers.node.patches",
@@ -197,6 +259,16 @@ ROUTE = (
 )
 
 IPAM_AND_KEYS = (
+    Mutant(
+        name="a promised range is given back after a failed write",
+        module="controllers.ipam.reconciler",
+        before="            self._announce(node, FAILED)\n",
+        after="            self._announce(node, FAILED)\n            "
+        "self._tools.holdings.forget(name)\n",
+        tests="controllers/ipam",
+        danger=Danger.OWNERSHIP,
+        scenario="mixed",
+    ),
     Mutant(
         name="pod ranges are written to whatever version of the node",
         module="controllers.ipam.patches",

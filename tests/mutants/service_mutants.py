@@ -24,8 +24,8 @@ SERVICE = (
     Mutant(
         name="Services deleted in great numbers are cleaned up at once",
         module="controllers.service.departed",
-        before="if len(gone) > max(FEW, FRACTION * (served + len(gone))):",
-        after="if len(gone) > served + len(gone):",
+        before="if lost > max(FEW, FRACTION * (served + lost)):",
+        after="if lost > served + lost:",
         tests="controllers/service",
         danger=Danger.DELETION,
         scenario="services",

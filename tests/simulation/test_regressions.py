@@ -32,6 +32,12 @@ REGRESSIONS = (
         "are managed, was taken (by the judge) for an untrue one",
     ),
     Found(
+        "nodes",
+        3017,
+        "the condition of a node or Service that could not be written was tried again with every "
+        "pass, each second while the cloud was throttled",
+    ),
+    Found(
         "watches",
         20201,
         "a quiet world was blamed (by the judge) for a write to the cloud whose refusal was still "

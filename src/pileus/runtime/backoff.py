@@ -3,6 +3,7 @@
 The figures are the Go framework's; jitter, which only ever lengthens a delay, is ours.
 """
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -25,6 +26,30 @@ class Exponential:
 
 
 SERVICE_RETRIES = Exponential(5.0, 300.0)
+
+
+@dataclass(slots=True)
+class Pacing:
+    """Spaces out a write that may be left out, such as a condition that explains a failure.
+
+    Such a write is made by passes that come for other reasons, perhaps once a second because a
+    cloud asks for it. After a failure it needs a back-off of its own.
+    """
+
+    delays: Exponential = Exponential(5.0, 60.0)
+    failures: int = 0
+    resumes: float = -math.inf
+    """When the next attempt may be made."""
+
+    def is_due(self, now: float) -> bool:
+        return now >= self.resumes
+
+    def failed(self, error: BaseException, now: float) -> None:
+        self.failures += 1
+        self.resumes = now + max(self.delays.delay(self.failures), hint(error) or 0.0)
+
+    def succeeded(self) -> None:
+        self.failures, self.resumes = 0, -math.inf
 
 
 class RetryPolicy:

@@ -10,7 +10,7 @@ from pileus.objects.ranges import Range
 class Found(NamedTuple):
     range: Range
     tries: int
-    """How many blocks were looked at."""
+    """How many blocks in use were skipped, as the Go program counts; 0 if the next was free."""
 
 
 class Blocks:
@@ -43,7 +43,7 @@ class Blocks:
         if place < 0:
             return None
         self._next = (place + 1) % self.count
-        return Found(self._at(place), (place - start) % self.count + 1)
+        return Found(self._at(place), (place - start) % self.count)
 
     def has(self, wanted: Range) -> bool:
         """Whether any part of `wanted` is in here."""

@@ -31,6 +31,7 @@ from pileus.objects.nodes import about_node, is_uninitialized
 from pileus.objects.notices import Notices
 from pileus.objects.ownership import Ownership, Whose
 from pileus.objects.writer import Brought, NodeReplaced, Nodes, NodeWriter
+from pileus.runtime.backoff import Pacing
 from pileus.runtime.reconcile import DONE, Result
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
@@ -74,6 +75,7 @@ class NodeReconciler:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._failing: dict[str, float] = {}
+        self._pacing: dict[str, Pacing] = {}
         tools.metrics.nodes_failing.set_function(lambda: len(self._failing))
 
     async def reconcile(self, key: str) -> Result:
@@ -84,6 +86,7 @@ class NodeReconciler:
             except (NotFound, NodeReplaced) as error:
                 log.info("Node went away meanwhile", v=2, node=key, why=error)
         self._failing.pop(key, None)
+        self._pacing.pop(key, None)
         return DONE
 
     async def report(self, key: str, error: Exception) -> None:
@@ -141,11 +144,14 @@ class NodeReconciler:
         reason, message = reason_of(error), message_of(error)
         self._tools.notices.warn(about_node(node), reason, f"Node cannot be initialized: {message}")
         write = stuck_status(node, reason, message, self._tools.clock.now())
-        if write is None:
+        pacing = self._pacing.setdefault(node.metadata.name, Pacing())
+        if write is None or not pacing.is_due(now):
             return
         try:
             await self._tools.nodes.write(node, write)
+            pacing.succeeded()
         except KubeError as refused:
+            pacing.failed(refused, asyncio.get_running_loop().time())
             log.warning(
                 "Cannot tell on the node why it is stuck", node=node.metadata.name, err=refused
             )

@@ -2,12 +2,12 @@
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 
 from pileus.cloud.balancer import Wish
 from pileus.controllers.service.reasons import Stage
-from pileus.runtime.backoff import Exponential
+from pileus.runtime.backoff import Exponential, Pacing
 
 SLOTS = 10
 """Deep looks fall due at so many moments of a period: spread, and still many in one call."""
@@ -39,6 +39,8 @@ class Note:
     held_since: float | None = None
     accepted: bool = False
     """Whether the cloud has said that it takes away what was there."""
+    pacing: Pacing = field(default_factory=Pacing)
+    """Of writes of the condition that explains a failure."""
     missing_since: float | None = None
     """When the cloud first showed nothing, of a Service that is to be released."""
 

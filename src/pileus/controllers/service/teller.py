@@ -74,10 +74,15 @@ class Teller:
         return await self._cluster.write(service, write)
 
     async def condition(self, service: Service, note: Note, verdict: Verdict) -> None:
-        """Write the condition; failing to is no reason to fail."""
+        """Write the condition. A refused write is logged, and tried again with a back-off."""
+        now = asyncio.get_running_loop().time
+        if not note.pacing.is_due(now()):
+            return
         try:
             await self.write(service, note, told(service, verdict, self.telling(note)))
+            note.pacing.succeeded()
         except KubeError as refused:
+            note.pacing.failed(refused, now())
             log.warning(
                 "Cannot tell on the Service how it stands", service=name_of(service), err=refused
             )

@@ -289,3 +289,21 @@ async def test_nothing_is_given_while_there_are_nodes_that_cannot_be_read():
 
 async def answered(listed: Listed[Node]) -> Listed[Node]:
     return listed
+
+
+async def test_a_range_stays_promised_to_its_node_while_writes_fail():
+    at = Site()
+    await at.register("n1")
+    at.wire.refuse = "/api/v1/nodes/n1"
+
+    async with at.running(FOUR):
+        await asyncio.sleep(60)
+        assert at.metric("cidrset_usage_cidrs", "10.0.0.0/22") == 0.25
+        assert at.metric("cidrset_cidrs_releases_total", "10.0.0.0/22") == 0
+        await at.register("n2")
+        await asyncio.sleep(60)
+        at.wire.refuse = ""
+        await asyncio.sleep(300)
+
+    assert await at.ranges() == {"n1": ("10.0.0.0/24",), "n2": ("10.0.1.0/24",)}
+    assert "CIDRAssignmentFailed" in {reason for _, _, reason, _ in at.events.lines()}

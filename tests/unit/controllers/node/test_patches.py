@@ -21,6 +21,17 @@ def test_the_taint_is_removed_from_the_very_version_that_was_seen() -> None:
     })
 
 
+def test_the_version_is_named_also_if_the_kubelet_gave_the_provider_id() -> None:
+    patch = object_patch(
+        node(taints=[TAINT, OTHER_TAINT], provider_id="fake://1"), ObjectWrite(untaint=True)
+    )
+
+    assert patch == MergePatch({
+        "metadata": {"uid": "uid-n1", "resourceVersion": "1"},
+        "spec": {"taints": [OTHER_TAINT]},
+    })
+
+
 def test_the_last_taint_takes_the_list_with_it() -> None:
     patch = object_patch(node(taints=[TAINT]), ObjectWrite(untaint=True))
 

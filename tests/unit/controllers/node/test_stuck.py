@@ -7,7 +7,7 @@ import pytest
 from pileus.cloud.errors import CloudError, NotFound, Throttled, Unauthorized, Unavailable
 from pileus.cloud.model import Absent, Failure
 from pileus.controllers.node.plan import CONDITION, Write
-from pileus.kube.errors import Invalid, TooLarge
+from pileus.kube.errors import Invalid, TooLarge, Unreachable
 from pileus.objects.node_ips import PROVIDED_NODE_IP, NodeIpRefused
 from pileus.objects.nodes import condition_of, is_uninitialized
 from pileus.runtime.failure import PassTooLong
@@ -188,3 +188,38 @@ async def test_a_bug_is_reported_without_its_details() -> None:
     assert world.events.messages("InitializationFailed") == [
         "Node cannot be initialized: internal error ZeroDivisionError (see the manager's log)"
     ]
+
+
+async def test_a_condition_that_cannot_be_written_is_tried_again_with_a_back_off_of_its_own() -> (
+    None
+):
+    world = World([document()], {"n1": Failure(Throttled("slow down", retry_after=1))})
+    tried: list[float] = []
+
+    def refuse(name: str, write: Write) -> None:
+        tried.append(asyncio.get_running_loop().time())
+        raise Unreachable("/api/v1/nodes/n1/status", "in-process", "connection lost")
+
+    world.nodes.before_write = [refuse] * 600
+    await fail(world, times=600, apart=1.0)
+
+    assert 8 <= len(tried) <= 16, "600 passes in ten minutes"
+    world.nodes.before_write = []
+    await fail(world, times=61, apart=1.0)
+    assert condition_of(world.node(), CONDITION)
+
+
+async def test_the_back_off_is_over_once_the_node_was_initialized() -> None:
+    world = World([document()], {"n1": Failure(Throttled("slow down", retry_after=1))})
+
+    def refuse(name: str, write: Write) -> None:
+        raise Unreachable("/api/v1/nodes/n1/status", "in-process", "connection lost")
+
+    world.nodes.before_write = [refuse] * 8
+    await fail(world, times=600, apart=1.0)
+    world.nodes.before_write = []
+    world.cloud.answers["n1"] = instance()
+    await world.reconciler.reconcile("n1")
+
+    assert not is_uninitialized(world.node())
+    assert world.reconciler._pacing == {}

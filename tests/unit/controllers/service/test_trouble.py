@@ -291,3 +291,30 @@ async def test_who_waits_for_a_former_service_says_so_ever_more_seldom_while_it_
         cloud.changing = lambda owner, change: None
         await asyncio.sleep(35)
         assert (await world.condition())[0] == "True"
+
+
+async def test_a_condition_that_cannot_be_written_is_tried_again_with_a_back_off_of_its_own():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    await world.add("web")
+    tried: list[float] = []
+
+    def throttle(owner: Owner, change: Change) -> None:
+        raise Throttled("slowly", retry_after=1)
+
+    def refuse(request: Request) -> None:
+        body = request.body or b""
+        if request.method == "PATCH" and b"Throttled" in body and b"conditions" in body:
+            tried.append(asyncio.get_running_loop().time())
+            raise kube.Unreachable(request.path, "in-process", "connection lost")
+
+    cloud.changing = throttle
+    world.wire.before = refuse
+    async with world.managed():
+        await asyncio.sleep(600)
+
+        assert 5 <= len(tried) <= 16, "hundreds of passes in ten minutes"
+        world.wire.before = lambda request: None
+        await asyncio.sleep(70)
+        assert (await world.condition("web"))[1] == "Throttled"
