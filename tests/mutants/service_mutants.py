@@ -14,9 +14,9 @@ SERVICE = (
     ),
     Mutant(
         name="a Service that another manager serves loses its finalizer",
-        module="controllers.service.withdrawing",
-        before="return NOTHING if is_theirs else released(service, mode)",
-        after="return released(service, mode)",
+        module="controllers.service.plan",
+        before="NOTHING if is_served_elsewhere(service, classes) else released(service, mode)",
+        after="released(service, mode)",
         tests="controllers/service",
         danger=Danger.OWNERSHIP,
         scenario="classes",

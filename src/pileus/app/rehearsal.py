@@ -16,7 +16,7 @@ from pileus.app.beside import beside
 from pileus.app.leading import DUTIES
 from pileus.app.planning import Plan, Planner, watching
 from pileus.app.work import MakeDuty, Post
-from pileus.controllers.service.orphans import KUBE_SYSTEM
+from pileus.controllers.service.teller import KUBE_SYSTEM
 from pileus.kube.model.core_v1 import Node, ObjectReference, Service
 from pileus.objects.notices import REPEAT_AFTER
 from pileus.objects.planned import EVERYTHING, Planned, title

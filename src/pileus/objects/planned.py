@@ -3,9 +3,11 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference
+from pileus.telemetry.quoting import quote
 
 
 class Place(StrEnum):
@@ -26,7 +28,9 @@ class Planned:
     summary: str
     """One line, such as `balancer shop: listener 80/TCP`."""
     details: tuple[str, ...] = ()
-    """Fields before and after, one a line: `spec.providerID: "" → "local://web-1"`."""
+    """Fields before and after, one a line: `spec.providerID: "" → "local://web-1"`.
+
+    In the cluster every field that would be written is named, by its path and its new value."""
     waits_for: str = ""
     """What has to happen first; empty: it would be made at once."""
 
@@ -40,6 +44,24 @@ class Trouble:
     message: str
     is_aftermath: bool = False
     """Whether it only follows from what is wrong; who else tells of the object says it better."""
+
+
+class State(Protocol):
+    """What a condition says."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def reason(self) -> str | None: ...
+
+
+def condition_detail(kind: str, before: State | None, after: State | None) -> str:
+    """Returns the detail of a line that changes a condition: `status.conditions[…]: … → …`."""
+    return f"status.conditions[{kind}]: {_state(before)} → {_state(after)}"
+
+
+def _state(condition: State | None) -> str:
+    return f"{quote(condition.status)} ({condition.reason or ''})" if condition else "none"
 
 
 def title(about: ObjectReference) -> str:

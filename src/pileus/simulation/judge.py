@@ -35,6 +35,8 @@ class Judge:
         self._trace = trace
         self._now = now
         self._facts: Facts | None = None
+        self.observers: list[Callable[[Step], None]] = []
+        """Called with every step before it is judged."""
         self.violation: Violation | None = None
         self._calls: Counter[Channel] = Counter()
         self._accepted = 0
@@ -45,6 +47,8 @@ class Judge:
         self._facts = facts
 
     def see(self, step: Step) -> None:
+        for observe in self.observers:
+            observe(step)
         if self._facts is None or self.violation is not None:
             return
         for name, wrong in breaches(self._facts, step):

@@ -15,6 +15,8 @@ from pileus.simulation.clouds.local import SimulatedLocal
 from pileus.simulation.judge import Violation
 from pileus.simulation.kinds import DeedKind, FaultKind
 from pileus.simulation.loop import SimulationLoop, Standstill
+from pileus.simulation.planned import hold_to_plans
+from pileus.simulation.scenario import SCENARIOS
 from pileus.simulation.schedule import Schedule
 from pileus.simulation.world import World
 from pileus.testing.virtual_time import LoopClock
@@ -78,6 +80,9 @@ def _undisturbed() -> Generator[None]:
 
 async def _play(world: World) -> None:
     async with world.running():
+        if SCENARIOS[world.schedule.scenario].plans:
+            await hold_to_plans(world)
+            return
         await world.let_things_happen()
         world.mend()
         await _settle(world)

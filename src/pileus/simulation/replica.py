@@ -1,8 +1,8 @@
 """One of the managers of a simulation: the real program, started again whenever it ends."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from contextvars import copy_context
 from datetime import datetime, timedelta
 from random import Random
@@ -70,13 +70,17 @@ class Replica:
         self.monotonic = PacedClock(around.trace.now, chance.uniform(SLOWEST, FASTEST))
         self.clock = SkewedClock(clock, chance.uniform(-120, 120))
         self.life: Life | None = None
+        self.watch_cloud: Callable[[Cloud], Cloud] = _as_it_is
+        """Wraps the cloud of every life, to record what is asked of it."""
+        self._may_live = asyncio.Event()
+        self._may_live.set()
 
     async def run(self, failed: Callable[[str, BaseException], None]) -> None:
         """Live again and again. `failed` is told of an end that no program should have."""
         async with asyncio.TaskGroup() as group:
             while True:
-                self._lives += 1
-                life = self.life = Life(self.name, f"{self.name}-{self._lives}")
+                await self._may_live.wait()
+                life = self.life = self.next_life()
                 context = copy_context()
                 context.run(PROCESS.set, life.process)
                 task = group.create_task(self._live(life, failed), context=context)
@@ -86,6 +90,19 @@ class Replica:
                 if life.is_over:
                     self._bury(life, task)
                 await asyncio.sleep(self._chance.uniform(1, 15))
+
+    def next_life(self) -> Life:
+        self._lives += 1
+        return Life(self.name, f"{self.name}-{self._lives}")
+
+    def keep_down(self) -> None:
+        """Kill it, and do not start it again until `bring_up`."""
+        self._may_live.clear()
+        if self.life is not None:
+            self.life.crash()
+
+    def bring_up(self) -> None:
+        self._may_live.set()
 
     def stop(self) -> None:
         """Ask it to end, as SIGTERM does."""
@@ -115,7 +132,7 @@ class Replica:
         life.task = asyncio.current_task()
         self._around.trace.note(self.name, f"starts as {life.identity}")
         try:
-            await self._manager(life).run()
+            await Manager(self._config, self.surroundings(life)).run()
         except asyncio.CancelledError:
             how = "stopped"
         except BaseException as error:  # noqa: BLE001 -- judged below
@@ -129,14 +146,15 @@ class Replica:
             self._around.trace.note(self.name, how)
         life.ended.set()
 
-    def _manager(self, life: Life) -> Manager:
+    def surroundings(self, life: Life) -> World:
+        """Returns what the process of that life finds around itself."""
         providers = Registry(discover=tuple)
         providers.register(PROVIDER, self._provider(life))
 
         def connect(_: Access) -> Wire:
             return Wire(life, self._around)
 
-        world = World(
+        return World(
             environ={"CLOUD_TOKEN": SECRET},
             times=Times(self.clock, self.monotonic),
             random=Random(self._chance.getrandbits(64)),  # noqa: S311 -- no secret
@@ -148,14 +166,20 @@ class Replica:
             metrics=lambda: life.queues.read_from(self._around.sayings.metrics),
             settled=_nothing,
         )
-        return Manager(self._config, world)
 
     def _provider(self, life: Life) -> Connect:
-        def connect(config: ProviderConfig) -> AbstractAsyncContextManager[Cloud]:
+        @asynccontextmanager
+        async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
             del config
-            return self._around.account.cloud.connect(CloudWire(life, self._around))
+            wire = CloudWire(life, self._around)
+            async with self._around.account.cloud.connect(wire) as cloud:
+                yield self.watch_cloud(cloud)
 
         return connect
+
+
+def _as_it_is(cloud: Cloud) -> Cloud:
+    return cloud
 
 
 def _unwatched(_: Metrics) -> AbstractContextManager[None]:

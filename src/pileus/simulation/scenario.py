@@ -39,6 +39,8 @@ class Scenario:
     """The names of the setups of which one is chosen; none: of all."""
     replicas: tuple[int, ...] = (1, 2, 2, 3)
     """How many managers there are; one of these."""
+    plans: bool = False
+    """Whether managers are held to plans made just before what they do (`planned.py`)."""
     seconds: float = 200.0
     """How long things happen, before the world falls quiet."""
     patience: float = 1500.0
@@ -264,6 +266,22 @@ SCENARIOS = {
             },
             faults=_of(*Place),
             setups=UNAIDED,
+        ),
+        Scenario(
+            name="plan",
+            text="a manager does in an hour what plans announced just before, and nothing else",
+            deeds={
+                **_EVERYTHING,
+                **_deeds("service-delete", "service-force", "service-type", weight=5),
+                **_deeds("cloud", "keys", "node-delete", "machine-delete", weight=3),
+                DeedKind.SERVICE_CREATE: 14,
+                DeedKind.NODE_DELETE_ALL: 1,
+            },
+            faults=_of(*Place),
+            deeds_most=40,
+            faults_most=4,
+            replicas=(1,),
+            plans=True,
         ),
     )
 }

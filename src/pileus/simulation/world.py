@@ -3,9 +3,10 @@
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any
 
 from pileus.app.controllers import ALL, LIFECYCLE, NODE, ROUTE, SERVICE, SSH_KEYS, is_running
@@ -46,8 +47,8 @@ class World:
         self, schedule: Schedule, make_cloud: MakeCloud, loop: SimulationLoop, clock: Clock
     ) -> None:
         seed, setup = schedule.seed, schedule.setup
-        self._schedule = schedule
-        self._loop = loop
+        self.schedule = self._schedule = schedule
+        self._loop, self._clock = loop, clock
         loop.set_exception_handler(self._callback_failed)
         self.quiet_seconds, self.patience = schedule.quiet_seconds, schedule.patience
         self.trace = Trace(loop.now)
@@ -109,18 +110,36 @@ class World:
                 self._do(item)
         await self._until(self._schedule.seconds)
 
-    def mend(self) -> None:
-        """From now on nothing goes wrong any more."""
+    def mend(self, *, tidies: bool = True) -> None:
+        """Ends all faults; with `tidies`, users also take back what they asked for in vain."""
         self.trace.note("schedule", "all is mended")
         self._mishaps.end()
         self._replacing.end()
         self._operators.end()
         self._kubelets.end()
-        self._users.tidy()
+        if tidies:
+            self._users.tidy()
+
+    @property
+    def loop(self) -> SimulationLoop:
+        return self._loop
+
+    @property
+    def managers(self) -> Sequence[Replica]:
+        return self._managers
+
+    def planner(self, told: Callable[[Call | Answer], None]) -> Replica:
+        """Returns a process beside the managers; `told` hears of its requests instead of a judge.
+
+        It is not started.
+        """
+        seed, config = self._schedule.seed, self._schedule.setup.config
+        around = replace(self._around, told=told)
+        return Replica("planner", config, self._clock, stream(seed, "planner"), around)
 
     def _assembled(self, clock: Clock) -> list[Replica]:
         seed, setup = self._schedule.seed, self._schedule.setup
-        around = Surroundings(
+        around = self._around = Surroundings(
             loop=self._loop,
             cluster=self._cluster,
             account=self._account,

@@ -177,6 +177,22 @@ class Guard:
             suspects = {uid: _anew(each, now) for uid, each in suspects.items()}
         return replace(self, suspects=suspects, acted=acted, share=share)
 
+    def foreseen(self, reports: Iterable[Report], nodes: AbstractSet[str]) -> "Guard":
+        """Returns the guard as it will be if the same is reported until every grace is over."""
+        overdue = self.rules.unidentified_grace > 0
+        suspects = {
+            report.subject.uid: Suspect(
+                report.subject,
+                first=0.0,
+                counts=report.counts or (report.counts_late and overdue),
+                is_confirmed=True,
+                is_overdue=overdue,
+            )
+            for report in reports
+            if report.holds
+        }
+        return Guard(rules=self.rules, suspects=suspects).reckoned(0.0, nodes)
+
     def standing(self, subject: Subject, *, confirmed: bool = False) -> Standing:
         """How far it has come; with `confirmed`, how far after a second look like the first."""
         suspect = self.suspects.get(subject.uid)

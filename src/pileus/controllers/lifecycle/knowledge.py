@@ -9,6 +9,7 @@ from pileus.cloud.model import Absent, Instance, InstanceState
 from pileus.controllers.lifecycle.guard import Guard, Report, Standing, Subject
 from pileus.controllers.lifecycle.plan import (
     Case,
+    Delete,
     Policy,
     Step,
     counts,
@@ -99,10 +100,20 @@ class Knowledge:
                 return on_absence(seen.node, seen.answer, case)
             case Instance():
                 wanted = self.takes_out_of_service and seen.whose is Ownership.OURS
-                standing = self.stopped.standing(subject) if wanted else Standing.CLEAR
+                stopped = self.stopped.standing(subject, confirmed=confirmed)
+                standing = stopped if wanted else Standing.CLEAR
                 return on_presence(seen.node, seen.answer, standing, self.stopped.share)
             case CloudError():
                 return None
+
+    def foreseen(self, seen: Sequence[Seen], ours: AbstractSet[str]) -> "Knowledge":
+        """Returns what will be known if the cloud says the same until every grace is over.
+
+        Nodes that are deleted after a second look are no longer counted by then.
+        """
+        left = [each for each in seen if not isinstance(self.step(each, confirmed=True), Delete)]
+        deleted = {each.node.metadata.uid for each in seen} - {e.node.metadata.uid for e in left}
+        return replace(self, gone=self.gone.foreseen(self._gone(left), ours - deleted))
 
     def _gone(self, seen: Iterable[Seen]) -> Iterator[Report]:
         limited = self.policy is Policy.GUARDED

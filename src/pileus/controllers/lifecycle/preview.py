@@ -4,8 +4,8 @@ nodes ──look up──▶ a copy of what is known ──the monitor's own dec
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from pileus.clock import Clock
 from pileus.cloud.balancer import Effect
@@ -19,19 +19,22 @@ from pileus.controllers.lifecycle.plan import (
     RECOVERED,
     TOO_MANY_GONE,
     Delete,
+    ObjectWrite,
     Policy,
+    Step,
     Wait,
     Wanted,
     object_write,
     status_write,
     subject_of,
 )
-from pileus.kube.model.core_v1 import Node, Taint
+from pileus.kube.model.core_v1 import Node
 from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK
-from pileus.objects.nodes import about_node, is_ready, taints_of
+from pileus.objects.nodes import about_node, condition_of, is_ready, taints_of
 from pileus.objects.ownership import Ownership
-from pileus.objects.planned import Place, Planned, Scope, Trouble
+from pileus.objects.planned import Place, Planned, Scope, Trouble, condition_detail
+from pileus.telemetry.quoting import quote
 
 UNKNOWN = "InstanceStateUnknown"
 GONE = "delete node: the cloud has no machine for it"
@@ -53,20 +56,25 @@ class LifecyclePreview:
             if is_ready(node) and scope.has(about_node(node)):
                 lines += self._writes(node, RECOVERED)
         seen, known = await self._look_at([n for n in nodes if not is_ready(n)], known)
+        late = known.foreseen(seen, self._ours())
         for each in seen:
             if scope.has(about_node(each.node)):
-                lines += self._lines(each, known)
+                lines += self._lines(each, known, late)
         return lines
 
     def _is_shown(self, node: Node) -> bool:
         odd = not node.metadata.name or bool(node.metadata.deletion_timestamp)
         return not odd and self.view.whose(node) is not Ownership.FOREIGN
 
+    def _ours(self) -> frozenset[str]:
+        nodes, whose = self.view.nodes(), self.view.whose
+        return frozenset(n.metadata.uid for n in nodes if whose(n) is Ownership.OURS)
+
     async def _look_at(
         self, nodes: Sequence[Node], known: Knowledge
     ) -> tuple[Sequence[Seen], Knowledge]:
         now, whose = asyncio.get_running_loop().time, self.view.whose
-        ours = frozenset(n.metadata.uid for n in self.view.nodes() if whose(n) is Ownership.OURS)
+        ours = self._ours()
         known = known.kept(map(subject_of, nodes), now(), ours)
         witnesses = self.view.witnesses() if known.policy is Policy.GUARDED else ()
         seen: list[Seen] = []
@@ -78,27 +86,42 @@ class LifecyclePreview:
             seen += some
         return seen, known
 
-    def _lines(self, seen: Seen, known: Knowledge) -> Iterator[Planned | Trouble]:
-        step, second_look = known.step(seen), ""
-        if isinstance(step, Wait):
-            grace = known.gone.rules.grace
-            second_look = f"a second look that says the same, at least {grace:g} s after the first"
-            step = known.step(seen, confirmed=True)
-        match step:
-            case Delete(evidence):
-                yield _deletion(seen.node, evidence, second_look)
-            case Wanted() as wanted:
-                yield from self._consequences(seen.node, wanted, second_look, known)
-            case Wait() | None:
-                yield Trouble(about_node(seen.node), UNKNOWN, _trouble(seen), is_aftermath=True)
+    def _lines(self, seen: Seen, known: Knowledge, late: Knowledge) -> Iterator[Planned | Trouble]:
+        """Yields what follows now, and what else if the cloud goes on saying the same."""
+        grace, longest = known.gone.rules.grace, known.gone.rules.unidentified_grace
+        stages = (
+            (known.step(seen), ""),
+            (
+                known.step(seen, confirmed=True),
+                f"a second look that says the same, at least {grace:g} s after the first",
+            ),
+            (late.step(seen), f"the same answer for {longest:g} s in a row"),
+        )
+        told: set[object] = set()
+        steps: list[Step | None] = []
+        for step, waits_for in stages:
+            if step in steps or any(isinstance(one, Delete) for one in steps):
+                continue
+            steps.append(step)
+            yield from _news(self._consequences(seen.node, step, waits_for), told)
+        if steps[0] is None:
+            about = about_node(seen.node)
+            yield Trouble(about, UNKNOWN, _trouble(seen), is_aftermath=True)
 
     def _consequences(
-        self, node: Node, wanted: Wanted, waits_for: str, known: Knowledge
+        self, node: Node, step: Step | None, waits_for: str
     ) -> Iterator[Planned | Trouble]:
+        match step:
+            case Delete(evidence):
+                yield _deletion(node, evidence, waits_for)
+            case Wanted() as wanted:
+                yield from self._brought(node, wanted, waits_for)
+            case Wait() | None:
+                return
+
+    def _brought(self, node: Node, wanted: Wanted, waits_for: str) -> Iterator[Planned | Trouble]:
         yield from self._writes(node, wanted, waits_for)
         for said in filter(None, (wanted.kept, wanted.warning)):
-            if said.reason == NEVER_INITIALIZED and (grace := known.gone.rules.unidentified_grace):
-                yield _deletion(node, "", f"the same answer for {grace:g} s in a row")
             if said.reason == TOO_MANY_GONE:
                 yield _deletion(node, "", said.message)
             else:
@@ -108,16 +131,22 @@ class LifecyclePreview:
     def _writes(self, node: Node, wanted: Wanted, waits_for: str = "") -> Iterator[Planned]:
         change = object_write(node, wanted)
         if change is not None:
-            taints = taints_of(node) if change.taints is None else change.taints
-            details = [f"spec.taints: {_list(taints_of(node))} → {_list(taints)}"]
-            for key, value in change.annotations.items():
-                details.append(f"metadata.annotations[{key}]: {value or 'removed'}")
-            yield _update(node, "taints and annotations", details, waits_for)
+            yield _update(node, "taints and annotations", [*_details(node, change)], waits_for)
         status = status_write(node, wanted, self.clock.now())
         if status is not None:
-            said = status.condition
-            details = [f"status.conditions[{CONDITION}]: {said.status} ({said.reason})"]
+            before = condition_of(node, CONDITION)
+            details = [condition_detail(CONDITION, before, status.condition)]
             yield _update(node, f"condition {CONDITION}", details, waits_for)
+
+
+def _news(lines: Iterable[Planned | Trouble], told: set[object]) -> Iterator[Planned | Trouble]:
+    """Yields the lines without what was told before, which they are added to."""
+    for line in lines:
+        if isinstance(line, Trouble) or line.effect is Effect.DELETE:
+            yield line
+        elif details := tuple(one for one in line.details if one not in told):
+            told.update(details)
+            yield replace(line, details=details)
 
 
 def _deletion(node: Node, evidence: str, waits_for: str) -> Planned:
@@ -148,5 +177,14 @@ def _trouble(seen: Seen) -> str:
     return f"The node is not ready, and nothing is known of its machine: {text or type(error)}"
 
 
-def _list(taints: Sequence[Taint]) -> str:
-    return ", ".join(f"{each.key}:{each.effect}" for each in taints) or "none"
+def _details(node: Node, write: ObjectWrite) -> Iterator[str]:
+    before = taints_of(node)
+    after = before if write.taints is None else write.taints
+    for taint in before:
+        if taint not in after:
+            yield f"spec.taints: without {taint.key}"
+    for taint in after:
+        if taint not in before:
+            yield f"spec.taints: with {taint.key}:{taint.effect}"
+    for key, value in write.annotations.items():
+        yield f"metadata.annotations[{key}]: {'removed' if value is None else quote(value)}"

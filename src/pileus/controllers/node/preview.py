@@ -4,7 +4,8 @@ node ──look up──▶ facts ──the passes' own decisions──▶ write
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pileus.clock import Clock
 from pileus.cloud.balancer import Effect
@@ -21,8 +22,9 @@ from pileus.controllers.node.plan import (
     is_settled,
     refreshment,
     settlement,
+    stuck_status,
 )
-from pileus.controllers.node.trouble import message_of, reason_of, skipped
+from pileus.controllers.node.trouble import PATIENCE, is_lasting, message_of, reason_of, skipped
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK
@@ -34,7 +36,7 @@ from pileus.objects.nodes import (
     condition_of,
     is_uninitialized,
 )
-from pileus.objects.planned import Place, Planned, Scope, Trouble
+from pileus.objects.planned import Place, Planned, Scope, Trouble, condition_detail
 from pileus.telemetry.quoting import quote
 
 
@@ -69,8 +71,18 @@ class NodePreview:
                 yield from _writes(node, refreshment(facts, sync_labels=self.sync_labels))
         except NodeIpRefused as error:
             answer = error
+        if is_uninitialized(node) and isinstance(answer, CloudError):
+            yield from _stuck(node, answer, now)
         if is_uninitialized(node) or not isinstance(answer, NotFound):  # else lifecycle's matter
             yield from (Trouble(about, *each) for each in _troubles(answer))
+
+
+def _stuck(node: Node, error: CloudError, now: datetime) -> Iterator[Planned]:
+    """Yields the write that reports on the node why it is not initialized."""
+    write = stuck_status(node, reason_of(error), message_of(error), now)
+    if write is not None:
+        waits_for = "" if is_lasting(error) else f"the failure to last for {PATIENCE:g} s"
+        yield replace(_planned(node, write), waits_for=waits_for)
 
 
 def _troubles(answer: Answer) -> Iterator[tuple[str, str]]:
@@ -113,8 +125,8 @@ def _parts(node: Node, write: Write) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield "addresses", (f"status.addresses: {change}",)
         if write.condition is not None:
             before = condition_of(node, CONDITION)
-            change = f"{quote(before.status if before else '')} → {quote(write.condition.status)}"
-            yield f"condition {CONDITION}", (f"status.conditions[{CONDITION}]: {change}",)
+            detail = condition_detail(CONDITION, before, write.condition)
+            yield f"condition {CONDITION}", (detail,)
         return
     if write.provider_id:
         yield "provider ID", (f'spec.providerID: "" → {quote(write.provider_id)}',)

@@ -24,7 +24,7 @@ from pileus.controllers.node.plan import (
     settlement,
     stuck_status,
 )
-from pileus.controllers.node.trouble import complain, is_lasting, message_of, reason_of
+from pileus.controllers.node.trouble import PATIENCE, complain, is_lasting, message_of, reason_of
 from pileus.kube.errors import ApiError, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node, is_uninitialized
@@ -37,9 +37,6 @@ from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
 log = Log(__name__)
-
-PATIENCE = 10.0
-"""Seconds of failing before a node's trouble is told, unless waiting cannot mend it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,9 @@ from pileus.objects.nodes import about_node
 from pileus.objects.notices import Notices, shortened
 from pileus.runtime.failure import PassTooLong, is_expected
 
+PATIENCE = 10.0
+"""Seconds for which a node must fail before it is reported, unless waiting cannot fix it."""
+
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (NodeIpRefused, "ProvidedNodeIPRefused"),
     (cloud.NotFound, "InstanceNotFound"),

@@ -104,7 +104,8 @@ class RouteController:
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
         """What the next round would do about the nodes of `scope`. Reads only."""
-        return lines(await (await self._reconciler()).plan(), scope)
+        made = await (await self._reconciler()).plan()
+        return lines(made, scope, self._around.clock.now())
 
     def stuck(self, limit: float) -> str | None:
         """What to tell a health check if a round has been going on for longer than `limit`."""

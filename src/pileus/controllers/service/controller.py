@@ -139,7 +139,11 @@ class ServiceController:
         await self._around.services.wait_synced()
         await self._around.nodes.wait_synced()
         tools = self._tools(await self._around.identify())
-        return await ServicePreview(tools, self._around.clock, self._settings.sweep).of(scope)
+        given = self._settings
+        preview = ServicePreview(
+            tools, self._around.clock, given.sweep, repairs_drift=given.drift_period > 0
+        )
+        return await preview.of(scope)
 
     def _tools(self, cluster_id: str) -> Tools:
         return Tools(

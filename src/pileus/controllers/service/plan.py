@@ -29,6 +29,7 @@ from pileus.controllers.service.status import (
     published_ingress,
     served_as,
     served_class,
+    verdict_of,
 )
 from pileus.kube.model.core_v1 import (
     LoadBalancerIngress,
@@ -216,15 +217,22 @@ def noted(write: Write, service: Service, now: datetime) -> Write:
     return replace(write, served=served_as(service, now))
 
 
-def recorded(write: Write, service: Service, record: str | None, *, is_new: bool) -> Write:
-    """The same write with the provider's record, unless the Service has it already.
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The provider's record of what it built."""
 
-    `is_new`: something was changed in this pass, in the course of which the record that we see on
-    the Service may have been removed.
-    """
+    text: str | None = None
+    """None keeps what is there."""
+    is_new: bool = False
+    """Whether something was changed in this pass, in the course of which the record that we see on
+    the Service may have been removed."""
+
+
+def recorded(write: Write, service: Service, record: Record) -> Write:
+    """Returns the same write with the provider's record, unless the Service has it already."""
     has = (service.metadata.annotations or {}).get(ENSURED)
-    is_there = record == has and not is_new
-    return write if record is None or is_there else replace(write, record=record)
+    is_there = record.text == has and not record.is_new
+    return write if record.text is None or is_there else replace(write, record=record.text)
 
 
 def unclaimed(write: Write, service: Service, mode: Mode) -> Write:
@@ -236,6 +244,32 @@ def unclaimed(write: Write, service: Service, mode: Mode) -> Write:
         return write
     drops = _present(service, SERVED)
     return replace(write, finalizer=Finalizer.REMOVE, drops=drops, only_this_version=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pass ends with when nothing is left to change or to wait for."""
+
+    balancer: Balancer | None
+    members: int
+    record: Record = Record()
+
+
+def publication(service: Service, outcome: Outcome, mode: Mode, telling: Telling) -> Write:
+    """Returns the last write of a pass: addresses, condition and class, or no finalizer."""
+    verdict = verdict_of(outcome.balancer, mode, outcome.members)
+    write = published(service, outcome.balancer, verdict, telling)
+    if mode.writes:
+        write = recorded(noted(write, service, telling.now), service, outcome.record)
+    return unclaimed(write, service, mode)
+
+
+def release(service: Service, classes: Classes, mode: Mode) -> Write:
+    """Returns the last write to a Service that is no longer served.
+
+    A Service that another manager serves by now is left to that one, with its finalizer.
+    """
+    return NOTHING if is_served_elsewhere(service, classes) else released(service, mode)
 
 
 def released(service: Service, mode: Mode) -> Write:
@@ -264,7 +298,7 @@ def is_worth_a_pass(old: Service, new: Service) -> bool:
 
 
 def expected(service: Service, write: Write) -> Service:
-    """The Service as a write leaves it, of all that a pass looks at, if no one else writes."""
+    """Return the Service as a write leaves it, if no one else writes."""
     finalizers = service.metadata.finalizers or ()
     match write.finalizer:
         case Finalizer.ADD if FINALIZER not in finalizers:
@@ -273,14 +307,16 @@ def expected(service: Service, write: Write) -> Service:
             finalizers = tuple(each for each in finalizers if each != FINALIZER)
         case _:
             pass
-    service = replace_fields(
-        service, metadata=replace_fields(service.metadata, finalizers=finalizers)
-    )
-    if write.ingress is None:
-        return service
+    metadata = replace_fields(service.metadata, finalizers=finalizers)
     status = service.status or ServiceStatus()
-    published = LoadBalancerStatus(ingress=write.ingress)
-    return replace_fields(service, status=replace_fields(status, load_balancer=published))
+    written = tuple(each for each in (write.condition, write.served) if each is not None)
+    gone = {*write.drops, *(each.type for each in written)}
+    kept = tuple(each for each in status.conditions or () if each.type not in gone)
+    if written or gone:
+        status = replace_fields(status, conditions=(*kept, *written))
+    if write.ingress is not None:
+        status = replace_fields(status, load_balancer=LoadBalancerStatus(ingress=write.ingress))
+    return replace_fields(service, metadata=metadata, status=status)
 
 
 def _looked_at(service: Service) -> tuple[object, ...]:

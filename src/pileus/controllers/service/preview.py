@@ -4,13 +4,13 @@ Service ──course──▶ wish ──look──▶ the passes' own decisions
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pileus.clock import Clock
-from pileus.cloud.balancer import Effect
+from pileus.cloud.balancer import Balancer, BalancerState, Effect, record_of
 from pileus.cloud.errors import CloudError, Misconfigured
-from pileus.controllers.service.annotations import Mode
+from pileus.controllers.service.annotations import ENSURED, Mode
 from pileus.controllers.service.departed import deleted_service
 from pileus.controllers.service.orphans import (
     GRACE,
@@ -25,44 +25,50 @@ from pileus.controllers.service.plan import (
     FINALIZER,
     Finalizer,
     Leave,
+    Outcome,
     Puzzled,
+    Record,
     Serve,
     Telling,
     Withdraw,
     Write,
     claim,
     course,
+    expected,
     is_busy,
     loses_too_many,
     needs_claim,
-    noted,
-    published,
-    released,
-    unclaimed,
+    publication,
+    release,
+    told,
 )
 from pileus.controllers.service.seeing import look_at, look_back
-from pileus.controllers.service.status import (
-    CONDITION,
-    SERVED,
-    condition_of,
-    published_ingress,
-    served_class,
-    verdict_of,
-)
-from pileus.controllers.service.teller import KUBE_SYSTEM, about_service
+from pileus.controllers.service.status import Verdict, condition_of, pending, published_ingress
+from pileus.controllers.service.teller import KUBE_SYSTEM, PATIENCE, about_service
 from pileus.controllers.service.tools import Tools
-from pileus.controllers.service.trouble import message_of, reason_of
+from pileus.controllers.service.trouble import (
+    is_reported_at_once,
+    message_of,
+    reason_of,
+    verdict_on,
+)
 from pileus.controllers.service.wish import Refusal, farewell_of
+from pileus.controllers.service.withdrawing import SECOND_LOOK as RELEASE
+from pileus.controllers.service.withdrawing import is_doubtful, is_unfinished
 from pileus.controllers.service.workshop import Look, check_health
 from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
-from pileus.objects.planned import Place, Planned, Scope, Trouble
+from pileus.objects.planned import Place, Planned, Scope, Trouble, condition_detail
 from pileus.telemetry.quoting import quote
 
 AFTER = "the changes in the cloud"
+BY_CLOUD = "set by the cloud"
+"""A value that is known only after the changes in the cloud."""
 SECOND_LOOK = "a second look at the nodes: many members would go at once"
 ORPHANED = "orphaned: no Service has this UID (--service-orphans=delete)"
 TOO_MANY_ORPHANS = "TooManyOrphans"
 BUSY = "the cloud, which is at work on the balancer"
+LONG = f"the cloud, if it is at work on the balancer for more than {PATIENCE:g} s"
+DRIFT = "the next full check of the balancer (--service-drift-period)"
 
 Line = Planned | Trouble
 
@@ -74,6 +80,8 @@ class ServicePreview:
     tools: Tools
     clock: Clock
     sweep: SweepSettings
+    repairs_drift: bool
+    """Whether there are full checks at all."""
 
     async def of(self, scope: Scope) -> Sequence[Line]:
         """One line per change in the cloud and write to the cluster; and why some cannot be.
@@ -120,7 +128,8 @@ class ServicePreview:
         ]
 
     async def _lines(self, service: Service, *, is_marked: bool) -> Sequence[Line]:
-        known = is_marked and is_evidence(service, self.tools.classes)
+        finds_marks = self.sweep.policy is not Policy.IGNORE
+        known = finds_marks and is_marked and is_evidence(service, self.tools.classes)
         try:
             match course(service, self.tools.classes, known=known):
                 case Leave():
@@ -128,44 +137,87 @@ class ServicePreview:
                 case Puzzled(message):
                     raise Misconfigured(message)
                 case Serve(mode):
-                    return list(await self._serve(service, mode))
+                    return await self._serve(service, mode)
                 case Withdraw(mode):
-                    return list(await self._withdraw(service, mode))
+                    return await self._withdraw(service, mode)
         except CloudError as error:
-            return (Trouble(about_service(service), reason_of(error), message_of(error)),)
+            return self._failed(service, error)
 
-    async def _serve(self, service: Service, mode: Mode) -> Iterator[Planned]:
+    def _failed(self, service: Service, error: CloudError) -> Sequence[Line]:
+        """Returns why nothing can be done, and the write that reports it on the Service."""
+        trouble = Trouble(about_service(service), reason_of(error), message_of(error))
+        waits_for = "" if is_reported_at_once(error) else f"the failure to last for {PATIENCE:g} s"
+        return trouble, *self._told(service, verdict_on(error), waits_for)
+
+    def _told(self, service: Service, verdict: Verdict, waits_for: str) -> Iterator[Planned]:
+        write = told(service, verdict, Telling(self.clock.now()))
+        if write:
+            yield _write(service, write, waits_for=waits_for)
+
+    async def _serve(self, service: Service, mode: Mode) -> Sequence[Line]:
+        """A pass makes a quick check first; what only a full check finds waits for that."""
         wish = self.tools.wishing.wish(service, self.tools.membership.now())
         if isinstance(wish, Refusal):
             raise Misconfigured(str(wish))
-        look = await look_at(self.tools.workshop, service, wish, deep=True)
-        check_health(look)
-        return self._served(service, look, mode)
+        look = await look_at(self.tools.workshop, service, wish, deep=False)
+        if look.left(mode) or is_busy(look.balancer):
+            return [*self._served(service, look, mode)]
+        try:
+            check_health(look)
+            lines: Sequence[Line] = [*self._served(service, look, mode)]
+        except CloudError as error:
+            lines = self._failed(service, error)
+        if not self.repairs_drift:
+            return lines
+        deep = await look_at(self.tools.workshop, service, wish, deep=True)
+        return [*lines, *_cloud(service, deep, mode, _held(deep) or DRIFT)]
 
     def _served(self, service: Service, look: Look, mode: Mode) -> Iterator[Planned]:
-        at_stake = bool(look.left(mode)) or look.balancer is not None
-        if needs_claim(service, mode, at_stake=at_stake):
-            yield _write(service, claim(service, self.clock.now()))
-        is_held = loses_too_many(look.balancer, look.members)
-        yield from _cloud(service, look, mode, SECOND_LOOK if is_held else "")
-        if look.left(mode) or is_busy(look.balancer):
-            if not published_ingress(service):
-                waits_for = AFTER if look.left(mode) else BUSY
-                yield _planned(service, "addresses of the load balancer", waits_for=waits_for)
-            return
-        verdict = verdict_of(look.balancer, mode, look.members)
-        telling = Telling(self.clock.now())
-        write = published(service, look.balancer, verdict, telling)
-        if mode.writes:
-            write = noted(write, service, telling.now)
-        write = unclaimed(write, service, mode)
-        if write:
-            yield _write(service, write)
+        left = look.left(mode)
+        waits_for = AFTER if left else BUSY if is_busy(look.balancer) else ""
+        if waits_for == BUSY:
+            yield from self._told(service, pending(""), LONG)
+        if needs_claim(service, mode, at_stake=bool(left) or look.balancer is not None):
+            write = claim(service, self.clock.now())
+            yield _write(service, write, waits_for=BUSY if waits_for == BUSY else "")
+            service = expected(service, write)
+        yield from _cloud(service, look, mode, _held(look))
+        yield from self._published(service, look, mode, waits_for)
 
-    async def _withdraw(self, service: Service, mode: Mode) -> Iterator[Planned]:
+    def _published(
+        self, service: Service, look: Look, mode: Mode, waits_for: str
+    ) -> Iterator[Planned]:
+        """Yields the last write of a pass, if the changes before it succeed."""
+        balancer, telling = look.balancer, Telling(self.clock.now())
+        if waits_for:
+            new = Balancer(id="", state=BalancerState.READY)
+            balancer = replace(balancer, state=BalancerState.READY) if balancer else new
+        record = Record(None if waits_for else record_of(look.seen))
+        write = publication(service, Outcome(balancer, look.members, record), mode, telling)
+        parts = dict(_parts(service, write))
+        is_moved = any(change.effect is Effect.REPLACE for change in look.left(mode))
+        if waits_for and balancer and (is_moved or not balancer.ingress):
+            before = _addresses(published_ingress(service))
+            parts["addresses"] = f"status.loadBalancer.ingress: {before} → {BY_CLOUD}"
+        if parts:
+            yield _planned(service, parts, waits_for)
+
+    async def _withdraw(self, service: Service, mode: Mode) -> Sequence[Line]:
         wish = farewell_of(self.tools.wishing, service, mode)
         look = await look_back(self.tools.workshop, wish) if wish else None
-        return _withdrawn(service, look, mode)
+        lines: list[Line] = [*_cloud(service, look, mode, "")] if look else []
+        waits_for = AFTER if lines else ""
+        if look is not None and not lines and is_unfinished(look, mode):
+            lines += self._told(service, pending(""), LONG)
+            waits_for = BUSY
+        elif not lines and is_doubtful(service, look):
+            waits_for = f"a second look that finds nothing, {RELEASE:g} s after the first"
+        write = release(service, self.tools.classes, mode)
+        return [*lines, _write(service, write, waits_for=waits_for)] if write else lines
+
+
+def _held(look: Look) -> str:
+    return SECOND_LOOK if loses_too_many(look.balancer, look.members) else ""
 
 
 def _sweep(seconds: float) -> str:
@@ -181,15 +233,6 @@ def _too_many(orphans: int, owners: int) -> str:
     )
 
 
-def _withdrawn(service: Service, look: Look | None, mode: Mode) -> Iterator[Planned]:
-    if look is not None:
-        yield from _cloud(service, look, mode, "")
-    write = released(service, mode)
-    if write:
-        is_first = look is not None and bool(look.left(mode))
-        yield _write(service, write, waits_for=AFTER if is_first else "")
-
-
 def _cloud(service: Service, look: Look, mode: Mode, waits_for: str) -> Iterator[Planned]:
     for change in look.left(mode):
         yield Planned(
@@ -202,19 +245,17 @@ def _cloud(service: Service, look: Look, mode: Mode, waits_for: str) -> Iterator
 
 
 def _write(service: Service, write: Write, *, waits_for: str = "") -> Planned:
-    parts = dict(_parts(service, write))
-    return _planned(service, ", ".join(parts), details=tuple(parts.values()), waits_for=waits_for)
+    return _planned(service, dict(_parts(service, write)), waits_for)
 
 
-def _planned(
-    service: Service, summary: str, *, details: tuple[str, ...] = (), waits_for: str = ""
-) -> Planned:
+def _planned(service: Service, parts: Mapping[str, str], waits_for: str) -> Planned:
+    """Returns one write: what it is about, with the field of it before and after."""
     return Planned(
         about=about_service(service),
         place=Place.CLUSTER,
         effect=Effect.UPDATE,
-        summary=summary,
-        details=details,
+        summary=", ".join(parts),
+        details=tuple(parts.values()),
         waits_for=waits_for,
     )
 
@@ -227,16 +268,14 @@ def _parts(service: Service, write: Write) -> Iterator[tuple[str, str]]:
     if write.ingress is not None:
         change = f"{_addresses(published_ingress(service))} → {_addresses(write.ingress)}"
         yield "addresses", f"status.loadBalancer.ingress: {change}"
-    before = condition_of(service)
-    state = quote(before.status if before else "")
-    if write.condition is not None:
-        after = f"{quote(write.condition.status)} ({write.condition.reason})"
-        yield f"condition {CONDITION}", f"status.conditions[{CONDITION}]: {state} → {after}"
-    elif CONDITION in write.drops:
-        yield f"condition {CONDITION}", f"status.conditions[{CONDITION}]: {state} → none"
-    if write.served is not None and write.finalizer is None:  # else it comes with the finalizer
-        change = f"{quote(served_class(service) or '')} → {quote(write.served.message)}"
-        yield f"condition {SERVED}", f"status.conditions[{SERVED}].message: {change}"
+    for new in filter(None, (write.condition, write.served)):
+        before = condition_of(service, new.type)
+        yield f"condition {new.type}", condition_detail(new.type, before, new)
+    if write.record is not None:
+        yield f"annotation {ENSURED}", f"metadata.annotations[{ENSURED}]: {quote(write.record)}"
+    for kind in write.drops:
+        before = condition_of(service, kind)
+        yield f"condition {kind}", condition_detail(kind, before, None)
 
 
 def _addresses(ingress: Sequence[LoadBalancerIngress]) -> str:

@@ -14,20 +14,19 @@ from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.holding import SECOND_LOOK, Guard
 from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import (
+    Outcome,
+    Record,
     Serve,
     claim,
     course,
     is_busy,
     needs_claim,
-    noted,
     only_members,
-    published,
-    recorded,
-    unclaimed,
+    publication,
 )
 from pileus.controllers.service.reasons import Reason, Stage, hosts_of
 from pileus.controllers.service.seeing import look_at
-from pileus.controllers.service.status import published_ingress, verdict_of
+from pileus.controllers.service.status import published_ingress
 from pileus.controllers.service.teller import FAILURES, name_of
 from pileus.controllers.service.tools import Tools
 from pileus.controllers.service.waiting import wait_for
@@ -184,18 +183,14 @@ class Serving:
             teller.warn(
                 service, Reason.UNAVAILABLE, "There are no available nodes for LoadBalancer"
             )
-        verdict = verdict_of(look.balancer, mode, look.members)
-        telling = teller.telling(note)
-        write = published(service, look.balancer, verdict, telling)
-        if mode.writes:
-            write = noted(write, service, telling.now)
-            record = record_of(look.seen)
-            write = recorded(write, service, record, is_new=bool(look.done))
+        record = Record(record_of(look.seen), is_new=bool(look.done))
+        outcome = Outcome(look.balancer, look.members, record)
+        write = publication(service, outcome, mode, teller.telling(note))
         note.stage = Stage.PUBLISH
         was_ensuring = note.ensuring or (
             write.ingress is not None and not published_ingress(service)
         )
-        await teller.write(service, note, unclaimed(write, service, mode))
+        await teller.write(service, note, write)
         if was_ensuring and look.balancer is not None and mode.writes:
             teller.announce(service, Reason.ENSURED, "Ensured load balancer")
         teller.well(service, *FAILURES, Reason.HELD)

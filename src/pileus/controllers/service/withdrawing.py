@@ -7,12 +7,9 @@ from pileus.cloud.errors import Unavailable
 from pileus.controllers.service.annotations import MANAGE, Mode
 from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import (
-    NOTHING,
-    Write,
     is_busy,
     is_claimed,
-    is_served_elsewhere,
-    released,
+    release,
 )
 from pileus.controllers.service.reasons import Reason, Stage
 from pileus.controllers.service.seeing import look_back
@@ -45,7 +42,7 @@ class Withdrawing:
         note = self._tools.notes.of(service.metadata.uid)
         note.stage = Stage.CHECK
         look = await self._clear(service, mode, note)
-        if look is not None and _is_unfinished(look, mode):
+        if look is not None and is_unfinished(look, mode):
             return await wait_for(self._tools.teller, service, look, note)
         doubt = _doubt(service, look, note, asyncio.get_running_loop().time())
         if doubt is not None:
@@ -54,7 +51,8 @@ class Withdrawing:
         note.stage = Stage.RELEASE
         self._tools.notes.release(service.metadata.uid)
         try:
-            await self._tools.teller.write(service, note, self._release(service, mode))
+            write = release(service, self._tools.classes, mode)
+            await self._tools.teller.write(service, note, write)
         except NotFound:
             log.info("Service is gone already", v=2, service=name_of(service))
         except BaseException:
@@ -63,17 +61,12 @@ class Withdrawing:
         self._farewell(service, mode, look, note)
         return DONE
 
-    def _release(self, service: Service, mode: Mode) -> Write:
-        """One that another manager serves by now is that one's, finalizer and all."""
-        is_theirs = is_served_elsewhere(service, self._tools.classes)
-        return NOTHING if is_theirs else released(service, mode)
-
     async def bury(self, service: Service, mode: Mode) -> Result:
         """One pass for a Service that is there no more. Errors: `CloudError`, `Fenced`."""
         note = self._tools.notes.of(service.metadata.uid)
         note.stage = Stage.BURY
         look = await self._clear(service, mode, note)
-        if look is not None and _is_unfinished(look, mode):
+        if look is not None and is_unfinished(look, mode):
             return await wait_for(None, service, look, note)
         self._farewell(service, mode, look, note)
         return DONE
@@ -123,7 +116,7 @@ def _doubt(service: Service, look: Look | None, note: Note, now: float) -> float
 
     A cloud that shows nothing may show too little, unless we were told that it does as asked.
     """
-    if look is None or note.accepted or look.balancer is not None or not is_claimed(service):
+    if note.accepted or not is_doubtful(service, look):
         note.missing_since = None
         return None
     if note.missing_since is None:
@@ -132,8 +125,13 @@ def _doubt(service: Service, look: Look | None, note: Note, now: float) -> float
     return left if left > 0 else None
 
 
-def _is_unfinished(look: Look, mode: Mode) -> bool:
-    """Errors: `Unavailable`, if a balancer stays and nothing can be done about it."""
+def is_doubtful(service: Service, look: Look | None) -> bool:
+    """Returns whether a cloud that shows nothing is asked again before the finalizer is removed."""
+    return look is not None and look.balancer is None and is_claimed(service)
+
+
+def is_unfinished(look: Look, mode: Mode) -> bool:
+    """Raises `Unavailable` if a balancer stays and nothing can be done about it."""
     if is_busy(look.balancer) or look.left(mode):
         return True
     if mode is Mode.FULL and look.balancer is not None:

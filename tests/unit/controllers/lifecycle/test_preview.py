@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable
@@ -14,10 +15,10 @@ TEN = tuple(f"n{number}" for number in range(10))
 
 
 async def plan(
-    world: World, scope: Scope = EVERYTHING, *, after: float = 0.0, policy: Policy = Policy.GUARDED
+    world: World, scope: Scope = EVERYTHING, *, after: float = 0.0, **given: Any
 ) -> Sequence[Planned | Trouble]:
     """What a manager would do that has run for so long; 0: one that only plans."""
-    settings = LifecycleSettings(policy=policy, period=10000 if not after else 5)
+    settings = LifecycleSettings(period=10000 if not after else 5, **given)
     async with world.running(settings) as controller:
         await asyncio.sleep(after)
         before = list(world.wire.writes())
@@ -97,7 +98,7 @@ async def test_a_kept_node_is_a_trouble_that_says_why() -> None:
     assert [line.reason for line in lines if isinstance(line, Trouble)] == ["NodeKeptByPolicy"]
     (change,) = [line for line in lines if isinstance(line, Planned)]
     assert change.details == (
-        "status.conditions[CloudProviderInstanceGone]: True (NodeKeptByPolicy)",
+        'status.conditions[CloudProviderInstanceGone]: none → "True" (NodeKeptByPolicy)',
     )
     assert change.waits_for.startswith("a second look")
 
@@ -145,11 +146,27 @@ async def test_a_stopped_machine_is_a_taint_and_a_ready_node_loses_it() -> None:
         if isinstance(line, Planned)
     }
     assert shown.keys() == {"back", "n1"}
-    assert shown["back"][0].startswith("spec.taints: node.cloudprovider.kubernetes.io/shutdown")
-    assert shown["n1"][0].endswith(
-        "→ node.kubernetes.io/not-ready:NoSchedule, "
-        "node.cloudprovider.kubernetes.io/shutdown:NoSchedule"
-    )
+    assert shown["back"] == ["spec.taints: without node.cloudprovider.kubernetes.io/shutdown"]
+    assert shown["n1"] == ["spec.taints: with node.cloudprovider.kubernetes.io/shutdown:NoSchedule"]
+
+
+async def test_a_stopped_machine_is_taken_out_of_service_after_a_second_look() -> None:
+    world = World()
+    await world.add(*TEN)
+    await world.stop("n1")
+
+    lines = await plan(world, takes_out_of_service=True)
+
+    assert [(line.details, line.waits_for) for line in lines if isinstance(line, Planned)] == [
+        (("spec.taints: with node.cloudprovider.kubernetes.io/shutdown:NoSchedule",), ""),
+        (
+            (
+                "spec.taints: with node.kubernetes.io/out-of-service:NoExecute",
+                'metadata.annotations[pileus.dev/out-of-service]: "true"',
+            ),
+            "a second look that says the same, at least 30 s after the first",
+        ),
+    ]
 
 
 async def test_foreign_nodes_are_in_no_plan() -> None:

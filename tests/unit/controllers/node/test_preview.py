@@ -87,15 +87,19 @@ async def test_a_label_that_changes_is_shown_before_and_after() -> None:
         pytest.param((), Failure(Unavailable("busy")), "CloudUnavailable", id="failed"),
     ],
 )
-async def test_where_the_cloud_does_not_say_there_is_trouble_and_no_plan(
+async def test_where_the_cloud_does_not_say_there_is_trouble_and_a_new_node_will_say_so(
     taints: Sequence[object], answer: object, reason: str
 ) -> None:
     world = World([document(taints=taints)], {"n1": answer} if answer else {})
 
-    (trouble,) = await preview(world)
+    *reports, trouble = await preview(world)
 
     assert isinstance(trouble, Trouble)
     assert (trouble.about.name, trouble.reason) == ("n1", reason)
+    shown = [(line.details, line.waits_for) for line in reports if isinstance(line, Planned)]
+    condition = f'status.conditions[CloudProviderUninitialized]: none → "True" ({reason})'
+    is_new = bool(taints)
+    assert shown == ([((condition,), "the failure to last for 10 s")] if is_new else [])
 
 
 async def test_an_initialized_node_whose_machine_is_gone_is_not_this_controllers_matter() -> None:
@@ -117,10 +121,12 @@ async def test_a_node_address_that_cannot_be_given_is_trouble() -> None:
     asked = {"alpha.kubernetes.io/provided-node-ip": "10.9.9.9"}
     world = World([document(annotations=asked)], {"n1": instance()})
 
-    (trouble,) = await preview(world)
+    report, trouble = await preview(world)
 
     assert isinstance(trouble, Trouble)
     assert trouble.reason == "ProvidedNodeIPRefused"
+    assert isinstance(report, Planned)
+    assert report.details[0].endswith('none → "True" (ProvidedNodeIPRefused)')
 
 
 async def test_a_scope_asks_the_cloud_about_its_node_only() -> None:

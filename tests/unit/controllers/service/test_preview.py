@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.providers.local.model.balancers import DeleteBalancer, RemoveMembers
 from tests.unit.controllers.service.world import World
 
 
@@ -27,9 +28,9 @@ async def test_a_new_service_is_shown_with_all_that_it_will_cost():
     await world.add()
 
     assert await plan(world) == [
-        "web: cluster: ~ finalizer",
+        "web: cluster: ~ finalizer, condition pileus.dev/Served",
         "web: + balancer default-web on 80/TCP with member a",
-        "web: cluster: ~ addresses of the load balancer (after the changes in the cloud)",
+        "web: cluster: ~ condition pileus.dev/Ready, addresses (after the changes in the cloud)",
     ]
     assert (world.wire.writes, world.front.changes) == ([], [])
 
@@ -61,7 +62,10 @@ async def test_the_plan_is_what_the_passes_then_do():
     lines = await plan(world)
     assert lines[0].startswith("goes: - balancer default-goes (127.78.0.")
     assert lines[1:] == [
-        "goes: cluster: ~ finalizer, condition pileus.dev/Ready (after the changes in the cloud)",
+        (
+            "goes: cluster: ~ finalizer, condition pileus.dev/Ready, "
+            "condition pileus.dev/Served (after the changes in the cloud)"
+        ),
         "moves: - listener 80/TCP",
         lines[3],
         "moves: - member a",
@@ -101,9 +105,10 @@ async def test_trouble_is_told_with_its_reason_and_one_object_can_be_asked_for()
     await world.add("bad", loadBalancerIP="::1")
     await world.add("good")
 
-    (line,) = await plan(world, Scope("Service", "default", "bad"))
+    line, report = await plan(world, Scope("Service", "default", "bad"))
     assert line.startswith("bad: Misconfigured: the requested address ::1 is IPv6")
-    assert len(await plan(world)) == 4
+    assert report == "bad: cluster: ~ condition pileus.dev/Ready"
+    assert len(await plan(world)) == 5
     assert await plan(world, Scope("Node", "", "bad")) == []
 
 
@@ -121,3 +126,46 @@ async def test_a_status_that_is_wrong_is_shown_before_and_after():
     assert line.summary == "addresses"
     address = world.balancers["default-web"].addresses[0]
     assert line.details == (f"status.loadBalancer.ingress: 192.0.2.1 → {address}",)
+
+
+async def test_what_only_a_full_check_finds_waits_for_that():
+    world = World()
+    await world.add_node("a")
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+    balancer = world.balancers["default-web"]
+    await world.front.call(RemoveMembers(balancer=balancer.id, names=("a",)))
+
+    assert await plan(world) == [
+        "web: + member a (after the next full check of the balancer (--service-drift-period))"
+    ]
+
+
+async def test_a_service_that_nothing_is_found_for_is_released_after_a_second_look():
+    world = World()
+    await world.add_node("a")
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+    await world.front.call(DeleteBalancer(balancer=world.balancers["default-web"].id))
+    await world.change(spec={"type": "ClusterIP"})
+
+    (line,) = await plan(world)
+    assert line.startswith("web: cluster: ~ finalizer")
+    assert line.endswith("(after a second look that finds nothing, 30 s after the first)")
+
+
+async def test_a_status_that_is_wrong_is_shown_also_where_members_change():
+    world = World()
+    await world.add_node("a")
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+    await world.change_status(loadBalancer={"ingress": [{"ip": "192.0.2.1"}]})
+    await world.add_node("b")
+
+    assert await plan(world) == [
+        "web: + member b",
+        "web: cluster: ~ addresses (after the changes in the cloud)",
+    ]

@@ -1,0 +1,46 @@
+"""Defects that are planted into plans: the law of the plan must find each of them."""
+
+from collections.abc import Callable, Iterable
+
+from tests.simulation import plants_plans as plans
+from tests.simulation.planting import Defect, Patch
+
+PLANNED, EMPTY = "every_write_was_planned", "an_empty_plan_means_no_write"
+TRIED, READS = "what_is_planned_is_tried", "a_plan_writes_nothing"
+
+
+def _defect(
+    name: str, plant: Callable[[], Iterable[Patch]], at: int = 1, law: str = PLANNED
+) -> Defect:
+    """Returns a defect that was found by seed `at`; the test begins there, for others are slow."""
+    return Defect(name, plant, (law,), within=5, scenario="plan", first=at, at=at)
+
+
+DEFECTS = (
+    _defect("the plan is always empty", plans.always_empty, law=EMPTY),
+    _defect("a plan names a change that no manager makes", plans.never_done, law=TRIED),
+    _defect("a plan is made by doing", plans.plan_by_doing, law=READS),
+    _defect("initialization of nodes is not planned", plans.no_initialization),
+    _defect("nodes are planned with another provider ID", plans.wrong_provider_id),
+    _defect("refreshed addresses are not planned", plans.no_refreshment, at=16),
+    _defect("the condition of a stuck node is not planned", plans.no_report_of_stuck_nodes, at=14),
+    _defect("deletions of nodes are not planned", plans.no_node_deletion),
+    _defect("the taint of stopped nodes is not planned", plans.no_shutdown_taint, at=3),
+    _defect("what follows a second look at nodes is not planned", plans.no_second_look),
+    _defect("finalizers are not planned", plans.no_finalizer, at=2),
+    _defect("new balancers, listeners and members are not planned", plans.no_balancer, at=2),
+    _defect("member changes are not planned", plans.no_members, at=2),
+    _defect("the status of Services is not planned", plans.no_status, at=4),
+    _defect(
+        "the condition of a failing Service is not planned",
+        plans.no_report_of_failing_services,
+        at=32,
+    ),
+    _defect("the end of a Service is not planned", plans.no_withdrawal, at=2),
+    _defect("the orphan sweeper is not planned", plans.no_orphans, at=15),
+    _defect("deletions of routes are not planned", plans.no_route_deletion),
+    _defect("new routes are not planned", plans.no_new_route),
+    _defect("pod ranges are not planned", plans.no_range, at=35),
+    _defect("new SSH keys are not planned", plans.no_new_key, at=116),
+    _defect("withdrawn SSH keys are not planned", plans.no_withdrawn_key, at=116),
+)

@@ -1,0 +1,188 @@
+"""Defects of plans: each makes `pileus plan` wrong about one kind of write."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pileus.app import planning
+from pileus.cloud.balancer import Effect
+from pileus.cloud.errors import CloudError
+from pileus.controllers.ipam import controller as ipam
+from pileus.controllers.lifecycle.knowledge import Knowledge
+from pileus.controllers.lifecycle.preview import LifecyclePreview
+from pileus.controllers.node import preview as node
+from pileus.controllers.route import controller as route
+from pileus.controllers.route.controller import RouteController
+from pileus.controllers.service import preview as service
+from pileus.controllers.service.preview import ServicePreview
+from pileus.controllers.ssh_keys import preview as keys
+from pileus.kube.errors import KubeError
+from pileus.objects.nodes import about_node
+from pileus.objects.planned import Place, Planned, Trouble
+from tests.simulation.planting import Patch
+
+Line = Planned | Trouble
+
+
+def _without(owner: Any, name: str, is_hidden: Callable[[Planned], bool]) -> Patch:
+    """Hides the lines of a generator that tell of a change."""
+    sound = getattr(owner, name)
+
+    def lines(*args: Any, **named: Any) -> Iterable[Line]:
+        for line in sound(*args, **named):
+            if not (isinstance(line, Planned) and is_hidden(line)):
+                yield line
+
+    return owner, name, lines
+
+
+def _says(text: str) -> Callable[[Planned], bool]:
+    return lambda line: any(text in one for one in (line.summary, *line.details))
+
+
+def no_initialization() -> Iterable[Patch]:
+    yield node, "initialization", lambda facts, now: ()
+
+
+def wrong_provider_id() -> Iterable[Patch]:
+    sound = node.initialization
+
+    def initialization(facts: Any, now: Any) -> Any:
+        return sound(replace(facts, provider_id=f"{facts.provider_id}x"), now)
+
+    yield node, "initialization", initialization
+
+
+def no_refreshment() -> Iterable[Patch]:
+    yield node, "refreshment", lambda facts, sync_labels: ()
+
+
+def no_report_of_stuck_nodes() -> Iterable[Patch]:
+    yield node, "_stuck", lambda node, error, now: ()
+
+
+def no_node_deletion() -> Iterable[Patch]:
+    yield _without(LifecyclePreview, "_consequences", lambda line: line.effect is Effect.DELETE)
+
+
+def no_shutdown_taint() -> Iterable[Patch]:
+    yield _without(LifecyclePreview, "_writes", _says("/shutdown"))
+
+
+def no_second_look() -> Iterable[Patch]:
+    sound = Knowledge.step
+
+    def step(self: Knowledge, seen: Any, *, confirmed: bool = False) -> Any:
+        return sound(self, seen)
+
+    yield LifecyclePreview, "_lines", _with(LifecyclePreview._lines, Knowledge, "step", step)
+
+
+def _with(method: Any, owner: Any, name: str, instead: Any) -> Any:
+    """Returns the method, during which a name of the owner is another."""
+
+    def called(*args: Any) -> Any:
+        sound = getattr(owner, name)
+        setattr(owner, name, instead)
+        try:
+            return list(method(*args))
+        finally:
+            setattr(owner, name, sound)
+
+    return called
+
+
+def no_finalizer() -> Iterable[Patch]:
+    yield service, "needs_claim", lambda service, mode, at_stake: False
+
+
+def no_balancer() -> Iterable[Patch]:
+    yield _without(service, "_cloud", lambda line: line.effect is Effect.CREATE)
+
+
+def no_members() -> Iterable[Patch]:
+    yield _without(service, "_cloud", lambda line: line.summary.startswith("member"))
+
+
+def no_status() -> Iterable[Patch]:
+    yield ServicePreview, "_published", lambda self, *_: ()
+
+
+def no_report_of_failing_services() -> Iterable[Patch]:
+    yield ServicePreview, "_told", lambda self, *_: ()
+
+
+def no_withdrawal() -> Iterable[Patch]:
+    async def withdraw(*_: object) -> Sequence[Line]:
+        return ()
+
+    yield ServicePreview, "_withdraw", withdraw
+
+
+def no_orphans() -> Iterable[Patch]:
+    async def orphans(*_: object) -> Sequence[Line]:
+        return ()
+
+    yield ServicePreview, "_orphans", orphans
+
+
+def _lines_of(module: Any, is_hidden: Callable[[Planned], bool]) -> Patch:
+    sound = module.lines
+
+    def lines(*args: Any) -> Sequence[Line]:
+        return [
+            line for line in sound(*args) if not (isinstance(line, Planned) and is_hidden(line))
+        ]
+
+    return module, "lines", lines
+
+
+def no_route_deletion() -> Iterable[Patch]:
+    yield _lines_of(route, lambda line: line.effect is Effect.DELETE)
+
+
+def no_new_route() -> Iterable[Patch]:
+    yield _lines_of(route, lambda line: line.summary.startswith("route") and line.effect == "+")
+
+
+def no_range() -> Iterable[Patch]:
+    yield _lines_of(ipam, lambda _: True)
+
+
+def no_new_key() -> Iterable[Patch]:
+    yield keys, "additions", lambda wanted, seen: ()
+
+
+def no_withdrawn_key() -> Iterable[Patch]:
+    yield keys, "withdrawals", lambda wanted, seen: ()
+
+
+def always_empty() -> Iterable[Patch]:
+    yield planning, "once", lambda lines: ()
+
+
+def never_done() -> Iterable[Patch]:
+    sound = node.NodePreview._lines
+
+    def lines(self: Any, seen: Any, answer: Any) -> Iterable[Line]:
+        yield from sound(self, seen, answer)
+        yield Planned(
+            about=about_node(seen),
+            place=Place.CLUSTER,
+            effect=Effect.UPDATE,
+            summary="labels",
+            details=('metadata.labels[example.com/never]: "yes"',),
+        )
+
+    yield node.NodePreview, "_lines", lines
+
+
+def plan_by_doing() -> Iterable[Patch]:
+    async def preview(self: RouteController, scope: object) -> Sequence[Line]:
+        with suppress(ExceptionGroup, CloudError, KubeError):
+            await (await self._reconciler()).reconcile("all")
+        return ()
+
+    yield RouteController, "preview", preview
+    yield planning, "read_only", lambda cloud, but: cloud

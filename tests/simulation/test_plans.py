@@ -1,0 +1,45 @@
+"""A manager does what a plan announced just before, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from pileus.simulation.planned import LAWS
+from pileus.simulation.play import play
+from pileus.simulation.scenario import SCENARIOS
+from pileus.simulation.schedule import draw
+from pileus.simulation.telling import repeating
+from tests.simulation.defects_plans import DEFECTS
+from tests.simulation.planting import Defect, planted
+
+SEEDS, BLOCK = 60, 10
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "simulation.md"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, BLOCK))
+def test_a_manager_does_for_an_hour_what_plans_announce(first: int):
+    for seed in range(first, first + BLOCK):
+        violation = play(draw(seed, SCENARIOS["plan"])).violation
+        assert violation is None, f"{violation}\n{repeating(seed, 'plan')}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_wrong_plan_is_found(defect: Defect):
+    with planted(defect):
+        for seed in range(defect.first, defect.first + defect.within):
+            violation = play(draw(seed, SCENARIOS["plan"])).violation
+            if violation is not None:
+                assert violation.invariant in defect.caught_by, str(violation)
+                return
+    raise AssertionError(f"none of {defect.within} seeds found it")
+
+
+def test_every_law_is_broken_by_a_defect_and_the_page_names_them():
+    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    told = {cells[0].removeprefix("| "): cells for cells in rows}
+
+    assert {law for defect in DEFECTS for law in defect.caught_by} == {*LAWS}
+    for defect in DEFECTS:
+        assert told[defect.name][1:] == [f"`{defect.caught_by[0]}`", f"{defect.at} |"]
