@@ -59,13 +59,15 @@ def address(cluster: ControlPlane, name: str) -> str:
 
 
 @pytest.fixture
-def deep_service(clean: ControlPlane) -> Iterator[str]:
-    """Removed at the end: the other tests' own client cannot read it."""
-    create(clean, deep(service("deep")))
-    yield "deep"
+def swept(clean: ControlPlane) -> Iterator[ControlPlane]:
+    """Without deep objects at the end: the client of the other tests cannot read them."""
+    yield clean
     patch = '{"metadata":{"finalizers":null}}'
-    clean.kubectl("patch", "service", "deep", "--type=merge", "--patch", patch)
-    clean.kubectl("delete", "service", "deep", "--ignore-not-found")
+    for name in ("deep", "late"):
+        if clean.kubectl("get", "service", name, "--ignore-not-found", "--output=name"):
+            clean.kubectl("patch", "service", name, "--type=merge", "--patch", patch)
+            clean.kubectl("delete", "service", name)
+    clean.kubectl("delete", "lease", LEASE, "--namespace=kube-system", "--ignore-not-found")
 
 
 def plan(cluster: ControlPlane, cloud: LocalCloud) -> subprocess.CompletedProcess[str]:
@@ -80,31 +82,32 @@ def plan(cluster: ControlPlane, cloud: LocalCloud) -> subprocess.CompletedProces
 
 
 def test_a_deep_service_is_served_and_stops_no_one_else(
-    clean: ControlPlane, lab: Lab, cloud: LocalCloud, deep_service: str
+    swept: ControlPlane, lab: Lab, cloud: LocalCloud
 ) -> None:
-    add_nodes(clean, "one")
-    assert depth(clean, "service", deep_service) == LEVELS
+    create(swept, deep(service("deep")))
+    add_nodes(swept, "one")
+    assert depth(swept, "service", "deep") == LEVELS
 
-    shown = plan(clean, cloud)
+    shown = plan(swept, cloud)
     assert (shown.returncode, shown.stderr) == (2, "")
     assert "default/deep" in shown.stdout
 
-    with running(clean, lab, *cloud.flags) as manager:
-        eventually("its address", lambda: manager.is_alive() and address(clean, "deep"))
-        add_services(clean, "plain")
-        eventually("the other's", lambda: manager.is_alive() and address(clean, "plain"))
-        create(clean, deep(service("late")))
-        eventually("by watch", lambda: manager.is_alive() and address(clean, "late"))
+    with running(swept, lab, *cloud.flags) as manager:
+        eventually("its address", lambda: manager.is_alive() and address(swept, "deep"))
+        add_services(swept, "plain")
+        eventually("the other's", lambda: manager.is_alive() and address(swept, "plain"))
+        create(swept, deep(service("late")))
+        eventually("by watch", lambda: manager.is_alive() and address(swept, "late"))
         assert set(cloud.balancers()) == {"default-deep", "default-plain", "default-late"}
-        clean.kubectl("delete", "service", "late", "--timeout=60s")
+        swept.kubectl("delete", "service", "late", "--timeout=60s")
         assert manager.metric("pileus_unreadable_objects_total") == 0
         assert manager.end() == 0
 
-    assert "default/deep" not in plan(clean, cloud).stdout
+    assert "default/deep" not in plan(swept, cloud).stdout
 
 
 def test_a_deep_lease_is_taken_renewed_and_released(
-    clean: ControlPlane, lab: Lab, cloud: LocalCloud
+    swept: ControlPlane, lab: Lab, cloud: LocalCloud
 ) -> None:
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
@@ -112,15 +115,15 @@ def test_a_deep_lease_is_taken_renewed_and_released(
         "metadata": {"name": LEASE, "namespace": "kube-system"},
         "spec": {"holderIdentity": "other", "leaseDurationSeconds": 1, "leaseTransitions": 4},
     }
-    create(clean, deep(lease))
+    create(swept, deep(lease))
     system = "--namespace=kube-system"
-    assert depth(clean, "lease", LEASE, system) == LEVELS
+    assert depth(swept, "lease", LEASE, system) == LEVELS
 
-    with running(clean, lab, *cloud.flags) as manager:
+    with running(swept, lab, *cloud.flags) as manager:
         manager.wait_leading()
-        kept = depth(clean, "lease", LEASE, system)
+        kept = depth(swept, "lease", LEASE, system)
         assert manager.end(signal.SIGTERM) == 0
 
     assert kept == LEVELS  # our PUT leaves the other managers' fields to the API server
     path = "--output=jsonpath={.spec.holderIdentity}/{.spec.leaseTransitions}"
-    assert clean.kubectl("get", "lease", LEASE, system, path) == "/5"
+    assert swept.kubectl("get", "lease", LEASE, system, path) == "/5"
