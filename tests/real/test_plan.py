@@ -171,8 +171,8 @@ def test_cluster_and_cloud_are_byte_for_byte_the_same_after_each_look(
     assert (everything(clean), kept(local)) == (cluster, cloud)
     assert planned.returncode == 2, planned.stderr
     assert "+ cloud    balancer default-shop on 80/TCP" in planned.stdout, planned.stdout
-    assert "Node one is in work" in node_story.stdout, node_story.stderr
-    assert "Service default/shop is waiting" in service_story.stdout, service_story.stderr
+    assert "Node one: in progress" in node_story.stdout, node_story.stderr
+    assert "Service default/shop: waiting" in service_story.stdout, service_story.stderr
     assert (orphans.returncode, orphans.stderr) == (0, "")
 
 

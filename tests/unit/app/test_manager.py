@@ -255,5 +255,5 @@ async def test_a_taken_port_ends_the_start_before_the_provider_begins():
         )
 
     assert isinstance(error, CommandFailed)
-    assert f"127.0.0.1:{port}: something listens there" in str(error)
+    assert f"127.0.0.1:{port}: the port is in use" in str(error)
     assert provider.lines == []

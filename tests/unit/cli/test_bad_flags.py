@@ -131,7 +131,6 @@ BY_NAME: Mapping[str, tuple[str, ...]] = {
     "secure-port": ("65536", "10260"),
     "service-classes": ("no-slash", "a b/c"),
     "service-cluster-ip-range": RANGE,
-    "service-drift-period": ("0s",),
     "service-orphans": ("garbage", ""),
     "ssh-keys-from": ("garbage", "secret:keys", "file:"),
     "tls-cert-file": ("{here}/absent",),

@@ -21,7 +21,8 @@ ADVICE: Mapping[str, str] = {
     "NodeContested": "nothing: it is retried",
     "NodeWriteForbidden": "see the guide",
     "InstanceStateUnknown": "wait, or check the cloud's status",
-    "NeverInitialized": "delete it yourself, or approve it",
+    "NeverInitialized": "wait 30 minutes (--node-deletion-unidentified-grace), delete it yourself, "
+    "or approve it",
     "DeletionVetoed": "kubectl annotate node NAME pileus.dev/deletion-",
     "DeletionAnnotationUnknown": "kubectl annotate node NAME pileus.dev/deletion-",
     "NodeKeptByPolicy": "delete it yourself",
