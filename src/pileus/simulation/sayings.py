@@ -30,25 +30,32 @@ class Sayings:
         self.is_heard = seed % EVERY == 1
         self.metrics = new_metrics() if self.is_heard else _unread_metrics()
         self._ear = _Ear()
+        self._tracebacks = _Tracebacks()
 
     @contextmanager
     def listening(self) -> Generator[None]:
-        """Hear what is logged for as long as the block lasts; or keep it from being written."""
+        """Hear what is logged for as long as the block lasts; nothing is written anywhere.
+
+        Most seeds are heard only for exceptions that no manager expects.
+        """
         logger = logging.getLogger("pileus")
         level, propagates = logger.level, logger.propagate
         if self.is_heard:
             logger.addHandler(self._ear)
-            logger.propagate = False
-            logger.setLevel(level_of(VERBOSITY))
-        else:
-            logging.disable(logging.CRITICAL)
+        logger.addHandler(self._tracebacks)
+        logger.propagate = False
+        logger.setLevel(level_of(VERBOSITY) if self.is_heard else logging.ERROR)
         try:
             yield
         finally:
-            logging.disable(logging.NOTSET)
             logger.removeHandler(self._ear)
+            logger.removeHandler(self._tracebacks)
             logger.propagate = propagates
             logger.setLevel(level)
+
+    def unexpected(self) -> Iterator[str]:
+        """Exceptions that a manager caught, logged with a traceback, and works on after."""
+        yield from self._tracebacks.told
 
     def leaks(self) -> Iterator[str]:
         """Where a secret is told."""
@@ -75,6 +82,18 @@ class _Ear(logging.Handler):
         line = self.format(record)
         if SECRET in line:
             self.telling.append(line)
+
+
+class _Tracebacks(logging.Handler):
+    """Keeps the lines that carry an exception: each is a bug, however well it is isolated."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.told.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
 
 class _Unread:

@@ -51,3 +51,17 @@ def test_the_log_is_as_it_was_afterwards():
 
     assert (logger.level, logger.propagate, logger.handlers) == before
     assert logging.root.manager.disable == logging.NOTSET
+
+
+def test_exceptions_that_no_manager_expects_are_heard_in_every_seed():
+    for seed in (1, 2):
+        sayings = Sayings(seed, CONFIG)
+
+        with sayings.listening():
+            log.error("Pass failed, will be retried", error=KeyError("expected"))
+            try:
+                raise KeyError("a bug")
+            except KeyError as error:
+                log.exception("Pass failed, will be retried", error=error)
+
+        assert list(sayings.unexpected()) == ["Pass failed, will be retried: KeyError('a bug')"]

@@ -26,10 +26,13 @@ from pileus.simulation.invariants.facts import (
 )
 from pileus.simulation.invariants.keys import machines_have_the_wanted_keys
 from pileus.simulation.invariants.queues import queues_have_drained
+from pileus.simulation.invariants.sayings import (
+    no_manager_caught_an_unexpected_exception,
+    secrets_stay_secret,
+)
 from pileus.simulation.invariants.service_history import has_finalizer
 from pileus.simulation.invariants.successors import events_are_about_those_they_name
 from pileus.simulation.kinds import SIMULATED
-from pileus.simulation.setup import SECRET
 from pileus.simulation.stage.cluster import ready_status
 from pileus.simulation.stage.operators import NEVER
 from pileus.simulation.stage.users import UNTRUE
@@ -207,17 +210,6 @@ def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
             yield f"Service {name} still says what failed while the world was in disorder"
 
 
-def secrets_stay_secret(facts: Facts) -> Iterator[str]:
-    """What a manager was given in confidence is in no trace, event, object, log or metric."""
-    if any(SECRET in line for line in facts.trace.lines):
-        yield "a secret is in the trace"
-    for resource in ("events", "nodes", "services"):
-        if SECRET in str(facts.cluster.objects(resource)):
-            yield f"a secret is in {resource}"
-    for where in facts.sayings.leaks():
-        yield f"a secret is in {where}"
-
-
 def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
     """What wants no balancer has no finalizer and no address."""
     if not facts.runs(SERVICE.canonical):
@@ -383,6 +375,7 @@ QUIET: Mapping[str, Quiet] = {
         queues_have_drained,
         events_are_about_those_they_name,
         secrets_stay_secret,
+        no_manager_caught_an_unexpected_exception,
     )
 }
 
