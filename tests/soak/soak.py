@@ -32,6 +32,7 @@ from tests.soak.verdict import (
     kept,
     members,
     orphans,
+    overgrown,
     problems,
 )
 
@@ -129,7 +130,23 @@ async def _settle(it: Bed, outcome: Outcome, tell: Tell) -> None:
         outcome.visited = await _visit_all(it, size, tell)
     async with _timed(outcome, tell, "all Services deleted"):
         await _delete_all(it)
-        await _converged(it, size.patience, tell)
+        world = await _converged(it, size.patience, tell)
+    async with _timed(outcome, tell, "deleted objects forgotten"):
+        await _forgotten(it, world, size.patience)
+
+
+async def _forgotten(it: Bed, world: World, patience: float) -> None:
+    """Wait until the leader remembers nothing of objects that do not exist. Raises `Leaking`."""
+    deadline = time.monotonic() + patience
+    while True:
+        manager = await _leader(it, patience)
+        _, text = await asyncio.to_thread(manager.get, "/metrics")
+        wrong = overgrown(text, len(world.nodes), len(world.services))
+        if not wrong:
+            return
+        if time.monotonic() > deadline:
+            raise Leaking("; ".join(wrong))
+        await asyncio.sleep(2)
 
 
 @asynccontextmanager

@@ -28,7 +28,15 @@ from pileus.providers.local.model.records import (
     Power,
     Traffic,
 )
-from tests.soak.verdict import EXCLUDED, FINALIZER, SHUTDOWN, UNINITIALIZED, World, problems
+from tests.soak.verdict import (
+    EXCLUDED,
+    FINALIZER,
+    SHUTDOWN,
+    UNINITIALIZED,
+    World,
+    overgrown,
+    problems,
+)
 
 MACHINE = Machine(
     id="i-1",
@@ -129,3 +137,16 @@ def test_a_world_that_is_as_it_should_be_has_no_problems():
 )
 def test_every_difference_is_seen(spoil: Callable[[World], World], told: str):
     assert any(told in problem for problem in problems(spoil(GOOD))), problems(spoil(GOOD))
+
+
+def test_a_map_that_is_larger_than_what_exists_is_seen():
+    text = (
+        'pileus_remembered_objects{memory="services/notes"} 3.0\n'
+        'pileus_remembered_objects{memory="objects/notices"} 6.0\n'
+    )
+
+    assert overgrown(text, 5, 3) == []
+    assert overgrown(text, 5, 2) == [
+        "services/notes has entries for 3 objects, of 5 nodes and 2 Services"
+    ]
+    assert overgrown("", 5, 2) == ["no map of per-object state is counted"]

@@ -3,6 +3,7 @@
 Written anew, on purpose: it shares no decision with the controllers that it judges.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 CLASSES = (None, "pileus.dev/local")
 APPROVAL = "pileus.dev/deletion"
 DRAIN = "local.pileus/drain-seconds"
+
+REMEMBERED = re.compile(r'^pileus_remembered_objects\{memory="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +162,17 @@ def _foreign(world: World) -> Iterator[str]:
     for identity, before in world.foreign.items():
         if now.get(identity) != before:
             yield f"someone else's balancer {before.name} was touched"
+
+
+def overgrown(metrics: str, nodes: int, services: int) -> list[str]:
+    """The maps of per-object state, by a manager's metrics, that are larger than what exists."""
+    most = {"nodes": nodes, "services": services, "objects": max(nodes, services) + 1}
+    found = REMEMBERED.findall(metrics)
+    if not found:
+        return ["no map of per-object state is counted"]
+    there = f"{nodes} nodes and {services} Services"
+    return [
+        f"{memory} has entries for {float(entries):.0f} objects, of {there}"
+        for memory, entries in found
+        if float(entries) > most[memory.partition("/")[0]]
+    ]

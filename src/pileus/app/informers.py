@@ -12,6 +12,7 @@ from pileus.kube.client import Client
 from pileus.kube.errors import CredentialsError, Forbidden, KubeError, Unauthorized
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
+from pileus.runtime.memory import ForgetsDeleted
 from pileus.runtime.supervision import Supervised
 
 BY_UID = "uid"
@@ -69,6 +70,7 @@ class SharedInformers:
     def nodes(self) -> Informer[Node]:
         if self._nodes is None:
             self._nodes = Informer(self._client, NODES, random=self._random, options=self._options)
+            self._nodes.subscribe(ForgetsDeleted())
             self._asked.set()
         return self._nodes
 
@@ -81,6 +83,7 @@ class SharedInformers:
                 indexes={BY_UID: lambda service: (service.metadata.uid,)},
                 options=self._options,
             )
+            self._services.subscribe(ForgetsDeleted())
             self._asked.set()
         return self._services
 

@@ -27,6 +27,7 @@ from pileus.kube.restricted import all_requests, reads_and_events
 from pileus.runtime.events import EventRecorder
 from pileus.runtime.leadership import Election
 from pileus.runtime.lease import Candidate, KubeLease
+from pileus.runtime.memory import remembering
 from pileus.server.configz import Configz
 from pileus.server.errors import ServerError
 from pileus.server.health import Health
@@ -55,7 +56,7 @@ class Manager:
         Errors: `CommandFailed` and `Fatal` from the start-up, `LeadershipLost` from later on;
         perhaps within a group.
         """
-        with self._world.watched(self._metrics):
+        with self._world.watched(self._metrics), remembering(self._metrics):
             await self._run()
 
     async def _run(self) -> None:

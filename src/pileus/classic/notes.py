@@ -21,6 +21,7 @@ from pileus.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from pileus.kube.model.core_v1 import SERVICES, Service
 from pileus.kube.patch import MergePatch
 from pileus.objects.written import Written
+from pileus.runtime.memory import PerObject
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -61,7 +62,7 @@ class Notes:
     def __init__(self, view: Callable[[str], Service | None]) -> None:
         """`view` returns the Service of a UID as the watch showed it last."""
         self._client: Client | None = None
-        self._pending: dict[str, str] = {}
+        self._pending = PerObject[str, str]("services/unwritten-notes", ends_with_object=True)
         self._written = Written[str, Service](view)
 
     def bind(self, client: Client | None) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.runtime.events import Recorder
+from pileus.runtime.memory import PerObject
 
 REPEAT_AFTER = 3600.0
 """Seconds after which a warning that still holds is repeated (events live for an hour)."""
@@ -17,7 +18,7 @@ class Notices:
 
     def __init__(self, events: Recorder) -> None:
         self._events = events
-        self._warned: dict[str, dict[str, float]] = {}
+        self._warned = PerObject[str, dict[str, float]]("objects/notices", ends_with_object=True)
 
     def announce(self, about: ObjectReference, reason: str, message: str) -> None:
         self._events.record(about, "Normal", reason, message)
@@ -33,12 +34,14 @@ class Notices:
 
     def forget(self, about: ObjectReference, reason: str) -> None:
         """It is well again: the next warning for this reason is news."""
-        self._warned.get(_key(about), {}).pop(reason, None)
+        warned = self._warned.get(_key(about), {})
+        warned.pop(reason, None)
+        if not warned:
+            self._warned.pop(_key(about), None)
 
     def keep(self, objects: Iterable[ObjectReference]) -> None:
         """Forget what was said of all objects but these."""
-        kept = {_key(about) for about in objects}
-        self._warned = {key: told for key, told in self._warned.items() if key in kept}
+        self._warned.keep({_key(about) for about in objects})
 
 
 def shortened(text: str) -> str:

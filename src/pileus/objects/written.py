@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from pileus.kube.informer import Handler
 from pileus.kube.model.meta import KubeObject
+from pileus.runtime.memory import PerObject
 
 CATCH_UP = 30.0
 """Seconds for which a write is remembered that the watch does not bring; then it is believed."""
@@ -63,7 +64,7 @@ class Written(Generic[Key, T]):
     def __init__(self, view: Callable[[Key], T | None]) -> None:
         """`view` returns the object as the watch showed it last."""
         self._view = view
-        self._memories: dict[Key, _Memory[T]] = {}
+        self._memories = PerObject[Key, _Memory[T]]("objects/own-writes")
 
     def __len__(self) -> int:
         """The number of objects of which something is remembered."""

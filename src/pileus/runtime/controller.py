@@ -8,6 +8,7 @@ from typing import Generic, TypeVar, cast
 from pileus.deadline import Deadline
 from pileus.runtime.backoff import RetryPolicy
 from pileus.runtime.failure import PassTooLong, is_expected, is_fenced, says_all
+from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import QueueClosed, WorkQueue
 from pileus.runtime.reconcile import Reconciler, Reporting
 from pileus.telemetry.log import Log
@@ -61,8 +62,8 @@ class Controller(Generic[Key]):
         self._queue = queue
         self._policy = policy
         self._limits = limits
-        self._failures: dict[Key, int] = {}
-        self._in_hand: dict[Key, Deadline] = {}
+        self._failures = PerObject[Key, int]("objects/failures")
+        self._in_hand = PerObject[Key, Deadline]("objects/in-hand")
 
     async def run(self) -> None:
         """Work until cancelled; call once.

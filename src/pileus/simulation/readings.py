@@ -40,10 +40,13 @@ class Queues:
 
     waiting: Reading = field(default_factory=Reading)
     keys: Reading = field(default_factory=Reading)
+    remembered: Reading = field(default_factory=Reading)
+    """By map of per-object state: how many objects it has entries for."""
 
     def read_from(self, metrics: Metrics) -> Metrics:
-        """The same instruments, but that these two can be read for one manager alone."""
+        """The same instruments, but that these can be read for one manager alone."""
         own = copy(metrics)
         own.queue_depth = cast("Gauge", self.waiting)
         own.queue_keys = cast("Gauge", self.keys)
+        own.remembered_objects = cast("Gauge", self.remembered)
         return own

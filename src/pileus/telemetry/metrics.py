@@ -245,6 +245,11 @@ class Metrics:
         self.queue_keys = self._gauge(
             "pileus_workqueue_keys", "Keys that wait, are in hand, or are due later", name
         )
+        self.remembered_objects = self._gauge(
+            "pileus_remembered_objects",
+            "Objects that a map of per-object state has entries for",
+            ("memory",),
+        )
 
     def _declare_requests(self) -> None:
         self.requests = self._counter(

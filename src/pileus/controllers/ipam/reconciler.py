@@ -6,7 +6,6 @@ node without ranges ──promise──▶ write, from this very version ──�
 node gone ──asked of the API server──▶ given back
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from pileus.controllers.ipam.plan import FAILED, FULL, ODD, Holdings, status_text, wants_ranges
@@ -17,6 +16,7 @@ from pileus.objects.nodes import about_node
 from pileus.objects.notices import Notices, shortened
 from pileus.objects.ranges import Range, pod_ranges_of
 from pileus.objects.writer import NodeReplaced, NodeWriter
+from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.reconcile import DONE, Result, again_in
 from pileus.telemetry.log import Log
@@ -43,7 +43,7 @@ class IpamReconciler:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._waiting: OrderedDict[str, None] = OrderedDict()
+        self._waiting = PerObject[str, None]("nodes/without-range")
 
     async def reconcile(self, key: str) -> Result:
         node = self._tools.nodes.node(key)
@@ -118,7 +118,8 @@ class IpamReconciler:
     def _wake(self) -> None:
         """Something was given back: who waits longest is tried again."""
         if self._waiting:
-            name, _ = self._waiting.popitem(last=False)
+            name = next(iter(self._waiting))
+            del self._waiting[name]
             self._tools.queue.add(name)
 
     def _announce(self, node: Node, reason: str) -> None:

@@ -26,6 +26,7 @@ from pileus.objects.nodes import about_node, provider_id_of, taints_of
 from pileus.objects.notices import Notices, shortened
 from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.runtime.backoff import Exponential
+from pileus.runtime.memory import PerObject
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
@@ -68,8 +69,8 @@ class Actor:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._slots = asyncio.Semaphore(tools.concurrency)
-        self._rests: dict[str, _Rest] = {}
-        self._announced: set[str] = set()
+        self._rests = PerObject[str, _Rest]("nodes/resting", ends_with_object=True)
+        self._announced = PerObject[str, None]("nodes/announced", ends_with_object=True)
 
     def is_resting(self, node: Node) -> bool:
         """Whether the node is to be left alone for now, because of what happened last."""
@@ -102,8 +103,8 @@ class Actor:
     def keep(self, nodes: Iterable[Node]) -> None:
         """Forget all nodes but these."""
         kept = {node.metadata.uid: node for node in nodes}
-        self._rests = {uid: rest for uid, rest in self._rests.items() if uid in kept}
-        self._announced &= kept.keys()
+        self._rests.keep(set(kept))
+        self._announced.keep(set(kept))
         self._tools.notices.keep(about_node(node) for node in kept.values())
 
     def tell(self, node: Node, wanted: Wanted) -> bool:
@@ -172,7 +173,7 @@ class Actor:
         name = node.metadata.name
         log.info("Deleting node", node=name, provider_id=provider_id_of(node), evidence=evidence)
         if node.metadata.uid not in self._announced:
-            self._announced.add(node.metadata.uid)
+            self._announced[node.metadata.uid] = None
             text = f"Deleting node {name} because it does not exist in the cloud provider"
             self._tools.notices.announce(about_node(node), "DeletingNode", text)
 

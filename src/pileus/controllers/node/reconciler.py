@@ -32,6 +32,7 @@ from pileus.objects.notices import Notices
 from pileus.objects.ownership import Ownership, Whose
 from pileus.objects.writer import Brought, NodeReplaced, Nodes, NodeWriter
 from pileus.runtime.backoff import Pacing
+from pileus.runtime.memory import PerObject
 from pileus.runtime.reconcile import DONE, Result
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
@@ -71,8 +72,8 @@ class NodeReconciler:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._failing: dict[str, float] = {}
-        self._pacing: dict[str, Pacing] = {}
+        self._failing = PerObject[str, float]("nodes/failing")
+        self._pacing = PerObject[str, Pacing]("nodes/report-pacing")
         tools.metrics.nodes_failing.set_function(lambda: len(self._failing))
 
     async def reconcile(self, key: str) -> Result:

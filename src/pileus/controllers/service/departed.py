@@ -12,6 +12,7 @@ from math import inf
 
 from pileus.kube.model.core_v1 import Service
 from pileus.kube.model.meta import ObjectMeta
+from pileus.runtime.memory import PerObject
 
 PAUSE = 10.0
 """Seconds between the news that one is gone and the first thing that is done about it."""
@@ -34,7 +35,7 @@ class Gone:
 
 @dataclass(slots=True)
 class Departed:
-    _gone: dict[str, Gone] = field(default_factory=dict[str, Gone])
+    _gone: PerObject[str, Gone] = field(default_factory=lambda: PerObject("services/deleted"))
     _cleaned_up: dict[str, float] = field(default_factory=dict[str, float])
     """By UID: when the clean-up of a Service ended; those of one window."""
     _suspicious_until: float = -inf

@@ -8,6 +8,7 @@ from pileus.cloud.model import NodeRef
 from pileus.controllers.service.members import MemberRules, means_the_same
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import provider_id_of, reference
+from pileus.runtime.memory import PerObject
 
 FRESH = 2.0
 """Seconds for which one fresh list of nodes serves all who take a second look."""
@@ -30,7 +31,7 @@ class Membership:
         self._rules = rules
         self._knows_ours = False
         """Whether there has been a node that is not another cloud's."""
-        self._refs: dict[str, NodeRef] = {}
+        self._refs = PerObject[str, NodeRef]("nodes/members")
         self._set: frozenset[NodeRef] | None = frozenset()
         self._fresh: tuple[float, frozenset[NodeRef]] | None = None
         self._reading = asyncio.Lock()

@@ -8,6 +8,7 @@ from math import ceil, inf
 from pileus.cloud.balancer import Wish
 from pileus.controllers.service.reasons import Stage
 from pileus.runtime.backoff import Exponential, Pacing
+from pileus.runtime.memory import PerObject
 
 SLOTS = 10
 """Deep looks fall due at so many moments of a period: spread, and still many in one call."""
@@ -70,8 +71,8 @@ class Notes:
         self._random = chance
         self._now = now
         self._offset = chance.random() * period / SLOTS
-        self._notes: dict[str, Note] = {}
-        self._released: dict[str, None] = {}
+        self._notes = PerObject[str, Note]("services/notes")
+        self._released = PerObject[str, None]("services/released")
 
     def of(self, uid: str) -> Note:
         if uid not in self._notes:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pileus.cloud.model import NodeRef
 from pileus.controllers.service.members import facts_of
 from pileus.controllers.service.notes import Note, Notes
+from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import Priority, WorkQueue
 from pileus.runtime.reconcile import DONE, Result
 from pileus.telemetry.metrics import Metrics
@@ -34,7 +35,7 @@ class NodeRounds:
         self._queue = queue
         self._metrics = metrics
         self._began = 0.0
-        self._open: set[str] = set()
+        self._open = PerObject[str, None]("services/member-updates")
 
     async def reconcile(self, key: str) -> Result:  # noqa: ARG002 -- there is but one
         wanted = facts_of(self._members())
@@ -42,7 +43,7 @@ class NodeRounds:
         touched = [uid for uid, note in self._notes.items() if _differs(note, wanted, known)]
         if touched and not self._open:
             self._began = asyncio.get_running_loop().time()
-        self._open |= set(touched)
+        self._open.update(dict.fromkeys(touched))
         for uid in touched:
             self._queue.add(uid, Priority.REFRESH)
         return DONE
@@ -50,7 +51,7 @@ class NodeRounds:
     def finished(self, uid: str) -> None:
         """A pass over the Service has ended, be it well or not."""
         if uid in self._open:
-            self._open.remove(uid)
+            del self._open[uid]
             if not self._open:
                 elapsed = asyncio.get_running_loop().time() - self._began
                 self._metrics.node_round_duration.observe(elapsed)

@@ -8,6 +8,7 @@ from pileus.cloud.interface import SshKeys
 from pileus.cloud.model import Failure, NodeKeys, NodeName, SshKey
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import reference
+from pileus.runtime.memory import PerObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Looks:
 
     def __init__(self, keys: SshKeys) -> None:
         self._keys = keys
-        self._given: dict[str, frozenset[SshKey]] = {}
+        self._given = PerObject[str, frozenset[SshKey]]("nodes/ssh-keys", ends_with_object=True)
         """By the nodes' UIDs."""
 
     async def of(self, cluster: str, nodes: Mapping[NodeName, Node]) -> Look:
@@ -48,8 +49,7 @@ class Looks:
             self._given[uid] = self._given.get(uid, frozenset()) | given
 
     def _remembered(self, nodes: Mapping[NodeName, Node], why: str) -> Look:
-        uids = {node.metadata.uid for node in nodes.values()}
-        self._given = {uid: keys for uid, keys in self._given.items() if uid in uids}
+        self._given.keep({node.metadata.uid for node in nodes.values()})
         seen = {
             name: NodeKeys(others=self._given.get(node.metadata.uid, frozenset()))
             for name, node in nodes.items()

@@ -17,6 +17,9 @@ EVENTS = "events_"
 HOLDS: Mapping[str, str] = {NEW_NODES: NODES, RANGES_OF_NODES: NODES, SERVICE_QUEUE: SERVICES}
 """By queue: what its keys are of. The others have one key, for all that there is."""
 
+CLUSTER_WIDE = 1
+"""Objects beside nodes and Services that reports may be about: kube-system, for orphans."""
+
 
 def no_queue_outgrows_its_objects(facts: Facts, call: Call) -> str | None:
     """Looked at with each write, by when the keys of whatever caused it have come."""
@@ -49,3 +52,17 @@ def _most(queue: str, things: Things) -> int:
     if queue.startswith(EVENTS):
         return min(LONGEST_QUEUE, BURST * (1 + sum(map(len, things.values()))))
     return len(things.get(HOLDS[queue], ())) if queue in HOLDS else 1
+
+
+def memories_are_of_what_exists(facts: Facts) -> Iterator[str]:
+    """No map of per-object state has more entries than there are objects of its kind."""
+    nodes, services = (len(tuple(facts.cluster.objects(kind))) for kind in (NODES, SERVICES))
+    most = {"nodes": nodes, "services": services, "objects": max(nodes, services) + CLUSTER_WIDE}
+    there = f"{nodes} nodes and {services} Services"
+    for identity, queues in facts.queues().items():
+        for memory, entries in queues.remembered.now().items():
+            if entries > most[memory.partition("/")[0]]:
+                yield f"{identity} remembers {entries} objects in {memory}, of {there}"
+
+
+NOTHING_LEFT_OVER = (queues_have_drained, memories_are_of_what_exists)

@@ -25,7 +25,7 @@ from pileus.simulation.invariants.facts import (
     reason_of,
 )
 from pileus.simulation.invariants.keys import machines_have_the_wanted_keys
-from pileus.simulation.invariants.queues import queues_have_drained
+from pileus.simulation.invariants.queues import NOTHING_LEFT_OVER
 from pileus.simulation.invariants.sayings import (
     no_manager_caught_an_unexpected_exception,
     secrets_stay_secret,
@@ -372,7 +372,7 @@ QUIET: Mapping[str, Quiet] = {
         nodes_say_that_routes_lead_to_them,
         nodes_have_ranges,
         machines_have_the_wanted_keys,
-        queues_have_drained,
+        *NOTHING_LEFT_OVER,
         events_are_about_those_they_name,
         secrets_stay_secret,
         no_manager_caught_an_unexpected_exception,

@@ -15,6 +15,7 @@ from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.model.meta import ObjectMeta
 from pileus.objects.planned import EVERYTHING, Planned, Scope, Trouble
 from pileus.objects.ranges import pod_ranges_of
+from pileus.runtime.memory import LINGER, ForgetsDeleted, remembering
 from tests.unit.controllers.cluster import Cluster, Veiled
 
 DUAL = Asked(cluster_cidr="10.0.0.0/16,fd00::/48", service_range="10.0.0.0/24")
@@ -307,3 +308,19 @@ async def test_a_range_stays_promised_to_its_node_while_writes_fail():
 
     assert await at.ranges() == {"n1": ("10.0.0.0/24",), "n2": ("10.0.1.0/24",)}
     assert "CIDRAssignmentFailed" in {reason for _, _, reason, _ in at.events.lines()}
+
+
+async def test_nothing_is_remembered_of_nodes_with_odd_ranges_once_they_are_deleted():
+    at = Site()
+    with remembering(at.metrics) as memories:
+        async with at.running():
+            at.view.subscribe(ForgetsDeleted())
+            for number in range(20):
+                await at.register(f"n{number}", "192.168.0.0/24")
+            await asyncio.sleep(5)
+            assert memories.sizes()["objects/notices"] == 20
+            for number in range(20):
+                await at.remove(f"n{number}")
+            await asyncio.sleep(LINGER + 5)
+
+            assert {name: size for name, size in memories.sizes().items() if size} == {}
