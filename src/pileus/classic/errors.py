@@ -43,6 +43,13 @@ class RetryError(ClassicError):
         """Seconds."""
 
 
+class ProviderFailed(Unavailable):
+    """Any other exception of a ported provider. Whether it heals by itself is not known."""
+
+    is_reported_at_once = True
+    """As in Go: events on the object do not wait to see whether it heals."""
+
+
 class Postponed(Unavailable):
     """A `RetryError` in the contract's words: its object waits, and the cloud may be asked."""
 
@@ -65,7 +72,19 @@ def translated(error: Exception) -> CloudError:
         case Unimplemented() | ImplementedElsewhere():
             return Unsupported(str(error))
         case _:
-            return Unavailable(f"{type(error).__name__}: {error}")
+            return ProviderFailed(said_by(error))
+
+
+_CRYPTIC = (LookupError, TypeError, AttributeError, NameError, ArithmeticError, AssertionError)
+"""Built-in exceptions whose text alone says too little: `KeyError: 'region'`."""
+
+
+def said_by(error: Exception) -> str:
+    """The text of an exception, as Go would print it."""
+    text = str(error)
+    if isinstance(error, _CRYPTIC):
+        return f"{type(error).__name__}: {text}"
+    return text or type(error).__name__
 
 
 def is_unexpected(error: Exception) -> bool:

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from pileus.cloud.balancer import Owner
 from pileus.kube.model.core_v1 import LoadBalancerStatus, Service
-from pileus.runtime.memory import PerObject
 
 Members = frozenset[tuple[str, str]]
 """Names and provider IDs: as Go compares sets of nodes."""
@@ -56,8 +55,8 @@ class ProcessMemory:
     """Gone with the process; then notes on the Services tell the rest."""
 
     def __init__(self) -> None:
-        self._remembered = PerObject[Owner, Remembered]("services/ensured")
-        self._seen = PerObject[Owner, Service]("services/ensured-before")
+        self._remembered: dict[Owner, Remembered] = {}
+        self._seen: dict[Owner, Service] = {}
         self._forgotten: dict[Owner, None] = {}
 
     def recall(self, owner: Owner) -> Remembered | None:

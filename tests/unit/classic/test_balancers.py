@@ -200,7 +200,7 @@ async def test_no_status_is_an_error():
 
 async def test_a_failed_ensure_is_ensured_again_and_its_leftovers_are_known():
     async with leading(ensure=OSError("down")) as (balancers, record, _):
-        with pytest.raises(Unavailable, match="OSError: down"):
+        with pytest.raises(Unavailable, match="^down$"):
             await settle(balancers, wish("n1"))
 
         assert await balancers.owners(OWNER.cluster) == {OWNER}
@@ -212,7 +212,7 @@ async def test_a_failed_ensure_is_ensured_again_and_its_leftovers_are_known():
 async def test_a_failed_update_is_looked_into_and_then_ensured():
     async with leading(update=OSError("down")) as (balancers, record, _):
         await settle(balancers, wish("n1"))
-        with pytest.raises(Unavailable, match="OSError: down"):
+        with pytest.raises(Unavailable, match="^down$"):
             await settle(balancers, wish("n2"))
         await settle(balancers, wish("n2"))
 
@@ -237,7 +237,7 @@ async def test_an_error_while_looking_at_one_is_told_for_that_one_alone():
         seen = await balancers.observe([GONE, new], deep=True)
 
         assert isinstance(seen[OWNER], Failure)
-        assert str(seen[OWNER].error) == "OSError: down"
+        assert str(seen[OWNER].error) == "down"
         assert not isinstance(seen[new.owner], Failure)
 
 

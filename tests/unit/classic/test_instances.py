@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from pileus.classic.errors import InstanceNotFound, Postponed, RetryError, Unimplemented
+from pileus.classic.errors import (
+    InstanceNotFound,
+    Postponed,
+    ProviderFailed,
+    RetryError,
+    Unimplemented,
+)
 from pileus.classic.instances import get_instance_provider_id
 from pileus.cloud.errors import NotFound, Unavailable, Unsupported
 from pileus.cloud.model import (
@@ -139,7 +145,7 @@ async def test_v1_failing_both_ways_tells_both_reasons():
         pytest.param(InstanceNotFound(), NotFound, id="not found"),
         pytest.param(Unimplemented(), Unsupported, id="unimplemented"),
         pytest.param(RetryError("later", 12), Postponed, id="retry"),
-        pytest.param(ZeroDivisionError("bug"), Unavailable, id="any other"),
+        pytest.param(ZeroDivisionError("bug"), ProviderFailed, id="any other"),
     ],
 )
 async def test_the_failure_of_one_node_is_told_and_harms_no_other(raised, expected):

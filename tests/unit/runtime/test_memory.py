@@ -62,12 +62,15 @@ SHORT = "ends with the pass, round or call that made it"
 BOUNDED = "has a limit of its own"
 FIXED = "as many entries as the program has places for it"
 COUNTED = "counted by a metric of its own, which the simulation checks"
+IN_THE_CLOUD = "what may exist in the cloud, and is known from nothing else"
 KEPT = "pruned in each round to the objects that exist"
 
 EXEMPT = {
     "classic/calls.py:Calls._busy": SHORT,
     "classic/calls.py:Calls._logged": FIXED,
     "classic/memory.py:ProcessMemory._forgotten": BOUNDED,
+    "classic/memory.py:ProcessMemory._remembered": IN_THE_CLOUD,
+    "classic/memory.py:ProcessMemory._seen": IN_THE_CLOUD,
     "classic/interface.py:InstanceMetadata.additional_labels": SHORT,
     "classic/stop.py:Stop._tasks": FIXED,
     "controllers/ipam/blocks.py:Blocks._holders": COUNTED,

@@ -31,6 +31,8 @@ class Note:
     stage: Stage = Stage.ENSURE
     hosts: str = ""
     """Who is to be a member, while only members are changed."""
+    update_failed: bool = False
+    """Whether the last host update failed: the next pass ensures everything, as in Go."""
     failing_since: float | None = None
     told: str = ""
     """The reason that was told last for failing."""
@@ -60,7 +62,7 @@ class Note:
         self.settled = wish
         self.ensuring = False
         self.failing_since = self.waiting_since = self.held_since = None
-        self.looks, self.told = 0, ""
+        self.looks, self.told, self.update_failed = 0, "", False
 
 
 class Notes:

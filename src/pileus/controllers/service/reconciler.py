@@ -10,6 +10,7 @@ from pileus.cloud import errors as cloud
 from pileus.controllers.service.annotations import InvalidAnnotation, Mode, mode_of
 from pileus.controllers.service.cluster import ServiceReplaced
 from pileus.controllers.service.departed import PAUSE, Departed, Gone, is_orphan
+from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import Leave, Puzzled, Serve, Withdraw, course
 from pileus.controllers.service.reasons import Stage
 from pileus.controllers.service.serving import Serving
@@ -20,6 +21,7 @@ from pileus.controllers.service.trouble import verdict_on
 from pileus.controllers.service.withdrawing import Withdrawing
 from pileus.kube.errors import ApiError, NotFound
 from pileus.kube.model.core_v1 import Service
+from pileus.runtime.failure import hint
 from pileus.runtime.reconcile import DONE, Result, again_in
 from pileus.telemetry.log import Log
 
@@ -72,9 +74,11 @@ class ServiceReconciler:
         except (cloud.Conflict, cloud.NotFound) as error:
             return await self._look_again(service, error)
         except (cloud.CloudError, ApiError) as error:
-            self._count(key)
-            await self._tools.teller.failure(service, self._tools.notes.of(key), error, since=began)
-            raise
+            note = self._tools.notes.of(key)
+            await self._tools.teller.failure(service, note, error, since=began)
+            if note.stage is not Stage.UPDATE:
+                raise
+            return self._ensure_next(service, note, error)
 
     async def _pass(self, service: Service) -> Result:
         uid = service.metadata.uid
@@ -176,9 +180,20 @@ class ServiceReconciler:
             await self._tools.teller.condition(service, note, verdict_on(error))
         return again_in(delay)
 
-    def _count(self, uid: str) -> None:
-        if self._tools.notes.of(uid).stage is Stage.UPDATE:
-            self._tools.metrics.host_update_errors.inc()
+    def _ensure_next(self, service: Service, note: Note, error: Exception) -> Result:
+        """After a failed host update everything is ensured at once, as in Go.
+
+        Only once: what fails then is retried with back-off. Raises the error if it asks for a
+        delay.
+        """
+        self._tools.metrics.host_update_errors.inc()
+        note.update_failed = True
+        if hint(error) is not None:
+            raise error
+        log.warning(
+            "Host update failed, ensuring load balancer", service=name_of(service), err=error
+        )
+        return again_in(0)
 
 
 def _mode(service: Service) -> Mode:

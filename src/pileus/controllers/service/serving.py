@@ -124,9 +124,8 @@ class Serving:
 
     async def _change(self, service: Service, look: Look, mode: Mode) -> Result:
         note, teller = self._tools.notes.of(service.metadata.uid), self._tools.teller
-        is_update = look.balancer is not None and (
-            only_members(look.left(mode)) or differ_in_members(note.settled, look.wish)
-        )
+        only_hosts = only_members(look.left(mode)) or differ_in_members(note.settled, look.wish)
+        is_update = look.balancer is not None and only_hosts and not note.update_failed
         note.stage = Stage.UPDATE if is_update else Stage.ENSURE
         note.hosts = (
             hosts_of(each.name for each in look.wish.spec.members) if look.wish.spec else ""

@@ -46,11 +46,12 @@ def is_reported_at_once(error: Exception) -> bool:
     """Whether waiting before the report is of no use.
 
     True for what does not heal by itself (configuration, quota, rights), for what has taken long
-    enough already, and for bugs.
+    enough already, for bugs, and for errors that say so (`is_reported_at_once`).
     """
     heals = cloud.CloudError | kube.KubeError
     needs_action = cloud.Rejected | cloud.Unsupported | kube.Forbidden | kube.Invalid
-    return isinstance(error, needs_action) or not isinstance(error, heals)
+    says_so = getattr(error, "is_reported_at_once", False) is True
+    return says_so or isinstance(error, needs_action) or not isinstance(error, heals)
 
 
 def _entry(error: Exception) -> tuple[str, str]:
