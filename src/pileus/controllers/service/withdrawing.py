@@ -5,6 +5,7 @@ import asyncio
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable
 from pileus.controllers.service.annotations import MANAGE, Mode
+from pileus.controllers.service.departed import is_orphan
 from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import (
     is_busy,
@@ -68,6 +69,11 @@ class Withdrawing:
         look = await self._clear(service, mode, note)
         if look is not None and is_unfinished(look, mode):
             return await wait_for(None, service, look, note)
+        is_empty = look is not None and look.balancer is None and not is_orphan(service)
+        doubt = _until_second_look(note, asyncio.get_running_loop().time(), is_empty=is_empty)
+        if doubt is not None:
+            log.info("No load balancer found; checking again", service=name_of(service))
+            return again_in(doubt)
         self._farewell(service, mode, look, note)
         return DONE
 
@@ -116,7 +122,11 @@ def _doubt(service: Service, look: Look | None, note: Note, now: float) -> float
 
     A cloud that shows nothing may show too little, unless we were told that it does as asked.
     """
-    if note.accepted or not is_doubtful(service, look):
+    return _until_second_look(note, now, is_empty=is_doubtful(service, look))
+
+
+def _until_second_look(note: Note, now: float, *, is_empty: bool) -> float | None:
+    if note.accepted or not is_empty:
         note.missing_since = None
         return None
     if note.missing_since is None:

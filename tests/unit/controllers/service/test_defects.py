@@ -262,3 +262,39 @@ async def test_defect_15_a_throttled_cloud_is_served_again_when_it_said():
         assert world.balancers == {}
         await asyncio.sleep(10)
         assert world.members() == ["a", "b", "c", "d"]
+
+
+async def test_balancers_are_not_compared_in_full_where_that_is_turned_off():
+    world = World()
+    await furnished(world)
+    async with world.managed(drift_period=0):
+        await asyncio.sleep(10)
+        (balancer,) = world.balancers.values()
+        await world.cloud.operate(DeleteBalancer(balancer=balancer.id))
+        await asyncio.sleep(7200)
+
+        assert world.balancers == {}
+
+        await world.change(spec={"ports": [{"port": 81}]})
+        await asyncio.sleep(30)
+
+        assert len(world.balancers) == 1
+
+
+async def test_one_empty_list_does_not_end_the_clean_up_of_a_vanished_service():
+    """Else its balancer is orphaned, although the manager saw the Service vanish."""
+    world = World()
+    cloud = world.plainly()
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+        await world.change(metadata={"finalizers": None})
+        await world.delete()
+        there = dict(cloud.standing)
+        assert len(there) == 1
+        cloud.standing.clear()
+        await asyncio.sleep(15)
+        cloud.standing.update(there)
+        await asyncio.sleep(60)
+
+        assert cloud.standing == {}

@@ -378,20 +378,3 @@ async def test_trap_16_what_belongs_to_another_cluster_is_never_adopted():
         await asyncio.sleep(10)
         assert await world.services() == {}
         assert list(world.cloud.state.balancers.values()) == [before]
-
-
-async def test_balancers_are_not_compared_in_full_where_that_is_turned_off():
-    world = World()
-    await furnished(world)
-    async with world.managed(drift_period=0):
-        await asyncio.sleep(10)
-        (balancer,) = world.balancers.values()
-        await world.cloud.operate(DeleteBalancer(balancer=balancer.id))
-        await asyncio.sleep(7200)
-
-        assert world.balancers == {}
-
-        await world.change(spec={"ports": [{"port": 81}]})
-        await asyncio.sleep(30)
-
-        assert len(world.balancers) == 1
