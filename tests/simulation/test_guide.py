@@ -98,7 +98,7 @@ MISTAKES = (
     Defect(
         "a machine is found by its name alone",
         _by_name,
-        ("nodes_get_the_id_of_their_own_machine",),
+        ("nodes_get_the_id_of_their_own_machine", "nodes_of_no_machine_are_gone"),
         20,
     ),
     Defect(

@@ -20,6 +20,19 @@ class Found:
 
 REGRESSIONS = (
     Found(
+        "cloud",
+        700030,
+        "the clean-up of a Service that was deleted by force ended after one empty list, so that "
+        "its balancer was orphaned",
+        edition=2,
+    ),
+    Found(
+        "mass-loss",
+        37,
+        "new orphans were not reported, because another one had been reported within the hour",
+        edition=2,
+    ),
+    Found(
         "services",
         883045,
         "a request that was repeated when the API server had asked for was blamed (by the judge), "

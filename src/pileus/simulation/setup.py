@@ -92,6 +92,7 @@ _NO_REPAIRS = (
     "--service-orphans=ignore",
     "--node-status-update-frequency=24h",
     "--route-reconciliation-period=24h",
+    "--node-deletion-max-fraction=1",  # else some nodes are kept for ten minutes
 )
 """Nothing is compared with the cloud from time to time: only changes cause work."""
 

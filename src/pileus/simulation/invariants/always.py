@@ -17,8 +17,8 @@ from pileus.simulation.stage.users import ADOPT
 
 GRACE = 30.0
 """`--node-deletion-grace`, by default."""
-FRACTION, WINDOW = 0.2, 600.0
-"""`--node-deletion-max-fraction` and `--node-deletion-window`, by default."""
+WINDOW = 600.0
+"""`--node-deletion-window`, by default."""
 IMMEDIATE, KEEPING = "immediate", frozenset({"taint", "report"})
 """Of `--node-deletion-policy`: what believes one look, and what never deletes."""
 SETTLED = 60.0
@@ -89,7 +89,7 @@ def few_nodes_are_deleted_at_once(facts: Facts, step: ObjectStep) -> str | None:
     leader, now = facts.cluster.leader(), facts.now()
     before = sum(1 for who, at in facts.deleted if who == leader and now - at < WINDOW)
     nodes = len(facts.cluster.objects("nodes")) + before + 1
-    limit = max(1, int(FRACTION * nodes + 1e-6))
+    limit = max(1, int(facts.fraction * nodes + 1e-6))
     return f"{leader} deleted {before + 1} of {nodes} nodes" if before + 1 > limit else None
 
 

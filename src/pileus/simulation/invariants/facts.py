@@ -28,11 +28,13 @@ from pileus.simulation.stage.cluster import LEASE, MIGRATION_LEASE, Cluster
 from pileus.simulation.stage.operators import LEAVING
 from pileus.simulation.stage.people import EXCLUDED
 from pileus.simulation.stage.steps import Call, CloudStep, ObjectStep, Step
-from pileus.simulation.stage.users import ADOPT
+from pileus.simulation.stage.users import ADOPT, MANAGE
 from pileus.simulation.trace import Trace
 from pileus.simulation.wires.life import Life
 
 DELETION = "pileus.dev/deletion"
+FULL = "full"
+"""What `pileus.dev/manage` says where it is not written."""
 READY = "pileus.dev/Ready"
 STUCK = "CloudProviderUninitialized"
 MACHINES = "cloud instances"
@@ -143,7 +145,8 @@ class Facts:
             self._learn_of_node(step)
         elif step.after is not None:
             self._learn_of_service(text(metadata, "uid"), step.after)
-            self.history.learn(step, step.after, self.wants_balancer(step.after), self.now())
+            wants, leader = self.wants_balancer(step.after), self.cluster.leader()
+            self.history.learn(step, step.after, self.now(), wants=wants, leader=leader)
         elif not by_manager:
             self._learn_of_loss(text(metadata, "uid"), step.before or {})
 
@@ -163,8 +166,9 @@ class Facts:
         life = next((one for one in self.lives().values() if one.identity == leader), None)
         was_known = life is not None and life.heard_at(uid) is not None
         is_loss = has_finalizer(service) or uid in self.finalized
-        lost = Vanished(self.now(), leader, was_known) if is_loss else None
-        self.history.forget(uid, lost)
+        said = words(service, "metadata", "annotations").get(MANAGE, FULL)
+        lost = Vanished(self.now(), leader, was_known, said != FULL)
+        self.history.forget(uid, lost if is_loss else None)
 
     def heard_at(self, manager: str, version: Version) -> float | None:
         """When the process of that manager was told of that version; None: it was not."""
@@ -219,6 +223,11 @@ class Facts:
     def policy(self) -> str:
         """What is to happen to nodes whose machines are gone."""
         return self.schedule.setup.config.lifecycle.deletion_policy
+
+    @property
+    def fraction(self) -> float:
+        """The part of all nodes that may be deleted within a window."""
+        return self.schedule.setup.config.lifecycle.deletion_max_fraction
 
     @property
     def ignores_orphans(self) -> bool:

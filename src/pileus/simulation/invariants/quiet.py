@@ -8,7 +8,6 @@ from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
 from pileus.cloud.balancer import Transport
 from pileus.cloud.model import InstanceState
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
-from pileus.controllers.service import departed
 from pileus.controllers.service.wish import AFFINITY_SECONDS
 from pileus.simulation.clouds.truth import Balancer, Machine, Port, Traffic
 from pileus.simulation.invariants.always import IMMEDIATE, KEEPING
@@ -25,6 +24,7 @@ from pileus.simulation.invariants.facts import (
     reason_of,
 )
 from pileus.simulation.invariants.keys import machines_have_the_wanted_keys
+from pileus.simulation.invariants.leftovers import no_balancer_is_left_behind
 from pileus.simulation.invariants.queues import NOTHING_LEFT_OVER
 from pileus.simulation.invariants.sayings import (
     no_manager_caught_an_unexpected_exception,
@@ -40,10 +40,6 @@ from pileus.simulation.stage.users import UNTRUE
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 
 GONE = "CloudProviderInstanceGone"
-FRACTION = 0.2
-"""Of the nodes, which may be deleted at once."""
-ORPHANED = "OrphanedLoadBalancers"
-MISTAKE = 3
 
 Quiet = Callable[[Facts], Iterator[str]]
 
@@ -101,7 +97,7 @@ def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
     gone = [node for node in ours if facts.machine_of(node) is None]
     for node in gone:
         why = _why_kept(node)
-        too_many = why == "TooManyNodesGone" and len(gone) > max(1, int(FRACTION * len(ours)))
+        too_many = why == "TooManyNodesGone" and len(gone) > max(1, int(facts.fraction * len(ours)))
         unproven = why == "NeverInitialized" and not text(node, "spec", "providerID")
         if why == "DeletionVetoed" and is_vetoed(node):
             continue
@@ -223,75 +219,6 @@ def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
             yield f"Service {text(service, 'metadata', 'name')} still has the finalizer"
         if {*ingress_of(service)} - ({UNTRUE} if facts.is_of_another_class(service) else set()):
             yield f"Service {text(service, 'metadata', 'name')} still publishes an address"
-
-
-def no_balancer_is_left_behind(facts: Facts) -> Iterator[str]:
-    """What nobody wants is gone; or people hear of it, where it is theirs to decide."""
-    if not facts.runs(SERVICE.canonical):
-        return
-    services = facts.cluster.objects("services")
-    wanting = {_uid(one) for one in services if facts.wants_balancer(one)}
-    others = {_uid(one) for one in services if facts.is_of_another_class(one)}
-    ended = {_uid(one) for one in services} - wanting - others
-    for balancer in facts.balancers():
-        owner = balancer.owner.uid if balancer.owner else ""
-        if owner in wanting or (owner not in wanting | others | ended and _is_unknowable(facts)):
-            continue
-        if owner in facts.history.kept_on_purpose and facts.ignores_orphans:
-            continue
-        if owner in others:
-            may_stay = True
-        elif _should_have_gone(facts, balancer, owner):
-            yield f"{balancer.id} is left, though its leader knew when Service {owner} vanished"
-            continue
-        else:
-            may_stay = not facts.schedule.setup.deletes_orphans
-        if owner in ended or not _is_told(facts, owner, may_stay=may_stay):
-            yield f"{balancer.id} is left, and nobody wants it ({owner})"
-
-
-def _is_unknowable(facts: Facts) -> bool:
-    """Whether nobody can find what is left of a Service that is gone.
-
-    Ported providers cannot list what they have built: then only the process that built it knows.
-    """
-    writers = facts.writers
-    return not facts.account.offered.knows_leftovers and writers != {facts.cluster.leader()}
-
-
-def _should_have_gone(facts: Facts, balancer: Balancer, owner: str) -> bool:
-    """Whether the process that leads now has led, and known the Service, when that vanished.
-
-    Then it must have cleaned up by itself, unless many vanished at once, people wanted the
-    balancer to stay, or the cloud created it only afterwards.
-    """
-    lost = facts.history.vanished.get(owner)
-    if lost is None or owner in facts.left_to_others:
-        return False
-    if not lost.was_known or lost.leader != facts.cluster.leader():
-        return False
-    many = [
-        one for one in facts.history.vanished.values() if abs(one.at - lost.at) < departed.SUSPICION
-    ]
-    return len(many) <= departed.FEW and facts.history.born.get(balancer.id, 0.0) < lost.at
-
-
-def _is_told(facts: Facts, owner: str, *, may_stay: bool) -> bool:
-    """Whether it is an orphan that no manager may delete by itself, and people hear of it."""
-    if facts.ignores_orphans:
-        return True
-    if not may_stay and not _are_too_many(facts):
-        return False
-    told = [one for one in facts.cluster.objects("events") if text(one, "reason") == ORPHANED]
-    return any(owner in text(one, "message") or " more " in text(one, "message") for one in told)
-
-
-def _are_too_many(facts: Facts) -> bool:
-    """So many at once that they look like a mistake: then none is deleted."""
-    services = {_uid(one) for one in facts.cluster.objects("services")}
-    owners = {one.owner.uid for one in facts.balancers() if one.owner}
-    orphans = owners - services
-    return len(orphans) > max(MISTAKE, len(owners) / 2)
 
 
 def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:

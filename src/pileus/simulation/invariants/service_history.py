@@ -23,6 +23,8 @@ class Vanished:
     """The process that led at that time."""
     was_known: bool
     """Whether it had heard of the Service."""
+    is_protected: bool
+    """Whether `pileus.dev/manage` said anything but full; what is misspelt protects, too."""
 
 
 @dataclass(slots=True)
@@ -39,10 +41,14 @@ class ServiceHistory:
     """By UID: Services that were deleted while they had the finalizer, or a balancer."""
     kept_on_purpose: set[str] = field(default_factory=set[str])
     """UIDs of Services that were released while people wanted their balancers to stay."""
+    stripped: dict[str, str] = field(default_factory=dict[str, str])
+    """By UID: Services whose finalizer was removed by others, and the process that led then."""
     born: dict[str, float] = field(default_factory=dict[str, float])
     """When a balancer was created, by its id."""
 
-    def learn(self, step: ObjectStep, service: Obj, wants: bool, now: float) -> None:  # noqa: FBT001
+    def learn(
+        self, step: ObjectStep, service: Obj, now: float, *, wants: bool, leader: str
+    ) -> None:
         """A Service came, or was changed; `wants`: whether it wants a balancer of ours now."""
         uid = text(service, "metadata", "uid")
         if wants and not {MANAGE, ADOPT} & words(service, "metadata", "annotations").keys():
@@ -50,6 +56,8 @@ class ServiceHistory:
         else:
             self.wanted_since.pop(uid, None)
         released = step.before and has_finalizer(step.before) and not has_finalizer(service)
+        if released and not is_manager(step.who):
+            self.stripped[uid] = leader
         if released and is_manager(step.who) and is_left_to_others(service):
             self.kept_on_purpose.add(uid)
         elif wants:

@@ -30,6 +30,8 @@ DELETION, NEVER = "pileus.dev/deletion", "never"
 SERVICES_PATH = "/api/v1/namespaces/default/services"
 FLEET = 6
 """Services that are created at once, at least; one more than may always be lost at once."""
+MOST_BALANCERS = 25
+"""With more than so many no fleet is created: clouds have quotas, and those are no fault here."""
 FLEET_LIVES = 30.0
 """Seconds until they are deleted, at least."""
 SOMEBODY = "somebody-else"
@@ -87,6 +89,8 @@ class Operators:
 
     def _create_many(self, deed: Deed) -> None:
         """A release of many Services, which is deleted by force, finalizers and all."""
+        if len(self._account.truth().balancers) > MOST_BALANCERS:
+            return
         self._named += 1
         number = FLEET + deed.choice % FLEET
         for one in range(number):

@@ -13,7 +13,7 @@ from pileus.simulation.stage.account import Account
 from pileus.simulation.stage.cluster import Cluster
 from pileus.simulation.stage.steps import Answer, Call
 from pileus.simulation.trace import Trace
-from pileus.simulation.weather import Weather
+from pileus.simulation.weather import Strike, Weather
 
 SLOWEST = 0.02
 """Seconds that a message travels when nothing is wrong, at most."""
@@ -32,6 +32,8 @@ class Life:
         """All that the API server has told it, in order."""
         self.heard_when: list[float] = []
         """When it was told that, in the time of the world."""
+        self.misinformed: dict[str, Strike] = {}
+        """Paths of lists in which an object was missing, or reported as deleted untruly."""
         self.queues = Queues()
         self._ambush: _Ambush | None = None
 

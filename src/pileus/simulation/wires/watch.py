@@ -38,9 +38,10 @@ class Watch:
         self._is_cut = False
         self._is_listing = "sendInitialEvents" in request.query
         """Whether what comes is still the list of all objects."""
-        self._denial: Strike | None = None
-        """Set once an object that exists was reported as deleted."""
-        self._is_exposed = False
+        left = life.misinformed.pop(request.path, None)
+        self._denial: Strike | None = None if self._is_listing else left
+        """Set once an object that exists was reported as deleted, or was missing in a list."""
+        self._is_exposed = self._denial is not None
         """Whether that was noticed, so that the client must list again."""
         self.name = f"{life.name} {request.path}"
         self.is_dead = False
@@ -122,7 +123,7 @@ class Watch:
             return piece
         if not self._is_listing and "services" not in self._request.path:
             return piece
-        self._denial = strike
+        self._denial = self._life.misinformed[self._request.path] = strike
         self._around.trace.note(self._life.name, f"{self._request.path} [{strike.kind}]")
         self._around.later(strike.seconds, self._expose)
         return b"" if self._is_listing else DELETION + piece.partition(b",")[2]
