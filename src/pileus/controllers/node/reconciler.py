@@ -18,8 +18,10 @@ from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.lookup import look_up
 from pileus.controllers.node.plan import (
     Decide,
+    ObjectWrite,
     Write,
     age,
+    expected,
     initialization,
     settlement,
     stuck_status,
@@ -132,6 +134,20 @@ class NodeReconciler:
         log.info("Initialized node", node=node.metadata.name, provider_id=facts.provider_id)
         self._tools.notices.announce(about_node(node), "Synced", "Node synced successfully")
         complain(self._tools.notices, node, facts)
+        self._check_ownership(node, facts)
+
+    def _check_ownership(self, node: Node, facts: Facts) -> None:
+        """Report a provider that gives its node a provider ID which it does not own."""
+        if not node.spec or not node.spec.provider_id:
+            node = expected(node, ObjectWrite(provider_id=facts.provider_id))
+        if not self._tools.is_managed(node):
+            self._tools.notices.warn(
+                about_node(node),
+                "ProviderIDNotOwned",
+                f"The cloud provider gave this node the provider ID {facts.provider_id}, but does "
+                "not declare its scheme, so the node is ignored from now on. Fix the provider: "
+                "declare the scheme in Cloud.owns, or in provider_id_schemes if it is ported",
+            )
 
     async def _tell(self, node: Node, error: Exception) -> None:
         """Say on the node why it is stuck, by event and condition, once it is time to."""

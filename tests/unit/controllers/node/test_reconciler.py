@@ -234,6 +234,15 @@ async def test_a_label_that_kubernetes_refuses_is_left_out_with_a_warning() -> N
     assert "rack" in world.events.told[1].message
 
 
+async def test_a_provider_id_of_a_scheme_that_the_provider_does_not_own_is_reported() -> None:
+    world = World([document()], {"n1": instance(provider_id="other://i-1")})
+
+    await world.reconciler.reconcile("n1")
+
+    assert world.events.reasons() == ["Synced", "ProviderIDNotOwned"]
+    assert "other://i-1" in world.events.told[-1].message
+
+
 async def test_a_node_without_birth_is_initialized_without_a_delay_being_measured() -> None:
     odd = document()
     del odd["metadata"]["creationTimestamp"]  # type: ignore[attr-defined]
