@@ -20,6 +20,13 @@ class Found:
 
 REGRESSIONS = (
     Found(
+        "replaced",
+        700051,
+        "a condition was written every 10 s to a node that had been replaced under its name, while "
+        "the watch that would have told had stalled",
+        edition=2,
+    ),
+    Found(
         "cloud",
         700030,
         "the clean-up of a Service that was deleted by force ended after one empty list, so that "

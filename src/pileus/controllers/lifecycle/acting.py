@@ -191,16 +191,24 @@ class Actor:
             taints = ", ".join(taint.key for taint in taints_of(after))
             log.info("Changed taints of node", node=name, taints=taints)
 
+    def _rest(self, uid: str) -> int:
+        """Leave the node alone for a while; returns its failures in a row."""
+        failures = self._rests.get(uid, _Rest(0, 0.0)).failures + 1
+        self._rests[uid] = _Rest(failures, _now() + RESTS.delay(failures))
+        return failures
+
     @contextmanager
     def _caught(self, node: Node, reason: str, what: str) -> Generator[None]:
         name, uid = node.metadata.name, node.metadata.uid
         try:
             yield
-        except (NotFound, NodeReplaced, Fenced) as error:
-            log.info("Node went away meanwhile, or is not ours to write", v=2, node=name, why=error)
+        except Fenced as error:
+            log.info("Node is not ours to write", v=2, node=name, why=error)
+        except (NotFound, NodeReplaced) as error:
+            self._rest(uid)  # it is shown for as long as the watch is late
+            log.info("Node went away meanwhile", v=2, node=name, why=error)
         except KubeError as error:
-            failures = self._rests.get(uid, _Rest(0, 0.0)).failures + 1
-            self._rests[uid] = _Rest(failures, _now() + RESTS.delay(failures))
+            failures = self._rest(uid)
             log.warning(what, node=name, failures=failures, err=error)
             text = shortened(f"{what} {name}: {error}")
             self._tools.notices.warn(about_node(node), reason, text)
