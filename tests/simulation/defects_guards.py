@@ -112,4 +112,18 @@ GUARDS = (
         at=10,
         within=14,
     ),
+    Defect(
+        name="what is remembered of a Service stays when it is gone",
+        plant=plants.released_services_are_remembered,
+        caught_by=("memories_are_of_what_exists",),
+        scenario="services",
+        at=1,
+    ),
+    Defect(
+        name="a round has a bug that is caught",
+        plant=plants.a_round_that_stumbles,
+        caught_by=("no_manager_caught_an_unexpected_exception",),
+        scenario="calm",
+        at=1,
+    ),
 )

@@ -19,6 +19,7 @@ from pileus.controllers.service import orphans
 from pileus.controllers.service import plan as service_plan
 from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.departed import Departed
+from pileus.controllers.service.notes import Notes
 from pileus.controllers.service.reconciler import ServiceReconciler
 from pileus.providers.local import plan as provider_plan
 from pileus.simulation.replica import PacedClock
@@ -143,3 +144,17 @@ def ranges_are_never_given_back() -> Iterable[Patch]:
 def the_lease_sleeps_with_the_machine() -> Iterable[Patch]:
     """The clock of the lease does not count the seconds for which the machine was suspended."""
     yield PacedClock, "__call__", lambda self: asyncio.get_running_loop().time()
+
+
+def released_services_are_remembered() -> Iterable[Patch]:
+    """What is remembered of a Service stays when the Service is gone."""
+    yield Notes, "forget", lambda self, uid: None
+
+
+def a_round_that_stumbles() -> Iterable[Patch]:
+    """The search for orphans has a bug, which is caught where rounds are isolated."""
+
+    def unwanted(*_: object) -> frozenset[str]:
+        raise ValueError("a bug")
+
+    yield orphans, "unwanted", unwanted
