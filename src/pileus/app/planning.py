@@ -32,6 +32,9 @@ from pileus.fence import Open
 from pileus.kube.errors import CredentialsError, KubeError, Unauthorized
 from pileus.kube.restricted import reads
 from pileus.objects.planned import Planned, Preview, Scope, Trouble, title
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
 
 LOOK = 0.1
 """Seconds between two looks at what keeps the informers."""
@@ -201,6 +204,9 @@ async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[Told, ...] | 
         return str(error) or type(error).__name__
     except TimeoutError:
         return f"no answer within {LONGEST:.0f} s; the log may say what it waits for"
+    except Exception as error:
+        log.exception("Preview failed", error=error, controller=name)
+        return f"internal error {type(error).__name__} (see the log)"
 
 
 @asynccontextmanager

@@ -115,6 +115,17 @@ async def test_all_controllers_are_asked_side_by_side_and_one_that_fails_harms_n
     assert loop_time() == pytest.approx(10, abs=1)
 
 
+async def test_a_bug_in_one_preview_makes_the_plan_incomplete_and_hides_no_other():
+    first = change()
+    duties = {NODE.canonical: duty(first), SERVICE.canonical: duty(error=KeyError("a bug"))}
+
+    made = await plan(Cloud(name="fake"), Kube(), duties=duties)
+
+    assert made.lines == (Told(NODE.canonical, first),)
+    assert made.failures == {SERVICE.canonical: "internal error KeyError (see the log)"}
+    assert not made.is_whole
+
+
 async def test_of_one_trouble_only_the_cause_is_told():
     cause, echo = (
         Trouble(WEB, "NotFound", "no machine"),

@@ -1,4 +1,4 @@
-"""What an error is called on a Service, whether waiting could mend it, and what users are told."""
+"""What an error is called on a Service, whether waiting may fix it, and what is reported."""
 
 from pileus.cloud import errors as cloud
 from pileus.controllers.service.status import State, Verdict
@@ -8,8 +8,8 @@ from pileus.runtime.failure import PassTooLong, is_expected
 
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (cloud.QuotaExceeded, "QuotaExceeded", "free something in the cloud, or ask it for more"),
-    (cloud.Unauthorized, "Unauthorized", "mend the provider's credentials or their rights"),
-    (cloud.Misconfigured, "Misconfigured", "mend what is named"),
+    (cloud.Unauthorized, "Unauthorized", "fix the provider's credentials or their permissions"),
+    (cloud.Misconfigured, "Misconfigured", "correct what is named"),
     (cloud.Unsupported, "Unsupported", "do without what this cloud cannot do"),
     (cloud.Rejected, "Rejected", "the cloud refuses it as it is; change the Service"),
     (cloud.Throttled, "Throttled", "nothing needs to be done: it is tried again"),
@@ -34,7 +34,8 @@ def message_of(error: Exception) -> str:
     advice = _entry(error)[1]
     if not is_expected(error):
         said, advice = f"internal error {type(error).__name__}", "see the manager's log"
-    return shortened(f"{said} ({advice})" if advice else said)
+    has_fix = "Fix: " in said  # a command, to be pasted as it is
+    return shortened(f"{said} ({advice})" if advice and not has_fix else said)
 
 
 def verdict_on(error: Exception) -> Verdict:

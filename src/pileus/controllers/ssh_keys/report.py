@@ -55,7 +55,7 @@ class Report:
             for problem in problems:
                 log.warning("Cannot use SSH keys", source=str(self.location), problem=problem)
         if problems:
-            text = f"No key is withdrawn until this is mended: {'; '.join(problems)}"
+            text = f"No key is removed until this is fixed: {'; '.join(problems)}"
             self._warn(UNREADABLE, text)
 
     def did(self, step: Step, nodes: Mapping[NodeName, Node]) -> None:

@@ -40,7 +40,7 @@ async def all_well(world: World) -> None:
 ERRORS: list[tuple[CloudError, str, str, str]] = [
     (QuotaExceeded("no more balancers"), "False", "QuotaExceeded", "free something"),
     (Unauthorized("token expired"), "False", "Unauthorized", "credentials"),
-    (Misconfigured("no such subnet"), "False", "Misconfigured", "mend"),
+    (Misconfigured("no such subnet"), "False", "Misconfigured", "correct what is named"),
     (Rejected("no"), "False", "Rejected", "change the Service"),
     (Unsupported("no UDP here"), "False", "Unsupported", "do without"),
     (Throttled("slowly", retry_after=7), "Unknown", "Throttled", "nothing needs to be done"),
