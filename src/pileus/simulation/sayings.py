@@ -84,6 +84,10 @@ class _Ear(logging.Handler):
             self.telling.append(line)
 
 
+PROVIDERS_OWN = "pileus.classic.calls"
+"""The logger of exceptions that a ported provider raised, which are ordinary errors there."""
+
+
 class _Tracebacks(logging.Handler):
     """Keeps the lines that carry an exception: each is a bug, however well it is isolated."""
 
@@ -92,6 +96,8 @@ class _Tracebacks(logging.Handler):
         self.told: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == PROVIDERS_OWN:
+            return
         if record.exc_info and record.exc_info[1] is not None:
             self.told.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
