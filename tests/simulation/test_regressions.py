@@ -20,6 +20,13 @@ class Found:
 
 REGRESSIONS = (
     Found(
+        "mixed",
+        810084,
+        "Services that a wrong view had shown as deleted, and that existed, counted among those "
+        "that vanished, so that one which really did was not cleaned up",
+        edition=2,
+    ),
+    Found(
         "replaced",
         700051,
         "a condition was written every 10 s to a node that had been replaced under its name, while "

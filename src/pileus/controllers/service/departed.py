@@ -50,6 +50,10 @@ class Departed:
     def find(self, uid: str) -> Gone | None:
         return self._gone.get(uid)
 
+    def returned(self, uid: str) -> None:
+        """The Service exists after all: it must not count among those that vanished."""
+        self._gone.pop(uid, None)
+
     def cleaned_up(self, uid: str, now: float) -> None:
         """Nothing is left of it. Of a Service, its loss counts for the rest of the window."""
         gone = self._gone.pop(uid, None)

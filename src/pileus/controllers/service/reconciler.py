@@ -66,6 +66,7 @@ class ServiceReconciler:
         service = self._tools.cluster.service(key)
         if service is None:
             return await self._bury(key)
+        self._departed.returned(key)
         try:
             return await self._pass(service)
         except (NotFound, ServiceReplaced) as error:

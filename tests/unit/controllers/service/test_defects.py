@@ -5,6 +5,9 @@ from itertools import pairwise
 
 from pileus.cloud.balancer import Ingress, Owner
 from pileus.cloud.errors import Throttled, Unavailable
+from pileus.controllers.service.departed import Departed
+from pileus.kube.model.core_v1 import Service
+from pileus.kube.model.meta import ObjectMeta
 from pileus.providers.local.model.account import AddFault
 from pileus.providers.local.model.balancers import AddMembers, DeleteBalancer, RemovePort
 from pileus.providers.local.model.records import FaultKind, Member
@@ -298,3 +301,14 @@ async def test_one_empty_list_does_not_end_the_clean_up_of_a_vanished_service():
         await asyncio.sleep(60)
 
         assert cloud.standing == {}
+
+
+def test_a_service_that_exists_after_all_does_not_count_as_vanished():
+    departed = Departed()
+    for number in range(6):
+        departed.add(Service(metadata=ObjectMeta(uid=str(number), name=f"s{number}")), 0.0)
+        departed.returned(str(number))
+    departed.add(Service(metadata=ObjectMeta(uid="gone", name="gone")), 1.0)
+
+    assert departed.doubt(6, 20.0) == 0
+    assert "gone" in departed
