@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pileus.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus.app.controllers import NODE
 from pileus.cloud.balancer import Owner
+from pileus.controllers.service.departed import SUSPICION
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.timing import Durations
 from pileus.simulation.clouds.truth import Balancer, Machine, Truth
@@ -33,6 +34,8 @@ from pileus.simulation.trace import Trace
 from pileus.simulation.wires.life import Life
 
 DELETION = "pileus.dev/deletion"
+WARY = SUSPICION + 60.0
+"""Seconds after a wrong view in which a manager may take a Service that vanished for an error."""
 FULL = "full"
 """What `pileus.dev/manage` says where it is not written."""
 READY = "pileus.dev/Ready"
@@ -164,7 +167,9 @@ class Facts:
         """Somebody deleted it; perhaps although no manager had released it."""
         leader = self.cluster.leader()
         life = next((one for one in self.lives().values() if one.identity == leader), None)
-        was_known = life is not None and life.heard_at(uid) is not None
+        # Whom a wrong view has shown that many vanished believes no other for a while.
+        is_wary = life is not None and self.now() - life.misinformed_at < WARY
+        was_known = life is not None and not is_wary and life.heard_at(uid) is not None
         is_loss = has_finalizer(service) or uid in self.finalized
         said = words(service, "metadata", "annotations").get(MANAGE, FULL)
         lost = Vanished(self.now(), leader, was_known, said != FULL)

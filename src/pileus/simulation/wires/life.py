@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
+from math import inf
 from random import Random
 
 from pileus.simulation.loop import Process, SimulationLoop
@@ -34,6 +35,8 @@ class Life:
         """When it was told that, in the time of the world."""
         self.misinformed: dict[str, Strike] = {}
         """Paths of lists in which an object was missing, or reported as deleted untruly."""
+        self.misinformed_at = -inf
+        """When that last happened."""
         self.queues = Queues()
         self._ambush: _Ambush | None = None
 

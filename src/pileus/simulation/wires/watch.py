@@ -124,6 +124,7 @@ class Watch:
         if not self._is_listing and "services" not in self._request.path:
             return piece
         self._denial = self._life.misinformed[self._request.path] = strike
+        self._life.misinformed_at = self._around.loop.now()
         self._around.trace.note(self._life.name, f"{self._request.path} [{strike.kind}]")
         self._around.later(strike.seconds, self._expose)
         return b"" if self._is_listing else DELETION + piece.partition(b",")[2]
