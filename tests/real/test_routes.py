@@ -72,12 +72,12 @@ def test_a_route_that_cannot_be_made_is_told_on_its_node_and_made_later(
         eventually("condition", lambda: network(clean, "late").get("reason") == "RouteCreated")
 
 
-def test_a_cluster_range_that_is_none_ends_the_process_with_255(
+def test_a_cluster_range_that_is_none_ends_the_process_with_1_before_anything_starts(
     clean: ControlPlane, lab: Lab, cloud: LocalCloud
 ) -> None:
     flags = (*cloud.flags, "--controllers=node-route-controller", "--cluster-cidr=nonsense")
     with running(clean, lab, *flags) as manager:
-        assert manager.process.wait(60) == 255
+        assert manager.process.wait(60) == 1
         assert '--cluster-cidr: \\"nonsense\\" is no CIDR' in manager.log.read_text()
 
 
@@ -86,5 +86,5 @@ def test_defect_18_without_a_cluster_range_there_are_no_routes_and_the_rest_work
 ) -> None:
     with running(clean, lab, *cloud.flags) as manager:
         manager.wait_leading()
-        eventually("skipped", lambda: "there is no --cluster-cidr" in manager.log.read_text())
+        eventually("skipped", lambda: "--cluster-cidr is not set" in manager.log.read_text())
         eventually("well", lambda: manager.get("/healthz")[0] == 200)
