@@ -66,6 +66,8 @@ def _should_have_gone(facts: Facts, balancer: Balancer, owner: str) -> bool:
     lost = facts.history.vanished.get(owner)
     if lost is None or lost.is_protected or owner in facts.left_to_others:
         return False
+    if owner in facts.history.kept_on_purpose:
+        return False  # it was released before, and its balancer stayed
     if not lost.was_known or lost.leader != facts.cluster.leader():
         return False
     many = [
