@@ -40,7 +40,8 @@ class ServiceHistory:
     vanished: dict[str, Vanished] = field(default_factory=dict[str, Vanished])
     """By UID: Services that were deleted while they had the finalizer, or a balancer."""
     kept_on_purpose: set[str] = field(default_factory=set[str])
-    """UIDs of Services that were released while people wanted their balancers to stay."""
+    """UIDs of Services that were released while `pileus.dev/manage` kept their balancers, and that
+    have not had the finalizer, or wanted a managed balancer, since."""
     stripped: dict[str, str] = field(default_factory=dict[str, str])
     """By UID: Services whose finalizer was removed by others, and the process that led then."""
     born: dict[str, float] = field(default_factory=dict[str, float])
@@ -60,7 +61,7 @@ class ServiceHistory:
             self.stripped[uid] = leader
         if released and is_manager(step.who) and is_left_to_others(service):
             self.kept_on_purpose.add(uid)
-        elif wants:
+        elif has_finalizer(service) or (wants and not is_left_to_others(service)):
             self.kept_on_purpose.discard(uid)
         self._learn_of_mode(service, uid)
 
