@@ -27,6 +27,13 @@ REGRESSIONS = (
         edition=2,
     ),
     Found(
+        "leaders",
+        700057,
+        "a node that changed while a pass over a Service was under way was given to its balancer "
+        "only by drift repair, up to 15 minutes later",
+        edition=2,
+    ),
+    Found(
         "mixed",
         810084,
         "Services that a wrong view had shown as deleted, and that existed, counted among those "

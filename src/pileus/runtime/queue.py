@@ -64,6 +64,10 @@ class WorkQueue(Generic[Key]):
         """How many keys wait to be taken now."""
         return sum(len(line) for line in self._lines.values())
 
+    def is_held(self, key: Key) -> bool:
+        """Whether a worker has taken `key` and has not called `done` yet."""
+        return key in self._held
+
     def keys(self) -> int:
         """How many keys are remembered: those that wait, are held, or are planned for later."""
         known = (*self._lines.values(), self._again, self._held, self._timers, self._next)

@@ -53,6 +53,19 @@ async def test_a_key_added_while_held_is_taken_again_only_after_done() -> None:
     assert await take_all(queue) == ["a"]
 
 
+async def test_a_key_is_held_from_take_to_done_and_not_while_it_waits() -> None:
+    queue, _ = new_queue()
+    queue.add("a")
+    assert not queue.is_held("a")
+
+    key = await queue.take()
+    queue.add("a")
+    assert queue.is_held("a")
+
+    queue.done(key)
+    assert not queue.is_held("a")
+
+
 async def test_what_is_urgent_goes_before_what_is_refreshed() -> None:
     queue, _ = new_queue()
 

@@ -18,9 +18,10 @@ GATHER = 1.0
 
 
 class NodeRounds:
-    """Asks for a pass over each Service whose balancer should have other members than it was given.
+    """Queues each Service whose balancer should have other members than it was given.
 
-    One that failed, or is waited for, gets them with its next pass anyway.
+    A Service that failed or is waited for gets them with its next pass. A pass that is under way
+    began with earlier members: its result is compared with the current members when it ends.
     """
 
     def __init__(
@@ -35,26 +36,42 @@ class NodeRounds:
         self._queue = queue
         self._metrics = metrics
         self._began = 0.0
-        self._open = PerObject[str, None]("services/member-updates")
+        self._open = PerObject[str, bool]("services/member-updates")
+        """Services that the rounds touched, and whether a pass was under way in the latest one."""
 
     async def reconcile(self, key: str) -> Result:  # noqa: ARG002 -- there is but one
         wanted = facts_of(self._members())
         known: dict[int, bool] = {}
-        touched = [uid for uid, note in self._notes.items() if _differs(note, wanted, known)]
-        if touched and not self._open:
-            self._began = asyncio.get_running_loop().time()
-        self._open.update(dict.fromkeys(touched))
-        for uid in touched:
-            self._queue.add(uid, Priority.REFRESH)
+        for uid, note in self._notes.items():
+            is_held = self._queue.is_held(uid)
+            if is_held or _differs(note, wanted, known):
+                self._touch(uid, is_held=is_held)
         return DONE
 
     def finished(self, uid: str) -> None:
-        """A pass over the Service has ended, be it well or not."""
-        if uid in self._open:
-            del self._open[uid]
-            if not self._open:
-                elapsed = asyncio.get_running_loop().time() - self._began
-                self._metrics.node_round_duration.observe(elapsed)
+        """A pass over the Service has ended, successfully or not.
+
+        Queues the Service again if a round came during the pass and the balancer was not given the
+        current members: once per round, so this ends when the nodes stop changing.
+        """
+        if uid not in self._open:
+            return
+        note = self._notes.find(uid)
+        if self._open[uid] and note and _differs(note, facts_of(self._members()), {}):
+            self._touch(uid, is_held=False)
+            return
+        del self._open[uid]
+        if not self._open:
+            elapsed = asyncio.get_running_loop().time() - self._began
+            self._metrics.node_round_duration.observe(elapsed)
+
+    def _touch(self, uid: str, *, is_held: bool) -> None:
+        """Queue the Service, now or, while a pass is under way, if need be at its end."""
+        if not self._open:
+            self._began = asyncio.get_running_loop().time()
+        self._open[uid] = is_held
+        if not is_held:
+            self._queue.add(uid, Priority.REFRESH)
 
 
 def _differs(note: Note, wanted: frozenset[object], known: dict[int, bool]) -> bool:

@@ -4,12 +4,15 @@ import asyncio
 
 import pytest
 
+from pileus.cloud.balancer import Effect
+from pileus.cloud.errors import Rejected
 from pileus.controllers.service.members import EXCLUDED, MemberRules, means_the_same
 from pileus.kube.model.core_v1 import Node, NodeSpec, Taint
 from pileus.kube.model.meta import ObjectMeta
 from pileus.objects.nodes import reference
 from pileus.objects.ownership import owner_by
 from pileus.testing.virtual_time import EPOCH
+from tests.unit.controllers.service.plain import PlainBalancers
 from tests.unit.controllers.service.world import World
 
 WHOSE = owner_by("local", None)
@@ -142,3 +145,92 @@ async def test_the_last_node_of_this_cloud_leaves_the_balancer_though_others_are
         await asyncio.sleep(100)
 
         assert world.members() == []
+
+
+async def slow_world() -> tuple[World, PlainBalancers]:
+    """A cloud in which each change takes 10 s, and one node."""
+    world = World()
+    cloud = world.plainly()
+    cloud.change_takes = 10.0
+    await world.add_node("a")
+    return world, cloud
+
+
+def given_to(cloud: PlainBalancers) -> list[str]:
+    (seen,) = cloud.standing.values()
+    assert seen.spec is not None
+    return sorted(member.name for member in seen.spec.members)
+
+
+async def test_a_node_that_joins_during_the_first_pass_is_added_without_drift_repair():
+    world, cloud = await slow_world()
+    async with world.managed(drift_period=0.0):
+        await world.add()
+        await asyncio.sleep(5)
+        await world.add_node("b")
+        await asyncio.sleep(30)
+
+        assert given_to(cloud) == ["a", "b"]
+        assert [effect for _, effect in cloud.changed] == [Effect.CREATE, Effect.UPDATE]
+        assert len(cloud.looks) == 2
+
+
+async def test_a_node_that_leaves_again_during_a_pass_is_removed_without_drift_repair():
+    """When the round comes, the members are those of the last pass, not of the current one."""
+    world, cloud = await slow_world()
+    for name in "bcdefg":
+        await world.add_node(name)
+    async with world.managed(drift_period=0.0):
+        await world.add()
+        await asyncio.sleep(30)
+        await world.add_node("h")
+        await asyncio.sleep(5)
+        await world.remove_node("h")
+        await asyncio.sleep(30)
+
+        assert given_to(cloud) == list("abcdefg")
+
+
+@pytest.mark.parametrize("joins", [0, 1, 5])
+async def test_nodes_that_join_during_a_pass_cost_one_more_pass(joins: int):
+    world, cloud = await slow_world()
+    async with world.managed(drift_period=0.0):
+        await world.add()
+        await asyncio.sleep(0.5)
+        before = world.sample("workqueue_adds_total", name="service")
+        for number in range(joins):
+            await asyncio.sleep(1.5)
+            await world.add_node(f"late-{number}")
+        await asyncio.sleep(60)
+
+        assert len(given_to(cloud)) == 1 + joins
+        assert world.sample("workqueue_adds_total", name="service") - before == bool(joins)
+
+
+async def test_a_round_during_a_pass_that_already_has_the_members_queues_nothing():
+    world, cloud = await slow_world()
+    async with world.managed(drift_period=0.0):
+        await asyncio.sleep(5)
+        await world.add_node("b")
+        await world.add()
+        await asyncio.sleep(60)
+
+        assert given_to(cloud) == ["a", "b"]
+        assert world.sample("workqueue_adds_total", name="service") == 1
+
+
+async def test_a_failed_pass_is_not_retried_at_once_because_a_node_joined_during_it():
+    world, cloud = await slow_world()
+    cloud.takes = 3.0
+    async with world.managed(drift_period=0.0):
+        service = await world.add()
+        cloud.answers[service["metadata"]["uid"]] = Rejected("no such network")
+        await asyncio.sleep(0.5)
+        await world.add_node("b")
+        await asyncio.sleep(4)
+        assert (await world.condition())[0] == "False"
+        assert len(cloud.looks) == 1
+
+        cloud.answers.clear()
+        await asyncio.sleep(60)
+        assert given_to(cloud) == ["a", "b"]
