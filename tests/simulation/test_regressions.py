@@ -34,6 +34,13 @@ REGRESSIONS = (
         edition=2,
     ),
     Found(
+        "calm",
+        810096,
+        "a quiet world was blamed (by the judge) for the second refresh of nodes in 330 s, and for "
+        "the fresh list that each refresh needs if a node has no machine",
+        edition=2,
+    ),
+    Found(
         "mixed",
         810084,
         "Services that a wrong view had shown as deleted, and that existed, counted among those "

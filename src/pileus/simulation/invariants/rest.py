@@ -28,7 +28,9 @@ nodes, page by page, before anything is said of orphans."""
 SWEPT = 60.0
 """Seconds between two looks at Services, page by page, while balancers are there without one."""
 ROUNDS = 4
-"""Rounds of other controllers that may fall into any time, however short."""
+"""Reads by other controllers that may fall into any time, however short: one refresh of nodes, one
+check of SSH keys (keys and machines), one search for orphans. All but the refresh have periods of
+600 s, longer than a world is watched at rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,24 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
 
 def _looks(facts: Facts, seconds: float) -> int:
     """How many calls looking around may take: at all machines and routes, Services, lost nodes."""
+    refreshes = _refreshes(facts, seconds)
     rounds = ROUNDS + int(seconds / MONITOR_PERIOD) * (2 if facts.runs(ROUTE.canonical) else 1)
+    rounds += max(0, refreshes - 1)
     nodes = len(facts.cluster.objects("nodes"))
     is_bulk = facts.account.offered.knows_leftovers
     a_round = 1 if is_bulk else 1 + SINGLE * nodes
     searches = _lost(facts) * (1 + int(log2(1 + seconds / SEARCHED)))
     searching = searches * (SEARCH if is_bulk else SINGLE)
+    if is_bulk and len(_gone(facts)) > _lost(facts):
+        searching += refreshes * (SEARCH - 1)  # absence is never concluded from a cache
     return rounds * a_round + 2 * len(facts.cluster.objects("services")) + searching
+
+
+def _refreshes(facts: Facts, seconds: float) -> int:
+    """How many refreshes of all initialized nodes may begin in so many seconds."""
+    if not facts.runs(NODE.canonical):
+        return 0
+    return 1 + int(seconds // facts.schedule.setup.config.node.status_update_frequency)
 
 
 def _lost(facts: Facts) -> int:
