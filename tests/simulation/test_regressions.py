@@ -42,6 +42,13 @@ REGRESSIONS = (
     ),
     Found(
         "mixed",
+        2104,
+        "what had been reported on a Service was forgotten, and reported again, because one view "
+        "had lost the Service for a moment",
+        edition=2,
+    ),
+    Found(
+        "mixed",
         810084,
         "Services that a wrong view had shown as deleted, and that existed, counted among those "
         "that vanished, so that one which really did was not cleaned up",

@@ -71,21 +71,31 @@ class Memories:
 
 
 class ForgetsDeleted:
-    """An informer's handler: what is remembered of a deleted object ends a while later."""
+    """An informer's handler: what is remembered of a deleted object ends a while later.
+
+    An object that is back by then was lost by one view only, and is not forgotten.
+    """
 
     def __init__(self) -> None:
         self._memories = _CURRENT.get()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def added(self, new: KubeObject, /) -> None:
-        """Nothing is remembered of it yet."""
+        timer = self._timers.pop(new.metadata.uid, None)
+        if timer is not None:
+            timer.cancel()
 
     def updated(self, old: KubeObject, new: KubeObject, /) -> None:
         """It exists."""
 
     def deleted(self, old: KubeObject, /) -> None:
         if self._memories is not None:
-            loop = asyncio.get_running_loop()
-            loop.call_later(LINGER, self._memories.forget, old.metadata.uid)
+            uid, loop = old.metadata.uid, asyncio.get_running_loop()
+            self._timers[uid] = loop.call_later(LINGER, self._forget, self._memories, uid)
+
+    def _forget(self, memories: Memories, uid: str) -> None:
+        self._timers.pop(uid, None)
+        memories.forget(uid)
 
 
 _CURRENT: ContextVar[Memories | None] = ContextVar("memories", default=None)

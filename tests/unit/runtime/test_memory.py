@@ -37,6 +37,24 @@ async def test_what_is_remembered_ends_a_while_after_the_object() -> None:
     assert memories.sizes() == {"objects/ends": 1, "objects/stays": 1}
 
 
+async def test_an_object_that_one_view_lost_and_that_is_back_is_not_forgotten() -> None:
+    with remembering(new_metrics()) as memories:
+        ends = PerObject[str, int]("objects/ends", ends_with_object=True)
+        handler = ForgetsDeleted()
+    ends["u1"] = 1
+    node = Node(metadata=ObjectMeta(name="n", uid="u1"))
+
+    handler.deleted(node)
+    await asyncio.sleep(LINGER - 1)
+    handler.added(node)
+    await asyncio.sleep(2 * LINGER)
+    assert memories.sizes() == {"objects/ends": 1}
+
+    handler.deleted(node)
+    await asyncio.sleep(LINGER + 1)
+    assert memories.sizes() == {"objects/ends": 0}
+
+
 def test_each_map_is_counted_and_of_several_the_longest() -> None:
     metrics = new_metrics()
     with remembering(metrics):
@@ -58,7 +76,7 @@ def test_outside_of_a_process_a_map_is_just_a_map() -> None:
 
 # -- every map of the product's rooms ----------------------------------------------------------
 
-SHORT = "ends with the pass, round or call that made it"
+SHORT = "ends with the pass, round, call or timer that made it"
 BOUNDED = "has a limit of its own"
 FIXED = "as many entries as the program has places for it"
 COUNTED = "counted by a metric of its own, which the simulation checks"
@@ -100,6 +118,7 @@ EXEMPT = {
     "runtime/correlation.py:Memory._values": BOUNDED,
     "runtime/events.py:EventRecorder._tries": COUNTED,
     "runtime/events.py:EventRecorder._unwritten": COUNTED,
+    "runtime/memory.py:ForgetsDeleted._timers": SHORT,
     "runtime/memory.py:Memories._maps": FIXED,
     "runtime/queue.py:WorkQueue._again": COUNTED,
     "runtime/queue.py:WorkQueue._held": COUNTED,
