@@ -49,12 +49,15 @@ def a_vanished_service_is_not_asked_for() -> Iterable[Patch]:
 
 
 def routes_are_renewed() -> Iterable[Patch]:
-    """Every fourth round deletes all routes; the next one creates them again."""
-    sound, rounds = route_plan._Round._unwanted, count(1)
+    """Of five plans, two in a row delete all routes; the next round creates them again.
+
+    Two, because a plan that deletes a route is made again after a list of the nodes.
+    """
+    sound, plans = route_plan._Round._unwanted, count()
 
     def unwanted(self: Any) -> Any:
         yield from sound(self)
-        if next(rounds) % 4 == 0:
+        if next(plans) % 5 >= 3:
             yield from self._kept
 
     yield route_plan._Round, "_unwanted", unwanted

@@ -41,6 +41,13 @@ REGRESSIONS = (
         edition=2,
     ),
     Found(
+        "mass-loss",
+        810028,
+        "the route of a node that existed was deleted, because a streamed list of the nodes lacked "
+        "the node",
+        edition=2,
+    ),
+    Found(
         "mixed",
         2104,
         "what had been reported on a Service was forgotten, and reported again, because one view "

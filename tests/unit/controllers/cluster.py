@@ -58,11 +58,13 @@ class Counting:
 
 
 class Veiled:
-    """An informer whose view can be lost, as by a list that lacks everything."""
+    """An informer whose view can lose nodes, as by a list that lacks some of them or all."""
 
     def __init__(self, informer: Informer[Node]) -> None:
         self._informer = informer
         self.is_blind = False
+        self._hidden = frozenset[str]()
+        self._frozen: tuple[Node, ...] | None = None
 
     @property
     def store(self) -> Self:
@@ -75,17 +77,27 @@ class Veiled:
         self._handler = handler
         self._informer.subscribe(handler)
 
-    def lose(self) -> None:
-        """Take everything for deleted."""
-        lost, self.is_blind = self._informer.store.list(), True
-        for each in lost:
-            self._handler.deleted(each)
+    def lose(self, *names: str) -> None:
+        """Report the nodes of these names as deleted, or all nodes if there are no names."""
+        before = self.list()
+        self.is_blind, self._hidden = not names, frozenset(names)
+        for each in before:
+            if self._hides(each.metadata.name):
+                self._handler.deleted(each)
+
+    def freeze(self) -> None:
+        """Show the nodes as they are now, whatever the watch brings later."""
+        self._frozen = self._informer.store.list()
 
     def get(self, key: NamespacedName) -> Node | None:
-        return None if self.is_blind else self._informer.store.get(key)
+        return next((each for each in self.list() if each.metadata.name == key.name), None)
 
     def list(self) -> tuple[Node, ...]:
-        return () if self.is_blind else self._informer.store.list()
+        found = self._informer.store.list() if self._frozen is None else self._frozen
+        return tuple(each for each in found if not self._hides(each.metadata.name))
+
+    def _hides(self, name: str) -> bool:
+        return self.is_blind or name in self._hidden
 
     def by_index(self, index: str, value: Hashable) -> tuple[Node, ...]:
         raise NotImplementedError

@@ -23,7 +23,11 @@ class Ledger:
         self._created: dict[tuple[str, Range], float] = {}
 
     def departed(self, node: Node) -> None:
-        """The node was seen being deleted."""
+        """Record that the node was reported as deleted.
+
+        This says whose its routes are, and not that it does not exist: a relist that lacks the
+        node reports it, too.
+        """
         for each in readable_ranges(node):
             self._departed[Departed(node.metadata.name, node.metadata.uid, each)] = _now()
 

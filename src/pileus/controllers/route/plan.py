@@ -31,11 +31,6 @@ CONDITION = "NetworkUnavailable"
 GOOD = ("False", "RouteCreated", "RouteController created a route")
 BAD = ("True", "NoRouteCreated", "RouteController failed to create a route")
 
-FEW = 3
-SHARE = 10
-"""So many routes, or one in so many, may be deleted because their nodes are no longer watched;
-before more go at once the API server is asked again."""
-
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -179,19 +174,6 @@ def route_to(node: Node, destination: Range) -> Route:
         name=node.metadata.uid,
         addresses=reference(node).addresses,
     )
-
-
-def needs_second_look(made: Plan, nodes: Iterable[Node], departed: Iterable[Departed]) -> bool:
-    """Whether to ask the API server for all nodes before anything is deleted.
-
-    So it is if a node vanished that nobody saw being deleted, or if many did: then rather the
-    watch is at fault than the cluster.
-    """
-    known = {node.metadata.name for node in nodes}
-    seen_off = {each.node for each in departed}
-    vanished = [route.target for route in made.delete if route.target not in known]
-    most = max(FEW, (len(known) + len(vanished)) // SHARE)
-    return len(vanished) > most or any(name not in seen_off for name in vanished)
 
 
 def sparing(made: Plan, is_doubtful: Callable[[NodeName | None], bool]) -> Plan:

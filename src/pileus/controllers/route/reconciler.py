@@ -2,7 +2,7 @@
 
     list routes ──▶ plan ──▶ delete ──▶ create ──▶ conditions, events
                      │
-                     └─ many nodes vanished? ──▶ list nodes afresh ──▶ plan again
+                     └─ deletes a route? ──▶ list nodes from the API server ──▶ plan again
 
 A round is over all nodes, in a few calls. What fails is told on its node, harms no other, and
 makes the round one that is retried. Equal means: one list, and nothing written.
@@ -24,7 +24,6 @@ from pileus.controllers.route.plan import (
     Standing,
     condition,
     is_available,
-    needs_second_look,
     plan,
     sparing,
 )
@@ -127,7 +126,7 @@ class RouteReconciler:
         made, trouble = await self._planned(nodes, listed)
         effects = Effects(errors=[trouble] if trouble else [])
         await self._perform(made, effects)
-        self._tools.ledger.tidy(made.delete)
+        self._tools.ledger.tidy((*made.delete, *made.spared))
         await self._tell(made, effects)
         return effects
 
@@ -149,16 +148,20 @@ class RouteReconciler:
     async def _planned(
         self, nodes: Sequence[Node], listed: Sequence[Route]
     ) -> tuple[Plan, KubeError | None]:
-        """The plan; and why it spares routes of unknown nodes, if nodes could not be read."""
+        """Return the plan, and the error if the nodes could not be listed.
+
+        No route is deleted because of what the watch shows: its view may lack nodes, and reports
+        those that a list lacks as deleted. The nodes are listed after the routes, so that every
+        route of the list is older than they are.
+        """
         memory, rules = self._tools.ledger.memory(), self._tools.rules
         made = plan(nodes, listed, memory, rules)
-        if not needs_second_look(made, nodes, memory.departed):
+        if not made.delete:
             return made, None
         try:
             fresh = await self._tools.nodes.fresh()
         except KubeError as error:
-            known = {each.metadata.name for each in nodes}
-            return sparing(made, lambda target: target not in known), error
+            return sparing(made, lambda _: True), error
         everyone = {each.metadata.name: each for each in (*nodes, *fresh.items)}
         made = plan(tuple(everyone.values()), listed, memory, rules)
         unread = {each.metadata.name for each in fresh.unreadable}

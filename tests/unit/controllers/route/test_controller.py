@@ -197,6 +197,51 @@ async def test_trap_7_a_watch_that_loses_all_nodes_removes_no_route():
     assert 1 <= len(lists) <= 5, "the API server was asked"
 
 
+@pytest.mark.parametrize("marks", [True, False])
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_routes_of_nodes_that_a_relist_lacks_are_not_deleted(marks, lost):
+    at = Site(FakeRoutes(marks=marks))
+    for number in range(20):
+        await at.register(f"n{number}", f"10.{number}.0.0/24")
+    async with at.running():
+        await asyncio.sleep(5)
+        at.view.lose(*(f"n{number}" for number in range(lost)))
+        await asyncio.sleep(700)
+
+    assert len(at.routes.table) == 20
+    assert at.routes.count("delete") == 0
+
+
+@pytest.mark.parametrize("marks", [True, False])
+async def test_the_route_of_a_deleted_node_is_deleted_after_one_list_of_the_nodes(marks):
+    at = Site(FakeRoutes(marks=marks))
+    await at.register("n1", "10.1.0.0/24")
+    await at.register("n2", "10.2.0.0/24")
+    async with at.running():
+        await asyncio.sleep(5)
+        await at.remove("n1")
+        await asyncio.sleep(700)
+        lists = [each for each in at.wire.requests if "limit" in each.query]
+
+    assert at.routes.places == {"10.2.0.0/24": "n2"}
+    assert len(lists) == 1
+
+
+async def test_the_route_of_a_node_that_the_watch_shows_with_a_former_range_is_not_deleted():
+    at = Site(FakeRoutes(marks=True))
+    await at.register("n1", "10.1.0.0/24")
+    async with at.running(PERIODIC):
+        await asyncio.sleep(5)
+        at.view.freeze()
+        await at.remove("n1")
+        await at.register("n1", "10.2.0.0/24")
+        at.routes.add(route("10.2.0.0/24", "n1", cluster=RULES.cluster))
+        await asyncio.sleep(9)
+
+    assert at.routes.places == {"10.2.0.0/24": "n1"}
+    assert at.routes.created == ["10.1.0.0/24"], "the new route is the one that was there"
+
+
 async def test_all_nodes_really_gone_is_believed_after_a_second_look():
     at = Site()
     for number in range(20):

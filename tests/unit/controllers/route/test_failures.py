@@ -240,6 +240,22 @@ async def test_trap_7_while_nodes_cannot_be_looked_at_again_nothing_is_deleted()
     assert at.routes.places == {"10.1.0.0/24": "n1"}
 
 
+@pytest.mark.parametrize("marks", [True, False])
+async def test_a_deleted_node_is_remembered_until_the_nodes_can_be_listed_again(marks):
+    at = Site(FakeRoutes(marks=marks))
+    await at.register("n1", "10.1.0.0/24")
+    async with at.running():
+        await asyncio.sleep(5)
+        at.wire.refuse = "/api/v1/nodes"
+        await at.remove("n1")
+        await asyncio.sleep(400)
+        assert at.routes.places == {"10.1.0.0/24": "n1"}
+        at.wire.refuse = ""
+        await asyncio.sleep(400)
+
+    assert at.routes.table == {}
+
+
 async def test_a_call_that_fails_as_a_whole_is_the_failure_of_all_its_routes():
     at = Site()
     at.routes.refuses = Unavailable("the cloud is down")

@@ -4,12 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pileus.cloud.model import Route
-from pileus.controllers.route.plan import (
-    Memory,
-    needs_second_look,
-    sparing,
-)
+from pileus.controllers.route.plan import Memory, sparing
 from pileus.objects.ownership import owner_by
 from tests.unit.controllers.route.objects import (
     RULES,
@@ -82,7 +77,6 @@ def test_a_node_gets_the_route_of_one_that_was_deleted_while_no_manager_ran():
 
     assert made.delete == (left_over,)
     assert places(made.create) == [("10.1.0.0/24", "n1")]
-    assert needs_second_look(made, [node("n1", "10.1.0.0/24")], ())
 
 
 def test_a_route_to_an_unknown_node_stays_where_the_node_of_its_range_has_its_own():
@@ -135,30 +129,6 @@ def test_with_the_wide_rule_a_range_outside_of_the_clusters_gets_its_route():
     made = planned([node("n1", "192.168.7.0/24")], [], rules=WIDE)
 
     assert places(made.create) == [("192.168.7.0/24", "n1")]
-
-
-def listed_of(count: int) -> list[Route]:
-    return [route(f"10.{number}.0.0/24", f"n{number}") for number in range(count)]
-
-
-def gone(count: int) -> Memory:
-    seen = {departed(f"n{number}", f"10.{number}.0.0/24") for number in range(count)}
-    return Memory(departed=frozenset(seen))
-
-
-@pytest.mark.parametrize(("vanished", "doubted"), [(1, False), (3, False), (4, True), (40, True)])
-def test_trap_7_many_nodes_that_vanish_at_once_are_looked_at_again(vanished, doubted):
-    nodes = [node("stays", "10.200.0.0/24")]
-    made = planned(nodes, listed_of(vanished), gone(vanished))
-
-    assert len(made.delete) == vanished
-    assert needs_second_look(made, nodes, gone(vanished).departed) is doubted
-
-
-def test_a_node_that_nobody_saw_being_deleted_is_looked_at_again():
-    made = planned([], [route("10.1.0.0/24", "n1", cluster="blue")])
-
-    assert needs_second_look(made, [], ())
 
 
 def test_the_routes_of_nodes_that_could_not_be_read_are_spared():
