@@ -275,6 +275,14 @@ ROUTE = (
         scenario="nodes",
     ),
     Mutant(
+        name="no round over the routes is made at start if there is no node",
+        module="controllers.route.controller",
+        before="        if self._settings.watch:\n            pace.ask()",
+        after="        if False:\n            pace.ask()",
+        tests="controllers/route",
+        scenario="unaided",
+    ),
+    Mutant(
         name="a route that the cloud's list lacks for a moment is created again",
         module="controllers.route.plan",
         before="return believed or any(",

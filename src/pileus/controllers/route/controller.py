@@ -98,6 +98,8 @@ class RouteController:
         )
         watcher = _Watcher(self._ledger, reconciler, pace if self._settings.watch else None)
         self._around.informer.subscribe(self._nodes.without_echoes(watcher))
+        if self._settings.watch:
+            pace.ask()  # also without nodes: the last one may have been deleted before the start
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
             group.create_task(self._checks.run(self._check))

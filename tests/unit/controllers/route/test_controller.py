@@ -101,7 +101,7 @@ async def test_a_range_that_comes_later_gets_its_route_at_once():
     await at.register("n1")
     async with at.running():
         await asyncio.sleep(100)
-        assert at.routes.calls == []
+        assert at.routes.calls == [("list", 0)], "the round at start"
         before = loop_time()
         await at.assign("n1", "10.1.0.0/24")
         while not at.routes.table:
@@ -240,6 +240,17 @@ async def test_the_route_of_a_node_that_the_watch_shows_with_a_former_range_is_n
 
     assert at.routes.places == {"10.2.0.0/24": "n1"}
     assert at.routes.created == ["10.1.0.0/24"], "the new route is the one that was there"
+
+
+async def test_the_routes_of_the_last_nodes_are_deleted_at_start_without_waiting_for_a_check():
+    at = Site(FakeRoutes(marks=True))
+    at.routes.add(route("10.1.0.0/24", "n1", cluster=RULES.cluster))
+
+    async with at.running(replace(SETTINGS, period=24 * 3600.0)):
+        await asyncio.sleep(5)
+
+    assert at.routes.table == {}
+    assert at.routes.count("list") == 1
 
 
 async def test_all_nodes_really_gone_is_believed_after_a_second_look():
