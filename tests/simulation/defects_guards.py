@@ -16,7 +16,8 @@ GUARDS = (
         plant=plants.a_vanished_service_is_not_asked_for,
         caught_by=("nothing_wanted_is_deleted",),
         scenario="watches",
-        at=3,
+        first=51,
+        at=53,
     ),
     Defect(
         name="routes are deleted and created again",
