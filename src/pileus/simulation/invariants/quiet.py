@@ -222,6 +222,11 @@ def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
 
 
 def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
+    """Each usable pod range has a route to a node that has the range, and no other range has one.
+
+    A range has no route if the oldest node that has it has no machine: the range stays reserved for
+    that node while the node exists.
+    """
     if not facts.runs(ROUTE.canonical):
         return
     machines = {one.name for one in facts.account.truth().machines}
@@ -238,10 +243,26 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     made = facts.account.truth().routes.values()
     ours = {one.destination: one.target for one in made if one.id in facts.made_by_managers}
     theirs = {one.destination for one in made} - ours.keys()
-    for cidr in sorted({*wanted, *ours} - theirs - stale):
+    oldest = _oldest_by_range(facts)
+    reserved = {one for one, name in oldest.items() if one not in ours and name not in machines}
+    for cidr in sorted({*wanted, *ours} - theirs - stale - reserved):
         names = wanted.get(cidr, {None})
         if ours.get(cidr) not in names:
             yield f"{cidr} leads to {ours.get(cidr)}, not to {' or '.join(map(str, names))}"
+
+
+def _oldest_by_range(facts: Facts) -> dict[str, str]:
+    """Returns, for each pod range, the name of the oldest node that has it."""
+
+    def age(node: Obj) -> tuple[str, str]:
+        return text(node, "metadata", "creationTimestamp"), text(node, "metadata", "name")
+
+    ours = (node for node in facts.cluster.objects("nodes") if not facts.is_foreign(node))
+    return {
+        cidr: text(node, "metadata", "name")
+        for node in sorted(ours, key=age, reverse=True)
+        for cidr in texts(node, "spec", "podCIDRs")
+    }
 
 
 def is_usable(facts: Facts, cidr: str) -> bool:

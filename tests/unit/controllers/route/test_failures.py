@@ -4,7 +4,14 @@ import asyncio
 
 import pytest
 
-from pileus.cloud.errors import Conflict, QuotaExceeded, Throttled, Unauthorized, Unavailable
+from pileus.cloud.errors import (
+    Conflict,
+    NotFound,
+    QuotaExceeded,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
 from tests.unit.controllers.route.objects import RULES, route
 from tests.unit.controllers.route.site import FakeRoutes, Site
 
@@ -43,6 +50,27 @@ async def test_defect_17_a_route_that_keeps_failing_is_told_once_an_hour_in_the_
     assert set(at.events.lines()) == {("n1", "Warning", "FailedToCreateRoute", told)}
     assert 3 <= len(at.events.lines()) <= 4
     assert 30 <= at.routes.count("create") <= 80, "backed off"
+
+
+async def test_a_range_stays_reserved_for_the_older_node_while_the_cloud_refuses_its_route():
+    at = Site()
+    at.routes.errors["10.1.0.0/24"] = NotFound('no instance "old"')
+    await at.register("old", "10.1.0.0/24")
+    async with at.running():
+        await asyncio.sleep(5)
+        await at.register("new", "10.1.0.0/24")
+        await asyncio.sleep(60)
+        assert await at.network("old") == ("True", "NoRouteCreated")
+        assert await at.network("new") == ("True", "NoRouteCreated")
+        told = {(node, reason) for node, _, reason, _ in at.events.lines()}
+        assert told == {("old", "FailedToCreateRoute"), ("new", "PodCIDRNotRouted")}
+        at.routes.errors.clear()
+        await asyncio.sleep(300)
+        assert at.routes.places == {"10.1.0.0/24": "old"}
+        await at.remove("old")
+        await asyncio.sleep(60)
+        assert at.routes.places == {"10.1.0.0/24": "new"}
+        assert await at.network("new") == ("False", "RouteCreated")
 
 
 async def test_another_error_is_news():
