@@ -176,6 +176,7 @@ def _balancer(balancer: records.Balancer) -> Balancer:
             affinity_seconds=balancer.traffic.sticky_seconds,
             health_port=balancer.traffic.probe.node_port if balancer.traffic.probe else None,
         ),
+        is_noted=bool(balancer.fingerprint),
         record=balancer,
     )
 

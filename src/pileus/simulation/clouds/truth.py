@@ -58,6 +58,8 @@ class Balancer:
     source_ranges: frozenset[str] = frozenset()
     traffic: Traffic | None = None
     """None: this cloud does not say, and nobody is held to it."""
+    is_noted: bool | None = None
+    """Whether it carries a note that it is complete; None: this cloud keeps no such note."""
     record: object = None
     """All that the cloud keeps of it: a frozen value. Whoever is not its owner may change nothing
     of this."""

@@ -81,10 +81,19 @@ def unmanaged_balancers_are_left_alone(facts: Facts, step: CloudStep) -> str | N
         mode, since = facts.history.unmanaged.get(before.owner.uid, ("", None))
         if since is None or _is_allowed(mode, before, after):
             continue
+        if after is None and _may_be_swept(facts, before.owner.uid):
+            continue
         heard = facts.heard_at(step.who, since)
         if heard is not None and facts.now() - heard > UNDER_WAY:
             return f"{key} was changed, though its Service says {mode} for long"
     return None
+
+
+def _may_be_swept(facts: Facts, uid: str) -> bool:
+    """Whether it is an orphan: what stays in the cloud when its Service is gone is one."""
+    services = facts.cluster.objects("services")
+    exists = any(text(one, "metadata", "uid") == uid for one in services)
+    return facts.schedule.setup.deletes_orphans and not exists
 
 
 def _is_allowed(mode: str, before: Balancer, after: Balancer | None) -> bool:

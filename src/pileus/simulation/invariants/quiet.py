@@ -131,10 +131,15 @@ def stopped_nodes_are_tainted(facts: Facts) -> Iterator[str]:
 
 def services_have_what_they_want(facts: Facts) -> Iterator[str]:
     """Each Service that wants a balancer has it, whole, and publishes its address."""
-    if not facts.runs(SERVICE.canonical) or facts.has_only_foreign_nodes():
+    if not facts.runs(SERVICE.canonical):
         return
+    is_judged_by_members = not facts.has_only_foreign_nodes()
     for service in facts.cluster.objects("services"):
         if not facts.wants_balancer(service) or facts.is_impossible(service):
+            continue
+        if not is_judged_by_members:
+            if reason_of(service, READY) == "Pending":
+                yield f"Service {text(service, 'metadata', 'name')}: the cloud is at work for it"
             continue
         balancer = facts.balancer_of(_uid(service))
         missing = iter(["it has no balancer"])
@@ -148,6 +153,8 @@ def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
         yield "it has no finalizer"
     if sorted(balancer.addresses) != sorted(ingress_of(service)):
         yield f"it publishes {ingress_of(service)}, not {balancer.addresses}"
+    if balancer.is_noted is False and facts.schedule.setup.repairs:
+        yield f"{balancer.id} lost its note to a request that took effect late"
     yield from _misses(facts, balancer, members)
     reason = "LoadBalancerReady" if members else "NoMembers"
     if reason_of(service, READY) != reason:
