@@ -86,7 +86,9 @@ def differ_in_members(one: Wish | None, other: Wish) -> bool:
     """Whether both want the same, but with other members."""
     if one is None or one.spec is None or other.spec is None:
         return False
-    return replace(one, spec=replace(one.spec, members=other.spec.members)) == other
+    return (
+        one != other and replace(one, spec=replace(one.spec, members=other.spec.members)) == other
+    )
 
 
 def desired(service: Service, members: frozenset[NodeRef]) -> BalancerSpec | Refusal:
