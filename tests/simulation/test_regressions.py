@@ -21,6 +21,13 @@ class Found:
 REGRESSIONS = (
     Found(
         "mixed",
+        7931,
+        "a world counted as quiet (for the judge) although a node was kept until deletions "
+        "of the last ten minutes no longer counted: nodes that do not count were counted with it",
+        edition=2,
+    ),
+    Found(
+        "mixed",
         4110,
         "a pod range without a route was reported (by the judge) although the oldest of the nodes "
         "that had it was kept without a machine, so that the range stayed reserved for it",

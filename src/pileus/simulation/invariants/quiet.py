@@ -95,9 +95,10 @@ def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
         return
     ours = [node for node in facts.cluster.objects("nodes") if not facts.is_foreign(node)]
     gone = [node for node in ours if facts.machine_of(node) is None]
+    are_too_many = _are_too_many(facts, ours, gone)
     for node in gone:
         why = _why_kept(node)
-        too_many = why == "TooManyNodesGone" and len(gone) > max(1, int(facts.fraction * len(ours)))
+        too_many = why == "TooManyNodesGone" and are_too_many
         unproven = why == "NeverInitialized" and not text(node, "spec", "providerID")
         if why == "DeletionVetoed" and is_vetoed(node):
             continue
@@ -107,6 +108,13 @@ def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
             kept = facts.policy != IMMEDIATE and not is_approved(node) and (too_many or unproven)
         if not kept:
             yield f"node {text(node, 'metadata', 'name')} has no machine, and is kept: {why}"
+
+
+def _are_too_many(facts: Facts, ours: Sequence[Obj], gone: Sequence[Obj]) -> bool:
+    """Whether the limit keeps them. What is unproven, or decided by a user, does not count."""
+    proven = [node for node in ours if text(node, "spec", "providerID")]
+    counted = [n for n in gone if n in proven and not is_vetoed(n) and not is_approved(n)]
+    return len(counted) > max(1, int(facts.fraction * len(proven)))
 
 
 def _why_kept(node: Obj) -> str:
