@@ -161,13 +161,18 @@ def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
         yield "it has no finalizer"
     if sorted(balancer.addresses) != sorted(ingress_of(service)):
         yield f"it publishes {ingress_of(service)}, not {balancer.addresses}"
-    if balancer.is_noted is False and facts.schedule.setup.repairs:
+    if balancer.is_noted is False and _keeps_notes(facts):
         yield f"{balancer.id} lost its note to a request that took effect late"
     yield from _misses(facts, balancer, members)
     reason = "LoadBalancerReady" if members else "NoMembers"
     if reason_of(service, READY) != reason:
         yield f"its condition says {reason_of(service, READY)}, not {reason}"
     yield from _misdirects(service, balancer)
+
+
+def _keeps_notes(facts: Facts) -> bool:
+    """Whether a full check renews lost notes. Ported providers keep none in the cloud."""
+    return facts.schedule.setup.repairs and facts.account.offered.knows_leftovers
 
 
 def _misses(facts: Facts, balancer: Balancer, members: Sequence[Obj]) -> Iterator[str]:
