@@ -21,6 +21,13 @@ class Found:
 REGRESSIONS = (
     Found(
         "mixed",
+        9364,
+        "a Service that was deleted by force before a new leader had begun to work on Services "
+        "counted (for the judge) as one that it knew",
+        edition=2,
+    ),
+    Found(
+        "mixed",
         7931,
         "a world counted as quiet (for the judge) although a node was kept until deletions "
         "of the last ten minutes no longer counted: nodes that do not count were counted with it",

@@ -41,6 +41,7 @@ FULL = "full"
 READY = "pileus.dev/Ready"
 STUCK = "CloudProviderUninitialized"
 MACHINES = "cloud instances"
+BALANCERS = "cloud balancers"
 """The agent of calls that ask about machines."""
 
 Name = tuple[str, str, str]
@@ -82,6 +83,8 @@ class Facts:
     """When somebody last took the lease by hand, by whom it was taken from."""
     writers: set[str] = field(default_factory=set[str])
     """The processes that have written anything."""
+    serving: set[str] = field(default_factory=set[str])
+    """The processes whose work on Services has begun: they have asked for balancers."""
     things: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """UIDs of all nodes and Services that ever were, by resource; and all ranges of pods."""
     paces: Paces = field(default_factory=Paces)
@@ -121,6 +124,8 @@ class Facts:
             self.paces.learn_of_call(step)
             if step.is_work:
                 self.writers.add(step.identity)
+            if step.agent == BALANCERS:
+                self.serving.add(step.identity)
         else:
             self.paces.learn_of_answer(step, self.now())
             if step.is_untrue:
@@ -169,7 +174,8 @@ class Facts:
         life = next((one for one in self.lives().values() if one.identity == leader), None)
         # Whom a wrong view has shown that many vanished believes no other for a while.
         is_wary = life is not None and self.now() - life.misinformed_at < WARY
-        was_known = life is not None and not is_wary and life.heard_at(uid) is not None
+        has_heard = life is not None and life.heard_at(uid) is not None
+        was_known = has_heard and not is_wary and leader in self.serving
         is_loss = has_finalizer(service) or uid in self.finalized
         said = words(service, "metadata", "annotations").get(MANAGE, FULL)
         lost = Vanished(self.now(), leader, was_known, said != FULL)
