@@ -11,6 +11,7 @@ From the one declaration come parsing, "did you mean", the warnings of a plan an
 """
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -138,7 +139,8 @@ class Options:
     def corrections(self, annotations: Mapping[str, str]) -> tuple[str, ...]:
         """Return the arguments of `kubectl annotate --overwrite` that fix every mistake.
 
-        The nearest known name or value replaces a misspelt one; anything else is removed.
+        The nearest known name or value replaces a misspelt one; anything else is removed. Values
+        are quoted for a shell: people paste the command, and others may have chosen the value.
         """
         wrong = {name: value for name, value in annotations.items() if self.problems({name: value})}
         return tuple(fix for name, value in wrong.items() for fix in self._corrections(name, value))
@@ -151,7 +153,7 @@ class Options:
         else:
             yield f"{name}-"
         if meant is not None and not self.problems({meant: value}):
-            yield f"{meant}={value}"
+            yield f"{meant}={shlex.quote(value)}"
 
     def declared(self, given: Mapping[str, V]) -> dict[str, V]:
         """Those with a name that is declared, their values as they were given."""

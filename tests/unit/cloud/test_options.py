@@ -149,6 +149,14 @@ def test_mistakes_come_with_the_arguments_of_kubectl_annotate_that_fix_them(anno
     assert ANNOTATIONS.corrections(annotations) == fixes
 
 
+def test_a_value_that_others_chose_does_nothing_in_a_pasted_command():
+    free = Options(Option("acme.example/note", TEXT, "", "Any text."), namespace="acme.example/")
+
+    assert free.corrections({"acme.example/note-": "$(reboot); x"})[-1] == (
+        "acme.example/note='$(reboot); x'"
+    )
+
+
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.none()))
 def test_no_input_does_worse_than_be_refused(given_values):
     parsed = Options(INTERNAL, SIZE, WEIGHT, ZONES).parse(given_values)
