@@ -18,7 +18,7 @@ class Keyring:
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
 
-    async def list(
+    async def list_keys(
         self, cluster: str, nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, NodeKeys | Failure]:
         return {node.name: self.of(cluster, node.name) for node in nodes}

@@ -72,7 +72,7 @@ class RouteTable:
         self.table = table
         self.rejected = rejected
 
-    async def list(self, cluster: str) -> Sequence[Route]:
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
         return list(self.table.values())
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:

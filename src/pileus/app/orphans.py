@@ -147,4 +147,4 @@ async def _perform(workshop: Workshop, owner: Owner) -> None:
             look = await workshop.perform(look, Mode.FULL)
         if look.balancer is None and not look.changes:
             return
-        await asyncio.sleep((look.balancer and look.balancer.look_again_in) or PAUSE)
+        await asyncio.sleep((look.balancer and look.balancer.check_again_in) or PAUSE)

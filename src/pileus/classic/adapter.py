@@ -145,7 +145,7 @@ class _Clusters:
     inner: Clusters
     calls: Calls
 
-    async def list(self) -> Sequence[str]:
+    async def list_clusters(self) -> Sequence[str]:
         return await _made(self.calls, self.inner.list_clusters)
 
     async def master(self, cluster: str) -> str:

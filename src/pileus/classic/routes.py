@@ -23,7 +23,7 @@ class ClassicRoutes:
     calls: Calls
     cluster_name: str
 
-    async def list(self, cluster: str) -> Sequence[Route]:  # noqa: ARG002 -- see the class
+    async def list_routes(self, cluster: str) -> Sequence[Route]:  # noqa: ARG002 -- see the class
         try:
             routes = await self.calls.make(self._routes().list_routes, self.cluster_name)
         except Exception as error:

@@ -16,7 +16,7 @@ class ClassicSshKeys:
     inner: Instances
     calls: Calls
 
-    async def list(
+    async def list_keys(
         self, cluster: str, nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, NodeKeys | Failure]:
         raise Unsupported("a ported provider cannot tell which SSH keys its instances have")

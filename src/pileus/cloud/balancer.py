@@ -162,7 +162,7 @@ class Balancer:
     id: str
     state: BalancerState
     ingress: tuple[Ingress, ...] = ()
-    look_again_in: float | None = None
+    check_again_in: float | None = None
     """Seconds, while pending; None leaves it to the core."""
     problem: str = ""
     """Why it failed, or is pending for longer than usual, in the cloud's own words."""

@@ -43,7 +43,7 @@ class Instances(Protocol):
 
 
 class Routes(Protocol):
-    async def list(self, cluster: str) -> Sequence[Route]:
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
         """Every route that could concern the cluster, others' included. Part of them is none.
 
         Where the cloud can say for which cluster each was created, it does (`Route.cluster`).
@@ -61,7 +61,9 @@ class Routes(Protocol):
 
 
 class Volumes(Protocol):
-    async def list(self, ids: Sequence[VolumeId] | None = None) -> Mapping[VolumeId, Volume]:
+    async def list_volumes(
+        self, ids: Sequence[VolumeId] | None = None
+    ) -> Mapping[VolumeId, Volume]:
         """All of ours, or those named; one missing from the answer does not exist."""
         ...
 
@@ -75,7 +77,7 @@ class Volumes(Protocol):
 
 
 class Clusters(Protocol):
-    async def list(self) -> Sequence[str]: ...
+    async def list_clusters(self) -> Sequence[str]: ...
     async def master(self, cluster: str) -> str:
         """The address of the cluster's control plane."""
         ...
@@ -84,7 +86,7 @@ class Clusters(Protocol):
 class SshKeys(Protocol):
     """Where a cloud keeps keys for all its instances at once, all of them get what one gets."""
 
-    async def list(
+    async def list_keys(
         self, cluster: str, nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, NodeKeys | Failure]:
         """Which keys the nodes accept. A node missing from the answer is unknown.

@@ -100,8 +100,8 @@ class RecordedRoutes:
     inner: Routes
     told: Callable[[Write], None]
 
-    async def list(self, cluster: str) -> Sequence[Route]:
-        return await self.inner.list(cluster)
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
+        return await self.inner.list_routes(cluster)
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
         self._tell(Effect.CREATE, routes)
@@ -123,10 +123,10 @@ class RecordedKeys:
     inner: SshKeys
     told: Callable[[Write], None]
 
-    async def list(
+    async def list_keys(
         self, cluster: str, nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, NodeKeys | Failure]:
-        return await self.inner.list(cluster, nodes)
+        return await self.inner.list_keys(cluster, nodes)
 
     async def add(
         self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]

@@ -14,7 +14,7 @@ from tests.unit.app.stage import configured, posted
 
 
 class NoRoutes:
-    async def list(self, cluster: str) -> Sequence[Route]:
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
         return ()
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:

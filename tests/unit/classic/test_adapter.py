@@ -253,7 +253,7 @@ async def test_listed_routes_say_whether_they_carry_addresses():
     cloud = adapted(Provider(Recorder({"list_routes": listed})))
     assert cloud.routes
 
-    assert await cloud.routes.list("uid") == [
+    assert await cloud.routes.list_routes("uid") == [
         Route(name="a", destination="10.1.0.0/24", target=None, addresses=()),
         Route(name="b", destination="10.2.0.0/24", target=NodeName("n1"), blackhole=True),
     ]

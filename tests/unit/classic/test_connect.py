@@ -120,7 +120,7 @@ async def use_everything(cloud: Cloud) -> None:
     if cloud.routes:
         gone = Route(destination=other, target=None)
         work += [
-            partial(cloud.routes.list, "uid"),
+            partial(cloud.routes.list_routes, "uid"),
             partial(cloud.routes.create, "uid", [ROUTE]),
             partial(cloud.routes.delete, "uid", [gone]),
         ]

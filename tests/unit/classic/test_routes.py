@@ -148,7 +148,7 @@ def test_law_what_is_deleted_is_the_very_route_that_was_listed(listed: list[Rout
         provider = Provider(Recorder({"list_routes": listed}))
         cloud: Cloud = adapted(provider)
         assert cloud.routes
-        assert await cloud.routes.delete("uid", await cloud.routes.list("uid")) == {}
+        assert await cloud.routes.delete("uid", await cloud.routes.list_routes("uid")) == {}
         return [call[-1] for call in provider.record.calls if call[0] == "delete_route"]
 
     def key(route: Route) -> str:

@@ -78,7 +78,7 @@ class FakeRoutes:
     answer: Callable[[], object] = dict[Route, CloudError]
     written: list[Route] = field(default_factory=list)
 
-    async def list(self, cluster: str) -> Sequence[Route]:
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
         return cast("Sequence[Route]", self.answer())
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:

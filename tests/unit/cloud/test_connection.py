@@ -47,7 +47,7 @@ async def test_the_cloud_is_there_for_as_long_as_the_block_lasts():
         pytest.param(Cloud(name=""), "name must be a non-empty text", id="no name"),
         pytest.param(
             Cloud(name="acme", routes=cast("Any", Finder())),
-            r"routes \(Finder\) lacks the method list\(\); routes \(Finder\) lacks the method cr",
+            r"routes \(Finder\) lacks the method list_routes\(\); routes \(Finder\) lacks",
             id="missing methods",
         ),
         pytest.param(

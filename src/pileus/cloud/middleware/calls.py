@@ -139,8 +139,8 @@ class _Routes:
     inner: Routes
     made: _Caller
 
-    async def list(self, cluster: str) -> Sequence[Route]:
-        return await self.made.read("routes.list", lambda: self.inner.list(cluster))
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
+        return await self.made.read("routes.list_routes", lambda: self.inner.list_routes(cluster))
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
         return await self.made.write(
@@ -158,8 +158,10 @@ class _Volumes:
     inner: Volumes
     made: _Caller
 
-    async def list(self, ids: Sequence[VolumeId] | None = None) -> Mapping[VolumeId, Volume]:
-        return await self.made.read("volumes.list", lambda: self.inner.list(ids))
+    async def list_volumes(
+        self, ids: Sequence[VolumeId] | None = None
+    ) -> Mapping[VolumeId, Volume]:
+        return await self.made.read("volumes.list_volumes", lambda: self.inner.list_volumes(ids))
 
     async def create(self, spec: VolumeSpec) -> Volume:
         return await self.made.write("volumes.create", lambda: self.inner.create(spec))
@@ -182,8 +184,8 @@ class _Clusters:
     inner: Clusters
     made: _Caller
 
-    async def list(self) -> Sequence[str]:
-        return await self.made.read("clusters.list", self.inner.list)
+    async def list_clusters(self) -> Sequence[str]:
+        return await self.made.read("clusters.list_clusters", self.inner.list_clusters)
 
     async def master(self, cluster: str) -> str:
         return await self.made.read("clusters.master", lambda: self.inner.master(cluster))
@@ -194,11 +196,11 @@ class _SshKeys:
     inner: SshKeys
     made: _Caller
 
-    async def list(
+    async def list_keys(
         self, cluster: str, nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, NodeKeys | Failure]:
         return await self.made.read(
-            "ssh_keys.list", lambda: self.inner.list(cluster, nodes), items=len(nodes)
+            "ssh_keys.list_keys", lambda: self.inner.list_keys(cluster, nodes), items=len(nodes)
         )
 
     async def add(

@@ -167,9 +167,9 @@ class _Routes:
     inner: Routes
     guard: _Guard
 
-    async def list(self, cluster: str) -> Sequence[Route]:
-        answer = await self.inner.list(cluster)
-        return self.guard.checked("routes.list", lambda: check_routes(answer))
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
+        answer = await self.inner.list_routes(cluster)
+        return self.guard.checked("routes.list_routes", lambda: check_routes(answer))
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
         answer = await self.inner.create(cluster, routes)
@@ -185,11 +185,11 @@ class _SshKeys:
     inner: SshKeys
     guard: _Guard
 
-    async def list(
+    async def list_keys(
         self, cluster: str, nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, NodeKeys | Failure]:
-        answer = await self.inner.list(cluster, nodes)
-        return self.guard.checked("ssh_keys.list", lambda: check_keys(nodes, answer))
+        answer = await self.inner.list_keys(cluster, nodes)
+        return self.guard.checked("ssh_keys.list_keys", lambda: check_keys(nodes, answer))
 
     async def add(
         self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]

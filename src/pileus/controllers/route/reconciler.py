@@ -115,7 +115,7 @@ class RouteReconciler:
 
     async def plan(self) -> Plan:
         """What the next round would do. Reads only."""
-        listed = await self._tools.routes.list(self._tools.rules.cluster)
+        listed = await self._tools.routes.list_routes(self._tools.rules.cluster)
         made, _ = await self._planned(self._tools.nodes.nodes(), listed)
         return made
 
@@ -133,7 +133,7 @@ class RouteReconciler:
     async def _list(self) -> Sequence[Route]:
         """The cloud's routes; a list that has shrunk a lot is looked at twice."""
         routes, cluster = self._tools.routes, self._tools.rules.cluster
-        listed = await routes.list(cluster)
+        listed = await routes.list_routes(cluster)
         if len(listed) * SHRUNK < self._count:
             log.warning(
                 "The cloud lists far fewer routes than before; it is asked again",
@@ -141,7 +141,7 @@ class RouteReconciler:
                 now=len(listed),
             )
             await asyncio.sleep(PAUSE)
-            listed = await routes.list(cluster)
+            listed = await routes.list_routes(cluster)
         self._count = len(listed)
         return listed
 

@@ -14,7 +14,7 @@ async def wait_for(teller: Teller | None, service: Service, look: Look, note: No
     """When to look again; told on the Service once it takes long (without `teller`: never)."""
     now = asyncio.get_running_loop().time()
     balancer = look.balancer
-    delay = note.wait(now, balancer.look_again_in if balancer else None)
+    delay = note.wait(now, balancer.check_again_in if balancer else None)
     if teller is not None and note.waited(now) >= PATIENCE:
         await teller.condition(service, note, pending(balancer.problem if balancer else ""))
     return again_in(delay)

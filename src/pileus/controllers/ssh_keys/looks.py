@@ -34,7 +34,7 @@ class Looks:
     async def of(self, cluster: str, nodes: Mapping[NodeName, Node]) -> Look:
         """Errors: `CloudError`, if the cloud could tell but does not at the moment."""
         try:
-            answer = await self._keys.list(cluster, [*map(reference, nodes.values())])
+            answer = await self._keys.list_keys(cluster, [*map(reference, nodes.values())])
         except Unsupported as error:
             return self._remembered(nodes, str(error))
         seen = {name: each for name, each in answer.items() if isinstance(each, NodeKeys)}

@@ -112,7 +112,7 @@ def machine_of(node: NodeRef, machines: tuple[Machine, ...]) -> Machine | None:
 class LocalRoutes:
     api: Api
 
-    async def list(self, cluster: str) -> Sequence[contract.Route]:  # noqa: ARG002 -- all of them
+    async def list_routes(self, cluster: str) -> Sequence[contract.Route]:  # noqa: ARG002 -- all of them
         page = await self.api.call(ListRoutes())
         return [
             contract.Route(
@@ -171,7 +171,7 @@ class LocalVolumes:
     api: Api
     region: str
 
-    async def list(
+    async def list_volumes(
         self, ids: Sequence[VolumeId] | None = None
     ) -> Mapping[VolumeId, contract.Volume]:
         page = await self.api.call(ListVolumes())
@@ -223,7 +223,7 @@ class LocalVolumes:
 class LocalClusters:
     api: Api
 
-    async def list(self) -> Sequence[str]:
+    async def list_clusters(self) -> Sequence[str]:
         page = await self.api.call(ListClusters())
         return [cluster.name for cluster in whole(page, "clusters")]
 

@@ -16,7 +16,7 @@ from pileus.providers.local.model.records import Key
 class LocalSshKeys:
     api: Api
 
-    async def list(
+    async def list_keys(
         self, cluster: str, nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, NodeKeys | Failure]:
         keys = whole(await self.api.call(ListKeys()), "keys")

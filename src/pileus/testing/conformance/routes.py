@@ -34,7 +34,7 @@ class RoutesLaws:
 
 
 async def _pairs(routes: Routes) -> list[tuple[str, NodeName | None]]:
-    return sorted((route.destination, route.target) for route in await routes.list(CLUSTER))
+    return sorted((route.destination, route.target) for route in await routes.list_routes(CLUSTER))
 
 
 async def created_once(harness: RoutesHarness) -> None:
@@ -43,14 +43,14 @@ async def created_once(harness: RoutesHarness) -> None:
             assert await routes.create(CLUSTER, [ONE, TWO]) == {}
 
         assert await _pairs(routes) == [(ONE.destination, "n1"), (TWO.destination, "n2")]
-        said = {route.cluster for route in await routes.list(CLUSTER)}
+        said = {route.cluster for route in await routes.list_routes(CLUSTER)}
         assert said <= {None, CLUSTER}, f"routes of {CLUSTER} say that they are those of {said}"
 
 
 async def deleted_twice(harness: RoutesHarness) -> None:
     async with harness.connect() as routes:
         await routes.create(CLUSTER, [ONE, TWO])
-        listed = [r for r in await routes.list(CLUSTER) if r.destination == ONE.destination]
+        listed = [r for r in await routes.list_routes(CLUSTER) if r.destination == ONE.destination]
         for _ in range(2):
             assert await routes.delete(CLUSTER, listed) == {}
 
@@ -72,8 +72,10 @@ async def foreign_stay(harness: RoutesHarness) -> None:
 
     async with harness.connect() as routes:
         await routes.create(CLUSTER, [ONE])
-        await routes.delete(CLUSTER, [r for r in await routes.list(CLUSTER) if r.target == "n1"])
+        await routes.delete(
+            CLUSTER, [r for r in await routes.list_routes(CLUSTER) if r.target == "n1"]
+        )
 
         assert [destination for destination, _ in await _pairs(routes)] == [FOREIGN]
-        said = {route.cluster for route in await routes.list(CLUSTER)}
+        said = {route.cluster for route in await routes.list_routes(CLUSTER)}
         assert CLUSTER not in said, "another's route says that it is ours"

@@ -62,12 +62,12 @@ async def is_ours(harness: SshKeysHarness) -> None:
     async with harness.connect() as keys:
         await keys.add(CLUSTER, [JANE], [node])
         if harness.can_tell:
-            assert await keys.list(CLUSTER, [node]) == {node.name: NodeKeys(frozenset({JANE}))}
+            assert await keys.list_keys(CLUSTER, [node]) == {node.name: NodeKeys(frozenset({JANE}))}
             theirs = NodeKeys(others=frozenset({JANE}))
-            assert await keys.list(OTHER, [node]) == {node.name: theirs}
+            assert await keys.list_keys(OTHER, [node]) == {node.name: theirs}
         else:
             with pytest.raises(Unsupported):
-                await keys.list(CLUSTER, [node])
+                await keys.list_keys(CLUSTER, [node])
             with pytest.raises(Unsupported):
                 await keys.remove(CLUSTER, [JANE], [node])
 
@@ -90,7 +90,7 @@ async def others_stay(harness: SshKeysHarness) -> None:
     async with harness.connect() as keys:
         await keys.add(OTHER, [JOHN], [node])
         assert await keys.add(CLUSTER, [JANE, JOHN], [node]) == {}
-        seen = (await keys.list(CLUSTER, [node]))[node.name]
+        seen = (await keys.list_keys(CLUSTER, [node]))[node.name]
         assert await keys.remove(CLUSTER, [JANE, JOHN], [node]) == {}
 
     assert seen == NodeKeys(others=frozenset({JANE, JOHN}))
@@ -102,7 +102,7 @@ async def absent_fails_alone(harness: SshKeysHarness) -> None:
 
     async with harness.connect() as keys:
         errors = await keys.add(CLUSTER, [JANE], [ABSENT, node])
-        listed = await keys.list(CLUSTER, [ABSENT, node])
+        listed = await keys.list_keys(CLUSTER, [ABSENT, node])
 
     assert set(errors) == {ABSENT.name}
     assert isinstance(errors[ABSENT.name], CloudError)

@@ -35,11 +35,11 @@ READS: dict[str, tuple[object, ...]] = {
     "instances.find": ([NODE],),
     "balancers.owners": ("blue",),
     "balancers.observe": ([WISH],),
-    "routes.list": ("blue",),
-    "volumes.list": ([V1],),
-    "clusters.list": (),
+    "routes.list_routes": ("blue",),
+    "volumes.list_volumes": ([V1],),
+    "clusters.list_clusters": (),
     "clusters.master": ("blue",),
-    "ssh_keys.list": ("blue", [NODE]),
+    "ssh_keys.list_keys": ("blue", [NODE]),
     "zones.current": (),
 }
 WRITES: dict[str, tuple[object, ...]] = {

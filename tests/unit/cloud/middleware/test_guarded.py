@@ -204,10 +204,10 @@ async def test_a_list_of_routes_is_whole_or_an_error(metrics):
     def routes(answer) -> Any:
         return guarded(cloud_of(routes=FakeRoutes(answer)), metrics).routes
 
-    assert await routes(lambda: [ROUTE]).list("blue") == [ROUTE]
+    assert await routes(lambda: [ROUTE]).list_routes("blue") == [ROUTE]
     for odd in (lambda: None, lambda: [ROUTE, "10.0.0.0/24"]):
-        with pytest.raises(Unavailable, match=r"routes\.list with"):
-            await routes(odd).list("blue")
+        with pytest.raises(Unavailable, match=r"routes\.list_routes with"):
+            await routes(odd).list_routes("blue")
 
 
 async def test_results_of_routes_are_kept_to_those_asked_for(metrics):
@@ -227,7 +227,7 @@ class FakeKeys:
     def __init__(self, answer: object) -> None:
         self.answer = answer
 
-    async def list(self, cluster: str, nodes: object) -> Any:
+    async def list_keys(self, cluster: str, nodes: object) -> Any:
         return self.answer
 
     async def add(self, cluster: str, keys: object, nodes: object) -> Any:
@@ -241,7 +241,7 @@ async def test_nonsense_about_the_keys_of_one_node_is_its_failure_alone(metrics)
     answer = {"a": right, "b": [KEY], "c": NodeKeys(frozenset({"x"})), "d": right}  # type: ignore[arg-type]
     keys: Any = guarded(replace(cloud_of(), ssh_keys=FakeKeys(answer)), metrics).ssh_keys
 
-    seen = await keys.list("blue", [node("a"), node("b"), node("c")])
+    seen = await keys.list_keys("blue", [node("a"), node("b"), node("c")])
 
     assert seen["a"] == right
     assert seen.keys() == {"a", "b", "c"}

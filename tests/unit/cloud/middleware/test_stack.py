@@ -110,7 +110,7 @@ class PagedRoutes(FakeRoutes):
 
     pages = 0
 
-    async def list(self, cluster: str) -> Sequence[Route]:
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
         for _ in range(3):
             check_permission()
             self.pages += 1
@@ -130,20 +130,22 @@ async def test_a_call_of_many_requests_ends_when_another_one_is_told_to_wait(met
     ) as cloud:
         assert cloud.routes
         results = await asyncio.gather(
-            cloud.routes.list("blue"), cloud.routes.create("blue", [ROUTE]), return_exceptions=True
+            cloud.routes.list_routes("blue"),
+            cloud.routes.create("blue", [ROUTE]),
+            return_exceptions=True,
         )
 
         assert [type(one) for one in results] == [Throttled, Throttled]
         assert routes.pages == 2
         assert asyncio.get_running_loop().time() == 2
-        assert await cloud.routes.list("blue") == ()
+        assert await cloud.routes.list_routes("blue") == ()
         assert asyncio.get_running_loop().time() == 11.5 + 3
 
 
 class RoutesAtOnce(FakeRoutes):
     """Two requests at once: one is told to wait, and the other wants to make a second one."""
 
-    async def list(self, cluster: str) -> Sequence[Route]:
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
         pass_on(Throttled("slow down", retry_after=10))
         await asyncio.to_thread(check_permission)
         return ()
@@ -156,7 +158,7 @@ async def test_what_one_request_is_told_holds_for_others_of_its_call_even_in_thr
     ) as cloud:
         assert cloud.routes
         with pytest.raises(Throttled, match="asked for silence for 10 s more"):
-            await cloud.routes.list("blue")
+            await cloud.routes.list_routes("blue")
 
 
 def test_outside_of_a_call_everything_is_permitted_and_nobody_listens():

@@ -41,7 +41,7 @@ class FakeRoutes:
     takes: float = 0.01
     created: list[str] = field(default_factory=list[str])
 
-    async def list(self, cluster: str) -> Sequence[Route]:
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
         self.calls.append(("list", 0))
         await asyncio.sleep(self.takes)
         if self.list_error:

@@ -26,7 +26,7 @@ class Seen:
     state: BalancerState = BalancerState.READY
     ingress: tuple[Ingress, ...] = ()
     problem: str = ""
-    look_again_in: float | None = None
+    check_again_in: float | None = None
 
     @property
     def balancer(self) -> Balancer | None:
@@ -38,7 +38,7 @@ class Seen:
             ingress=self.ingress,
             problem=self.problem,
             members=len(self.spec.members),
-            look_again_in=self.look_again_in,
+            check_again_in=self.check_again_in,
         )
 
 

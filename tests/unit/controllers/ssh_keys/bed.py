@@ -42,9 +42,9 @@ class Cloud(Keyring):
         self.refuses: dict[str, CloudError] = {}
         """By node."""
 
-    async def list(self, cluster: str, nodes: Sequence[NodeRef]) -> Any:
+    async def list_keys(self, cluster: str, nodes: Sequence[NodeRef]) -> Any:
         self._call("list", [], nodes)
-        return await super().list(cluster, nodes)
+        return await super().list_keys(cluster, nodes)
 
     async def add(self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]) -> Any:
         self._call("add", keys, nodes)
@@ -67,7 +67,7 @@ class Cloud(Keyring):
 
 
 class Ported(Cloud):
-    async def list(self, cluster: str, nodes: Sequence[NodeRef]) -> Any:
+    async def list_keys(self, cluster: str, nodes: Sequence[NodeRef]) -> Any:
         self._call("list", [], nodes)
         raise Unsupported("cannot tell")
 

@@ -144,9 +144,9 @@ async def test_nothing_is_concluded_from_a_part_of_balancers_routes_or_volumes()
     with pytest.raises(Unavailable):
         await cloud.balancers.owners("c")
     with pytest.raises(Unavailable):
-        await cloud.routes.list("c")
+        await cloud.routes.list_routes("c")
     with pytest.raises(Unavailable):
-        await cloud.volumes.list()
+        await cloud.volumes.list_volumes()
 
 
 async def test_old_answers_are_given_only_to_those_who_take_them():
@@ -188,7 +188,7 @@ async def test_volumes_are_made_once_per_mark_and_say_where_they_are():
     grown = await cloud.volumes.resize(made.id, 20)
     same = await cloud.volumes.resize(made.id, 1)
     await cloud.volumes.detach(made.id, InstanceId(machine.id))
-    listed = await cloud.volumes.list([made.id])
+    listed = await cloud.volumes.list_volumes([made.id])
     await cloud.volumes.delete(made.id)
     await cloud.volumes.delete(made.id)
 
@@ -200,7 +200,7 @@ async def test_volumes_are_made_once_per_mark_and_say_where_they_are():
     assert (attached.attached_to, attached.device) == (machine.id, "/dev/vdb")
     assert grown.spec.size_gib == same.spec.size_gib == 20
     assert listed[made.id].attached_to is None
-    assert await cloud.volumes.list() == {}
+    assert await cloud.volumes.list_volumes() == {}
 
 
 async def test_clusters_and_zones():
@@ -210,7 +210,7 @@ async def test_clusters_and_zones():
     assert cloud.clusters
     assert cloud.zones
 
-    assert await cloud.clusters.list() == ["blue"]
+    assert await cloud.clusters.list_clusters() == ["blue"]
     assert await cloud.clusters.master("blue") == "127.0.0.1:6443"
     with pytest.raises(NotFound):
         await cloud.clusters.master("red")
@@ -304,7 +304,7 @@ async def test_no_second_request_of_a_look_leaves_while_the_cloud_wants_silence(
             raise Throttled("slow down", retry_after=11)
 
     for look in (
-        lambda: keys.list("blue", [node("m-1")]),
+        lambda: keys.list_keys("blue", [node("m-1")]),
         lambda: instances.find([node("m-1")], fresh=False),
     ):
         asked.clear()
@@ -325,4 +325,4 @@ async def test_routes_are_not_asked_for_one_by_one_while_the_cloud_wants_silence
 
     assert set(errors) == set(routes)
     assert {type(error) for error in errors.values()} == {Throttled}
-    assert await cloud.routes.list("c") == []
+    assert await cloud.routes.list_routes("c") == []
