@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from pileus.app.declared.table import TABLE
-from pileus.app.flags import AnyFlag, Group
+from pileus.settings.flags import AnyFlag, Group
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "flags.md"
 _INTRODUCTION = """\

@@ -6,11 +6,7 @@ Durations are seconds.
 
 from dataclasses import dataclass, replace
 
-from pileus.app import gates
 from pileus.app.declared import access, controllers, generic, inspection, pileus, process, serving
-from pileus.app.flags import Values
-from pileus.app.gates import Gates
-from pileus.app.kinds import ModuleLevel
 from pileus.controllers.route.ownership import Ownership
 from pileus.runtime.timing import Durations
 from pileus.server.options import (
@@ -20,6 +16,10 @@ from pileus.server.options import (
     ServerOptions,
     ServingOptions,
 )
+from pileus.settings import feature_gates as gates
+from pileus.settings.feature_gates import Gates
+from pileus.settings.flags import Values
+from pileus.settings.kinds import ModuleLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

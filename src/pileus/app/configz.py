@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pileus.app.config import Config
 from pileus.app.controllers import resolve
 from pileus.app.declared import generic
-from pileus.app.durations import render_duration
 from pileus.app.migration import Migration
+from pileus.settings.go_duration import render_duration
 
 GROUP = "cloudcontrollermanager.config.k8s.io"
 

@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from pileus.app.flags import AnyFlag, Group, Table
-from pileus.app.kinds import STRING
+from pileus.settings.flags import AnyFlag, Group, Table
+from pileus.settings.kinds import STRING
 
 ABOUT = """\
 The cloud-controller-manager connects a Kubernetes cluster to its cloud: it

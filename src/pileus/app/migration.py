@@ -11,8 +11,8 @@ from typing import cast
 
 import yaml
 
+from pileus.settings.go_quote import quote
 from pileus.suggest import did_you_mean
-from pileus.telemetry.quoting import quote
 from pileus.version import PROGRAM
 
 KIND = "LeaderMigrationConfiguration"

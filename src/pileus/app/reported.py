@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 
 from pileus import version
-from pileus.app.kinds import Kind, parse_bool, render_bool
-from pileus.telemetry.quoting import quote
+from pileus.settings.go_quote import quote
+from pileus.settings.kinds import Kind, parse_bool, render_bool
 
 _RELEASE = re.compile(r"v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-+][0-9A-Za-z.+-]*)?")
 

@@ -3,19 +3,19 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from pileus.app import gates
 from pileus.app.config import Config
 from pileus.app.controllers import ALL, IPAM, is_running, unknown
 from pileus.app.declared.pileus import DELETION_POLICIES, NO_DEFAULT_CLASS, ORPHAN_POLICIES
-from pileus.app.durations import render_duration
 from pileus.app.pod_ranges import asked_of
 from pileus.controllers.ipam import sizes
 from pileus.controllers.ssh_keys.location import BadLocation, located
 from pileus.runtime import timing
 from pileus.server.ciphers import tls_problems
 from pileus.server.options import ServingOptions
+from pileus.settings import feature_gates as gates
+from pileus.settings.go_duration import render_duration
+from pileus.settings.go_quote import quote
 from pileus.suggest import did_you_mean
-from pileus.telemetry.quoting import quote
 
 _HIGHEST_PORT = 65535
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"

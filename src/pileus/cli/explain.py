@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from pileus.app.ending import CommandFailed
-from pileus.app.flags import Group
 from pileus.app.planning import looking
 from pileus.app.stories.story import Leader, Remark, Standing, Story
 from pileus.app.stories.tell import tell
@@ -19,6 +18,7 @@ from pileus.cli.plan_text import change_lines, command_lines, split_fix
 from pileus.cli.style import Ink, Style
 from pileus.cli.terminal import Terminal
 from pileus.objects.planned import title
+from pileus.settings.flags import Group
 
 MANUAL = Manual(
     "Explain the state of a node or Service and what to do next. Changes nothing.\n\n"

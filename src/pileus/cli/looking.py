@@ -20,11 +20,8 @@ from pileus.app.declared import process
 from pileus.app.declared.generic import CLOUD_PROVIDER
 from pileus.app.declared.table import TABLE
 from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.flags import Flag, FlagError, Group, Table, Values
-from pileus.app.kinds import STRING
 from pileus.app.opening import World
 from pileus.app.run import ending_of, loop_factory
-from pileus.app.settings import Settings, gather
 from pileus.cli.arguments import UsageError
 from pileus.cli.progress import progress
 from pileus.cli.terminal import Terminal
@@ -33,6 +30,9 @@ from pileus.kube.config.choose import load_user_access
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.objects.planned import EVERYTHING, Scope
 from pileus.runtime.leadership import SYSTEM_TIMES
+from pileus.settings.flags import Flag, FlagError, Group, Table, Values
+from pileus.settings.kinds import STRING
+from pileus.settings.sources import Settings, gather
 from pileus.suggest import closest
 from pileus.telemetry.logs import LogSettings, logging_to
 from pileus.telemetry.mask import masked

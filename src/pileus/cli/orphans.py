@@ -6,7 +6,6 @@ Exit codes: 0 none (left) · 2 some · 1 an error, or some could not be deleted.
 from collections.abc import Iterator, Mapping, Sequence
 
 from pileus.app.ending import CommandFailed
-from pileus.app.flags import Group, Values, switch
 from pileus.app.orphans import Orphan, Orphanage, delete_orphans, find_orphans
 from pileus.app.planning import looking
 from pileus.cli.looking import CONTEXT, FAILED, OUTPUT, Asked, Manual, Runs, look
@@ -14,6 +13,7 @@ from pileus.cli.plan_json import written
 from pileus.cli.style import Ink, Style
 from pileus.cli.terminal import Terminal
 from pileus.cloud.balancer import Balancer, Owner
+from pileus.settings.flags import Group, Values, switch
 
 FOUND = 2
 DELETE = switch("delete", "Delete the listed load balancers, after a confirmation.")

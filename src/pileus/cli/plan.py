@@ -5,7 +5,6 @@ Exit codes: 0 nothing would change · 2 something would · 1 the plan is not who
 
 from collections.abc import Sequence
 
-from pileus.app.flags import Group
 from pileus.app.planning import Plan, Planner, looking
 from pileus.cli.existing import check_exists
 from pileus.cli.looking import (
@@ -23,6 +22,7 @@ from pileus.cli.plan_json import as_json
 from pileus.cli.plan_text import as_text
 from pileus.cli.style import Style
 from pileus.cli.terminal import Terminal
+from pileus.settings.flags import Group
 
 CHANGES = 2
 MANUAL = Manual(

@@ -14,9 +14,9 @@ from pileus.app.config import Config, build_config
 from pileus.app.declared import process
 from pileus.app.declared.table import TABLE
 from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.flags import FlagError, Values
-from pileus.app.settings import gather
 from pileus.cli.terminal import Terminal
+from pileus.settings.flags import FlagError, Values
+from pileus.settings.sources import gather
 from pileus.telemetry.log import Log
 from pileus.telemetry.logs import LogSettings, Verbosity, logging_to
 from pileus.telemetry.mask import MASK, is_secret_name, masked

@@ -18,8 +18,8 @@ from enum import StrEnum
 from typing import Generic, TypeVar, cast
 
 from pileus.cloud.errors import Misconfigured
+from pileus.settings.go_bool import go_bool
 from pileus.suggest import closest, did_you_mean
-from pileus.truth import truth
 
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
@@ -212,7 +212,7 @@ def _row(option: Option[object]) -> str:
 
 
 def _flag(text: str) -> bool:
-    value = truth(text)
+    value = go_bool(text)
     if value is None:
         raise ValueError("true or false")
     return value

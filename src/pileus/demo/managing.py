@@ -9,11 +9,11 @@ from pileus.app.ending import CommandFailed
 from pileus.app.manager import Manager
 from pileus.app.opening import World
 from pileus.app.run import ending_of
-from pileus.app.settings import gather
 from pileus.demo.board import Board
 from pileus.demo.folder import Folder
 from pileus.demo.plans import told_provider
 from pileus.runtime.leadership import SYSTEM_TIMES, LeadershipLost
+from pileus.settings.sources import gather
 from pileus.telemetry.log import Log
 from pileus.telemetry.logs import Verbosity
 

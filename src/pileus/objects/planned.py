@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference
-from pileus.telemetry.quoting import quote
+from pileus.settings.go_quote import quote
 
 
 class Place(StrEnum):

@@ -4,8 +4,8 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 
 from pileus.server.options import ServingOptions
+from pileus.settings.go_quote import quote
 from pileus.suggest import did_you_mean
-from pileus.telemetry.quoting import quote
 
 TLS13_SUITES = frozenset({
     "TLS_AES_128_GCM_SHA256",

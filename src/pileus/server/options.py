@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from pileus.settings.kinds import Kind, joined
 from pileus.version import PROGRAM
 
 
@@ -13,6 +14,35 @@ class SniPair:
     key_file: str
     names: tuple[str, ...] = ()
     """Host names, `*.` for one leading label; empty: those in the certificate."""
+
+
+def _parse_certificate(text: str) -> tuple[SniPair, ...]:
+    files, colon, listed = text.partition(":")
+    names = tuple(name.strip() for name in listed.split(",")) if listed.strip() else ()
+    if colon and not names:
+        raise ValueError("empty names list is not allowed")
+    if not all(names):
+        raise ValueError("a host name after the colon is empty")
+    parts = [part.strip() for part in files.split(",")]
+    if len(parts) != 2 or not all(parts):  # noqa: PLR2004 -- certificate and key
+        raise ValueError("expected comma separated certificate and key file paths")
+    return (SniPair(parts[0], parts[1], names),)
+
+
+def _render_certificates(value: tuple[SniPair, ...]) -> str:
+    return ";".join(
+        f"{one.certificate_file},{one.key_file}" + (":" + ",".join(one.names) if one.names else "")
+        for one in value
+    )
+
+
+CERTIFICATES: Kind[tuple[SniPair, ...]] = Kind(
+    word="namedCertKey",
+    parse=_parse_certificate,
+    render=lambda value: f"[{_render_certificates(value)}]",
+    join=joined,
+    natural=(list, str),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

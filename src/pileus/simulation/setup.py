@@ -7,8 +7,8 @@ from ipaddress import ip_network
 from pileus.app.config import Config, build_config
 from pileus.app.controllers import IPAM, is_running
 from pileus.app.declared.table import TABLE
-from pileus.app.settings import gather
 from pileus.controllers.ipam.sizes import USUAL
+from pileus.settings.sources import gather
 from pileus.version import PROGRAM
 
 CLUSTER = "simulated"

@@ -15,8 +15,8 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud, Routes, SshKeys
 from pileus.cloud.model import Failure, NodeKeys, NodeName, NodeRef, Route, SshKey
 from pileus.objects.planned import Place, Planned
+from pileus.settings.go_quote import quote
 from pileus.simulation.stage.steps import ObjectStep
-from pileus.telemetry.quoting import quote
 
 ARROW = " → "
 KINDS = {"nodes": "Node", "services": "Service"}

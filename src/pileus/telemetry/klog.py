@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import cast
 
+from pileus.settings.go_quote import escape, quote
 from pileus.telemetry.log import VALUES
 from pileus.telemetry.mask import MASK, is_secret_name, masked
-from pileus.telemetry.quoting import escape, quote
 
 _SEVERITIES = ((logging.CRITICAL, "F"), (logging.ERROR, "E"), (logging.WARNING, "W"))
 _KEPT_IN_LINES = '\t"\\'

@@ -15,7 +15,6 @@ from pileus.app.clients import Clients
 from pileus.app.config import Config, build_config
 from pileus.app.declared.table import TABLE
 from pileus.app.informers import SharedInformers
-from pileus.app.settings import gather
 from pileus.app.work import Post
 from pileus.cloud.interface import Cloud
 from pileus.fence import Open
@@ -25,6 +24,7 @@ from pileus.kube.restricted import Permits, all_requests
 from pileus.kube.transport import Reply, Request, Transport
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.leadership import Times
+from pileus.settings.sources import gather
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.in_process import InProcessTransport
 from pileus.testing.virtual_time import LoopClock, loop_time

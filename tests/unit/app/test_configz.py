@@ -10,7 +10,7 @@ from pileus.app.config import build_config
 from pileus.app.configz import configz
 from pileus.app.declared.table import TABLE
 from pileus.app.migration import DEFAULT
-from pileus.app.settings import gather
+from pileus.settings.sources import gather
 
 EXPECTED = {
     "cloudcontrollermanager.config.k8s.io": {

@@ -1,7 +1,7 @@
 """The declared flags are those of the Go program, and ours."""
 
-from pileus.app import gates
 from pileus.app.declared.table import TABLE
+from pileus.settings import feature_gates as gates
 
 # Names and printed defaults as `cloud-controller-manager -v=1` of v1.37.1 logs them.
 UPSTREAM = {

@@ -5,9 +5,9 @@ import pytest
 from pileus.app.config import Config, build_config
 from pileus.app.declared.pileus import DELETION_POLICIES
 from pileus.app.declared.table import TABLE
-from pileus.app.settings import gather
 from pileus.app.validate import logging_problems, problems, together
 from pileus.controllers.lifecycle.plan import Policy
+from pileus.settings.sources import gather
 
 
 def configured(*arguments: str) -> Config:

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from pileus.app.config import Config
 from pileus.app.declared.table import TABLE
-from pileus.app.flags import AnyFlag
 from pileus.app.manager import Manager
 from pileus.app.opening import World
 from pileus.app.pod_ranges import asked_of
@@ -34,6 +33,7 @@ from pileus.kube.access import Access
 from pileus.kube.transport import Reply, Request
 from pileus.objects.ranges import Range, parse_ranges
 from pileus.runtime.leadership import SYSTEM_TIMES
+from pileus.settings.flags import AnyFlag
 from pileus.telemetry.logs import Verbosity
 
 PORT = {

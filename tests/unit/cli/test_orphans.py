@@ -9,14 +9,14 @@ import pytest
 
 from pileus.app.declared.table import TABLE
 from pileus.app.ending import CommandFailed
-from pileus.app.flags import Table
 from pileus.app.orphans import Orphan, Orphanage
-from pileus.app.settings import gather
 from pileus.cli.main import dispatch
 from pileus.cli.orphans import MANUAL, agreed, as_text, document, exit_code
 from pileus.cli.style import Style
 from pileus.cli.terminal import Terminal
 from pileus.cloud.balancer import Balancer, BalancerState, Ingress, Owner
+from pileus.settings.flags import Table
+from pileus.settings.sources import gather
 from tests.unit.cloud.fakes import Change
 
 GONE = Orphan(

@@ -1,7 +1,7 @@
 """Flags about who may ask the HTTPS server what."""
 
-from pileus.app.flags import Flag, Group, switch
-from pileus.app.kinds import DURATION, STRING, STRINGS
+from pileus.settings.flags import Flag, Group, switch
+from pileus.settings.kinds import DURATION, STRING, STRINGS
 
 AUTHENTICATION_KUBECONFIG = Flag(
     "authentication-kubeconfig",

@@ -1,8 +1,8 @@
 """Flags of the single controllers."""
 
 from pileus.app.controllers import IPAM, LIFECYCLE, NODE, SERVICE
-from pileus.app.flags import Flag, Group
-from pileus.app.kinds import DURATION, INT32, STRING
+from pileus.settings.flags import Flag, Group
+from pileus.settings.kinds import DURATION, INT32, STRING
 
 CONCURRENT_NODE_SYNCS = Flag(
     "concurrent-node-syncs",

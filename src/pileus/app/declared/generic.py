@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from pileus.app import controllers, gates
-from pileus.app.flags import Flag, Group, switch
-from pileus.app.kinds import DURATION, FLOAT, INT32, STRING, STRINGS
+from pileus.app import controllers
+from pileus.settings import feature_gates as gates
+from pileus.settings.flags import Flag, Group, switch
+from pileus.settings.kinds import DURATION, FLOAT, INT32, STRING, STRINGS
 
 _HOUR = 3600.0
 

@@ -1,7 +1,7 @@
 """Flags about looking inside the process, and about moving controllers between two managers."""
 
-from pileus.app.flags import Flag, Group, switch
-from pileus.app.kinds import STRING
+from pileus.settings.flags import Flag, Group, switch
+from pileus.settings.kinds import STRING
 
 PROFILING = switch(
     "profiling", "Serve profiling pages under /debug/ on the secure port.", default=True

@@ -1,8 +1,8 @@
 """Flags that the Go program does not have."""
 
-from pileus.app.flags import Flag, Group, switch
-from pileus.app.kinds import DURATION, FLOAT, STRING, STRINGS, Kind
 from pileus.controllers.route.ownership import Ownership
+from pileus.settings.flags import Flag, Group, switch
+from pileus.settings.kinds import DURATION, FLOAT, STRING, STRINGS, Kind
 
 CONFIG = Flag(
     "config",

@@ -1,8 +1,8 @@
 """Flags about reaching the API server, about logs, and about the command itself."""
 
 from pileus.app import reported
-from pileus.app.flags import Flag, Group, switch
-from pileus.app.kinds import BOOL, DURATION, LEVEL, MODULES, QUANTITY, STRING
+from pileus.settings.flags import Flag, Group, switch
+from pileus.settings.kinds import BOOL, DURATION, LEVEL, MODULES, QUANTITY, STRING
 
 _MINUTE = 60.0
 

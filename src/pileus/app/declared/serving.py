@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pileus.app.flags import Flag, Group, switch
-from pileus.app.kinds import (
+from pileus.server.ciphers import KNOWN_SUITES, KNOWN_VERSIONS
+from pileus.server.options import CERTIFICATES, SniPair
+from pileus.settings.flags import Flag, Group, switch
+from pileus.settings.kinds import (
     BOOL,
-    CERTIFICATES,
     INT,
     INTS,
     IP,
@@ -14,8 +15,6 @@ from pileus.app.kinds import (
     STRINGS,
     Kind,
 )
-from pileus.server.ciphers import KNOWN_SUITES, KNOWN_VERSIONS
-from pileus.server.options import SniPair
 from pileus.version import PROGRAM
 
 T = TypeVar("T")

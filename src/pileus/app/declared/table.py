@@ -1,7 +1,7 @@
 """All flags together, in the order of help."""
 
 from pileus.app.declared import access, controllers, generic, inspection, pileus, process, serving
-from pileus.app.flags import Table
+from pileus.settings.flags import Table
 
 TABLE = Table((
     inspection.DEBUGGING,

@@ -34,7 +34,7 @@ from pileus.objects.lookups import CHUNK
 from pileus.objects.nodes import about_node, condition_of, is_ready, taints_of
 from pileus.objects.ownership import Ownership
 from pileus.objects.planned import Place, Planned, Scope, Trouble, condition_detail
-from pileus.telemetry.quoting import quote
+from pileus.settings.go_quote import quote
 
 UNKNOWN = "InstanceStateUnknown"
 GONE = "delete node: the cloud has no machine for it"

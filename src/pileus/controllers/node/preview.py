@@ -37,7 +37,7 @@ from pileus.objects.nodes import (
     is_uninitialized,
 )
 from pileus.objects.planned import Place, Planned, Scope, Trouble, condition_detail
-from pileus.telemetry.quoting import quote
+from pileus.settings.go_quote import quote
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pileus.cloud.model import NodeRef
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import taints_of
 from pileus.objects.ownership import Ownership, Whose
-from pileus.truth import truth
+from pileus.settings.go_bool import go_bool
 
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 LEAVING = "ToBeDeletedByClusterAutoscaler"
@@ -42,7 +42,7 @@ class MemberRules:
 def is_excluded(node: Node) -> bool:
     """By its label, whose value may be anything but a word for false."""
     value = (node.metadata.labels or {}).get(EXCLUDED)
-    return value is not None and truth(value) is not False
+    return value is not None and go_bool(value) is not False
 
 
 def means_the_same(one: NodeRef | None, other: NodeRef | None) -> bool:

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from pileus.kube.model.core_v1 import ObjectReference
+from pileus.settings.go_quote import quote
 from pileus.suggest import did_you_mean
-from pileus.telemetry.quoting import quote
 
 KINDS = {"configmap": "ConfigMap", "secret": "Secret", "file": "File"}
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pileus.cloud.model import SshKey
-from pileus.telemetry.quoting import quote
+from pileus.settings.go_quote import quote
 
 ALGORITHMS = (
     "ssh-ed25519",

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.app import kinds
-from pileus.app.kinds import Kind, ModuleLevel
-from pileus.server.options import SniPair
-from pileus.truth import FALSE_WORDS, TRUE_WORDS
+from pileus.server.options import CERTIFICATES, SniPair
+from pileus.settings import kinds
+from pileus.settings.go_bool import FALSE_WORDS, TRUE_WORDS
+from pileus.settings.kinds import Kind, ModuleLevel
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
@@ -54,9 +54,9 @@ def test_any_other_word_is_no_bool(text: str):
         (kinds.QUANTITY, "2E", 2 * 10**18),
         (kinds.MODULES, "node*=4,,http=9", (ModuleLevel("node*", 4), ModuleLevel("http", 9))),
         (kinds.SWITCHES, " A = true , B=f,", {"A": True, "B": False}),
-        (kinds.CERTIFICATES, "a.crt, a.key", (SniPair("a.crt", "a.key"),)),
+        (CERTIFICATES, "a.crt, a.key", (SniPair("a.crt", "a.key"),)),
         (
-            kinds.CERTIFICATES,
+            CERTIFICATES,
             "a.crt,a.key:*.x.org, x.org",
             (SniPair("a.crt", "a.key", ("*.x.org", "x.org")),),
         ),
@@ -90,8 +90,8 @@ def test_a_value_is_read(kind: Kind[object], text: str, value: object):
         (kinds.MODULES, "foo=x", 'parsing verbosity in "foo=x": strconv.ParseUint: parsing "x"'),
         (kinds.SWITCHES, "A", "missing bool value for A"),
         (kinds.SWITCHES, "A=x", "invalid value of A=x, err: strconv.ParseBool: parsing"),
-        (kinds.CERTIFICATES, "a", "expected comma separated certificate and key file paths"),
-        (kinds.CERTIFICATES, "a,b:", "empty names list is not allowed"),
+        (CERTIFICATES, "a", "expected comma separated certificate and key file paths"),
+        (CERTIFICATES, "a,b:", "empty names list is not allowed"),
     ],
 )
 def test_a_wrong_value_is_refused_in_go_s_words(kind: Kind[object], text: str, message: str):

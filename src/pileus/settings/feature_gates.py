@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pileus.app.kinds import SWITCHES, Kind
+from pileus.settings.kinds import SWITCHES, Kind
 from pileus.suggest import did_you_mean
 
 

@@ -5,7 +5,7 @@ Printed forms are normalised as Go prints them: 100m is `1h40m0s`, 0.3 s is `300
 
 import re
 
-from pileus.telemetry.quoting import quote
+from pileus.settings.go_quote import quote
 
 _MICRO_SIGN = "\N{MICRO SIGN}"
 _UNITS = {

@@ -7,8 +7,8 @@ import pytest
 from pileus.app.config import build_config
 from pileus.app.declared import generic, process
 from pileus.app.declared.table import TABLE
-from pileus.app.flags import FlagError, Source
-from pileus.app.settings import Settings, gather
+from pileus.settings.flags import FlagError, Source
+from pileus.settings.sources import Settings, gather
 
 
 def read(*arguments: str, environment: dict[str, str] | None = None) -> Settings:

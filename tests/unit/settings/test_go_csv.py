@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.app.lists import parse_list, render_list
+from pileus.settings.go_csv import parse_list, render_list
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from pileus.app.configfile import read_settings
-from pileus.app.declared.pileus import CONFIG
-from pileus.app.flags import AnyFlag, FlagError, Source, Table, Values, parse_arguments
-from pileus.telemetry.quoting import quote, quote_all
+from pileus.settings.config_file import read_settings
+from pileus.settings.flags import AnyFlag, FlagError, Source, Table, Values, parse_arguments
+from pileus.settings.go_quote import quote, quote_all
 
 _PREFIX = "PILEUS_"
 _VERY_LIKE = 0.85
@@ -42,11 +41,16 @@ def gather(
         message = f"{quote(program)} does not take any arguments, got {stray}"
         raise FlagError(message, hint=_switch_hint(line.positional), usage=False)
     layers = {Source.FLAG: line.values, Source.ENVIRONMENT: _from_environment(table, environment)}
-    if path := Values(layers)[CONFIG]:
+    if path := _config_file(table, Values(layers)):
         layers[Source.FILE] = read_settings(table, Path(path))
     values = Values(layers)
     notes = (*_deprecations(table, values), *_strangers(table, environment))
     return Settings(values, notes, line.positional)
+
+
+def _config_file(table: Table, values: Values) -> str:
+    flag = table.find("config")
+    return "" if flag is None else str(values[flag])
 
 
 def _switch_hint(positional: Sequence[str]) -> str:

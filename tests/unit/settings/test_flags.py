@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.app import kinds
-from pileus.app.flags import (
+from pileus.settings import kinds
+from pileus.settings.flags import (
     Flag,
     FlagError,
     Group,
@@ -15,7 +15,7 @@ from pileus.app.flags import (
     parse_arguments,
     switch,
 )
-from pileus.app.lists import render_list
+from pileus.settings.go_csv import render_list
 
 NAME = Flag("cluster-name", kinds.STRING, "kubernetes", "")
 ELECT = switch("leader-elect", "", default=True)

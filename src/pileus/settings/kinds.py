@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pileus.app.durations import parse_duration, render_duration
-from pileus.app.lists import parse_list, render_list
-from pileus.server.options import SniPair
-from pileus.telemetry.quoting import quote
-from pileus.truth import truth
+from pileus.settings.go_bool import go_bool
+from pileus.settings.go_csv import parse_list, render_list
+from pileus.settings.go_duration import parse_duration, render_duration
+from pileus.settings.go_quote import quote
 
 T = TypeVar("T")
 
@@ -39,7 +38,7 @@ class Kind(Generic[T]):
 
 
 def parse_bool(text: str) -> bool:
-    value = truth(text)
+    value = go_bool(text)
     if value is None:
         raise ValueError(f"strconv.ParseBool: parsing {quote(text)}: invalid syntax")
     return value
@@ -120,32 +119,13 @@ def parse_quantity(text: str) -> int:
     return math.ceil(number * base ** _POWERS[suffix.removesuffix("i")])
 
 
-def _joined(first: tuple[T, ...], more: tuple[T, ...]) -> tuple[T, ...]:
+def joined(first: tuple[T, ...], more: tuple[T, ...]) -> tuple[T, ...]:
+    """Adds the elements of a further use of a flag to those of the earlier ones."""
     return first + more
 
 
 def _parse_ints(text: str) -> tuple[int, ...]:
     return tuple(INT32.parse(part) for part in text.split(",")) if text else ()
-
-
-def _parse_certificate(text: str) -> tuple[SniPair, ...]:
-    files, colon, listed = text.partition(":")
-    names = tuple(name.strip() for name in listed.split(",")) if listed.strip() else ()
-    if colon and not names:
-        raise ValueError("empty names list is not allowed")
-    if not all(names):
-        raise ValueError("a host name after the colon is empty")
-    parts = [part.strip() for part in files.split(",")]
-    if len(parts) != 2 or not all(parts):  # noqa: PLR2004 -- certificate and key
-        raise ValueError("expected comma separated certificate and key file paths")
-    return (SniPair(parts[0], parts[1], names),)
-
-
-def _render_certificates(value: tuple[SniPair, ...]) -> str:
-    return ";".join(
-        f"{one.certificate_file},{one.key_file}" + (":" + ",".join(one.names) if one.names else "")
-        for one in value
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +188,7 @@ STRINGS: Kind[tuple[str, ...]] = Kind(
     word="strings",
     parse=parse_list,
     render=lambda value: f"[{render_list(value)}]",
-    join=_joined,
+    join=joined,
     natural=(list, str),
     item=lambda text: (text,),
 )
@@ -216,23 +196,16 @@ INTS: Kind[tuple[int, ...]] = Kind(
     word="int32Slice",
     parse=_parse_ints,
     render=lambda value: "[" + ",".join(map(str, value)) + "]",
-    join=_joined,
+    join=joined,
     natural=(list, int),
 )
 IP: Kind[str] = Kind(word="ip", parse=_parse_ip, render=str)
 QUANTITY: Kind[int] = Kind(word="quantity", parse=parse_quantity, render=str, natural=(str, int))
-CERTIFICATES: Kind[tuple[SniPair, ...]] = Kind(
-    word="namedCertKey",
-    parse=_parse_certificate,
-    render=lambda value: f"[{_render_certificates(value)}]",
-    join=_joined,
-    natural=(list, str),
-)
 MODULES: Kind[tuple[ModuleLevel, ...]] = Kind(
     word="pattern=N,...",
     parse=_parse_modules,
     render=lambda value: ",".join(f"{one.pattern}={one.level}" for one in value),
-    join=_joined,
+    join=joined,
 )
 SWITCHES: Kind[Mapping[str, bool]] = Kind(
     word="mapStringBool",

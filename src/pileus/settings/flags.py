@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from pileus.app.kinds import BOOL, Kind
+from pileus.settings.go_quote import quote
+from pileus.settings.kinds import BOOL, Kind
 from pileus.suggest import closest
-from pileus.telemetry.quoting import quote
 
 T = TypeVar("T")
 

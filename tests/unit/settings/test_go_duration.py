@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.app.durations import parse_duration, render_duration
+from pileus.settings.go_duration import parse_duration, render_duration
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from typing import cast
 
 import yaml
 
-from pileus.app.flags import AnyFlag, FlagError, Table
-from pileus.app.kinds import render_bool
-from pileus.telemetry.quoting import quote
+from pileus.settings.flags import AnyFlag, FlagError, Table
+from pileus.settings.go_quote import quote
+from pileus.settings.kinds import render_bool
 
 _WORDS: Mapping[type, str] = {
     bool: "true or false",

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.app import gates
-from pileus.app.gates import KNOWN, Gates, Stage, parse_gates
+from pileus.settings import feature_gates as gates
+from pileus.settings.feature_gates import KNOWN, Gates, Stage, parse_gates
 
 
 def test_a_gate_has_its_default_until_it_is_asked_for():

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pileus.app.configfile import read_settings
 from pileus.app.declared.table import TABLE
-from pileus.app.flags import FlagError
 from pileus.server.options import SniPair
+from pileus.settings.config_file import read_settings
+from pileus.settings.flags import FlagError
 
 
 def written(folder: Path, text: str) -> Path:
