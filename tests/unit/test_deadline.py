@@ -154,7 +154,6 @@ DEADLINES = {
     "app/leading.py:wait_for_api_server": IMPATIENT,
     "app/orphans.py:_delete": NESTS,
     "app/planning.py:_ask": IMPATIENT,
-    "app/rehearsal.py:_something_to_look_at": INNERMOST,
 }
 
 

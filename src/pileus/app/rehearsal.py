@@ -7,6 +7,7 @@ that is written, and beneath every client stands a transport that lets nothing e
 """
 
 import asyncio
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,8 +21,9 @@ from pileus.controllers.service.teller import KUBE_SYSTEM
 from pileus.kube.model.core_v1 import Node, ObjectReference, Service
 from pileus.objects.notices import REPEAT_AFTER
 from pileus.objects.planned import EVERYTHING, Planned, title
+from pileus.runtime.controller import Limits
 from pileus.runtime.events import Recorder
-from pileus.runtime.supervision import Rounds
+from pileus.runtime.periodic import Periodic
 from pileus.server.health import Health
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
@@ -38,6 +40,8 @@ SHARE = 20
 PERIOD = 300.0
 """Seconds after which a plan is made though the cluster has not changed: the cloud may have."""
 STUCK = 600.0
+"""Seconds after which a plan that does not end makes the process unhealthy."""
+LIMITS = Limits(deadline=2 * STUCK)
 
 Line = tuple[str, str]
 """Type of an event, and text. Details may differ and a wait get shorter: the line is the same."""
@@ -49,9 +53,10 @@ async def rehearse(
     """Make plans and tell them until cancelled. Errors: `Fatal`, as the leader's start."""
     log.info("Dry run: nothing will be changed, no lease is taken")
     async with watching(post) as ready:
-        rehearsal = Rehearsal(Planner(ready, duties), Telling(events, ready.metrics))
+        telling = Telling(events, ready.metrics)
+        rehearsal = Rehearsal(Planner(ready, duties), telling, ready.random)
         health.add("dry-run", rehearsal.stuck)
-        health.add("dry-run-rounds", rehearsal.rounds.health, live=False)
+        health.add("dry-run-rounds", rehearsal.rounds.failing, live=False)
         health.add("informers", ready.informers.ill, ready=False)
         health.add("informers-synced", ready.informers.not_ready, live=False)
         async with beside(_subscribe(ready, rehearsal)):
@@ -59,48 +64,31 @@ async def rehearse(
 
 
 class Rehearsal:
-    def __init__(self, planner: Planner, telling: "Telling") -> None:
+    def __init__(self, planner: Planner, telling: "Telling", chance: random.Random) -> None:
         self._planner = planner
         self._telling = telling
-        self._changed = asyncio.Event()
-        self._now = asyncio.get_running_loop().time
-        self._began: float | None = None
-        self._is_later = False
-        self.rounds = Rounds(ROUND, telling.metrics)
+        self.rounds = Periodic(ROUND, self._plan, telling.metrics, chance, LIMITS)
 
     def notice(self) -> None:
         """Something has changed: make a plan soon."""
-        self._changed.set()
+        self.rounds.wake(GATHER)
 
     async def run(self) -> None:
         """Make plans until cancelled."""
-        await self.rounds.run(self._next_plan)
+        await self.rounds.run()
 
-    async def _next_plan(self) -> float:
-        if self._is_later:
-            await self._something_to_look_at()
-        self._is_later = True
-        self._changed.clear()
-        self._began = began = self._now()
-        try:
-            self._telling.tell(await self._planner.plan(EVERYTHING))
-        finally:
-            self._began = None
-        return max(SHORTEST_PAUSE, SHARE * (self._now() - began))
-
-    async def _something_to_look_at(self) -> None:
-        try:
-            async with asyncio.timeout(PERIOD):
-                await self._changed.wait()
-        except TimeoutError:
-            return
-        await asyncio.sleep(GATHER)
+    async def _plan(self) -> float:
+        """Make one plan and report it. Returns the seconds until the next one without a change."""
+        now = asyncio.get_running_loop().time
+        began = now()
+        self._telling.tell(await self._planner.plan(EVERYTHING))
+        pause = max(SHORTEST_PAUSE, SHARE * (now() - began))
+        self.rounds.rest(pause)
+        return PERIOD + pause
 
     def stuck(self) -> str | None:
-        """For a health check, which asks from a thread."""
-        began = self._began
-        took = 0.0 if began is None else self._now() - began
-        return f"a plan has been in the making for {took:.0f} s" if took > STUCK else None
+        """Returns the message for a health check if a plan takes too long; called in a thread."""
+        return self.rounds.stuck(STUCK)
 
 
 @dataclass(frozen=True, slots=True)

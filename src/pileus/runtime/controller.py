@@ -5,12 +5,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
+from pileus.cloud.foreign import is_its_own
 from pileus.deadline import Deadline
 from pileus.runtime.backoff import RetryPolicy
 from pileus.runtime.failure import PassTooLong, is_expected, is_fenced, says_all
 from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import QueueClosed, WorkQueue
-from pileus.runtime.reconcile import Reconciler, Reporting
+from pileus.runtime.reconcile import CountingFailures, Reconciler, Reporting
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -124,18 +125,18 @@ class Controller(Generic[Key]):
     async def _pass_over(self, key: Key) -> None:
         try:
             await self._reconcile(key)
-        except asyncio.CancelledError as error:
-            if _is_told_to_stop():
+        except BaseException as error:  # the one place: no pass may stop the worker
+            if not is_its_own(error):
                 raise
-            self._retry(key, error)
-        except Exception as error:  # noqa: BLE001 -- the one place: no pass may stop the worker
             await self._report(key, error)
             self._retry(key, error)
 
-    async def _report(self, key: Key, error: Exception) -> None:
+    async def _report(self, key: Key, error: BaseException) -> None:
         """Let the reconciler report on the object what its pass could not report itself."""
-        is_told = is_expected(error) and not isinstance(error, PassTooLong)
-        if is_told or not isinstance(self._reconciler, Reporting):
+        is_reported = is_expected(error) and not isinstance(error, PassTooLong)
+        if is_reported or not isinstance(error, Exception):
+            return
+        if not isinstance(self._reconciler, Reporting):
             return
         reporting = cast("Reporting[Key]", self._reconciler)
         try:
@@ -167,6 +168,8 @@ class Controller(Generic[Key]):
             log.info("Pass stopped: not leader", v=2, controller=self.name, key=key)
             self._queue.next_pass(key, FENCED_PAUSE)
             return
+        if isinstance(self._reconciler, CountingFailures):
+            cast("CountingFailures[Key]", self._reconciler).failed(key, error)
         failures = self._failures.get(key, 0)
         if not says_all(error):  # a delay that was asked for is no failure, as in Go
             failures = self._failures[key] = failures + 1
@@ -181,9 +184,3 @@ class Controller(Generic[Key]):
             retry_in=round(delay, 3),
         )
         self._queue.next_pass(key, delay, retry=True)
-
-
-def _is_told_to_stop() -> bool:
-    """Whether a cancellation came from outside, not out of a pass that cancelled itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -6,7 +6,7 @@ exponential backoff. Everything else keeps running.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from random import Random
 
 from pileus.cloud.foreign import is_its_own
@@ -87,25 +87,6 @@ class Rounds:
             failures=self._failures,
             retry_in=round(delay, 3),
         )
-
-
-async def all_of(work: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Call all of them at once and wait for their ends. Raises afterwards what they raised."""
-    raised: list[Exception] = []
-
-    async def caught(one: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await one()
-        except Exception as error:  # noqa: BLE001 -- raised below, once all have ended
-            raised.append(error)
-
-    async with asyncio.TaskGroup() as group:
-        for one in work:
-            group.create_task(caught(one))
-    if len(raised) == 1:
-        raise raised[0]
-    if raised:
-        raise ExceptionGroup(f"{len(raised)} parts of a round failed", raised)
 
 
 class Supervised:

@@ -154,12 +154,12 @@ async def test_a_plan_that_never_ends_makes_the_process_ill_and_says_so_in_any_t
     async with posted(Cloud(name="fake")) as post:
         planner = Planner(post, {})
         planner.plan = never  # type: ignore[method-assign, assignment]
-        rehearsal = Rehearsal(planner, Telling(FakeEvents(), post.metrics))
+        rehearsal = Rehearsal(planner, Telling(FakeEvents(), post.metrics), post.random)
         async with beside(rehearsal.run()):
             await asyncio.sleep(599)
             assert told_from_a_thread(rehearsal) is None
             await asyncio.sleep(2)
-            assert told_from_a_thread(rehearsal) == "a plan has been in the making for 601 s"
+            assert told_from_a_thread(rehearsal) == "a pass of dry-run has been running for 601 s"
 
 
 def told_from_a_thread(rehearsal: Rehearsal) -> str | None:

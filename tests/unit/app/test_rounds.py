@@ -16,6 +16,7 @@ from pileus.app.manager import Manager
 from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES
 from pileus.objects.nodes import is_uninitialized
 from pileus.providers.local.connect import cloud_of
+from pileus.runtime.periodic import Periodic
 from pileus.runtime.supervision import Rounds, Supervised
 from pileus.server.health import Health, Kind
 from pileus.telemetry.metrics import Metrics, new_metrics
@@ -57,18 +58,22 @@ class Saboteur:
         self.calls = Counter[str]()
         self._spared = spared
         self._failures = failures
-        attempt, begin = Rounds.attempt, Supervised.__init__
+        attempt = Rounds.attempt
 
         async def sabotaged_attempt(
             rounds: Rounds, work: Callable[[], Awaitable[float | None]]
         ) -> float | None:
             return await attempt(rounds, self._sabotaged(rounds.name, work))
 
-        def sabotaged_begin(one: Supervised, name: str, work: Any, *rest: Any, **more: Any) -> None:
+        patch.setattr(Rounds, "attempt", sabotaged_attempt)
+        patch.setattr(Periodic, "__init__", self._with_sabotaged_work(Periodic.__init__))
+        patch.setattr(Supervised, "__init__", self._with_sabotaged_work(Supervised.__init__))
+
+    def _with_sabotaged_work(self, begin: Callable[..., None]) -> Callable[..., None]:
+        def sabotaged(one: object, name: str, work: Any, *rest: Any, **more: Any) -> None:
             begin(one, name, self._sabotaged(name, work), *rest, **more)
 
-        patch.setattr(Rounds, "attempt", sabotaged_attempt)
-        patch.setattr(Supervised, "__init__", sabotaged_begin)
+        return sabotaged
 
     def _sabotaged(self, name: str, work: Any) -> Callable[[], Awaitable[Any]]:
         async def call() -> Any:

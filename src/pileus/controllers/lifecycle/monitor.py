@@ -32,7 +32,8 @@ from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK, Answer
 from pileus.objects.nodes import is_ready
 from pileus.objects.ownership import Ownership
-from pileus.runtime.supervision import Rounds, all_of
+from pileus.runtime.periodic import all_of
+from pileus.runtime.supervision import Rounds
 
 ROUND, SCHEDULE = "node-monitor", "node-monitor-schedule"
 LOOK_UPS = 8

@@ -24,7 +24,8 @@ from pileus.objects.lookups import CHUNK
 from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import about_node
 from pileus.objects.writer import NodeReplaced
-from pileus.runtime.supervision import Rounds, all_of
+from pileus.runtime.periodic import all_of
+from pileus.runtime.supervision import Rounds
 from pileus.telemetry.log import Log
 
 log = Log(__name__)

@@ -26,9 +26,9 @@ from pileus.objects.ranges import Range
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
+from pileus.runtime.periodic import Periodic
 from pileus.runtime.queue import Priority, WorkQueue
 from pileus.runtime.reconcile import Result
-from pileus.runtime.supervision import Rounds
 from pileus.telemetry.metrics import Metrics
 
 QUEUE = "Routes"
@@ -81,7 +81,7 @@ class RouteController:
         self._ledger = Ledger()
         self._telling = Telling(Notices(around.events))
         self._queue = WorkQueue[str](QUEUE, around.metrics)
-        self._checks = Rounds(ROUND, around.metrics)
+        self._checks = Periodic(ROUND, self._check, around.metrics, around.random)
         self._due: float | None = None
         self._controller: Controller[str] | None = None
 
@@ -102,7 +102,7 @@ class RouteController:
             pace.ask()  # also without nodes: the last one may have been deleted before the start
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
-            group.create_task(self._checks.run(self._check))
+            group.create_task(self._checks.run())
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
         """What the next round would do about the nodes of `scope`. Reads only."""
@@ -111,11 +111,12 @@ class RouteController:
 
     def stuck(self, limit: float) -> str | None:
         """What to tell a health check if a round has been going on for longer than `limit`."""
-        return None if self._controller is None else self._controller.stuck(limit)
+        rounds = None if self._controller is None else self._controller.stuck(limit)
+        return rounds or self._checks.stuck(limit)
 
     def failing(self) -> str | None:
         """The message for a health check if periodic checks cannot be started."""
-        return self._checks.health()
+        return self._checks.failing()
 
     async def _reconciler(self) -> RouteReconciler:
         await self._around.informer.wait_synced()
