@@ -13,12 +13,12 @@ from pileus.app.informers import DEAD, SILENT
 from pileus.app.leading import DUTIES
 from pileus.app.node import STUCK
 from pileus.controllers.ipam import plan as ipam_plan
-from pileus.controllers.lifecycle import acting
 from pileus.controllers.lifecycle import plan as lifecycle_plan
-from pileus.controllers.node import trouble
+from pileus.controllers.lifecycle import reconciler as lifecycle_reconciler
+from pileus.controllers.node import events as node_events
 from pileus.controllers.route import telling
 from pileus.controllers.service.reasons import Reason
-from pileus.controllers.ssh_keys import report as ssh_keys
+from pileus.controllers.ssh_keys import events as ssh_keys
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -63,9 +63,11 @@ def test_every_decision_is_in_the_index_under_its_own_title():
 
 
 def test_every_reason_of_an_event_is_explained():
-    told = {name for _, name in trouble._REASONS}
+    told = {name for _, name in node_events._REASONS}
     skipped = {
-        one for one in strings_in(Path(trouble.__file__)) if re.fullmatch(r"Cloud\w+Skipped", one)
+        one
+        for one in strings_in(Path(node_events.__file__))
+        if re.fullmatch(r"Cloud\w+Skipped", one)
     }
     assert skipped
 
@@ -77,7 +79,7 @@ def test_every_reason_of_an_event_is_explained():
 def test_every_reason_of_the_lifecycle_controller_is_explained():
     announced = {
         one
-        for one in strings_in(Path(acting.__file__))
+        for one in strings_in(Path(lifecycle_reconciler.__file__))
         if re.fullmatch(r"(?:Node|Deleting)[A-Z]\w+", one)
     }
     assert announced

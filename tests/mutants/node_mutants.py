@@ -41,7 +41,7 @@ LIFECYCLE = (
     ),
     Mutant(
         name="a cloud that denies nodes which are alive is believed",
-        module="controllers.lifecycle.looking",
+        module="controllers.lifecycle.observation",
         before="if not denied or any(",
         after="if denied or any(",
         tests="controllers/lifecycle",
@@ -86,7 +86,7 @@ LIFECYCLE = (
     ),
     Mutant(
         name="a node is deleted from the cached state",
-        module="controllers.lifecycle.acting",
+        module="controllers.lifecycle.reconciler",
         before="newest = await self._tools.nodes.read(name)",
         after="newest = node",
         tests="controllers/lifecycle",

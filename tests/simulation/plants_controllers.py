@@ -10,8 +10,8 @@ from msgspec.structs import replace as changed
 from pileus.cloud.model import NodeRef
 from pileus.controllers.ipam import reconciler as ipam
 from pileus.controllers.ipam.blocks import Blocks, Found
-from pileus.controllers.lifecycle import acting
 from pileus.controllers.lifecycle import plan as lifecycle_plan
+from pileus.controllers.lifecycle import reconciler as lifecycle
 from pileus.controllers.lifecycle.guard import Guard, Share, Suspect
 from pileus.controllers.node import patches as node_patches
 from pileus.controllers.route import plan as route_plan
@@ -179,11 +179,11 @@ def nobody_is_deleted() -> Iterable[Patch]:
     async def delete(*_: object) -> None:
         return None
 
-    yield acting.Actor, "delete", delete
+    yield lifecycle.Actor, "delete", delete
 
 
 def stopped_nodes_are_not_marked() -> Iterable[Patch]:
-    yield acting, "object_write", lambda node, wanted: None
+    yield lifecycle, "object_write", lambda node, wanted: None
 
 
 def routes_stay() -> Iterable[Patch]:

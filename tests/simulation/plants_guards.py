@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 from pileus.cloud.balancer import Effect
 from pileus.controllers.ipam.blocks import Blocks
 from pileus.controllers.lifecycle import plan as lifecycle_plan
-from pileus.controllers.lifecycle.acting import Actor
+from pileus.controllers.lifecycle.reconciler import Actor
 from pileus.controllers.node import addresses
 from pileus.controllers.node import plan as node_plan
 from pileus.controllers.route import plan as route_plan

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from pileus.classic.interface import InstanceMetadata
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import AddressType
-from pileus.controllers.node.facts import Facts
-from pileus.controllers.node.lookup import look_up
+from pileus.controllers.node.observation import Facts, look_up
 from pileus.controllers.node.reconciler import NodeReconciler
 from pileus.kube.model.core_v1 import NodeAddress
 from pileus.objects.nodes import addresses_of, is_uninitialized

@@ -111,7 +111,7 @@ EXEMPT = {
     "controllers/service/departed.py:Departed._cleaned_up": BOUNDED,
     "controllers/service/orphans.py:Sweeper._since": KEPT,
     "controllers/service/turns.py:Turns._lines": SHORT,
-    "controllers/ssh_keys/looks.py:Look.failures": SHORT,
+    "controllers/ssh_keys/observation.py:Look.failures": SHORT,
     "controllers/ssh_keys/reconciler.py:SshKeysReconciler._since": FIXED,
     "objects/nodes.py:ADDRESS_TYPES": FIXED,
     "objects/ownership.py:IgnoredNodes._names": COUNTED,

@@ -8,13 +8,13 @@ from typing import Protocol
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.cloud.options import CORE_NAMESPACE
-from pileus.controllers.lifecycle.acting import Actor, Tools
 from pileus.controllers.lifecycle.annotations import invalid_annotations
-from pileus.controllers.lifecycle.looking import View
 from pileus.controllers.lifecycle.monitor import LifecycleSettings, NodeMonitor
+from pileus.controllers.lifecycle.observation import View
 from pileus.controllers.lifecycle.patches import patch_of
 from pileus.controllers.lifecycle.plan import Write
 from pileus.controllers.lifecycle.preview import LifecyclePreview
+from pileus.controllers.lifecycle.reconciler import Actor, Tools
 from pileus.controllers.lifecycle.telling import Teller
 from pileus.kube.client import Client
 from pileus.kube.errors import KubeError

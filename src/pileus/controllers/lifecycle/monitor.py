@@ -13,10 +13,9 @@ from functools import partial
 
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Instance, InstanceState
-from pileus.controllers.lifecycle.acting import Actor
 from pileus.controllers.lifecycle.guard import Guard, Rules
 from pileus.controllers.lifecycle.knowledge import Knowledge, Seen
-from pileus.controllers.lifecycle.looking import View, look_at, look_first
+from pileus.controllers.lifecycle.observation import View, look_at, look_first
 from pileus.controllers.lifecycle.plan import (
     RECOVERED,
     Delete,
@@ -26,6 +25,7 @@ from pileus.controllers.lifecycle.plan import (
     needs_recovery,
     subject_of,
 )
+from pileus.controllers.lifecycle.reconciler import Actor
 from pileus.controllers.lifecycle.telling import Teller
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.chunks import chunks

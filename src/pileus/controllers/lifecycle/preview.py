@@ -12,7 +12,7 @@ from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
 from pileus.controllers.lifecycle.knowledge import Knowledge, Seen
-from pileus.controllers.lifecycle.looking import View, look_at
+from pileus.controllers.lifecycle.observation import View, look_at
 from pileus.controllers.lifecycle.plan import (
     CONDITION,
     NEVER_INITIALIZED,

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from pileus.cloud.model import no_labels
 from pileus.controllers.node.addresses import check_node_ip, desired_addresses, same_addresses
-from pileus.controllers.node.facts import Facts
 from pileus.controllers.node.labels import completed, differing, missing
+from pileus.controllers.node.observation import Facts
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
 from pileus.objects.conditions import Said, lowered, raised
 from pileus.objects.nodes import (

@@ -11,7 +11,8 @@ from pileus.clock import Clock
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError, NotFound
 from pileus.cloud.interface import Instances
-from pileus.controllers.node.lookup import Answer, look_up
+from pileus.controllers.node.events import PATIENCE, is_lasting, message_of, reason_of, skipped
+from pileus.controllers.node.observation import Answer, look_up
 from pileus.controllers.node.plan import (
     CONDITION,
     Decide,
@@ -24,7 +25,6 @@ from pileus.controllers.node.plan import (
     settlement,
     stuck_status,
 )
-from pileus.controllers.node.trouble import PATIENCE, is_lasting, message_of, reason_of, skipped
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.objects.chunks import chunks
 from pileus.objects.lookups import CHUNK

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pileus.clock import Clock
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
-from pileus.controllers.node.facts import Facts
-from pileus.controllers.node.lookup import look_up
+from pileus.controllers.node.events import PATIENCE, complain, is_lasting, message_of, reason_of
+from pileus.controllers.node.observation import Facts, look_up
 from pileus.controllers.node.plan import (
     Decide,
     ObjectWrite,
@@ -26,7 +26,6 @@ from pileus.controllers.node.plan import (
     settlement,
     stuck_status,
 )
-from pileus.controllers.node.trouble import PATIENCE, complain, is_lasting, message_of, reason_of
 from pileus.kube.errors import ApiError, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node, is_uninitialized

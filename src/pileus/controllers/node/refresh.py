@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pileus.cloud.errors import CloudError
-from pileus.controllers.node.facts import Facts
-from pileus.controllers.node.lookup import look_up
+from pileus.controllers.node.events import complain, message_of, reason_of
+from pileus.controllers.node.observation import Facts, look_up
 from pileus.controllers.node.plan import is_settled, refreshment
 from pileus.controllers.node.reconciler import Tools
-from pileus.controllers.node.trouble import complain, message_of, reason_of
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pileus.cloud.interface import SshKeys
 from pileus.cloud.model import NodeName
+from pileus.controllers.ssh_keys.events import Report
 from pileus.controllers.ssh_keys.location import Location
-from pileus.controllers.ssh_keys.looks import Looks
+from pileus.controllers.ssh_keys.observation import Looks
 from pileus.controllers.ssh_keys.preview import SshKeysPreview
 from pileus.controllers.ssh_keys.reconciler import SshKeysReconciler, Tools
-from pileus.controllers.ssh_keys.report import Report
 from pileus.controllers.ssh_keys.source import Source
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.informer import NodeInformer

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pileus.cloud.balancer import Effect
 from pileus.cloud.model import NodeKeys, NodeName, SshKey
-from pileus.controllers.ssh_keys.wanted import Wanted
+from pileus.controllers.ssh_keys.authorized_keys import Wanted
 
 SECOND_LOOK = 10.0
 """Seconds for which a key must have been unwanted, at each look, before it is withdrawn."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import NodeName
+from pileus.controllers.ssh_keys.authorized_keys import Wanted
+from pileus.controllers.ssh_keys.events import FAILED, UNREADABLE
 from pileus.controllers.ssh_keys.location import Location
-from pileus.controllers.ssh_keys.looks import Look
+from pileus.controllers.ssh_keys.observation import Look
 from pileus.controllers.ssh_keys.plan import SECOND_LOOK, Step, additions, withdrawals
 from pileus.controllers.ssh_keys.reconciler import Tools
-from pileus.controllers.ssh_keys.report import FAILED, UNREADABLE
-from pileus.controllers.ssh_keys.wanted import Wanted
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node

@@ -15,7 +15,9 @@ from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError, NotFound, Unsupported
 from pileus.cloud.interface import SshKeys
 from pileus.cloud.model import NodeName, SshKey
-from pileus.controllers.ssh_keys.looks import Look, Looks
+from pileus.controllers.ssh_keys.authorized_keys import Wanted
+from pileus.controllers.ssh_keys.events import Report
+from pileus.controllers.ssh_keys.observation import Look, Looks
 from pileus.controllers.ssh_keys.plan import (
     SECOND_LOOK,
     Step,
@@ -24,9 +26,7 @@ from pileus.controllers.ssh_keys.plan import (
     unwanted_since,
     withdrawals,
 )
-from pileus.controllers.ssh_keys.report import Report
 from pileus.controllers.ssh_keys.source import Source
-from pileus.controllers.ssh_keys.wanted import Wanted
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import reference
 from pileus.runtime.reconcile import Result, again_in, refresh_in

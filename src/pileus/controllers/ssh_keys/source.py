@@ -9,8 +9,8 @@ from typing import Generic, Protocol, cast
 
 import yaml
 
+from pileus.controllers.ssh_keys.authorized_keys import Wanted, read
 from pileus.controllers.ssh_keys.location import Location
-from pileus.controllers.ssh_keys.wanted import Wanted, read
 from pileus.kube.client import Client, Selector
 from pileus.kube.errors import NotFound
 from pileus.kube.informer import Informer, InformerOptions

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.model import Address, AddressType, Instance
-from pileus.controllers.node.facts import examine
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
+from pileus.controllers.node.observation import examine
 from pileus.controllers.node.patches import patch_of
 from pileus.controllers.node.plan import (
     CONDITION,

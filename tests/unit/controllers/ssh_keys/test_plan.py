@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from pileus.cloud.balancer import Effect
 from pileus.cloud.model import NodeKeys, NodeName
+from pileus.controllers.ssh_keys.authorized_keys import Wanted
 from pileus.controllers.ssh_keys.plan import (
     SECOND_LOOK,
     Step,
@@ -13,7 +14,6 @@ from pileus.controllers.ssh_keys.plan import (
     unwanted_since,
     withdrawals,
 )
-from pileus.controllers.ssh_keys.wanted import Wanted
 from tests.unit.controllers.ssh_keys.keys import key
 
 A, B, C = (key(user) for user in ("ann", "bob", "cyd"))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pileus.cloud import errors as cloud
-from pileus.controllers.node.facts import Facts
+from pileus.controllers.node.observation import Facts
 from pileus.kube import errors as kube
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.node_ips import NodeIpRefused

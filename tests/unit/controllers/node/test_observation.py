@@ -2,8 +2,7 @@ import pytest
 
 from pileus.cloud.errors import CloudError, NotFound, Throttled, Unavailable
 from pileus.cloud.model import Absent, Address, AddressType, Failure
-from pileus.controllers.node.facts import Facts
-from pileus.controllers.node.lookup import look_up
+from pileus.controllers.node.observation import Facts, look_up
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.model.meta import ObjectMeta
 from pileus.objects.nodes import reference

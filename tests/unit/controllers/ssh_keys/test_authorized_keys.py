@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.model import SshKey
+from pileus.controllers.ssh_keys.authorized_keys import ALGORITHMS, read
 from pileus.controllers.ssh_keys.location import BadLocation, Location, located
-from pileus.controllers.ssh_keys.wanted import ALGORITHMS, read
 from tests.unit.controllers.ssh_keys.keys import PRIVATE, key, public_key
 
 JANE = public_key("jane")

@@ -1,13 +1,16 @@
-"""What the cloud says of a node's machine, as far as it can be written to the node. Pure."""
+"""What the cloud reports about nodes' instances, checked: facts that can be written to a node."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
-from pileus.cloud.errors import CloudError
-from pileus.cloud.model import Instance, no_labels
+from pileus.cloud.errors import CloudError, NotFound
+from pileus.cloud.interface import Instances
+from pileus.cloud.model import Absent, Instance, no_labels
 from pileus.controllers.node.addresses import is_of_unknown_type, usable
 from pileus.controllers.node.labels import additional, standard
-from pileus.kube.model.core_v1 import NodeAddress
+from pileus.kube.model.core_v1 import Node, NodeAddress
+from pileus.objects import lookups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +58,39 @@ def _check_provider_id(value: object) -> None:
             f"the provider gave {value!r} as a provider ID, which must be text; "
             "this is a bug in it, report it to its authors"
         )
+
+
+Answer = Facts | CloudError
+
+
+async def look_up(
+    instances: Instances, nodes: Sequence[Node], *, deadline: float = lookups.DEADLINE
+) -> Mapping[str, Answer]:
+    """Ask once about all `nodes`: for each name, what is known, or why nothing is.
+
+    Guarantees: every node has an answer; whatever the provider raises or returns becomes one.
+    """
+    # Positive answers may come from a provider's cache: absence concludes nothing here.
+    found = await lookups.look_up(instances, nodes, fresh=False, deadline=deadline)
+    return {name: _answer(answer) for name, answer in found.items()}
+
+
+def _answer(found: lookups.Answer) -> Answer:
+    match found:
+        case Instance():
+            return _examined(found)
+        case Absent(evidence):
+            return NotFound(f"the cloud has no machine for this node: {evidence}")
+        case CloudError():
+            return found
+        case _:
+            assert_never(found)
+
+
+def _examined(instance: Instance) -> Answer:
+    try:
+        return examine(instance)
+    except CloudError as error:
+        return error
+    except (TypeError, ValueError, AttributeError) as error:
+        return lookups.bug(f"returned an instance with fields of wrong types: {error}")
