@@ -9,7 +9,7 @@ READY := .venv/.ready
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): requirements/dev.lock pyproject.toml
+$(READY): requirements/dev.lock pyproject.toml lab/pyproject.toml
 	@tools/setup-venv "$(PYTHON)"
 
 .PHONY: setup

@@ -1,6 +1,6 @@
-"""Write the field tables of src/pileus/apiserver/schema/ from Kubernetes' Go types.
+"""Write the field tables of lab/src/pileus_lab/apiserver/schema/ from Kubernetes' Go types.
 
-    tools/extract_schema.py ~/go/pkg/mod 0.37.1 src/pileus/apiserver/schema
+    tools/extract_schema.py ~/go/pkg/mod 0.37.1 lab/src/pileus_lab/apiserver/schema
 
 Only facts are taken, of the kinds in ROOTS and whatever they refer to: each field's JSON name,
 type, protobuf number, `omitempty`, patch strategy, and whether it is required.

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from pileus.cli.local_commands import COMMANDS
-from pileus.providers.local.model.catalogue import OPERATIONS
-from pileus.providers.local.options import ANNOTATIONS, FILE
+from pileus_lab.cli.local_commands import COMMANDS
+from pileus_lab.local.model.catalogue import OPERATIONS
+from pileus_lab.local.options import ANNOTATIONS, FILE
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "local-cloud.md"
 TEXT = Path(__file__).with_suffix(".md")

@@ -17,9 +17,9 @@ import msgspec
 
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import MergePatch
-from pileus.providers.local.capabilities import addresses_of
-from pileus.providers.local.model.machines import CreateMachine
 from pileus.testing.control_plane import ControlPlane
+from pileus_lab.local.capabilities import addresses_of
+from pileus_lab.local.model.machines import CreateMachine
 from tests.real.manager import Lab, Manager
 from tests.soak.bed import NAMESPACE, Bed, opened, served
 from tests.soak.replicas import Used, resident, used_of

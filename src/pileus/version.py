@@ -39,7 +39,7 @@ def checked_out(root: Path) -> str:
     if not (root / ".git").exists() or not (root / "src" / "pileus").is_dir():
         return UNKNOWN
     head = _git(root, "rev-parse", "--short=12", "HEAD")
-    changed = _git(root, "status", "--porcelain", "--", "src")
+    changed = _git(root, "status", "--porcelain", "--", "src", "lab/src")
     if not head or changed is None:
         return UNKNOWN
     return f"{head}-modified" if changed else head

@@ -154,7 +154,8 @@ def test_the_readme_says_which_controllers_and_providers_there_are():
         for names, state in re.findall(r"^\| (`[^|]+controller`) \| (.+) \|$", text, re.MULTILINE)
         for name in re.findall(r"`([\w-]+)`", names)
     }
-    ours = set(PROJECT["entry-points"]["pileus.providers"])
+    lab = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())["project"]
+    ours = set(lab["entry-points"]["pileus.providers"])
 
     assert states == {names.canonical: names.canonical in DUTIES for names in ALL}
     assert ours == set(re.findall(r"^\| `(\w+)`: ", text, re.MULTILINE))

@@ -73,7 +73,9 @@ def test_the_walk_names_what_is_in_the_files():
 
 def test_the_walk_knows_every_layer():
     rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    layers = next(one["layers"] for one in rules["contracts"] if one["type"] == "layers")
+    layers = [
+        line for one in rules["contracts"] if one["type"] == "layers" for line in one["layers"]
+    ]
     shown = WALK.read_text().partition("## The layers")[2].partition("## One Node")[0]
     lines = [re.split(r" {2,}", line.strip()) for line in shown.splitlines() if line[:4] == "    "]
 

@@ -9,9 +9,9 @@ from tests.mutants.suite import MUTANTS
 def main(scenario: str, seeds: int) -> int:
     (mutant,) = (each for each in MUTANTS if each.name == chosen())
     plant(mutant)
-    from pileus.simulation.play import play
-    from pileus.simulation.scenario import SCENARIOS
-    from pileus.simulation.schedule import draw
+    from pileus_lab.simulation.play import play
+    from pileus_lab.simulation.scenario import SCENARIOS
+    from pileus_lab.simulation.schedule import draw
 
     for seed in range(1, seeds + 1):
         violation = play(draw(seed, SCENARIOS[scenario])).violation

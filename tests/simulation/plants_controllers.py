@@ -27,12 +27,12 @@ from pileus.controllers.ssh_keys import reconciler as keys
 from pileus.kube.model.core_v1 import LoadBalancerIngress
 from pileus.objects import ownership as node_ownership
 from pileus.objects.ownership import Ownership
-from pileus.providers.local import api as provider_api
-from pileus.providers.local import balancers as provider
-from pileus.providers.local import capabilities
-from pileus.providers.local import plan as provider_plan
-from pileus.providers.local.model import balancers as model
-from pileus.providers.local.model.records import Mark, Member
+from pileus_lab.local import api as provider_api
+from pileus_lab.local import balancers as provider
+from pileus_lab.local import capabilities
+from pileus_lab.local import plan as provider_plan
+from pileus_lab.local.model import balancers as model
+from pileus_lab.local.model.records import Mark, Member
 from tests.simulation.planting import Patch
 
 

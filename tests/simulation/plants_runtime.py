@@ -17,8 +17,8 @@ from pileus.runtime.leadership import LeaseFence
 from pileus.runtime.lease import Observed
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.reconcile import again_in
-from pileus.simulation.setup import SECRET
 from pileus.telemetry.log import Log
+from pileus_lab.simulation.setup import SECRET
 from tests.simulation.planting import Patch
 
 

@@ -19,10 +19,10 @@ from pileus.kube.model.core_v1 import (
     Service,
     ServiceSpec,
 )
-from pileus.providers.local.api import Permitted
-from pileus.providers.local.capabilities import addresses_of, machine_of
-from pileus.providers.local.identity import SCHEME, instance_id, provider_id
-from pileus.providers.local.model.balancers import (
+from pileus_lab.local.api import Permitted
+from pileus_lab.local.capabilities import addresses_of, machine_of
+from pileus_lab.local.identity import SCHEME, instance_id, provider_id
+from pileus_lab.local.model.balancers import (
     AddMembers,
     CreateBalancer,
     DeleteBalancer,
@@ -32,8 +32,8 @@ from pileus.providers.local.model.balancers import (
     RemovePort,
     SetTraffic,
 )
-from pileus.providers.local.model.machines import ListMachines
-from pileus.providers.local.model.records import (
+from pileus_lab.local.model.machines import ListMachines
+from pileus_lab.local.model.records import (
     Balancer,
     Machine,
     Mark,
@@ -43,9 +43,9 @@ from pileus.providers.local.model.records import (
     Probe,
     Traffic,
 )
-from pileus.simulation.clouds import deeds
-from pileus.simulation.clouds.interface import Api
-from pileus.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.clouds import deeds
+from pileus_lab.simulation.clouds.interface import Api
+from pileus_lab.simulation.clouds.local import SimulatedLocal
 
 BUSY = 2.0
 AT_WORK = 10.0

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pileus.simulation.invariants.always import ALWAYS
-from pileus.simulation.invariants.quiet import QUIET
-from pileus.simulation.judge import AT_REST
-from pileus.simulation.play import play
-from pileus.simulation.scenario import SCENARIOS
-from pileus.simulation.schedule import draw
+from pileus_lab.simulation.invariants.always import ALWAYS
+from pileus_lab.simulation.invariants.quiet import QUIET
+from pileus_lab.simulation.judge import AT_REST
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import draw
 from tests.simulation.defects import DEFECTS
 from tests.simulation.planting import Defect, planted
 

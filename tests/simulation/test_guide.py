@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pileus.simulation.play import play
-from pileus.simulation.scenario import SCENARIOS
-from pileus.simulation.schedule import draw
-from pileus.simulation.trial import assert_everything_holds
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import draw
+from pileus_lab.simulation.trial import assert_everything_holds
 from tests.guides import GUIDES, module
 from tests.simulation.planting import Defect, Patch, planted
 

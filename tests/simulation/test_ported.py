@@ -2,10 +2,10 @@
 
 import pytest
 
-from pileus.simulation.play import play
-from pileus.simulation.scenario import SCENARIOS, first_edition
-from pileus.simulation.schedule import draw
-from pileus.simulation.trial import assert_everything_holds
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS, first_edition
+from pileus_lab.simulation.schedule import draw
+from pileus_lab.simulation.trial import assert_everything_holds
 from tests.simulation.ported import SimulatedPorted
 
 

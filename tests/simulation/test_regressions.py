@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from pileus.simulation.play import play
-from pileus.simulation.scenario import SCENARIOS, first_edition
-from pileus.simulation.schedule import draw
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS, first_edition
+from pileus_lab.simulation.schedule import draw
 
 
 @dataclass(frozen=True)

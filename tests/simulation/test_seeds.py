@@ -2,10 +2,10 @@
 
 import pytest
 
-from pileus.simulation.play import play
-from pileus.simulation.scenario import SCENARIOS
-from pileus.simulation.schedule import draw
-from pileus.simulation.telling import repeating
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import draw
+from pileus_lab.simulation.telling import repeating
 
 SEEDS = 200
 BLOCK = 10

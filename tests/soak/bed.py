@@ -18,15 +18,15 @@ from pileus.kube.client import Client
 from pileus.kube.config.choose import load_access
 from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NAMESPACES, NODES, SERVICES
-from pileus.node_agents.agent import Cluster, Pace
-from pileus.node_agents.agents import run_agents
-from pileus.providers.local.client import RemoteCloud, reaching
-from pileus.providers.local.model.account import Describe, SetQuota
-from pileus.providers.local.model.balancers import CreateBalancer, ListBalancers
-from pileus.providers.local.model.machines import ListMachines
-from pileus.providers.local.model.records import Balancer, Port
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
+from pileus_lab.local.client import RemoteCloud, reaching
+from pileus_lab.local.model.account import Describe, SetQuota
+from pileus_lab.local.model.balancers import CreateBalancer, ListBalancers
+from pileus_lab.local.model.machines import ListMachines
+from pileus_lab.local.model.records import Balancer, Port
+from pileus_lab.node_agents.agent import Cluster, Pace
+from pileus_lab.node_agents.agents import run_agents
 from tests.soak.replicas import Replicas
 from tests.soak.verdict import World
 

@@ -14,8 +14,8 @@ from pileus.cloud.errors import CloudError
 from pileus.kube.errors import Conflict, NotFound
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.kube.patch import MergePatch
-from pileus.providers.local.model.account import AddFault
-from pileus.providers.local.model.balancers import (
+from pileus_lab.local.model.account import AddFault
+from pileus_lab.local.model.balancers import (
     AddMembers,
     DeleteBalancer,
     ListBalancers,
@@ -24,14 +24,14 @@ from pileus.providers.local.model.balancers import (
     RemovePort,
     SetTraffic,
 )
-from pileus.providers.local.model.machines import (
+from pileus_lab.local.model.machines import (
     CreateMachine,
     DeleteMachine,
     ListMachines,
     StartMachine,
     StopMachine,
 )
-from pileus.providers.local.model.records import (
+from pileus_lab.local.model.records import (
     Balancer,
     FaultKind,
     Machine,

@@ -19,7 +19,7 @@ from pileus.kube.model.core_v1 import (
     Taint,
 )
 from pileus.kube.model.meta import ObjectMeta
-from pileus.providers.local.model.records import (
+from pileus_lab.local.model.records import (
     Balancer,
     Machine,
     Mark,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pileus.kube.model.core_v1 import Node, Service
-from pileus.providers.local.model.records import Balancer, Machine, Power
+from pileus_lab.local.model.records import Balancer, Machine, Power
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"

@@ -1,6 +1,7 @@
 """The two commands: `pileus`, and the drop-in `cloud-controller-manager`.
 
-A subcommand is a module with `main(program, arguments, terminal) -> int`, and one line below.
+A subcommand is a module with `main(program, arguments, terminal) -> int`, and one line below. Those
+of the laboratory, a distribution of its own, are found by entry point: the group `pileus.commands`.
 Modules are imported when they are needed, so that each command starts quickly.
 """
 
@@ -8,6 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from typing import TypeAlias, cast
 
 from pileus.cli.terminal import Terminal, own_terminal, whole
@@ -20,13 +22,19 @@ COMMANDS = {
     "plan": "print what the manager would change; changes nothing",
     "explain": "explain the state of a node or Service and what to do next",
     "orphans": "list or delete load balancers whose Service no longer exists",
-    "apiserver": "serve an embedded Kubernetes API for trials and tests",
-    "demo": "run a cluster, a cloud and the manager on this machine",
     "providers": "list the installed cloud providers",
-    "local": "run and operate a cloud on this machine",
-    "simulate": "test the manager under injected faults, in virtual time",
     "version": "print the version, the commit and the Kubernetes version",
 }
+LAB_COMMANDS = {
+    "apiserver": "serve an embedded Kubernetes API for trials and tests",
+    "demo": "run a cluster, a cloud and the manager on this machine",
+    "local": "run and operate a cloud on this machine",
+    "simulate": "test the manager under injected faults, in virtual time",
+}
+"""Commands of the distribution pileus-lab."""
+GROUP = "pileus.commands"
+"""The entry points by which the laboratory offers its commands."""
+INSTALL_LAB = "pip install 'pileus[lab]'"
 
 USAGE = "pileus <command> [flags]"
 
@@ -53,12 +61,15 @@ def dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
         name = "version"
     if name in COMMANDS:
         return _command(name)(f"pileus {name}", rest, terminal)
+    if name in LAB_COMMANDS:
+        return _lab_command(name, rest, terminal)
     if not name:
         terminal.err.write(_usage() + "\n")
         return terminal.refuse("no command is given")
     what = "flag" if name.startswith("-") else "command"
-    meant = closest(name, COMMANDS)
-    hint = f"did you mean pileus {meant}?" if meant else f"known: {', '.join(COMMANDS)}"
+    known = (*COMMANDS, *LAB_COMMANDS)
+    meant = closest(name, known)
+    hint = f"did you mean pileus {meant}?" if meant else f"known: {', '.join(known)}"
     return terminal.misused("pileus", USAGE, f'unknown {what} "{name}" for "pileus"', hint)
 
 
@@ -66,11 +77,29 @@ def _command(name: str) -> Main:
     return cast("Main", importlib.import_module(f"pileus.cli.{name}").main)
 
 
+def _lab_command(name: str, arguments: Sequence[str], terminal: Terminal) -> int:
+    found = tuple(entry_points(group=GROUP, name=name))
+    if not found:
+        message = f"pileus {name} is a command of the laboratory, which is not installed"
+        return terminal.refuse(message, f"Fix: {INSTALL_LAB}")
+    try:
+        main = cast("Main", found[0].load())
+    except ImportError as error:
+        message = f"pileus {name}: the laboratory cannot be loaded: {error}"
+        return terminal.refuse(message, f"Fix: {INSTALL_LAB}")
+    return main(f"pileus {name}", arguments, terminal)
+
+
 def _usage() -> str:
-    lines = "".join(f"  {name:<12}{text}\n" for name, text in COMMANDS.items())
+    installed = set(entry_points(group=GROUP).names)
+    shown = COMMANDS | {name: LAB_COMMANDS[name] for name in LAB_COMMANDS if name in installed}
+    missing = [name for name in LAB_COMMANDS if name not in installed]
+    lines = "".join(f"  {name:<12}{text}\n" for name, text in shown.items())
+    more = f"Not installed: {', '.join(missing)}. Add them with: {INSTALL_LAB}\n"
     return (
         "A Kubernetes cloud-controller-manager with plan, explain and orphan clean-up.\n\n"
         f"Usage:\n  {USAGE}\n\nCommands:\n\n{lines}\n"
+        f"{more if missing else ''}"
         'Run "pileus <command> --help" for more information about a command.\n'
     )
 

@@ -25,7 +25,7 @@ REAL = pytest.param(
 EMBEDDED = pytest.param("embedded", marks=pytest.mark.xdist_group("api-embedded"))
 
 
-SERVERS = [EMBEDDED, REAL] if find_spec("pileus.cli.apiserver") else [REAL]
+SERVERS = [EMBEDDED, REAL] if find_spec("pileus_lab.cli.apiserver") else [REAL]
 
 
 @pytest.fixture(scope="session", params=SERVERS)

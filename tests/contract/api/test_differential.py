@@ -21,7 +21,9 @@ pytestmark = [
     pytest.mark.real_cluster,
     pytest.mark.xdist_group("api-both"),
     pytest.mark.skipif(not os.environ.get(BINARIES), reason=f"{BINARIES} is not set"),
-    pytest.mark.skipif(not find_spec("pileus.cli.apiserver"), reason="there is only one server"),
+    pytest.mark.skipif(
+        not find_spec("pileus_lab.cli.apiserver"), reason="there is only one server"
+    ),
 ]
 
 

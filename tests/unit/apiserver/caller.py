@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from pileus.apiserver.api import Api
-from pileus.apiserver.call import Request, Response
-from pileus.apiserver.identity import User
-from pileus.apiserver.serving import api_in_memory
-from pileus.apiserver.state import Options
+from pileus_lab.apiserver.api import Api
+from pileus_lab.apiserver.call import Request, Response
+from pileus_lab.apiserver.identity import User
+from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.state import Options
 
 MASTER = User("admin", ("system:masters", "system:authenticated"))
 MERGE = "application/merge-patch+json"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pileus.apiserver.identity import User, authenticated, service_account, subject_of
+from pileus_lab.apiserver.identity import User, authenticated, service_account, subject_of
 from tests.unit.apiserver.caller import DEFAULT, MAPS, NODES, Caller, caller, config_map, node
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
@@ -194,7 +194,7 @@ def test_a_master_may_be_somebody_else_and_others_may_not():
     headers = {"impersonate-user": "x"}
 
     def as_x(user: User) -> int:
-        from pileus.apiserver.call import Request
+        from pileus_lab.apiserver.call import Request
 
         request = Request(method="GET", path=NODES, headers=headers, peer=user)
         return call.api.respond(request).status

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from pileus.apiserver.identity import User
-from pileus.apiserver.serving import api_in_memory
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import Request
-from pileus.testing.in_process import InProcessTransport
+from pileus_lab.apiserver.identity import User
+from pileus_lab.apiserver.in_process import InProcessTransport
+from pileus_lab.apiserver.serving import api_in_memory
 from tests.unit.apiserver.caller import MAPS, NODES, StillClock, config_map
 
 

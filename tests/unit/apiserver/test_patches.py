@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.apiserver.patch import merge, operations, strategic
-from pileus.apiserver.tree import Obj
+from pileus_lab.apiserver.patch import merge, operations, strategic
+from pileus_lab.apiserver.tree import Obj
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2),

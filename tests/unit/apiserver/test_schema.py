@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.apiserver.schema import scalar, shape, strict, table, wire
-from pileus.apiserver.tree import Obj
+from pileus_lab.apiserver.schema import scalar, shape, strict, table, wire
+from pileus_lab.apiserver.tree import Obj
 from tests.unit.apiserver.caller import caller
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.apiserver.allocation import Ranges
+from pileus_lab.apiserver.allocation import Ranges
 from tests.unit.apiserver.caller import MERGE, SERVICES, Caller, caller, service
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pileus.apiserver.call import Request
-from pileus.apiserver.credentials import CREDENTIALS
-from pileus.apiserver.http import Front
-from pileus.apiserver.serving import ServerInfo, Settings, serving_api
-from pileus.apiserver.sqlite import FILE, NotKept, SqliteJournal, Unusable, open_store
-from pileus.apiserver.store import Key
+from pileus_lab.apiserver.call import Request
+from pileus_lab.apiserver.credentials import CREDENTIALS
+from pileus_lab.apiserver.http import Front
+from pileus_lab.apiserver.serving import ServerInfo, Settings, serving_api
+from pileus_lab.apiserver.sqlite import FILE, NotKept, SqliteJournal, Unusable, open_store
+from pileus_lab.apiserver.store import Key
 from tests.unit.apiserver.caller import MAPS, MASTER
 
 pytestmark = pytest.mark.real_time
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.real_time
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from pileus.apiserver.sqlite import open_store
-from pileus.apiserver.store import Key
+from pileus_lab.apiserver.sqlite import open_store
+from pileus_lab.apiserver.store import Key
 
 async def main():
     async with open_store(Path(sys.argv[1]), history=10) as (store, journal):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.apiserver.store import Change, Entry, Key, Shelf, Store
+from pileus_lab.apiserver.store import Change, Entry, Key, Shelf, Store
 
 STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30)
 

@@ -15,10 +15,10 @@ from pileus.cloud.registry import Registry
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.objects.planned import EVERYTHING, Scope
-from pileus.providers.local.connect import cloud_of
-from pileus.providers.local.host import LocalCloud, Surroundings
-from pileus.providers.local.model.machines import CreateMachine
 from pileus.testing.virtual_time import LoopClock
+from pileus_lab.local.connect import cloud_of
+from pileus_lab.local.host import LocalCloud, Surroundings
+from pileus_lab.local.model.machines import CreateMachine
 from tests.unit.app.stage import TIMES, Kube, configured, new_node, posted
 
 LIFE = ("--controller-start-interval=0s", "--controllers=*")

@@ -10,7 +10,6 @@ from typing import Self
 
 from prometheus_client import CollectorRegistry
 
-from pileus.apiserver.serving import api_in_memory
 from pileus.app.clients import Clients
 from pileus.app.config import Config, build_config
 from pileus.app.declared.table import TABLE
@@ -26,8 +25,9 @@ from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.leadership import Times
 from pileus.settings.sources import gather
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.in_process import InProcessTransport
 from pileus.testing.virtual_time import LoopClock, loop_time
+from pileus_lab.apiserver.in_process import InProcessTransport
+from pileus_lab.apiserver.serving import api_in_memory
 
 
 def new_node(name: str) -> dict[str, object]:

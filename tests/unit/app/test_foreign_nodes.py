@@ -17,8 +17,8 @@ from pileus.cloud.registry import Registry
 from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES
 from pileus.kube.patch import StrategicPatch
 from pileus.objects.nodes import UNINITIALIZED
-from pileus.providers.local.connect import cloud_of
 from pileus.telemetry.metrics import new_metrics
+from pileus_lab.local.connect import cloud_of
 from tests.unit.app.scene import Scene, scene
 from tests.unit.app.stage import configured
 

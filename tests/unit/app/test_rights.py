@@ -18,13 +18,6 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from pileus.apiserver.api import Api
-from pileus.apiserver.call import Request as ApiRequest
-from pileus.apiserver.call import Response, locate, verb_of
-from pileus.apiserver.identity import User, service_account
-from pileus.apiserver.selector import selected_name
-from pileus.apiserver.serving import api_in_memory
-from pileus.apiserver.state import Options
 from pileus.cloud.interface import Cloud
 from pileus.controllers.lifecycle.annotations import DELETION
 from pileus.kube.access import Access
@@ -32,14 +25,21 @@ from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES, SERVICES
 from pileus.kube.patch import StrategicPatch
 from pileus.kube.transport import Reply, Request
-from pileus.providers.local.host import LocalCloud, Surroundings
-from pileus.providers.local.model.machines import DeleteMachine
 from pileus.server.delegation import delegates_of
 from pileus.server.identity import User as Caller
 from pileus.server.review import ReviewFailed
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.in_process import InProcessReply, InProcessTransport
 from pileus.testing.virtual_time import LoopClock
+from pileus_lab.apiserver.api import Api
+from pileus_lab.apiserver.call import Request as ApiRequest
+from pileus_lab.apiserver.call import Response, locate, verb_of
+from pileus_lab.apiserver.identity import User, service_account
+from pileus_lab.apiserver.in_process import InProcessReply, InProcessTransport
+from pileus_lab.apiserver.selector import selected_name
+from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.state import Options
+from pileus_lab.local.host import LocalCloud, Surroundings
+from pileus_lab.local.model.machines import DeleteMachine
 from tests.unit.app.scene import Scene
 from tests.unit.app.stage import ACCESS, Kube, Wire, new_node, posted
 from tests.unit.controllers.ssh_keys.keys import public_key

@@ -15,11 +15,11 @@ from pileus.app.leading import Leases, lead
 from pileus.app.manager import Manager
 from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES
 from pileus.objects.nodes import is_uninitialized
-from pileus.providers.local.connect import cloud_of
 from pileus.runtime.periodic import Periodic
 from pileus.runtime.supervision import Rounds, Supervised
 from pileus.server.health import Health, Kind
 from pileus.telemetry.metrics import Metrics, new_metrics
+from pileus_lab.local.connect import cloud_of
 from tests.unit.app.scene import Scene, scene
 from tests.unit.app.stage import configured, posted
 

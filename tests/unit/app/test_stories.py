@@ -16,8 +16,8 @@ from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, ObjectReference
 from pileus.kube.patch import MergePatch
 from pileus.objects.planned import Place, Planned, Scope
-from pileus.providers.local.model.machines import DeleteMachine
 from pileus.testing.virtual_time import LoopClock
+from pileus_lab.local.model.machines import DeleteMachine
 from tests.unit.app.scene import Scene, scene
 from tests.unit.app.stage import new_node
 

@@ -7,8 +7,8 @@ from pileus.controllers.service.orphans import GRACE
 from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES
 from pileus.kube.patch import MergePatch
 from pileus.objects.planned import EVERYTHING, Scope
-from pileus.providers.local.model.machines import DeleteMachine
-from pileus.providers.local.model.operation import A, Operation
+from pileus_lab.local.model.machines import DeleteMachine
+from pileus_lab.local.model.operation import A, Operation
 from tests.unit.app.scene import Scene, scene
 
 WEB = Scope("Service", "default", "web")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pileus.cli.apiserver import main
 from pileus.cli.terminal import Terminal
+from pileus_lab.cli.apiserver import main
 
 pytestmark = pytest.mark.real_time
 

@@ -8,13 +8,13 @@ import pytest
 
 from pileus.app.declared.table import TABLE
 from pileus.cli import explain, orphans, plan
-from pileus.cli.local_commands import COMMANDS as NOUNS
-from pileus.cli.main import COMMANDS, dispatch
+from pileus.cli.main import COMMANDS, LAB_COMMANDS, dispatch
 from pileus.cli.terminal import Terminal
+from pileus_lab.cli.local_commands import COMMANDS as NOUNS
 
 GROUPS = (("local",), *(("local", noun) for noun in NOUNS))
 LEAVES = (
-    *((name,) for name in COMMANDS if name != "local"),
+    *((name,) for name in (*COMMANDS, *LAB_COMMANDS) if name != "local"),
     ("local", "serve"),
     ("local", "nodes"),
     *(("local", noun, verb) for noun, verbs in NOUNS.items() for verb in verbs),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pileus.cli.local_commands import COMMANDS
 from pileus.cli.main import dispatch
 from pileus.cli.terminal import Terminal
+from pileus_lab.cli.local_commands import COMMANDS
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHkpD2FVDhm5yEMSYXpQJvAVGcCbWcR0S2Lw3ZbwFvzE me"
 
@@ -21,7 +21,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
     """A cloud that is served in a thread of its own."""
     import asyncio
 
-    from pileus.providers.local.server import serving
+    from pileus_lab.local.server import serving
     from tests.unit.providers.local.clouds import local_cloud
 
     path = tmp_path_factory.mktemp("cloud") / "local.sock"

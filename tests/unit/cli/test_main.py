@@ -9,7 +9,7 @@ import pytest
 
 from pileus import version
 from pileus.cli import providers
-from pileus.cli.main import COMMANDS, cloud_controller_manager, dispatch, pileus
+from pileus.cli.main import COMMANDS, LAB_COMMANDS, cloud_controller_manager, dispatch, pileus
 from pileus.cli.terminal import Terminal
 from pileus.cloud.registry import GROUP, Registry
 
@@ -30,7 +30,7 @@ def test_help_lists_the_commands(word: str):
     code, out, err = call(word)
 
     assert (code, err) == (0, "")
-    assert all(f"\n  {name} " in out for name in COMMANDS)
+    assert all(f"\n  {name} " in out for name in (*COMMANDS, *LAB_COMMANDS))
 
 
 @pytest.mark.parametrize("word", ["version", "--version"])

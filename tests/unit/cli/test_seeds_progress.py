@@ -4,10 +4,10 @@ import io
 
 import pytest
 
-from pileus.cli.seeds_progress import SeedsProgress, drawn_bar, told_duration, told_progress
 from pileus.cli.terminal import Terminal
-from pileus.simulation.campaign import Summary
-from pileus.simulation.report import Report
+from pileus_lab.cli.seeds_progress import SeedsProgress, drawn_bar, told_duration, told_progress
+from pileus_lab.simulation.campaign import Summary
+from pileus_lab.simulation.report import Report
 
 
 def test_the_line_tells_how_many_how_fast_and_how_long():

@@ -9,9 +9,9 @@ import pytest
 
 from pileus.cli.main import dispatch
 from pileus.cli.terminal import Terminal
-from pileus.simulation import campaign
-from pileus.simulation.report import Report
-from pileus.simulation.scenario import SCENARIOS
+from pileus_lab.simulation import campaign
+from pileus_lab.simulation.report import Report
+from pileus_lab.simulation.scenario import SCENARIOS
 from tests.simulation.defects import DEFECTS
 from tests.simulation.planting import planted
 

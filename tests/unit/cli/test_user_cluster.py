@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pileus.apiserver.serving import ServerInfo, Settings, serving_api
-from pileus.providers.local.server import serving
+from pileus_lab.apiserver.serving import ServerInfo, Settings, serving_api
+from pileus_lab.local.server import serving
 from tests.unit.providers.local.clouds import local_cloud
 
 pytestmark = pytest.mark.real_time

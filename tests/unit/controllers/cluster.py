@@ -8,7 +8,6 @@ from typing import Self
 
 from prometheus_client import CollectorRegistry
 
-from pileus.apiserver.serving import api_in_memory
 from pileus.kube.client import Client
 from pileus.kube.errors import Unreachable
 from pileus.kube.informer import Handler, Informer
@@ -17,8 +16,9 @@ from pileus.kube.patch import MergePatch
 from pileus.kube.store import NamespacedName
 from pileus.kube.transport import Reply, Request
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.in_process import InProcessTransport
 from pileus.testing.virtual_time import LoopClock
+from pileus_lab.apiserver.in_process import InProcessTransport
+from pileus_lab.apiserver.serving import api_in_memory
 from tests.unit.controllers.events import FakeEvents
 
 

@@ -150,7 +150,7 @@ def test_a_failed_step_is_named_with_the_last_lines_of_the_log(folder: Path):
     program = (
         "import sys\n"
         "from dataclasses import replace\n"
-        "from pileus.demo import performance, show, story\n"
+        "from pileus_lab.demo import performance, show, story\n"
         "hopeless = replace(story.STORY[1], act=story.just_look, within=0.2)\n"
         "performance.STORY = (story.STORY[0], hopeless)\n"
         "sys.exit(show.show(performance.Options(\n"

@@ -6,20 +6,6 @@ from datetime import UTC, datetime
 import pytest
 
 from pileus.cloud.balancer import Effect
-from pileus.demo.facts import (
-    UNINITIALIZED,
-    ZONE,
-    address_of_service,
-    balancer_row,
-    cloud_changes,
-    event_row,
-    listeners,
-    missing_in,
-    node_changes,
-    node_rows,
-    service_changes,
-)
-from pileus.demo.scene import NodeState
 from pileus.kube.model.core_v1 import (
     Event,
     LoadBalancerIngress,
@@ -36,8 +22,22 @@ from pileus.kube.model.core_v1 import (
     Taint,
 )
 from pileus.kube.model.meta import ObjectMeta
-from pileus.providers.local.model.records import Balancer, Machine, Mark, Member, Port, Power
-from pileus.providers.local.model.state import State
+from pileus_lab.demo.facts import (
+    UNINITIALIZED,
+    ZONE,
+    address_of_service,
+    balancer_row,
+    cloud_changes,
+    event_row,
+    listeners,
+    missing_in,
+    node_changes,
+    node_rows,
+    service_changes,
+)
+from pileus_lab.demo.scene import NodeState
+from pileus_lab.local.model.records import Balancer, Machine, Mark, Member, Port, Power
+from pileus_lab.local.model.state import State
 
 NEW = Node(
     metadata=ObjectMeta(name="web-1"),

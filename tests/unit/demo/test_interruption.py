@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from pileus.demo.interruption import SIGNALS, Interruption
+from pileus_lab.demo.interruption import SIGNALS, Interruption
 
 pytestmark = pytest.mark.real_time
 

@@ -5,11 +5,11 @@ from typing import cast
 
 import pytest
 
-from pileus.demo.board import Board
-from pileus.demo.scene import Progress
-from pileus.demo.stage import Stage
-from pileus.demo.story import Held, Missing, Step
-from pileus.demo.telling import StepFailed, prepare, tell
+from pileus_lab.demo.board import Board
+from pileus_lab.demo.scene import Progress
+from pileus_lab.demo.stage import Stage
+from pileus_lab.demo.story import Held, Missing, Step
+from pileus_lab.demo.telling import StepFailed, prepare, tell
 
 
 class World:

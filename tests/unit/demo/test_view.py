@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pileus.cloud.balancer import Effect
-from pileus.demo.scene import (
+from pileus_lab.demo.scene import (
     BalancerRow,
     EventRow,
     NodeRow,
@@ -20,7 +20,7 @@ from pileus.demo.scene import (
     Sight,
     StepRow,
 )
-from pileus.demo.view import TWO_COLUMNS, Section, draw, shares
+from pileus_lab.demo.view import TWO_COLUMNS, Section, draw, shares
 
 words = st.text(alphabet="ab -:.é漢", max_size=80)
 nodes = st.builds(

@@ -11,7 +11,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from pileus.apiserver.serving import api_in_memory
 from pileus.cloud.errors import CloudError
 from pileus.kube.client import Client
 from pileus.kube.errors import NotFound
@@ -19,21 +18,22 @@ from pileus.kube.model.coordination_v1 import LEASES
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Request
-from pileus.node_agents.agent import Cluster, Pace
-from pileus.node_agents.agents import run_agents
-from pileus.node_agents.node import LEASE_NAMESPACE, Registration
-from pileus.providers.local.host import LocalCloud, Surroundings
-from pileus.providers.local.model.account import AddFault
-from pileus.providers.local.model.machines import (
+from pileus.telemetry.metrics import Metrics
+from pileus.testing.virtual_time import LoopClock
+from pileus_lab.apiserver.in_process import InProcessTransport
+from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.local.host import LocalCloud, Surroundings
+from pileus_lab.local.model.account import AddFault
+from pileus_lab.local.model.machines import (
     CreateMachine,
     DeleteMachine,
     StartMachine,
     StopMachine,
 )
-from pileus.providers.local.model.records import FaultKind
-from pileus.telemetry.metrics import Metrics
-from pileus.testing.in_process import InProcessTransport
-from pileus.testing.virtual_time import LoopClock
+from pileus_lab.local.model.records import FaultKind
+from pileus_lab.node_agents.agent import Cluster, Pace
+from pileus_lab.node_agents.agents import run_agents
+from pileus_lab.node_agents.node import LEASE_NAMESPACE, Registration
 
 
 class Counting:

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from pileus.simulation.crew import side_by_side
-from pileus.simulation.report import Report
+from pileus_lab.simulation.crew import side_by_side
+from pileus_lab.simulation.report import Report
 
 pytestmark = pytest.mark.real_time
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pileus.runtime.queue import WorkQueue
-from pileus.simulation.loop import PROCESS, Process, SimulationLoop, Standstill
 from pileus.telemetry.metrics import new_metrics
+from pileus_lab.simulation.loop import PROCESS, Process, SimulationLoop, Standstill
 
 
 @pytest.fixture

@@ -6,16 +6,16 @@ import sys
 
 import pytest
 
-from pileus.simulation.play import play
-from pileus.simulation.scenario import SCENARIOS
-from pileus.simulation.schedule import draw
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import draw
 from tests.simulation.defects import DEFECTS
 from tests.simulation.planting import planted
 
 PROGRAM = """
-from pileus.simulation.play import play
-from pileus.simulation.scenario import SCENARIOS
-from pileus.simulation.schedule import draw
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import draw
 for seed in (11, 12, 13):
     print(play(draw(seed, SCENARIOS["mixed"])).digest)
 """

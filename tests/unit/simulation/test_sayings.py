@@ -2,9 +2,9 @@
 
 import logging
 
-from pileus.simulation.sayings import EVERY, Sayings
-from pileus.simulation.setup import SECRET, SETUPS
 from pileus.telemetry.log import Log
+from pileus_lab.simulation.sayings import EVERY, Sayings
+from pileus_lab.simulation.setup import SECRET, SETUPS
 
 log = Log("pileus.somewhere")
 CONFIG = SETUPS[0].config

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
-from pileus.simulation.scenario import SCENARIOS, first_edition
-from pileus.simulation.schedule import LONGEST_LIE, Spell, draw
-from pileus.simulation.weather import Weather
+from pileus_lab.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
+from pileus_lab.simulation.scenario import SCENARIOS, first_edition
+from pileus_lab.simulation.schedule import LONGEST_LIE, Spell, draw
+from pileus_lab.simulation.weather import Weather
 
 seeds = st.integers(min_value=0, max_value=1 << 40)
 FIRST = (

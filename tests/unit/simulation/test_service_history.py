@@ -2,10 +2,10 @@
 
 import pytest
 
-from pileus.apiserver.tree import Obj
-from pileus.simulation.invariants.service_history import FINALIZER, ServiceHistory
-from pileus.simulation.stage.steps import ObjectStep
-from pileus.simulation.stage.users import MANAGE
+from pileus_lab.apiserver.tree import Obj
+from pileus_lab.simulation.invariants.service_history import FINALIZER, ServiceHistory
+from pileus_lab.simulation.stage.steps import ObjectStep
+from pileus_lab.simulation.stage.users import MANAGE
 
 UID = "a-uid"
 

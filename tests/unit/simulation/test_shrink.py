@@ -1,9 +1,9 @@
 """A failing schedule is made smaller until nothing can be left out."""
 
-from pileus.simulation.play import play
-from pileus.simulation.scenario import SCENARIOS
-from pileus.simulation.schedule import draw
-from pileus.simulation.shrink import shrink
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import draw
+from pileus_lab.simulation.shrink import shrink
 from tests.simulation.defects import DEFECTS
 from tests.simulation.planting import planted
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pileus.simulation.play import Outcome
-from pileus.simulation.scenario import SCENARIOS
-from pileus.simulation.schedule import draw
-from pileus.simulation.telling import (
+from pileus_lab.simulation.play import Outcome
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import draw
+from pileus_lab.simulation.telling import (
     TraceHead,
     UnusableTrace,
     first_difference,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pileus.simulation.clouds.loading import UnusableCloud
-from pileus.simulation.clouds.local import SimulatedLocal
-from pileus.simulation.trial import assert_everything_holds
+from pileus_lab.simulation.clouds.loading import UnusableCloud
+from pileus_lab.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.trial import assert_everything_holds
 from tests.unit.simulation.clouds.faulty import Incomplete, MachinesAlone, Unsound
 
 

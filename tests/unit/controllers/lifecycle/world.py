@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry
 
-from pileus.apiserver.serving import api_in_memory
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.stack import Equipment, stacked
@@ -25,8 +24,9 @@ from pileus.kube.transport import Reply, Request, Transport
 from pileus.objects.nodes import taints_of
 from pileus.objects.ownership import whose_by
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.in_process import InProcessTransport
 from pileus.testing.virtual_time import LoopClock, loop_time
+from pileus_lab.apiserver.in_process import InProcessTransport
+from pileus_lab.apiserver.serving import api_in_memory
 from tests.unit.controllers.events import FakeEvents
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule"

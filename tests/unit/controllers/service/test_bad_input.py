@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pileus.providers.local.model.account import SetQuota
+from pileus_lab.local.model.account import SetQuota
 from tests.unit.controllers.service.world import World
 
 

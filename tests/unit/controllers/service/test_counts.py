@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pileus.providers.local.model.account import SetQuota
+from pileus_lab.local.model.account import SetQuota
 from tests.unit.controllers.service.world import World
 
 MANY = 250

@@ -8,9 +8,9 @@ from pileus.cloud.errors import Throttled, Unavailable
 from pileus.controllers.service.departed import Departed
 from pileus.kube.model.core_v1 import Service
 from pileus.kube.model.meta import ObjectMeta
-from pileus.providers.local.model.account import AddFault
-from pileus.providers.local.model.balancers import AddMembers, DeleteBalancer, RemovePort
-from pileus.providers.local.model.records import FaultKind, Member
+from pileus_lab.local.model.account import AddFault
+from pileus_lab.local.model.balancers import AddMembers, DeleteBalancer, RemovePort
+from pileus_lab.local.model.records import FaultKind, Member
 from tests.unit.controllers.service.plain import Seen
 from tests.unit.controllers.service.world import CLUSTER, FINALIZER, World
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from pileus.providers.local.model.balancers import AddMembers, CreateBalancer, DeleteBalancer
-from pileus.providers.local.model.records import Balancer, Member, Port
+from pileus_lab.local.model.balancers import AddMembers, CreateBalancer, DeleteBalancer
+from pileus_lab.local.model.records import Balancer, Member, Port
 from tests.unit.controllers.service.world import FINALIZER, World
 
 MANAGE, ADOPT = "pileus.dev/manage", "pileus.dev/adopt"

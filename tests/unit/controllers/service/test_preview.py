@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
-from pileus.providers.local.model.balancers import DeleteBalancer, RemoveMembers
+from pileus_lab.local.model.balancers import DeleteBalancer, RemoveMembers
 from tests.unit.controllers.service.world import World
 
 

@@ -5,12 +5,12 @@ from ipaddress import IPv4Network, IPv6Network
 
 import pytest
 
-from pileus.apiserver.allocation import Ranges
-from pileus.apiserver.state import Options
 from pileus.cloud.balancer import Ingress, Owner, Wish
 from pileus.cloud.errors import Unsupported
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import Request
+from pileus_lab.apiserver.allocation import Ranges
+from pileus_lab.apiserver.state import Options
 from tests.unit.controllers.service.plain import Change, PlainBalancers, Seen
 from tests.unit.controllers.service.world import CLUSTER, World
 

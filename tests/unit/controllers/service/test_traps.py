@@ -7,10 +7,10 @@ import pytest
 from pileus.fence import Fenced
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import Request
-from pileus.providers.local.model.account import AddFault
-from pileus.providers.local.model.balancers import DeleteBalancer
-from pileus.providers.local.model.records import FaultKind
-from pileus.providers.local.model.state import Settings
+from pileus_lab.local.model.account import AddFault
+from pileus_lab.local.model.balancers import DeleteBalancer
+from pileus_lab.local.model.records import FaultKind
+from pileus_lab.local.model.state import Settings
 from tests.unit.controllers.service.world import FINALIZER, World
 
 

@@ -26,7 +26,7 @@ from pileus.kube.model.core_v1 import (
 )
 from pileus.kube.model.meta import ObjectMeta
 from pileus.objects.services import SOURCE_RANGES
-from pileus.providers.local.options import ANNOTATIONS
+from pileus_lab.local.options import ANNOTATIONS
 
 MEMBERS = frozenset({NodeRef(name=NodeName("a"))})
 PORT = ServicePort(port=80, node_port=30080)

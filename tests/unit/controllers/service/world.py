@@ -10,9 +10,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from pileus.apiserver.api import Api
-from pileus.apiserver.serving import api_in_memory
-from pileus.apiserver.state import Options
 from pileus.app.informers import BY_UID, SharedInformers
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
@@ -28,15 +25,18 @@ from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Request
 from pileus.objects.ownership import whose_by
-from pileus.providers.local.connect import cloud_of
-from pileus.providers.local.host import LocalCloud
-from pileus.providers.local.host import Surroundings as CloudSurroundings
-from pileus.providers.local.model.operation import Operation
-from pileus.providers.local.model.records import Balancer
-from pileus.providers.local.model.state import Settings as CloudSettings
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.in_process import InProcessReply, InProcessTransport
 from pileus.testing.virtual_time import LoopClock
+from pileus_lab.apiserver.api import Api
+from pileus_lab.apiserver.in_process import InProcessReply, InProcessTransport
+from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.state import Options
+from pileus_lab.local.connect import cloud_of
+from pileus_lab.local.host import LocalCloud
+from pileus_lab.local.host import Surroundings as CloudSurroundings
+from pileus_lab.local.model.operation import Operation
+from pileus_lab.local.model.records import Balancer
+from pileus_lab.local.model.state import Settings as CloudSettings
 from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.service.plain import PlainBalancers
 

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from pileus.apiserver.serving import api_in_memory
 from pileus.cloud.errors import CloudError, Unsupported
 from pileus.cloud.model import NodeName, NodeRef, SshKey
 from pileus.controllers.ssh_keys.controller import SshKeysController, Surroundings
@@ -23,8 +22,9 @@ from pileus.kube.model.core_v1 import NODES
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.objects.ownership import owner_by
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.in_process import InProcessTransport
 from pileus.testing.virtual_time import LoopClock
+from pileus_lab.apiserver.in_process import InProcessTransport
+from pileus_lab.apiserver.serving import api_in_memory
 from tests.contract.keyring import Keyring, Machines
 from tests.unit.controllers.events import FakeEvents
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from pileus.clock import Clock
-from pileus.providers.local.host import Behaviour, LocalCloud, Surroundings
-from pileus.providers.local.journal import Journal
-from pileus.providers.local.model.state import Moment, Settings
+from pileus_lab.local.host import Behaviour, LocalCloud, Surroundings
+from pileus_lab.local.journal import Journal
+from pileus_lab.local.model.state import Moment, Settings
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pileus.cloud.balancer import Transport
 from pileus.cloud.errors import CloudError
-from pileus.providers.local.model.balancers import (
+from pileus_lab.local.model.balancers import (
     AddMembers,
     ClaimBalancer,
     CreateBalancer,
@@ -19,22 +19,22 @@ from pileus.providers.local.model.balancers import (
     SetTraffic,
     StampBalancer,
 )
-from pileus.providers.local.model.machines import (
+from pileus_lab.local.model.machines import (
     CreateMachine,
     DeleteMachine,
     StartMachine,
     StopMachine,
 )
-from pileus.providers.local.model.operation import Operation, Request
-from pileus.providers.local.model.records import (
+from pileus_lab.local.model.operation import Operation, Request
+from pileus_lab.local.model.records import (
     Mark,
     Member,
     Port,
     Traffic,
 )
-from pileus.providers.local.model.routes import CreateRoute, DeleteRoute
-from pileus.providers.local.model.state import Moment, State
-from pileus.providers.local.model.volumes import (
+from pileus_lab.local.model.routes import CreateRoute, DeleteRoute
+from pileus_lab.local.model.state import Moment, State
+from pileus_lab.local.model.volumes import (
     AttachVolume,
     CreateVolume,
     DeleteVolume,

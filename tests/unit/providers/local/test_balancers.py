@@ -7,18 +7,18 @@ import pytest
 from pileus.cloud.balancer import BalancerSpec, BalancerState, Listener, Owner, Part, Wish
 from pileus.cloud.errors import Conflict, Misconfigured
 from pileus.cloud.model import NodeName, NodeRef
-from pileus.providers.local.balancers import LocalBalancers
-from pileus.providers.local.host import LocalCloud
-from pileus.providers.local.model.account import AddFault
-from pileus.providers.local.model.balancers import (
+from pileus_lab.local.balancers import LocalBalancers
+from pileus_lab.local.host import LocalCloud
+from pileus_lab.local.model.account import AddFault
+from pileus_lab.local.model.balancers import (
     AddMembers,
     ClaimBalancer,
     CreateBalancer,
     RemoveMembers,
     SetTraffic,
 )
-from pileus.providers.local.model.operation import A, Operation
-from pileus.providers.local.model.records import (
+from pileus_lab.local.model.operation import A, Operation
+from pileus_lab.local.model.records import (
     Balancer,
     FaultKind,
     Mark,
@@ -26,8 +26,8 @@ from pileus.providers.local.model.records import (
     Port,
     Traffic,
 )
-from pileus.providers.local.model.state import Settings
-from pileus.providers.local.plan import Change
+from pileus_lab.local.model.state import Settings
+from pileus_lab.local.plan import Change
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
 OWNER = Owner("blue", "u1")

@@ -7,29 +7,29 @@ from contextlib import asynccontextmanager, contextmanager
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import NodeName, NodeRef, SshKey
-from pileus.providers.local.balancers import LocalBalancers
-from pileus.providers.local.capabilities import LocalInstances, LocalRoutes
-from pileus.providers.local.connect import cloud_of
-from pileus.providers.local.host import Behaviour, LocalCloud
-from pileus.providers.local.model.account import AddFault, AddKey, ListKeys, RemoveFault
-from pileus.providers.local.model.balancers import (
-    CreateBalancer,
-    DeleteBalancer,
-    RemoveMembers,
-    SetTraffic,
-)
-from pileus.providers.local.model.machines import CreateMachine, DeleteMachine, StopMachine
-from pileus.providers.local.model.operation import A, Operation
-from pileus.providers.local.model.records import FaultKind, Mark, Port, Traffic
-from pileus.providers.local.model.routes import CreateRoute
-from pileus.providers.local.model.state import Settings
-from pileus.providers.local.ssh_keys import LocalSshKeys
 from pileus.testing.conformance.balancers import BalancersLaws
 from pileus.testing.conformance.harness import CRASH, Built
 from pileus.testing.conformance.instances import InstancesLaws
 from pileus.testing.conformance.routes import RoutesLaws
 from pileus.testing.conformance.ssh_keys import SshKeysLaws
 from pileus.testing.virtual_time import VirtualTimeLoop
+from pileus_lab.local.balancers import LocalBalancers
+from pileus_lab.local.capabilities import LocalInstances, LocalRoutes
+from pileus_lab.local.connect import cloud_of
+from pileus_lab.local.host import Behaviour, LocalCloud
+from pileus_lab.local.model.account import AddFault, AddKey, ListKeys, RemoveFault
+from pileus_lab.local.model.balancers import (
+    CreateBalancer,
+    DeleteBalancer,
+    RemoveMembers,
+    SetTraffic,
+)
+from pileus_lab.local.model.machines import CreateMachine, DeleteMachine, StopMachine
+from pileus_lab.local.model.operation import A, Operation
+from pileus_lab.local.model.records import FaultKind, Mark, Port, Traffic
+from pileus_lab.local.model.routes import CreateRoute
+from pileus_lab.local.model.state import Settings
+from pileus_lab.local.ssh_keys import LocalSshKeys
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
 CLUSTERS = ("our-cluster", "their-cluster")

@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from pileus.cloud.errors import CloudError, Conflict, Throttled, Unavailable
-from pileus.providers.local.host import Behaviour, LocalCloud
-from pileus.providers.local.journal import open_journal
-from pileus.providers.local.model.account import AddFault, ListFaults
-from pileus.providers.local.model.machines import CreateMachine, DeleteMachine, ListMachines
-from pileus.providers.local.model.records import FaultKind
+from pileus_lab.local.host import Behaviour, LocalCloud
+from pileus_lab.local.journal import open_journal
+from pileus_lab.local.model.account import AddFault, ListFaults
+from pileus_lab.local.model.machines import CreateMachine, DeleteMachine, ListMachines
+from pileus_lab.local.model.records import FaultKind
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from pileus.cloud.balancer import Transport
 from pileus.cloud.errors import CloudError, Conflict, NotFound, QuotaExceeded, Rejected, Unsupported
-from pileus.providers.local.model.account import AddFault, AddKey, RemoveFault, SetQuota, usage
-from pileus.providers.local.model.balancers import (
+from pileus_lab.local.model.account import AddFault, AddKey, RemoveFault, SetQuota, usage
+from pileus_lab.local.model.balancers import (
     AddMembers,
     CreateBalancer,
     ListBalancers,
@@ -16,17 +16,17 @@ from pileus.providers.local.model.balancers import (
     PutPort,
     Readdress,
 )
-from pileus.providers.local.model.catalogue import OPERATIONS
-from pileus.providers.local.model.health import ListHealth
-from pileus.providers.local.model.machines import (
+from pileus_lab.local.model.catalogue import OPERATIONS
+from pileus_lab.local.model.health import ListHealth
+from pileus_lab.local.model.machines import (
     CreateMachine,
     DeleteMachine,
     FailPorts,
     ListMachines,
     StopMachine,
 )
-from pileus.providers.local.model.operation import Operation, Request
-from pileus.providers.local.model.records import (
+from pileus_lab.local.model.operation import Operation, Request
+from pileus_lab.local.model.records import (
     FaultKind,
     Mark,
     Member,
@@ -36,9 +36,9 @@ from pileus.providers.local.model.records import (
     Quota,
     Traffic,
 )
-from pileus.providers.local.model.routes import CreateRoute, DeleteRoute, ListRoutes
-from pileus.providers.local.model.state import Moment, Settings, State
-from pileus.providers.local.model.volumes import (
+from pileus_lab.local.model.routes import CreateRoute, DeleteRoute, ListRoutes
+from pileus_lab.local.model.state import Moment, Settings, State
+from pileus_lab.local.model.volumes import (
     AttachVolume,
     CreateVolume,
     DeleteVolume,

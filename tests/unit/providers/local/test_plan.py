@@ -23,12 +23,12 @@ from pileus.cloud.model import (
     NodeName,
     NodeRef,
 )
-from pileus.providers.local import plan
-from pileus.providers.local.balancers import LocalBalancers
-from pileus.providers.local.model.balancers import CreateBalancer, DeleteBalancer
-from pileus.providers.local.model.records import Balancer, Port
-from pileus.providers.local.model.state import Moment, State
-from pileus.providers.local.plan import Change, Seen
+from pileus_lab.local import plan
+from pileus_lab.local.balancers import LocalBalancers
+from pileus_lab.local.model.balancers import CreateBalancer, DeleteBalancer
+from pileus_lab.local.model.records import Balancer, Port
+from pileus_lab.local.model.state import Moment, State
+from pileus_lab.local.plan import Change, Seen
 from tests.unit.providers.local.clouds import local_cloud
 
 OWNER = Owner("c", "u")

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from pileus.cloud.interface import Cloud
-from pileus.simulation.clouds.interface import Api
-from pileus.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.clouds.interface import Api
+from pileus_lab.simulation.clouds.local import SimulatedLocal
 
 NOT_A_CLOUD = "local"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pileus.simulation.clouds.loading import UnusableCloud, load
-from pileus.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.clouds.loading import UnusableCloud, load
+from pileus_lab.simulation.clouds.local import SimulatedLocal
 from tests.unit.simulation.clouds.faulty import MachinesAlone
 
 FAULTY = "tests.unit.simulation.clouds.faulty"
@@ -21,7 +21,7 @@ def test_a_cloud_is_found_by_its_name():
 
 def test_a_cloud_is_found_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "cloud_found_here.py").write_text(
-        "from pileus.simulation.clouds.local import SimulatedLocal as Mine\n"
+        "from pileus_lab.simulation.clouds.local import SimulatedLocal as Mine\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [])

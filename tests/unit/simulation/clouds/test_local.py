@@ -4,12 +4,12 @@ from random import Random
 
 from pileus.cloud.balancer import Owner
 from pileus.cloud.model import InstanceState
-from pileus.providers.local.model.state import State
-from pileus.simulation.clouds import deeds
-from pileus.simulation.clouds.deeds import CloudDeed
-from pileus.simulation.clouds.interface import Moment
-from pileus.simulation.clouds.local import SimulatedLocal
-from pileus.simulation.clouds.truth import Port, Truth
+from pileus_lab.local.model.state import State
+from pileus_lab.simulation.clouds import deeds
+from pileus_lab.simulation.clouds.deeds import CloudDeed
+from pileus_lab.simulation.clouds.interface import Moment
+from pileus_lab.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.clouds.truth import Port, Truth
 
 NOW = 1000.0
 THEIRS = Owner("other-cluster", "uid-1")

@@ -5,17 +5,17 @@ from random import Random
 
 import pytest
 
-from pileus.apiserver.tree import text
-from pileus.simulation.clouds.deeds import AddMachine
-from pileus.simulation.clouds.local import SimulatedLocal
-from pileus.simulation.kinds import DeedKind
-from pileus.simulation.schedule import Deed
-from pileus.simulation.stage.account import Account
-from pileus.simulation.stage.cluster import Cluster, Manners
-from pileus.simulation.stage.kubelets import Kubelets
-from pileus.simulation.stage.people import People
-from pileus.simulation.stage.replacing import MOST, REQUESTS, Replacing
-from pileus.simulation.stage.steps import Call, Channel
+from pileus_lab.apiserver.tree import text
+from pileus_lab.simulation.clouds.deeds import AddMachine
+from pileus_lab.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.kinds import DeedKind
+from pileus_lab.simulation.schedule import Deed
+from pileus_lab.simulation.stage.account import Account
+from pileus_lab.simulation.stage.cluster import Cluster, Manners
+from pileus_lab.simulation.stage.kubelets import Kubelets
+from pileus_lab.simulation.stage.people import People
+from pileus_lab.simulation.stage.replacing import MOST, REQUESTS, Replacing
+from pileus_lab.simulation.stage.steps import Call, Channel
 
 SERVICES = "/api/v1/namespaces/default/services"
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.providers.local.model.machines import CreateMachine, StopMachine
-from pileus.providers.local.model.routes import CreateRoute
-from pileus.providers.local.model.state import Settings, State
-from pileus.providers.local.netns.commands import PEER, ROUTER, commands, device_of
-from pileus.providers.local.netns.network import (
+from pileus_lab.local.model.machines import CreateMachine, StopMachine
+from pileus_lab.local.model.routes import CreateRoute
+from pileus_lab.local.model.state import Settings, State
+from pileus_lab.local.netns.commands import PEER, ROUTER, commands, device_of
+from pileus_lab.local.netns.network import (
     Address,
     Host,
     Network,
@@ -18,7 +18,7 @@ from pileus.providers.local.netns.network import (
     first_host,
     wanted_network,
 )
-from pileus.providers.local.netns.plan import AddRoute, Join, RemoveRoute, SetLink, after, plan
+from pileus_lab.local.netns.plan import AddRoute, Join, RemoveRoute, SetLink, after, plan
 from tests.unit.providers.local.clouds import moment
 
 IDS = [f"i-000{number}0000000{number}" for number in range(4)]

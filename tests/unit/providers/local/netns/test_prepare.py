@@ -3,10 +3,10 @@
 import pytest
 
 from pileus.cloud.errors import Misconfigured
-from pileus.providers.local.model.machines import CreateMachine
-from pileus.providers.local.model.state import Settings, State
-from pileus.providers.local.netns import prepare
-from pileus.providers.local.netns.prepare import (
+from pileus_lab.local.model.machines import CreateMachine
+from pileus_lab.local.model.state import Settings, State
+from pileus_lab.local.netns import prepare
+from pileus_lab.local.netns.prepare import (
     check_state,
     claim_rights,
     has_rights,

@@ -15,26 +15,26 @@ import pytest
 
 from pileus.clock import SystemClock
 from pileus.cloud.balancer import Transport
-from pileus.providers.local.client import reaching
-from pileus.providers.local.host import LocalCloud
-from pileus.providers.local.model.balancers import CreateBalancer
-from pileus.providers.local.model.machines import (
+from pileus_lab.local.client import reaching
+from pileus_lab.local.host import LocalCloud
+from pileus_lab.local.model.balancers import CreateBalancer
+from pileus_lab.local.model.machines import (
     CreateMachine,
     DeleteMachine,
     StartMachine,
     StopMachine,
 )
-from pileus.providers.local.model.operation import Operation
-from pileus.providers.local.model.records import Balancer, Machine, Member, Port
-from pileus.providers.local.model.routes import CreateRoute, DeleteRoute
-from pileus.providers.local.model.state import Settings
-from pileus.providers.local.netns.commands import device_of
-from pileus.providers.local.netns.namespace import ip_command
-from pileus.providers.local.netns.prepare import has_rights, settings_inside
-from pileus.providers.local.netns.wires import NamespaceWires, namespaces
-from pileus.providers.local.traffic.checks import Checking
-from pileus.providers.local.traffic.plane import carrying
-from pileus.providers.local.traffic.wires import dialled
+from pileus_lab.local.model.operation import Operation
+from pileus_lab.local.model.records import Balancer, Machine, Member, Port
+from pileus_lab.local.model.routes import CreateRoute, DeleteRoute
+from pileus_lab.local.model.state import Settings
+from pileus_lab.local.netns.commands import device_of
+from pileus_lab.local.netns.namespace import ip_command
+from pileus_lab.local.netns.prepare import has_rights, settings_inside
+from pileus_lab.local.netns.wires import NamespaceWires, namespaces
+from pileus_lab.local.traffic.checks import Checking
+from pileus_lab.local.traffic.plane import carrying
+from pileus_lab.local.traffic.wires import dialled
 from tests.unit.providers.local.clouds import local_cloud
 
 CAN = bool(ip_command()) and has_rights(Path("/proc/self/status").read_text())

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.providers.local.model.records import ProxyHeader
-from pileus.providers.local.traffic.header import Decoded, Peers, decode, encode
+from pileus_lab.local.model.records import ProxyHeader
+from pileus_lab.local.traffic.header import Decoded, Peers, decode, encode
 
 PORTS = st.integers(1, 65535)
 V4 = st.tuples(st.ip_addresses(v=4).map(str), PORTS)

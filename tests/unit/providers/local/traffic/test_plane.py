@@ -12,8 +12,8 @@ import pytest
 
 from pileus.clock import SystemClock
 from pileus.cloud.balancer import Transport
-from pileus.providers.local.host import LocalCloud
-from pileus.providers.local.model.balancers import (
+from pileus_lab.local.host import LocalCloud
+from pileus_lab.local.model.balancers import (
     AddMembers,
     CreateBalancer,
     DeleteBalancer,
@@ -21,15 +21,15 @@ from pileus.providers.local.model.balancers import (
     RemovePort,
     SetTraffic,
 )
-from pileus.providers.local.model.health import ListHealth
-from pileus.providers.local.model.machines import (
+from pileus_lab.local.model.health import ListHealth
+from pileus_lab.local.model.machines import (
     CreateMachine,
     DeleteMachine,
     FailPorts,
     StartMachine,
     StopMachine,
 )
-from pileus.providers.local.model.records import (
+from pileus_lab.local.model.records import (
     Balancer,
     Member,
     Port,
@@ -37,9 +37,9 @@ from pileus.providers.local.model.records import (
     ProxyHeader,
     Traffic,
 )
-from pileus.providers.local.model.state import Settings
-from pileus.providers.local.traffic.checks import Checking
-from pileus.providers.local.traffic.plane import carrying
+from pileus_lab.local.model.state import Settings
+from pileus_lab.local.traffic.checks import Checking
+from pileus_lab.local.traffic.plane import carrying
 from tests.unit.providers.local.clouds import local_cloud
 
 pytestmark = pytest.mark.real_time

@@ -1,11 +1,11 @@
 from pileus.cloud.balancer import Transport
-from pileus.providers.local.model.balancers import CreateBalancer
-from pileus.providers.local.model.machines import CreateMachine, FailPorts, StopMachine
-from pileus.providers.local.model.operation import Operation
-from pileus.providers.local.model.records import Member, Port, Probe, Traffic
-from pileus.providers.local.model.state import Settings, State
-from pileus.providers.local.traffic.checks import Subject, subjects
-from pileus.providers.local.traffic.wanted import Answering, Backend, Place, next_change, wanted
+from pileus_lab.local.model.balancers import CreateBalancer
+from pileus_lab.local.model.machines import CreateMachine, FailPorts, StopMachine
+from pileus_lab.local.model.operation import Operation
+from pileus_lab.local.model.records import Member, Port, Probe, Traffic
+from pileus_lab.local.model.state import Settings, State
+from pileus_lab.local.traffic.checks import Subject, subjects
+from pileus_lab.local.traffic.wanted import Answering, Backend, Place, next_change, wanted
 from tests.unit.providers.local.clouds import moment
 
 TCP, UDP = Transport.TCP, Transport.UDP

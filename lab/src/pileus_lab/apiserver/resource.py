@@ -1,0 +1,161 @@
+"""What a resource is: its names, fields and rules. A new one is a declaration of a few lines."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pileus_lab.apiserver.field import Fault
+from pileus_lab.apiserver.problem import Problem, Subject, invalid
+from pileus_lab.apiserver.store import Entry, encode
+from pileus_lab.apiserver.tree import Obj, look, name_of, namespace_of
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CREATE_ONLY = ("create",)
+
+
+def _nothing(_value: Obj) -> None:
+    return
+
+
+def _no_faults(_value: Obj) -> Iterable[Fault]:
+    return ()
+
+
+def _no_change_faults(_new: Obj, _old: Obj) -> Iterable[Fault]:
+    return ()
+
+
+def _no_preparation(_new: Obj, _old: Obj) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What happens to an object on its way in, in this order; each may be left out."""
+
+    default: Callable[[Obj], None] = _nothing
+    """Fill in what the client left out; on every write."""
+    create: Callable[[Obj], None] = _nothing
+    """Set what a new object starts with."""
+    update: Callable[[Obj, Obj], None] = _no_preparation
+    """Adjust the new object in the light of the old."""
+    validate_new: Callable[[Obj], Iterable[Fault]] = _no_faults
+    validate: Callable[[Obj], Iterable[Fault]] = _no_faults
+    """New or changed."""
+    validate_update: Callable[[Obj, Obj], Iterable[Fault]] = _no_change_faults
+    """Given the new and the old object."""
+    name_faults: Callable[[str], Iterable[str]] | None = None
+    """What is wrong with a name; a DNS subdomain is wanted unless this says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of `kubectl get`; `wide` ones show with `-o wide` only."""
+
+    name: str
+    cell: Callable[[Obj], object]
+    wide: bool = False
+    type: str = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+
+
+STATUS_VERBS = ("get", "patch", "update")
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """Another group's view of a resource that is stored in the first one's form."""
+
+    stored: str
+    """Name of the shelf."""
+    outward: Callable[[Obj], Obj]
+    inward: Callable[[Obj], Obj]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    kind: str
+    plural: str
+    schema: str
+    """The type's name in the field tables."""
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    counts_generations: bool = False
+    """`metadata.generation` grows with each change outside of metadata and status."""
+    rules: Rules = field(default_factory=Rules)
+    columns: tuple[Column, ...] = ()
+    selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Fields, besides name and namespace, that a field selector may name, with their paths."""
+    face: Face | None = None
+    returns_deleted: bool = False
+    """A deletion answers with the object, not with a Status."""
+    creates_on_update: bool = False
+    """A PUT to a name that is not there creates the object."""
+    needs_version: bool = False
+    """A PUT has to name the resourceVersion that it is based on."""
+
+    @cached_property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @cached_property
+    def subject(self) -> Subject:
+        return Subject(self.group, self.plural)
+
+    @cached_property
+    def shelf(self) -> str:
+        return self.face.stored if self.face else str(self.subject)
+
+    @cached_property
+    def has_status(self) -> bool:
+        return any(s.name == "status" for s in self.subresources)
+
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """The fields that a field selector may name."""
+        own = {"metadata.name", *self.selectable}
+        return frozenset(own | {"metadata.namespace"} if self.namespaced else own)
+
+    def select(self, value: Obj, name: str) -> str:
+        """Return what a field selector compares with."""
+        if name == "metadata.name":
+            return name_of(value)
+        if name == "metadata.namespace":
+            return namespace_of(value)
+        found = look(value, *self.selectable[name])
+        if isinstance(found, bool):
+            return "true" if found else "false"
+        return "" if found is None else str(found)
+
+    @cached_property
+    def head(self) -> bytes:
+        """How each object begins: lists leave it out of their items, and so does the store."""
+        return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
+
+    def item(self, entry: Entry) -> bytes:
+        """Return the object's bytes as an item of a list, in this group's form."""
+        return entry.raw if self.face is None else encode(self.face.outward(entry.decode()))
+
+    def whole(self, entry: Entry) -> bytes:
+        """Return the object's bytes with its kind and version."""
+        return self.head + self.item(entry)[1:]
+
+    def unfit(self, name: str, faults: list[Fault]) -> Problem:
+        return invalid(self.group, self.kind, name, faults)

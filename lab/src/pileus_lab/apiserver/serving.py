@@ -1,0 +1,180 @@
+"""Starts a server: `async with serving_api() as server: ...`."""
+
+import asyncio
+import ssl
+import tempfile
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random, SystemRandom
+
+import msgspec
+from aiohttp import web
+
+from pileus.clock import Clock, SystemClock
+from pileus_lab.apiserver import credentials
+from pileus_lab.apiserver.allocation import Ranges
+from pileus_lab.apiserver.api import Api
+from pileus_lab.apiserver.bootstrap import bootstrap
+from pileus_lab.apiserver.credentials import Credentials
+from pileus_lab.apiserver.http import Front, application, server_context
+from pileus_lab.apiserver.identity import User
+from pileus_lab.apiserver.sqlite import SqliteJournal, open_store
+from pileus_lab.apiserver.state import Options, State
+from pileus_lab.apiserver.store import HISTORY, Store
+from pileus_lab.apiserver.tree import Obj
+
+SHUTDOWN = 1.0
+"""Seconds that requests in progress have to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Where and how to serve; every field may be left as it is."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: any free one."""
+    data: Path | None = None
+    """Folder for the database and the credentials; None: all is gone in the end."""
+    ranges: Ranges = field(default_factory=Ranges)
+    tokens: Mapping[str, User] = field(default_factory=dict[str, User], repr=False)
+    """More bearer tokens, besides that of the administrator."""
+    history: int = HISTORY
+    bookmark_every: float = 60.0
+    max_in_flight: int = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """How to reach a server that runs."""
+
+    url: str
+    authority: str
+    """PEM: whom to trust."""
+    token: str = field(repr=False)
+    """Bearer token of the administrator."""
+    certificate: str = field(repr=False)
+    """PEM: client certificate of the administrator."""
+    key: str = field(repr=False)
+    front: Front = field(repr=False)
+    """The server without its sockets."""
+
+    @property
+    def api(self) -> Api:
+        return self.front.api
+
+    def kubeconfig(self, token: str = "") -> bytes:
+        """Return a kubeconfig (JSON, which is YAML): of the administrator, or with that token."""
+        user = {
+            "client-certificate-data": _base64(self.certificate),
+            "client-key-data": _base64(self.key),
+        }
+        return _kubeconfig(self, {"token": token} if token else user)
+
+
+def _base64(pem: str) -> str:
+    return b64encode(pem.encode()).decode()
+
+
+def _kubeconfig(server: ServerInfo, user: Mapping[str, str]) -> bytes:
+    cluster = {"server": server.url, "certificate-authority-data": _base64(server.authority)}
+    config: Obj = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "pileus",
+        "clusters": [{"name": "pileus", "cluster": cluster}],
+        "users": [{"name": "pileus", "user": dict(user)}],
+        "contexts": [{"name": "pileus", "context": {"cluster": "pileus", "user": "pileus"}}],
+    }
+    return msgspec.json.format(msgspec.json.encode(config), indent=2)
+
+
+def api_in_memory(*, clock: Clock, random: Random, options: Options | None = None) -> Api:
+    """Return a server without sockets, files and threads, for tests and simulations."""
+    options = options or Options()
+    store = Store(history=options.history)
+    state = State(clock=clock, random=random, store=store, options=options)
+    bootstrap(state)
+    return Api(state)
+
+
+@asynccontextmanager
+async def serving_api(
+    settings: Settings | None = None, *, clock: Clock | None = None
+) -> AsyncGenerator[ServerInfo]:
+    """Serve until the block ends. Errors: `Unusable` (data), `OSError` (port)."""
+    settings, clock = settings or Settings(), clock or SystemClock()
+    known = _credentials(settings, clock)
+    async with AsyncExitStack() as stack:
+        store, journal = await stack.enter_async_context(_store(settings))
+        state = State(
+            clock=clock, random=SystemRandom(), store=store, options=_options(settings, known)
+        )
+        bootstrap(state)
+        front = Front(Api(state), journal)
+        if journal is not None:
+            await journal.kept()
+        port = await stack.enter_async_context(_listening(front, settings, known))
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        yield ServerInfo(
+            url=f"https://{host}:{port}",
+            authority=known.authority,
+            token=known.admin_token,
+            certificate=known.admin_certificate,
+            key=known.admin_key,
+            front=front,
+        )
+
+
+def _credentials(settings: Settings, clock: Clock) -> Credentials:
+    if settings.data is None:
+        return credentials.make(settings.host, clock.now())
+    return credentials.keep(settings.data, settings.host, clock.now())
+
+
+def _options(settings: Settings, known: Credentials) -> Options:
+    admin = User("kubernetes-admin", ("system:masters",))
+    return Options(
+        ranges=settings.ranges,
+        history=settings.history,
+        bookmark_every=settings.bookmark_every,
+        tokens={known.admin_token: admin, **settings.tokens},
+        client_authority=known.authority,
+        token_key=known.token_key.encode(),
+        max_in_flight=settings.max_in_flight,
+    )
+
+
+@asynccontextmanager
+async def _store(settings: Settings) -> AsyncGenerator[tuple[Store, SqliteJournal | None]]:
+    if settings.data is None:
+        yield Store(history=settings.history), None
+        return
+    async with open_store(settings.data, history=settings.history) as (store, journal):
+        yield store, journal
+
+
+@asynccontextmanager
+async def _listening(front: Front, settings: Settings, known: Credentials) -> AsyncGenerator[int]:
+    """Listen on the port; yield its number."""
+    runner = web.AppRunner(application(front), access_log=None, shutdown_timeout=SHUTDOWN)
+    await runner.setup()
+    try:
+        context = await asyncio.to_thread(_context, known)
+        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def _context(known: Credentials) -> ssl.SSLContext:
+    with tempfile.TemporaryDirectory() as folder:
+        server, authority = Path(folder, "server.pem"), Path(folder, "ca.pem")
+        server.touch(mode=0o600)
+        server.write_text(known.server)
+        authority.write_text(known.authority)
+        return server_context(str(server), str(authority))

@@ -1,0 +1,1 @@
+"""The laboratory's commands, which `pileus` finds by the entry points `pileus.commands`."""

@@ -1,0 +1,277 @@
+"""`pileus simulate`: the whole manager under thousands of schedules of faults, in virtual time."""
+
+import os
+import signal
+import textwrap
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, answered, parse
+from pileus.cli.terminal import Terminal
+from pileus.clock import since_boot
+from pileus.cloud.errors import CloudError
+from pileus_lab.cli.seeds_progress import SeedsProgress
+from pileus_lab.simulation.scenario import SCENARIOS, Scenario
+
+if TYPE_CHECKING:
+    from pileus_lab.simulation.campaign import Summary
+    from pileus_lab.simulation.play import Outcome
+    from pileus_lab.simulation.schedule import Schedule
+
+HELP_WIDTH = 78
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
+def _told_scenario(scenario: Scenario) -> str:
+    text = f"  {scenario.name:<12}{scenario.text}"
+    return textwrap.fill(text, HELP_WIDTH, subsequent_indent=" " * 14)
+
+
+USAGE = Usage(
+    "Run one to three real managers against an embedded API server and a cloud in one process, on "
+    "a virtual clock, while people, machines, network, cloud and crashes do what each seed says; "
+    "and check that nothing is lost, leaked or touched that is not ours. The same seed does the "
+    "same anywhere. Exits with 0 if everything held, 1 if not or if the input is unusable, 130 if "
+    "it was stopped by Ctrl-C; then too it tells of what was played.",
+    (
+        Argument(name="--seeds", text="Number of seeds to run.", kind=int, default=100),
+        Argument(name="--first-seed", text="First seed.", kind=int, default=1),
+        Argument(
+            name="--jobs",
+            text="Processes that run seeds in parallel; default: the number of cores.",
+            kind=int,
+            default=os.cpu_count() or 1,
+        ),
+        Argument(
+            name="--scenario",
+            text="Scenario, as listed below.",
+            default="mixed",
+            choices=tuple(SCENARIOS),
+        ),
+        Argument(
+            name="--cloud",
+            text="Cloud to run against, as MODULE:NAME; default: the local one.",
+            default="",
+        ),
+        Argument(
+            name="--trace",
+            text="File for the trace of the first seed that fails, or else of the last one.",
+        ),
+        Argument(name="--compare", text="Trace file whose seed is run again and compared."),
+        Argument(
+            name="--only",
+            text="Comma-separated numbers of the schedule items to run, or none.",
+        ),
+        Argument(
+            name="--shrink",
+            text="Find a smaller schedule for the first seed that fails.",
+            kind=bool,
+        ),
+    ),
+    "\n".join(("\nScenarios:\n", *map(_told_scenario, SCENARIOS.values()), "")),
+)
+
+
+MOST_SEEDS = 10_000_000
+
+
+def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
+    try:
+        given = parse(program, USAGE, arguments)
+        only = _numbers(given.text("only"))
+        _check(given, only)
+        kind = _Kind(given.text("scenario"), given.text("cloud"))
+        kind.check()
+    except (Help, UsageError) as error:
+        return answered(error, program, terminal)
+    try:
+        if given.text("compare"):
+            return _compare(Path(given.text("compare")), terminal)
+        if only is not None:
+            return _play_one(given, kind, only, terminal)
+        return _play_many(given, kind, terminal)
+    except CloudError as error:
+        return terminal.refuse(f"--cloud: {kind.cloud or 'the local cloud'} is of no use: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is played: the same for all seeds of one command."""
+
+    scenario: str
+    cloud: str
+    """As MODULE:NAME; empty: the local one."""
+
+    def check(self) -> None:
+        """Errors: `UsageError`, if there is no such cloud."""
+        from pileus_lab.simulation.clouds.loading import UnusableCloud, load  # noqa: PLC0415
+
+        try:
+            load(self.cloud)
+        except UnusableCloud as error:
+            raise UsageError(f"--cloud: {error}") from error
+
+    def schedule(self, seed: int) -> "Schedule":
+        from pileus_lab.simulation.schedule import draw  # noqa: PLC0415
+
+        return draw(seed, SCENARIOS[self.scenario])
+
+    def outcome(self, seed: int, only: tuple[int, ...] | None = None) -> "Outcome":
+        from pileus_lab.simulation.clouds.loading import load  # noqa: PLC0415
+        from pileus_lab.simulation.play import play  # noqa: PLC0415
+
+        schedule = self.schedule(seed)
+        return play(schedule if only is None else schedule.only(only), load(self.cloud))
+
+    def repeating(self, seed: int, only: Sequence[int] | None = None) -> str:
+        from pileus_lab.simulation.telling import repeating  # noqa: PLC0415
+
+        return repeating(seed, self.scenario, only, cloud=self.cloud)
+
+
+def _check(given: Given, only: tuple[int, ...] | None) -> None:
+    seeds, jobs = given.number("seeds") or 0, given.number("jobs") or 0
+    if seeds < 1 or jobs < 1:
+        raise UsageError("--seeds and --jobs are at least 1")
+    if seeds > MOST_SEEDS:
+        raise UsageError(f"--seeds is at most {MOST_SEEDS}", "go on later with --first-seed")
+    if (given.number("first-seed") or 0) < 0:
+        raise UsageError("--first-seed is 0 or more")
+    folder = Path(given.text("trace")).parent
+    if given.text("trace") and not folder.is_dir():
+        raise UsageError(f"cannot write the trace to {given.text('trace')}: no folder {folder}")
+    if only is not None and seeds != 1:
+        raise UsageError("--only is about one schedule", "give --seeds 1 and --first-seed as well")
+
+
+def _numbers(text: str) -> tuple[int, ...] | None:
+    if not text:
+        return None
+    from pileus_lab.simulation.telling import read_numbers  # noqa: PLC0415
+
+    try:
+        return read_numbers(text)
+    except ValueError as error:
+        raise UsageError(f'--only takes numbers with commas between, not "{text}"') from error
+
+
+def _play_many(given: Given, kind: _Kind, terminal: Terminal) -> int:
+    from pileus_lab.simulation.campaign import campaign  # noqa: PLC0415 -- takes a moment to load
+    from pileus_lab.simulation.totals import WIDTH, told_totals  # noqa: PLC0415
+
+    first, count = given.number("first-seed") or 0, given.number("seeds") or 0
+    seeds, jobs = range(first, first + count), given.number("jobs") or 1
+    progress = SeedsProgress(terminal)
+    started = since_boot()
+    with _interruptible() as stopped:
+        summary = campaign(
+            seeds,
+            kind.scenario,
+            jobs=jobs,
+            told=progress.tell,
+            stopped=stopped,
+            cloud=kind.cloud,
+        )
+    progress.end()
+    width = min(terminal.width(terminal.out) or WIDTH, WIDTH)
+    lasted = since_boot() - started
+    scenario = SCENARIOS[kind.scenario]
+    for line in told_totals(summary, scenario, lasted, cloud=kind.cloud, width=width):
+        terminal.out.write(f"{line}\n")
+    _tell_failures(summary, kind, terminal)
+    if not summary.is_whole:
+        return INTERRUPTED
+    chosen = summary.failed[0].seed if summary.failed else seeds[-1]
+    if given.is_set("shrink") and summary.failed:
+        _shrink(chosen, kind, terminal)
+    if given.text("trace"):
+        return _write_trace(given, kind.outcome(chosen), terminal) or bool(summary.failed)
+    return 1 if summary.failed else 0
+
+
+@contextmanager
+def _interruptible() -> Generator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: what is under way is then ended in good order."""
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _play_one(given: Given, kind: _Kind, only: tuple[int, ...], terminal: Terminal) -> int:
+    schedule = kind.schedule(given.number("first-seed") or 0)
+    unknown = sorted({*only} - {item.number for item in schedule.items})
+    if unknown:
+        told = f"--only {unknown[0]}: seed {schedule.seed} has items 1 to {len(schedule.items)}"
+        return terminal.refuse(told, "--trace FILE without --only shows them all")
+    outcome = kind.outcome(schedule.seed, only)
+    terminal.out.write(f"{outcome.violation or 'everything held'}\n")
+    code = _write_trace(given, outcome, terminal, only) if given.text("trace") else 0
+    return code or (1 if outcome.violation else 0)
+
+
+def _tell_failures(summary: "Summary", kind: _Kind, terminal: Terminal) -> None:
+    for report in summary.failed:
+        terminal.out.write(f"\nseed {report.seed} failed: {report.violation}\n")
+        terminal.out.write(f"  again: {kind.repeating(report.seed)}\n")
+
+
+def _shrink(seed: int, kind: _Kind, terminal: Terminal) -> None:
+    from pileus_lab.simulation.clouds.loading import load  # noqa: PLC0415
+    from pileus_lab.simulation.shrink import shrink  # noqa: PLC0415
+
+    outcome = shrink(kind.schedule(seed), make_cloud=load(kind.cloud))
+    items = outcome.schedule.items
+    numbers = [item.number for item in items]
+    terminal.out.write(f"\nseed {seed}, made smaller: {outcome.violation}\n")
+    for item in items:
+        terminal.out.write(f"  {item}\n")
+    terminal.out.write(f"  again: {kind.repeating(seed, numbers)}\n")
+
+
+def _write_trace(
+    given: Given, outcome: "Outcome", terminal: Terminal, only: tuple[int, ...] | None = None
+) -> int:
+    from pileus_lab.simulation.telling import written_trace  # noqa: PLC0415
+
+    path = Path(given.text("trace"))
+    try:
+        path.write_text(written_trace(outcome, only, cloud=given.text("cloud")))
+    except OSError as error:
+        return terminal.refuse(f"cannot write the trace to {path}: {error.strerror}")
+    terminal.out.write(f"\ntrace of seed {outcome.schedule.seed}: {path}\n")
+    return 0
+
+
+def _compare(path: Path, terminal: Terminal) -> int:
+    from pileus_lab.simulation.telling import (  # noqa: PLC0415
+        UnusableTrace,
+        first_difference,
+        read_head,
+        written_trace,
+    )
+
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        head = read_head(text)
+    except OSError as error:
+        return terminal.refuse(f"cannot read the trace {path}: {error.strerror}")
+    except UnusableTrace as error:
+        return terminal.refuse(f"cannot use the trace {path}: {error}")
+    if head.scenario not in SCENARIOS:
+        return terminal.refuse(f'the trace {path} is of an unknown scenario "{head.scenario}"')
+    kind = _Kind(head.scenario, head.cloud)
+    try:
+        kind.check()
+    except UsageError as error:
+        return terminal.refuse(f"the trace {path} cannot be played again: {error}")
+    outcome = kind.outcome(head.seed, head.only)
+    parted = first_difference(text, written_trace(outcome, head.only, cloud=head.cloud))
+    terminal.out.write(f"differs from {path} at {parted}\n" if parted else "the same\n")
+    return 1 if parted else 0

@@ -1,0 +1,202 @@
+"""API server ▸ cloud ▸ traffic ▸ kubelets ▸ manager: one process, as nested blocks.
+
+Leaving a block is its end, so that a story that ends anywhere, be it by Ctrl-C during the start,
+leaves nothing behind.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random, SystemRandom
+from urllib.parse import urlsplit
+
+from pileus.app.beside import beside
+from pileus.clock import Clock, SystemClock
+from pileus.cloud.balancer import Effect
+from pileus.telemetry.logs import Verbosity
+from pileus_lab.apiserver.serving import ServerInfo, serving_api
+from pileus_lab.demo.board import Board
+from pileus_lab.demo.cluster import Cluster, api_client, seen_cluster
+from pileus_lab.demo.facts import balancer_row, cloud_changes, event_row, listeners, node_rows
+from pileus_lab.demo.folder import Folder
+from pileus_lab.demo.loopback import FRONT_PORTS, NODE_PORTS, Block, claimed_block, free_port
+from pileus_lab.demo.managing import configuration, manage, world_of
+from pileus_lab.demo.plans import tell_awaited
+from pileus_lab.demo.scene import Sight
+from pileus_lab.demo.shop import Ports, Shop
+from pileus_lab.local.host import LocalCloud, Surroundings
+from pileus_lab.local.model.machines import CreateMachine, DeleteMachine
+from pileus_lab.local.model.operation import A, Operation
+from pileus_lab.local.model.state import Settings
+from pileus_lab.local.server import serving
+from pileus_lab.local.traffic.checks import Checking
+from pileus_lab.local.traffic.plane import carrying
+from pileus_lab.node_agents.agent import Cluster as AgentsCluster
+from pileus_lab.node_agents.agent import Pace
+from pileus_lab.node_agents.agents import run_agents
+
+BOOT_SECONDS = 0.3
+"""Long enough to be seen."""
+KUBELETS = Pace(look=0.1, silence=1.5)
+"""Quicker than real ones, for those who look on."""
+EVENTS_SHOWN = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Props:
+    """What the stage is made of."""
+
+    folder: Folder
+    board: Board
+    verbosity: Verbosity
+    clock: Clock
+    random: Random
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The cloud as its operator uses it: faults that a user sets concern the manager alone."""
+
+    cloud: LocalCloud
+
+    async def call(self, operation: Operation[A]) -> A:
+        return await self.cloud.operate(operation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What the story acts on."""
+
+    url: str
+    cloud: LocalCloud
+    cluster: Cluster
+    shop: Shop
+    listened: set[tuple[str, int]]
+    """Every address and port that balancers and their members listen on, or did."""
+
+    async def create_instances(self, names: Sequence[str]) -> None:
+        for name in names:
+            await self.cloud.operate(CreateMachine(name=name))
+
+    async def lose_instance(self, name: str) -> None:
+        await self.cloud.operate(DeleteMachine(machine=name))
+
+    def places(self) -> set[tuple[str, int]]:
+        """Every address and port that something listens on, or did."""
+        server = urlsplit(self.url)
+        return {(server.hostname or "", server.port or 0), *self.listened}
+
+    def sight(self) -> Sight:
+        state = self.cloud.state
+        nodes = self.cluster.nodes().values()
+        answers = self.shop.answers
+        return Sight(
+            nodes=node_rows(state.machines.values(), nodes, self.cloud.now()),
+            balancers=tuple(balancer_row(one, answers) for one in state.balancers.values()),
+            events=tuple(event_row(one) for one in self.cluster.events()[-EVENTS_SHOWN:]),
+        )
+
+
+def props(folder: Folder, board: Board, verbosity: Verbosity) -> Props:
+    return Props(
+        folder=folder,
+        board=board,
+        verbosity=verbosity,
+        clock=SystemClock(),
+        random=SystemRandom(),
+    )
+
+
+@asynccontextmanager
+async def staged(given: Props) -> AsyncGenerator[Stage]:
+    """Everything runs for as long as the block lasts. Errors: what hinders it, in words."""
+    with claimed_block() as block:
+        ports = Ports(free_port(block, FRONT_PORTS), free_port(block, NODE_PORTS))
+        folder, board = given.folder, given.board
+        async with (
+            _served_api(given) as server,
+            _served_cloud(given, block) as (cloud, listened),
+            _kubelets(given, cloud),
+            seen_cluster(folder.kubeconfig, given.random, board) as cluster,
+            _manager(given),
+        ):
+            shop = Shop(cluster, ports)
+            stage = Stage(
+                url=server.url, cloud=cloud, cluster=cluster, shop=shop, listened=listened
+            )
+            board.sight = stage.sight
+            yield stage
+
+
+@asynccontextmanager
+async def _served_api(given: Props) -> AsyncGenerator[ServerInfo]:
+    async with serving_api(clock=given.clock) as server:
+        await asyncio.to_thread(_write_private, given.folder.kubeconfig, server.kubeconfig())
+        given.board.note("demo", Effect.CREATE, f"API server at {server.url}")
+        yield server
+
+
+@asynccontextmanager
+async def _served_cloud(
+    given: Props, block: Block
+) -> AsyncGenerator[tuple[LocalCloud, set[tuple[str, int]]]]:
+    """A cloud in memory: in this process for us, on a socket for the manager and for users.
+
+    With it come the addresses and ports that anything in it ever listened on.
+    """
+    settings = Settings(
+        internal_pool=block.instances,
+        balancer_pool=block.balancers,
+        external_pool=block.external,
+        boot_seconds=BOOT_SECONDS,
+    )
+    cloud = LocalCloud(Surroundings(clock=given.clock, chance=given.random, settings=settings))
+    folder = given.folder
+    config = json.dumps({"endpoint": str(folder.socket)}).encode()
+    await asyncio.to_thread(_write_private, folder.cloud_config, config)
+    listened = _tell_changes(cloud, given.board)
+    async with carrying(cloud, Checking()), serving(cloud, folder.socket):
+        given.board.note("demo", Effect.CREATE, f"local cloud with addresses {block.instances}")
+        yield cloud, listened
+
+
+@asynccontextmanager
+async def _kubelets(given: Props, cloud: LocalCloud) -> AsyncGenerator[None]:
+    async with api_client(given.folder.kubeconfig, "kubelet") as client:
+        cluster = AgentsCluster(client, given.clock, pace=KUBELETS)
+        async with beside(run_agents(Operator(cloud), cluster)):
+            yield
+
+
+@asynccontextmanager
+async def _manager(given: Props) -> AsyncGenerator[None]:
+    """The manager, and beside it who tells what it has in mind."""
+    config = configuration(given.folder)
+    world = world_of(given.random, given.verbosity, given.board)
+    async with beside(manage(config, world)), beside(tell_awaited(config, world, given.board)):
+        given.board.note("demo", Effect.CREATE, "the manager")
+        yield
+
+
+def _tell_changes(cloud: LocalCloud, board: Board) -> set[tuple[str, int]]:
+    before = cloud.state
+    listened: set[tuple[str, int]] = set()
+
+    def tell() -> None:
+        nonlocal before
+        listened.update(listeners(cloud.state))
+        for effect, text in cloud_changes(before, cloud.state):
+            board.note("cloud", effect, text)
+        before = cloud.state
+
+    cloud.watch(tell)
+    return listened
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)

@@ -1,0 +1,231 @@
+"""How a scene looks on a screen of a given size. Pure.
+
+Narrow: one column. Wide: the story and its changes on the left, what there is on the right.
+What does not fit is cut at its end, and the oldest lines go first; commands to try are folded,
+because a command that is cut is of no use.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from rich.console import Group
+from rich.text import Text
+
+from pileus.cloud.balancer import Effect
+from pileus_lab.demo.scene import (
+    BalancerRow,
+    EventRow,
+    NodeRow,
+    NodeState,
+    Note,
+    Progress,
+    Scene,
+    StepRow,
+)
+
+TWO_COLUMNS = 110
+TALL = 36
+"""Lines from which on a story that is over need not make room for what can be tried."""
+GAP = 2
+LEAST = 2
+"""Lines of a list that may be shortened which are kept as long as possible, title included."""
+TITLE = "Pileus demo"
+NONE = (Text("none", style="dim"),)
+ENDING = "Ctrl-C ends it"
+
+STATES = {
+    NodeState.BOOTING: "cyan",
+    NodeState.TAINTED: "yellow",
+    NodeState.INITIALIZED: "green",
+    NodeState.LOST: "red",
+}
+PROGRESSES = {
+    Progress.WAITING: ("·", "dim"),
+    Progress.UNDER_WAY: ("▸", "bold cyan"),
+    Progress.HELD: ("✓", "green"),
+    Progress.FAILED: ("✗", "bold red"),
+}
+EFFECTS = {
+    Effect.CREATE: "green",
+    Effect.UPDATE: "yellow",
+    Effect.REPLACE: "magenta",
+    Effect.DELETE: "red",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled list. `shrinks`: its oldest lines may go when there is not enough room."""
+
+    title: str
+    lines: tuple[Text, ...]
+    shrinks: bool = False
+
+    @property
+    def height(self) -> int:
+        return 1 + len(self.lines)
+
+
+def draw(scene: Scene, width: int, height: int) -> Group:
+    """The whole screen: never wider or higher than it is."""
+    room = height - 1
+    if width < TWO_COLUMNS:
+        is_brief = bool(scene.hints) and height < TALL
+        sections = (*_told(scene, is_brief=is_brief), *_there(scene, width))
+        lines = stack(_in_one_column(sections), width, room)
+    else:
+        half = (width - GAP) // 2
+        left = stack(_told(scene, is_brief=False), half, room)
+        right = stack(_there(scene, half), half, room)
+        pairs = zip_longest(left, right, fillvalue=Text())
+        lines = [_joined(pair, (half, half)) for pair in pairs]
+    return Group(_head(scene, width), *lines)
+
+
+def _head(scene: Scene, width: int) -> Text:
+    head = Text(TITLE, style="bold")
+    head.append(f"  {scene.elapsed:.1f} s", style="dim")
+    space = width - head.cell_len - len(ENDING)
+    if space > 0:
+        head.append(" " * space + ENDING, style="dim")
+    return _cut(head, width)
+
+
+def _told(scene: Scene, *, is_brief: bool) -> tuple[Section, ...]:
+    return (
+        Section("Story", _story(scene.steps, is_brief=is_brief)),
+        Section("Changes", tuple(_note(note) for note in scene.notes), shrinks=True),
+    )
+
+
+def _there(scene: Scene, width: int) -> tuple[Section, ...]:
+    sight = scene.sight
+    hints = tuple(line for hint in scene.hints for line in _folded(hint, width))
+    return (
+        Section("Nodes", aligned([_node(row) for row in sight.nodes], width) or NONE),
+        Section("Balancers", tuple(_balancer(row) for row in sight.balancers) or NONE),
+        Section("Events", tuple(_event(row) for row in sight.events), shrinks=True),
+        *((Section("Try, in another terminal", hints),) if hints else ()),
+    )
+
+
+def _in_one_column(sections: Sequence[Section]) -> tuple[Section, ...]:
+    story, changes, nodes, balancers, *rest = sections
+    return (story, nodes, balancers, changes, *rest)
+
+
+def stack(sections: Sequence[Section], width: int, room: int) -> list[Text]:
+    """The sections one below the other, each line no wider than `width`, at most `room` lines."""
+    lines: list[Text] = []
+    for section, height in zip(sections, shares(sections, room), strict=True):
+        if height < 1:
+            continue
+        lines.append(_title(section.title, width))
+        kept = section.lines[-(height - 1) :] if section.shrinks else section.lines[: height - 1]
+        lines.extend(_cut(line, width) for line in kept if height > 1)
+    return lines[:room]
+
+
+def shares(sections: Sequence[Section], room: int) -> list[int]:
+    """How many lines each section gets: what shrinks shares what the others leave."""
+    fixed = sum(section.height for section in sections if not section.shrinks)
+    wanting = [section for section in sections if section.shrinks]
+    left = max(room - fixed, LEAST * len(wanting))
+    given: dict[int, int] = {}
+    for count, section in sorted(enumerate(wanting), key=lambda one: one[1].height):
+        fair = left // (len(wanting) - len(given))
+        given[count] = min(section.height, fair)
+        left -= given[count]
+    order = iter(range(len(wanting)))
+    return [given[next(order)] if one.shrinks else one.height for one in sections]
+
+
+def _title(title: str, width: int) -> Text:
+    line = Text(f"{title} ", style="bold blue")
+    line.append("─" * max(0, width - line.cell_len), style="dim")
+    return _cut(line, width)
+
+
+def _cut(line: Text, width: int) -> Text:
+    short = line.copy()
+    short.truncate(width, overflow="ellipsis" if width > 1 else "crop")
+    short.no_wrap = True
+    return short
+
+
+def _folded(text: str, width: int) -> list[Text]:
+    """Cut anywhere into lines; a shell takes them together when they are copied together."""
+    return [Text(text[at : at + width]) for at in range(0, len(text), max(1, width))]
+
+
+def _story(steps: Sequence[StepRow], *, is_brief: bool) -> tuple[Text, ...]:
+    if is_brief:
+        took = sum(step.seconds for step in steps)
+        held = sum(step.progress is Progress.HELD for step in steps)
+        return (Text(f"{held} steps held, in {took:.1f} s", style="green"),)
+    return tuple(_step(step) for step in steps)
+
+
+def _step(step: StepRow) -> Text:
+    sign, style = PROGRESSES[step.progress]
+    line = Text(f"{sign} {step.title}", style)
+    if step.progress is not Progress.WAITING:
+        line.append(f"  {step.seconds:.1f} s", style="dim")
+    return line
+
+
+def _node(row: NodeRow) -> tuple[Text, ...]:
+    return (
+        Text(row.name, style="bold"),
+        Text(row.state, style=STATES[row.state]),
+        Text(row.ready or "-", style="green" if row.ready == "Ready" else "dim"),
+        Text(row.address or "-"),
+        Text(row.zone or "-"),
+        Text(row.type, style="dim"),
+    )
+
+
+def aligned(rows: Sequence[tuple[Text, ...]], width: int) -> tuple[Text, ...]:
+    """The rows in columns; columns that do not fit whole are left out, the last ones first."""
+    if not rows:
+        return ()
+    wide = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    shown = len(wide)
+    while shown > 1 and sum(wide[:shown]) + GAP * (shown - 1) > width:
+        shown -= 1
+    return tuple(_joined(row[:shown], wide) for row in rows)
+
+
+def _joined(cells: Iterable[Text], wide: Sequence[int]) -> Text:
+    """The cells beside each other, each filled up to its width."""
+    line = Text(no_wrap=True)
+    for index, (cell, columns) in enumerate(zip(cells, wide, strict=False)):
+        line.append(" " * GAP if index else "")
+        line.append_text(cell)
+        line.append(" " * (columns - cell.cell_len))
+    line.rstrip()
+    return line
+
+
+def _balancer(row: BalancerRow) -> Text:
+    line = Text(row.name, style="bold")
+    line.append(f"  {row.where}", style="cyan")
+    for name in row.members:
+        line.append(f"  {name} ")
+        line.append(str(row.answers.get(name, 0)), style="green")
+    return line
+
+
+def _note(note: Note) -> Text:
+    line = Text(f"{note.at:5.1f} ", style="dim")
+    line.append(f"{note.source:<8}", style="dim")
+    line.append(f"{note.effect} {note.text}", style=EFFECTS[note.effect])
+    return line
+
+
+def _event(row: EventRow) -> Text:
+    line = Text(f"{row.about} ")
+    line.append(row.reason, style="yellow" if row.is_warning else "green")
+    line.append(f" {row.message}", style="dim")
+    return line

@@ -1,0 +1,56 @@
+"""The provider `local`: a cloud that `pileus local serve` runs on this machine."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from pileus.cloud.errors import Misconfigured
+from pileus.cloud.interface import Cloud, ProviderConfig
+from pileus.suggest import did_you_mean
+from pileus_lab.local.api import Api, Permitted
+from pileus_lab.local.balancers import LocalBalancers
+from pileus_lab.local.capabilities import (
+    LocalClusters,
+    LocalInstances,
+    LocalRoutes,
+    LocalVolumes,
+    LocalZones,
+)
+from pileus_lab.local.client import reaching
+from pileus_lab.local.identity import SCHEME, owns
+from pileus_lab.local.model.account import Describe
+from pileus_lab.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
+from pileus_lab.local.ssh_keys import LocalSshKeys
+
+
+@asynccontextmanager
+async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
+    """Errors: `Misconfigured` naming what is wrong in the file; `Unavailable` if no cloud runs."""
+    values = read_file(config.text, config.path or "the cloud configuration")
+    endpoint = endpoint_of(values[ENDPOINT], config.environ)
+    async with reaching(endpoint) as api:
+        yield await cloud_of(api, zone=values[ZONE])
+
+
+async def cloud_of(api: Api, *, zone: str = "") -> Cloud:
+    """The contract's view of a local cloud, be it in this process or behind a socket.
+
+    Errors: `Misconfigured` if there is no such zone; `Unavailable` if no cloud answers.
+    """
+    api = Permitted(api)
+    described = await api.call(Describe())
+    if zone and zone not in described.zones:
+        known = ", ".join(described.zones)
+        hint = did_you_mean(zone, described.zones)
+        raise Misconfigured(f'zone: the local cloud has no "{zone}" (it has: {known}){hint}')
+    return Cloud(
+        name=SCHEME,
+        instances=LocalInstances(api, described.region),
+        balancers=LocalBalancers(api),
+        annotations=ANNOTATIONS,
+        routes=LocalRoutes(api),
+        volumes=LocalVolumes(api, described.region),
+        clusters=LocalClusters(api),
+        ssh_keys=LocalSshKeys(api),
+        zones=LocalZones(zone, described),
+        owns=owns,
+    )

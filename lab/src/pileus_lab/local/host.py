@@ -1,0 +1,127 @@
+"""The local cloud itself: owns the state, keeps it, and misbehaves when told to."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from pileus.bucket import Bucket
+from pileus.clock import Clock
+from pileus.cloud.errors import Throttled
+from pileus_lab.local.faults import Strike, strike
+from pileus_lab.local.journal import Journal
+from pileus_lab.local.model.operation import A, Operation
+from pileus_lab.local.model.state import Moment, Settings, State
+
+REMEMBERED = 1000
+"""States kept for those who are shown an old one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """How the cloud treats its callers."""
+
+    lag_seconds: float = 0.0
+    """How old a state the answer to a read may show that did not ask for a fresh one."""
+    latency_seconds: float = 0.0
+    requests_per_second: float = 0.0
+    """0: no limit."""
+    burst: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a cloud is given: time, chance, and where to keep its state (None: nowhere)."""
+
+    clock: Clock
+    chance: Random
+    journal: Journal | None = None
+    settings: Settings = field(default_factory=Settings)
+    behaviour: Behaviour = field(default_factory=Behaviour)
+
+
+class LocalCloud:
+    """One cloud. Every answer to a write was kept before it was given."""
+
+    def __init__(self, given: Surroundings) -> None:
+        self._given = given
+        self._state = given.journal.load() if given.journal else State()
+        self._past = deque([(float("-inf"), self._state)], maxlen=REMEMBERED)
+        behaviour = given.behaviour
+        self._bucket = Bucket.full(behaviour.requests_per_second, behaviour.burst, self.now())
+        self._watchers: list[Callable[[], None]] = []
+        self.health: Callable[[], Mapping[tuple[str, str], str]] | None = None
+        """Where real health checks are told, if a data plane makes any."""
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    def now(self) -> float:
+        return self._given.clock.now().timestamp()
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` after each change, quickly and without arguments."""
+        self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        self._watchers.remove(watcher)
+
+    async def call(self, operation: Operation[A]) -> A:
+        """As a user: rate, latency, consistency and faults are as they are set."""
+        behaviour = self._given.behaviour
+        self._take_token()
+        struck = self._strike(operation.NAME)
+        struck.refuse()
+        if delay := behaviour.latency_seconds + struck.delay:
+            await asyncio.sleep(delay)
+        lag = 0.0 if getattr(operation, "fresh", True) else behaviour.lag_seconds
+        answer = self._perform(operation, max(lag, struck.staleness))
+        struck.lose()
+        return struck.thin(answer, self._given.chance)
+
+    async def operate(self, operation: Operation[A]) -> A:
+        """As the operator, whom neither rate nor faults concern."""
+        return self._perform(operation, staleness=0.0)
+
+    def _take_token(self) -> None:
+        if self._bucket.rate <= 0:
+            return
+        wait, left = self._bucket.reserve(self.now())
+        if wait > 0:
+            raise Throttled(
+                f"more than {self._bucket.rate:g} requests per second; again in {wait:.2f} s",
+                retry_after=wait,
+            )
+        self._bucket = left
+
+    def _strike(self, name: str) -> Strike:
+        faults, struck = strike(self._state.faults, name, self._given.chance)
+        if faults is not self._state.faults:
+            self._keep(replace(self._state, faults=faults))
+        return struck
+
+    def _perform(self, operation: Operation[A], staleness: float) -> A:
+        now = self.now()
+        health = self.health() if self.health else None
+        moment = Moment(now, self._given.chance, self._given.settings, health)
+        if not operation.WRITES:
+            return operation.step(self._as_of(now - staleness), moment)[1]
+        state, answer = operation.step(self._state, moment)
+        self._keep(state)
+        return answer
+
+    def _keep(self, state: State) -> None:
+        """Journal, then publish. Nothing may be awaited in between: both or neither."""
+        if state == self._state:
+            return
+        if self._given.journal:
+            self._given.journal.keep(self._state, state)
+        self._state = state
+        self._past.append((self.now(), state))
+        for watcher in self._watchers:
+            watcher()
+
+    def _as_of(self, when: float) -> State:
+        return next((state for since, state in reversed(self._past) if since <= when), self._state)

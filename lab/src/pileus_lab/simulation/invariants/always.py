@@ -1,0 +1,275 @@
+"""What must hold at every step. Each function says what is wrong, or nothing."""
+
+from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_network
+from typing import TypeVar
+
+from pileus_lab.apiserver.tree import Obj, number, rows, text, texts, words
+from pileus_lab.simulation.invariants import bystanders, calls, losses, nodes, queues, successors
+from pileus_lab.simulation.invariants.facts import Facts, ingress_of, is_approved, things_in
+from pileus_lab.simulation.invariants.service_history import (
+    has_finalizer,
+    is_left_to_others,
+    is_manager,
+)
+from pileus_lab.simulation.stage.steps import Answer, Call, CloudStep, ObjectStep, Step
+from pileus_lab.simulation.stage.users import ADOPT
+
+GRACE = 30.0
+"""`--node-deletion-grace`, by default."""
+WINDOW = 600.0
+"""`--node-deletion-window`, by default."""
+IMMEDIATE, KEEPING = "immediate", frozenset({"taint", "report"})
+"""Of `--node-deletion-policy`: what believes one look, and what never deletes."""
+SETTLED = 60.0
+"""Seconds after which everybody should know that a node is there."""
+
+LIE = 60.0
+"""Seconds in which an untrue answer may still matter to who was given it."""
+
+S = TypeVar("S")
+Check = Callable[[Facts, S], str | None]
+
+
+def others_things_are_left_alone(facts: Facts, step: CloudStep) -> str | None:
+    """Nothing in the cloud that no manager made is changed or deleted by one."""
+    if not is_manager(step.who):
+        return None
+    after, ours = things_in(step.after), facts.made_by_managers | facts.adopted
+    for identity, thing in things_in(step.before).items():
+        if identity not in ours and after.get(identity) != thing:
+            return f"{identity} is not ours: {thing} became {after.get(identity)}"
+    return None
+
+
+def no_node_is_deleted_whose_machine_exists(facts: Facts, step: ObjectStep) -> str | None:
+    node = _deleted_node(step)
+    if node is None:
+        return None
+    name = text(node, "metadata", "name")
+    if facts.is_foreign(node):
+        return f"node {name} of another cloud was deleted"
+    if facts.policy == IMMEDIATE and facts.now() - facts.misled.get(step.who, -LIE) < LIE:
+        return None
+    machine = facts.machine_of(node)
+    return f"node {name} was deleted, but {machine.id} exists" if machine else None
+
+
+def no_node_is_deleted_within_the_grace(facts: Facts, step: ObjectStep) -> str | None:
+    """The grace is between two looks; the first may have been shown untruly what came true."""
+    node = _deleted_node(step)
+    if facts.policy == IMMEDIATE:
+        return None
+    gone = facts.account.gone_since.get(text(node, "spec", "providerID")) if node else None
+    seconds = GRACE if gone is None else facts.account.now() - gone
+    if seconds >= GRACE or _is_looked_for_before(facts, seconds):
+        return None
+    return f"node {text(node, 'metadata', 'name')} was deleted {seconds:.1f} s after its machine"
+
+
+def _is_looked_for_before(facts: Facts, seconds: float) -> bool:
+    """Whether who leads was told a lie about machines a grace ago, shortly before it came true."""
+    now = facts.now()
+    lies = [at for leader in facts.leaders(facts.leases()) for at in facts.denied.get(leader, ())]
+    return any(GRACE <= now - at < seconds + LIE for at in lies)
+
+
+def nodes_are_kept_where_people_want_it(facts: Facts, step: ObjectStep) -> str | None:
+    node = _deleted_node(step)
+    if node is None or facts.policy not in KEEPING:
+        return None
+    return f"node {text(node, 'metadata', 'name')} was deleted; the policy is {facts.policy}"
+
+
+def few_nodes_are_deleted_at_once(facts: Facts, step: ObjectStep) -> str | None:
+    """Without a human's word one leader deletes a fifth of the nodes in ten minutes, or one."""
+    node = _deleted_node(step)
+    if node is None or is_approved(node) or facts.policy == IMMEDIATE:
+        return None
+    leader, now = facts.cluster.leader(), facts.now()
+    before = sum(1 for who, at in facts.deleted if who == leader and now - at < WINDOW)
+    nodes = len(facts.cluster.objects("nodes")) + before + 1
+    limit = max(1, int(facts.fraction * nodes + 1e-6))
+    return f"{leader} deleted {before + 1} of {nodes} nodes" if before + 1 > limit else None
+
+
+def the_finalizer_comes_before_the_balancer(facts: Facts, step: CloudStep) -> str | None:
+    if not is_manager(step.who):
+        return None
+    for identity, balancer in step.after.balancers.items():
+        if identity in step.before.balancers:
+            continue
+        if balancer.owner is None:
+            return f"{identity} was made without a mark: nobody can say whose it is"
+        if balancer.owner.uid not in facts.finalized:
+            return f"Service {balancer.owner.uid} had no finalizer"
+    return None
+
+
+def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: ObjectStep) -> str | None:
+    if not _is_by_manager(step, "services"):
+        return None
+    before, after = step.before, step.after
+    if before is None or not has_finalizer(before) or (after and has_finalizer(after)):
+        return None
+    if is_left_to_others(after or before):
+        return None
+    uid = text(before, "metadata", "uid")
+    left = facts.balancer_of(uid)
+    return f"Service {uid} was released, but {left.id} is left" if left else None
+
+
+def members_are_never_emptied(facts: Facts, step: CloudStep) -> str | None:
+    """No balancer loses all members while there are nodes that have long been known."""
+    if not is_manager(step.who):
+        return None
+    for identity, balancer in step.after.balancers.items():
+        before = step.before.balancers.get(identity)
+        if before is None or not before.members or balancer.members:
+            continue
+        known = [n for n, since in facts.member_since.items() if facts.now() - since > SETTLED]
+        owner = balancer.owner.uid if balancer.owner else ""
+        if known and not facts.is_bidden_farewell(owner):
+            return f"{identity} lost all members, though {', '.join(known)} should be there"
+    return None
+
+
+def one_balancer_for_each_owner(_: Facts, step: CloudStep) -> str | None:
+    marks = [one.owner for one in step.after.balancers.values() if one.owner]
+    twice = [mark for mark in marks if marks.count(mark) > 1]
+    return f"two balancers with the mark {twice[0]}" if twice else None
+
+
+def no_address_serves_two(facts: Facts, step: ObjectStep) -> str | None:
+    """No two Services publish the same address and port."""
+    if not _is_by_manager(step, "services") or step.after is None:
+        return None
+    mine = _published(step.after) - (_published(step.before) if step.before else set())
+    for other in facts.cluster.objects("services") if mine else ():
+        same = mine & _published(other)
+        if same and text(other, "metadata", "uid") != text(step.after, "metadata", "uid"):
+            return f"{min(same)} is published by two Services"
+    return None
+
+
+def only_true_addresses_are_published(facts: Facts, step: ObjectStep) -> str | None:
+    if not _is_by_manager(step, "services") or step.after is None:
+        return None
+    had = facts.addresses.get(text(step.after, "metadata", "uid"), set())
+    named = words(step.after, "metadata", "annotations").get(ADOPT, "")
+    adopted = facts.account.truth().balancers.get(named)
+    had = had | {*adopted.addresses} if adopted else had
+    before = ingress_of(step.before) if step.before else []
+    wrong = [ip for ip in ingress_of(step.after) if ip not in had and ip not in before]
+    return f"{wrong[0]} was never an address of its balancer" if wrong else None
+
+
+def no_range_is_given_twice(facts: Facts, step: ObjectStep) -> str | None:
+    if not _is_by_manager(step, "nodes") or step.after is None:
+        return None
+    mine = texts(step.after, "spec", "podCIDRs")
+    if not mine or (step.before and mine == texts(step.before, "spec", "podCIDRs")):
+        return None
+    name = text(step.after, "metadata", "name")
+    for other in facts.cluster.objects("nodes"):
+        theirs = texts(other, "spec", "podCIDRs")
+        if text(other, "metadata", "name") != name and _overlap(mine, theirs):
+            return f"{mine} of {name} and {theirs} of {text(other, 'metadata', 'name')} overlap"
+    return None
+
+
+def _named(*checks: Check[S]) -> Mapping[str, Check[S]]:
+    return {check.__name__: check for check in checks}
+
+
+OF_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
+    successors.nobody_changes_what_it_has_not_heard_of,
+    successors.nodes_get_the_id_of_their_own_machine,
+    successors.who_wants_a_balancer_is_not_released,
+    nodes.vetoes_are_obeyed,
+    nodes.no_ready_node_is_deleted,
+    nodes.initialized_nodes_have_their_facts,
+    nodes.addresses_keep_their_order,
+    no_node_is_deleted_whose_machine_exists,
+    no_node_is_deleted_within_the_grace,
+    nodes_are_kept_where_people_want_it,
+    few_nodes_are_deleted_at_once,
+    the_finalizer_goes_when_nothing_is_left,
+    no_address_serves_two,
+    only_true_addresses_are_published,
+    no_range_is_given_twice,
+    bystanders.others_services_are_left_alone,
+    bystanders.others_parts_are_left_alone,
+    bystanders.nodes_of_other_clouds_are_left_alone,
+)
+OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
+    others_things_are_left_alone,
+    the_finalizer_comes_before_the_balancer,
+    members_are_never_emptied,
+    one_balancer_for_each_owner,
+    losses.nothing_wanted_is_deleted,
+    losses.unmanaged_balancers_are_left_alone,
+    losses.few_vanished_services_are_cleaned_up_at_once,
+)
+OF_CALLS: Mapping[str, Check[Call]] = _named(
+    calls.calls_are_bounded,
+    calls.who_is_told_to_wait_waits,
+)
+OF_WORK: Mapping[str, Check[Call]] = {
+    **_named(
+        calls.only_the_leader_writes,
+        calls.nobody_works_on_an_old_lease,
+        queues.no_queue_outgrows_its_objects,
+    ),
+    **OF_CALLS,
+}
+"""Of calls that only a leader may make. The others, mostly for the lease, are many."""
+OF_TROUBLE: Mapping[str, Check[Answer]] = _named(
+    calls.what_fails_comes_ever_more_seldom,
+    calls.what_the_cloud_refuses_is_told,
+)
+ALWAYS: frozenset[str] = frozenset({*OF_OBJECTS, *OF_CLOUD, *OF_WORK, *OF_TROUBLE})
+"""Their names."""
+
+
+def breaches(facts: Facts, step: Step) -> Iterator[tuple[str, str]]:
+    """Which invariants the step breaks, and how."""
+    match step:
+        case Call():
+            return _broken(OF_WORK if step.is_work else OF_CALLS, facts, step)
+        case Answer():
+            return _broken(OF_TROUBLE, facts, step) if step.trouble else iter(())
+        case ObjectStep():
+            return _broken(OF_OBJECTS, facts, step)
+        case CloudStep():
+            return _broken(OF_CLOUD, facts, step)
+
+
+def _broken(checks: Mapping[str, Check[S]], facts: Facts, step: S) -> Iterator[tuple[str, str]]:
+    for name, check in checks.items():
+        wrong = check(facts, step)
+        if wrong is not None:
+            yield name, wrong
+
+
+def _is_by_manager(step: ObjectStep, resource: str) -> bool:
+    return step.resource == resource and is_manager(step.who)
+
+
+def _deleted_node(step: ObjectStep) -> Obj | None:
+    if _is_by_manager(step, "nodes") and step.after is None:
+        return step.before
+    return None
+
+
+def _published(service: Obj) -> set[tuple[str, int, str]]:
+    ports = rows(service, "spec", "ports")
+    return {
+        (ip, number(port, "port"), text(port, "protocol"))
+        for ip in ingress_of(service)
+        for port in ports
+    }
+
+
+def _overlap(mine: list[str], theirs: list[str]) -> bool:
+    return any(ip_network(one).overlaps(ip_network(other)) for one in mine for other in theirs)

@@ -1,0 +1,380 @@
+"""What invariants may know: the true state of everything, and a few things remembered."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pileus.app.controllers import NODE
+from pileus.cloud.balancer import Owner
+from pileus.controllers.service.departed import SUSPICION
+from pileus.objects.nodes import UNINITIALIZED
+from pileus.runtime.timing import Durations
+from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
+from pileus_lab.simulation.clouds.truth import Balancer, Machine, Truth
+from pileus_lab.simulation.invariants.pace import Paces
+from pileus_lab.simulation.invariants.rates import RANGES
+from pileus_lab.simulation.invariants.service_history import (
+    ServiceHistory,
+    Vanished,
+    Version,
+    has_finalizer,
+    is_left_to_others,
+    is_manager,
+)
+from pileus_lab.simulation.readings import Queues
+from pileus_lab.simulation.replica import SLOWEST
+from pileus_lab.simulation.sayings import Sayings
+from pileus_lab.simulation.schedule import Schedule
+from pileus_lab.simulation.stage.account import Account
+from pileus_lab.simulation.stage.cluster import LEASE, MIGRATION_LEASE, Cluster
+from pileus_lab.simulation.stage.operators import LEAVING
+from pileus_lab.simulation.stage.people import EXCLUDED
+from pileus_lab.simulation.stage.steps import Call, CloudStep, ObjectStep, Step
+from pileus_lab.simulation.stage.users import ADOPT, MANAGE
+from pileus_lab.simulation.trace import Trace
+from pileus_lab.simulation.wires.life import Life
+
+DELETION = "pileus.dev/deletion"
+WARY = SUSPICION + 60.0
+"""Seconds after a wrong view in which a manager may take a Service that vanished for an error."""
+FULL = "full"
+"""What `pileus.dev/manage` says where it is not written."""
+READY = "pileus.dev/Ready"
+STUCK = "CloudProviderUninitialized"
+MACHINES = "cloud instances"
+BALANCERS = "cloud balancers"
+"""The agent of calls that ask about machines."""
+
+Name = tuple[str, str, str]
+"""Resource, namespace and name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """The world as it is, whatever managers believe."""
+
+    schedule: Schedule
+    cluster: Cluster
+    account: Account
+    trace: Trace
+    sayings: Sayings
+    now: Callable[[], float]
+    controllers: frozenset[str]
+    """Those that run; nothing is expected of the others."""
+    cluster_id: str
+    living: Callable[[], frozenset[str]]
+    """The processes that run."""
+    queues: Callable[[], Mapping[str, Queues]]
+    """Of each process that was not ended, by its identity."""
+    made_by_managers: set[str] = field(default_factory=set[str])
+    """Ids of balancers and destinations of routes; all else is not ours."""
+    finalized: set[str] = field(default_factory=set[str])
+    """UIDs of Services that ever had the finalizer."""
+    addresses: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """All addresses that a Service's balancer ever had, by UID."""
+    member_since: dict[str, float] = field(default_factory=dict[str, float])
+    """Since when a node counts as a member of balancers, by name."""
+    deleted: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    """Which leader deleted a node when, where no human had approved it."""
+    adopted: set[str] = field(default_factory=set[str])
+    """Ids of balancers made by hand that people said were a Service's."""
+    left_to_others: set[str] = field(default_factory=set[str])
+    """UIDs of Services whose balancers people last wanted to stay, whatever becomes of them."""
+    robbed: dict[str, float] = field(default_factory=dict[str, float])
+    """When somebody last took the lease by hand, by whom it was taken from."""
+    writers: set[str] = field(default_factory=set[str])
+    """The processes that have written anything."""
+    serving: set[str] = field(default_factory=set[str])
+    """The processes whose work on Services has begun: they have asked for balancers."""
+    things: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """UIDs of all nodes and Services that ever were, by resource; and all ranges of pods."""
+    paces: Paces = field(default_factory=Paces)
+    misled: dict[str, float] = field(default_factory=dict[str, float])
+    """When a manager was last given an answer of the cloud that was not true."""
+    denied: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """When a process was given an answer about machines that was not true, by its identity."""
+    renewed: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    """When a process sent the renewal of its lease that it last heard to be well."""
+    known_since: dict[str, float] = field(default_factory=dict[str, float])
+    """When a node came, or somebody last changed a Service, by UID."""
+    asked_for: set[str] = field(default_factory=set[str])
+    """UIDs of Services that ever asked this cloud for a balancer."""
+    let_go: set[str] = field(default_factory=set[str])
+    """UIDs of Services that at some time wanted none, or none of ours."""
+    named: dict[Name, set[str]] = field(default_factory=dict[Name, set[str]])
+    """The UIDs of all nodes and Services that ever had a name."""
+    uuids: dict[str, str] = field(default_factory=dict[str, str])
+    """Of all machines that ever were, by their provider IDs."""
+    history: ServiceHistory = field(default_factory=ServiceHistory)
+    lives: Callable[[], Mapping[str, Life]] = dict
+    """The processes that were not ended, by the names of their managers."""
+    machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
+    """All that ever were, as they were last, by their provider IDs."""
+    machine_since: dict[str, float] = field(default_factory=dict[str, float])
+    """When a machine was created, by its id."""
+    ranged_since: dict[str, float] = field(default_factory=dict[str, float])
+    """When a node got its pod ranges, by UID."""
+
+    def learn(self, step: Step) -> None:
+        """Remember what later checks need; after the step was checked."""
+        if isinstance(step, CloudStep):
+            self._learn_of_cloud(step)
+        elif isinstance(step, ObjectStep):
+            self._learn_of_object(step)
+        elif isinstance(step, Call):
+            self.paces.learn_of_call(step)
+            if step.is_work:
+                self.writers.add(step.identity)
+            if step.agent == BALANCERS:
+                self.serving.add(step.identity)
+        else:
+            self.paces.learn_of_answer(step, self.now())
+            if step.is_untrue:
+                self._learn_of_lie(step.call)
+            if step.call.is_renewal and not step.trouble:
+                is_moving = MIGRATION_LEASE.encode() in step.call.content
+                lease = MIGRATION_LEASE if is_moving else LEASE
+                self.renewed[step.call.identity, lease] = step.call.at
+
+    def _learn_of_lie(self, call: Call) -> None:
+        self.misled[call.who] = self.now()
+        if call.agent == MACHINES:
+            self.denied.setdefault(call.identity, []).append(self.now())
+
+    def _learn_of_object(self, step: ObjectStep) -> None:
+        metadata = branch(step.after or step.before, "metadata")
+        self.things.setdefault(step.resource, set()).add(text(metadata, "uid"))
+        if step.before is None:
+            self.named.setdefault(name_of(step), set()).add(text(metadata, "uid"))
+        path, by_manager = f"/{step.resource}/{text(metadata, 'name')}", is_manager(step.who)
+        self.paces.changed(path, by_manager=by_manager)
+        if not by_manager and (step.before is None or step.resource == "services"):
+            self.known_since[text(metadata, "uid")] = self.now()
+        if step.resource == "nodes":
+            self._learn_of_node(step)
+        elif step.after is not None:
+            self._learn_of_service(text(metadata, "uid"), step.after)
+            wants, leader = self.wants_balancer(step.after), self.cluster.leader()
+            self.history.learn(step, step.after, self.now(), wants=wants, leader=leader)
+        elif not by_manager:
+            self._learn_of_loss(text(metadata, "uid"), step.before or {})
+
+    def _learn_of_service(self, uid: str, service: Obj) -> None:
+        self._learn_of_annotations(service)
+        if has_finalizer(service):
+            self.finalized.add(uid)
+        wants = self.wants_balancer(service)
+        if wants:
+            self.asked_for.add(uid)
+        if not wants or is_left_to_others(service):
+            self.let_go.add(uid)
+
+    def _learn_of_loss(self, uid: str, service: Obj) -> None:
+        """Somebody deleted it; perhaps although no manager had released it."""
+        leader = self.cluster.leader()
+        life = next((one for one in self.lives().values() if one.identity == leader), None)
+        # Whom a wrong view has shown that many vanished believes no other for a while.
+        is_wary = life is not None and self.now() - life.misinformed_at < WARY
+        has_heard = life is not None and life.heard_at(uid) is not None
+        was_known = has_heard and not is_wary and leader in self.serving
+        is_loss = has_finalizer(service) or uid in self.finalized
+        said = words(service, "metadata", "annotations").get(MANAGE, FULL)
+        lost = Vanished(self.now(), leader, was_known, said != FULL)
+        self.history.forget(uid, lost if is_loss else None)
+
+    def heard_at(self, manager: str, version: Version) -> float | None:
+        """When the process of that manager was told of that version; None: it was not."""
+        life = self.lives().get(manager)
+        return None if life is None else life.heard_at(*version)
+
+    def _learn_of_cloud(self, step: CloudStep) -> None:
+        if step.after.machines is not step.before.machines:
+            self.uuids |= {one.provider_id: one.uuid for one in step.after.machines}
+            self.machines |= {one.provider_id: one for one in step.after.machines}
+            for one in step.after.machines:
+                self.machine_since.setdefault(one.id, self.now())
+        made = {*things_in(step.after)} - {*things_in(step.before)}
+        if is_manager(step.who):
+            self.made_by_managers |= made
+            there = (text(one, "metadata", "uid") for one in self.cluster.objects("services"))
+            self.history.learn_of_cloud(step, there, self.cluster.leader(), self.now())
+        else:
+            self.made_by_managers -= made
+        for balancer in step.after.balancers.values():
+            if balancer.owner is not None and balancer.is_of(self.cluster_id):
+                self.addresses.setdefault(balancer.owner.uid, set()).update(balancer.addresses)
+
+    def _learn_of_annotations(self, service: Obj) -> None:
+        uid = {text(service, "metadata", "uid")}
+        self.left_to_others -= uid
+        self.left_to_others |= uid if is_left_to_others(service) else set()
+        named = words(service, "metadata", "annotations").get(ADOPT, "")
+        found = self.account.truth().balancers.get(named)
+        if found is not None and found.owner is None:
+            self.adopted.add(named)
+
+    def _learn_of_node(self, step: ObjectStep) -> None:
+        ranges = texts(step.after, "spec", "podCIDRs")
+        if ranges and ranges != texts(step.before, "spec", "podCIDRs"):
+            self.ranged_since[text(step.after, "metadata", "uid")] = self.now()
+        if step.after is None and is_manager(step.who) and not is_approved(step.before):
+            self.deleted.append((self.cluster.leader(), self.now()))
+        self.things.setdefault(RANGES, set()).update(texts(step.after, "spec", "podCIDRs"))
+        name = text(step.after or step.before, "metadata", "name")
+        foreign = step.after is not None and self.is_foreign(step.after)
+        if step.after is not None and counts_as_member(step.after) and not foreign:
+            self.member_since.setdefault(name, self.now())
+        else:
+            self.member_since.pop(name, None)
+
+    @property
+    def election(self) -> Durations:
+        return self.schedule.setup.config.leader_election.durations
+
+    @property
+    def policy(self) -> str:
+        """What is to happen to nodes whose machines are gone."""
+        return self.schedule.setup.config.lifecycle.deletion_policy
+
+    @property
+    def fraction(self) -> float:
+        """The part of all nodes that may be deleted within a window."""
+        return self.schedule.setup.config.lifecycle.deletion_max_fraction
+
+    @property
+    def ignores_orphans(self) -> bool:
+        """Whether nobody looks for balancers without a Service."""
+        return self.schedule.setup.config.service.orphans == "ignore"
+
+    def leases(self) -> tuple[str, ...]:
+        """Those that a manager works under."""
+        if self.schedule.setup.config.leader_migration.enabled:
+            return LEASE, MIGRATION_LEASE
+        return (LEASE,)
+
+    def leases_for(self, call: Call) -> tuple[str, ...]:
+        """Of which its sender must hold one.
+
+        The migration's is that of who deletes nodes, who speaks with the node controller's voice.
+        """
+        if call.agent != NODE.identity:
+            return (LEASE,)
+        return self.leases()[-1:] if call.what.startswith("DELETE") else self.leases()
+
+    def leaders(self, leases: Iterable[str]) -> set[str]:
+        """Who may write: whom one names, and for a moment whom it was taken from by hand."""
+        holders = set(map(self.cluster.leader, leases))
+        unknowing = self.election.renew_deadline / SLOWEST
+        return holders | {one for one, at in self.robbed.items() if self.now() - at < unknowing}
+
+    def runs(self, controller: str) -> bool:
+        return controller in self.controllers
+
+    def machine_of(self, node: Obj) -> Machine | None:
+        """The machine that a node stands for, if it is there."""
+        machines = self.account.truth().machines
+        identity = text(node, "spec", "providerID")
+        if identity and not self.is_foreign(node):
+            return next((one for one in machines if one.provider_id == identity), None)
+        uuid = text(node, "status", "nodeInfo", "systemUUID")
+        return next((one for one in machines if one.uuid == uuid), None)
+
+    def is_foreign(self, node: Obj) -> bool:
+        """Whether it says that it is of another cloud."""
+        given = text(node, "spec", "providerID")
+        return bool(given) and not given.startswith(f"{self.account.offered.name}://")
+
+    def has_only_foreign_nodes(self) -> bool:
+        """Then a manager that never saw a node of this cloud keeps the members that it finds."""
+        nodes = self.cluster.objects("nodes")
+        return bool(nodes) and all(map(self.is_foreign, nodes))
+
+    def balancers(self) -> list[Balancer]:
+        """Those of this cluster."""
+        found = self.account.truth().balancers.values()
+        return [one for one in found if one.is_of(self.cluster_id)]
+
+    def balancer_of(self, uid: str) -> Balancer | None:
+        """That of a Service of this cluster."""
+        owner = Owner(self.cluster_id, uid)
+        found = self.account.truth().balancers.values()
+        return next((one for one in found if one.owner == owner), None)
+
+    def wants_balancer(self, service: Obj) -> bool:
+        if text(service, "metadata", "deletionTimestamp"):
+            return False
+        is_asking = text(service, "spec", "type") == "LoadBalancer"
+        return is_asking and not self.is_of_another_class(service)
+
+    def is_of_another_class(self, service: Obj) -> bool:
+        """Others serve it. They use the same finalizer, so that nobody can tell whose it is."""
+        given = self.schedule.setup.config.service.classes
+        served = {self.account.balancer_class, *given, *([] if "-" in given else [""])}
+        return text(service, "spec", "loadBalancerClass") not in served
+
+    def is_impossible(self, service: Obj) -> bool:
+        """It asks for what the cloud cannot give."""
+        wanted, ports = text(service, "spec", "loadBalancerIP"), rows(service, "spec", "ports")
+        is_asking = text(service, "spec", "type") == "LoadBalancer"
+        if is_asking and any(not port.get("nodePort") for port in ports):
+            return True
+        return bool(wanted) and wanted == self.account.cloud.impossible_address
+
+    def is_bidden_farewell(self, owner: str) -> bool:
+        """Whether our members leave a balancer that stays, because its Service goes."""
+        services = self.cluster.objects("services")
+        wanting = [text(one, "metadata", "uid") for one in services if self.wants_balancer(one)]
+        return owner in self.left_to_others and owner not in wanting
+
+    def members(self) -> list[Obj]:
+        """The nodes that balancers should lead to; none of another cloud."""
+        ours = (one for one in self.cluster.objects("nodes") if not self.is_foreign(one))
+        return [one for one in ours if counts_as_member(one)]
+
+
+def things_in(truth: Truth) -> Mapping[str, object]:
+    """All in the cloud that may be somebody's, by id."""
+    return {**truth.balancers, **truth.routes, **truth.keys}
+
+
+def name_of(step: ObjectStep) -> Name:
+    """What an object is called; another may be called so later."""
+    metadata = branch(step.after or step.before, "metadata")
+    return step.resource, text(metadata, "namespace"), text(metadata, "name")
+
+
+def is_approved(node: Obj | None) -> bool:
+    """Whether a human has said that it may be deleted."""
+    return words(node, "metadata", "annotations").get(DELETION) == "approved"
+
+
+def has_taint(node: Obj, key: str) -> bool:
+    return any(text(taint, "key") == key for taint in rows(node, "spec", "taints"))
+
+
+def is_new(node: Obj) -> bool:
+    """Whether it waits for its cloud to be asked about it."""
+    return has_taint(node, UNINITIALIZED)
+
+
+def counts_as_member(node: Obj) -> bool:
+    if text(node, "metadata", "deletionTimestamp"):
+        return False
+    excluded = words(node, "metadata", "labels").get(EXCLUDED)
+    return excluded is None and not has_taint(node, LEAVING)
+
+
+def conditions_of(thing: Obj) -> dict[str, str]:
+    """By type: what it says."""
+    return {text(one, "type"): text(one, "status") for one in rows(thing, "status", "conditions")}
+
+
+def reason_of(thing: Obj, condition: str) -> str:
+    """Why the condition is as it is; "" if there is none."""
+    said = {text(one, "type"): text(one, "reason") for one in rows(thing, "status", "conditions")}
+    return said.get(condition, "")
+
+
+def ingress_of(service: Obj) -> list[str]:
+    """What it publishes: IPs and host names."""
+    published = rows(service, "status", "loadBalancer", "ingress")
+    return [text(one, "ip") or text(one, "hostname") for one in published]

@@ -1,0 +1,151 @@
+"""How often a manager may ask for the same thing: what is remembered of calls, and the laws.
+
+Each bound follows from a flag or from a rule of the design.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf, log2
+
+from pileus.controllers.ipam import reconciler as ipam
+from pileus.controllers.node import controller as node
+from pileus.controllers.route import controller as route
+from pileus.controllers.service.notes import WAITS
+from pileus.objects.writer import TRIES
+from pileus.runtime.backoff import SERVICE_RETRIES
+from pileus_lab.simulation.setup import MONITOR_PERIOD
+from pileus_lab.simulation.stage.steps import Answer, Call, Channel
+
+AT_ONCE = TRIES
+"""Tries of one pass that finds an object changed meanwhile (409)."""
+CONFLICT = "409"
+PASS = 1.0
+"""Seconds that a pass takes which only fails to write."""
+TICK = 0.001
+SPARE = 4
+"""Passes for another reason than the failure, such as news that was under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How soon that is tried again which has failed."""
+
+    first: float
+    """Seconds after the first failure; then doubled."""
+    least: float
+    """Seconds between two passes that come for other reasons, at least."""
+
+    def passes(self, elapsed: float) -> float:
+        """How many there may be in so many seconds."""
+        return SPARE + log2(1 + elapsed / self.first) + elapsed / self.least
+
+
+_ROUTES = Law(route.RETRIES.first, route.WINDOW / route.BURST)  # while nodes change
+LAWS: Mapping[str, Law] = {
+    "service-controller": Law(SERVICE_RETRIES.first, WAITS.last),
+    "cloud balancers": Law(WAITS.first, WAITS.last),  # while the cloud is at work
+    "cloud routes": _ROUTES,
+    "route-controller": _ROUTES,
+    "node-controller": Law(node.RETRIES.first, ipam.DOUBT),
+}
+OTHERS = Law(node.RETRIES.first, MONITOR_PERIOD)
+"""Of those who look around."""
+
+
+@dataclass(slots=True)
+class Vain:
+    """Failures of the same call in a row."""
+
+    since: float
+    passes: int = 0
+    conflicts: int = 0
+
+    def count(self, answer: Answer) -> None:
+        """Who was asked to come back may do so as often; of conflicts one pass may see several."""
+        is_conflict = answer.trouble == CONFLICT
+        if answer.patience is not None:
+            return
+        if is_conflict and self.conflicts % AT_ONCE:
+            self.conflicts += 1
+        else:
+            self.conflicts = 1 if is_conflict else 0
+            self.passes += 1
+
+
+Key = tuple[str, str, str]
+Waiting = tuple[str, str, str, bytes]
+
+
+@dataclass(slots=True)
+class Paces:
+    """What is remembered of calls."""
+
+    minute: int = 0
+    sent: Counter[tuple[str, str, Channel]] = field(
+        default_factory=Counter[tuple[str, str, Channel]]
+    )
+    """By process and part of it, in this minute."""
+    invited: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """How often each was asked to come back later, or with a fresh view, in this minute."""
+    vain: dict[Key, Vain] = field(default_factory=dict[Key, Vain])
+    quiet_until: dict[Waiting, float] = field(default_factory=dict[Waiting, float])
+    """Until when a call must not come back; of the cloud, no call at all."""
+    woken: dict[str, float] = field(default_factory=dict[str, float])
+    """Paths of objects that changed, and until when the one pass may go on that comes of it at
+    once, whatever the last one was told."""
+    ill: dict[str, float] = field(default_factory=dict[str, float])
+    """When a process last had trouble with the API server."""
+
+    def learn_of_call(self, call: Call) -> None:
+        minute = int(call.at // 60)
+        if minute != self.minute:
+            self.minute = minute
+            self.sent.clear()
+            self.invited.clear()
+        self.sent[call.identity, call.agent, call.channel] += 1
+        if self.is_early(call):
+            begun = {path: until for path, until in self.woken.items() if path in call.what}
+            self.woken |= {path: min(until, call.at + PASS) for path, until in begun.items()}
+
+    def learn_of_answer(self, answer: Answer, now: float) -> None:
+        call = answer.call
+        if answer.patience is not None:
+            # Also to a call that came early because its object had changed: the newest word counts.
+            self.quiet_until[who_waits(call)] = now + answer.patience
+        if answer.patience is not None or answer.trouble == CONFLICT:
+            self.invited[call.identity, call.agent] += 1
+        if not answer.trouble:
+            self.vain.pop(same(call), None)
+            return
+        if not call.is_to_cloud:
+            self.ill[call.identity] = now
+        if call.is_work or call.is_to_cloud:
+            self.vain.setdefault(same(call), Vain(call.at)).count(answer)
+
+    def changed(self, path: str, *, by_manager: bool) -> None:
+        """An object changed: one more pass may come at once, and begins anew if others did it."""
+        self.woken[path] = inf
+        for key in [key for key in self.vain if path in key[2]]:
+            if by_manager:
+                self.vain[key].passes -= 1
+            else:
+                del self.vain[key]
+
+    def is_early(self, call: Call) -> bool:
+        return call.at < self.quiet_until.get(who_waits(call), 0.0) - TICK
+
+    def may_be_early(self, call: Call) -> bool:
+        """Whether its object has changed."""
+        return any(path in call.what and call.at <= t for path, t in self.woken.items())
+
+
+def same(call: Call) -> Key:
+    return call.identity, call.agent, call.what
+
+
+def who_waits(call: Call) -> Waiting:
+    """The API server's wish is for the same request; the cloud's for all calls of the process."""
+    if call.is_to_cloud:
+        return call.identity, "cloud", "", b""
+    return call.identity, call.agent, call.what, call.content

@@ -1,0 +1,361 @@
+"""What must hold in the end, when nothing has gone wrong or been changed for a while."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
+from pileus.cloud.balancer import Transport
+from pileus.cloud.model import InstanceState
+from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
+from pileus.controllers.service.wish import AFFINITY_SECONDS
+from pileus_lab.apiserver.tree import Obj, branch, number, rows, text, texts, words
+from pileus_lab.simulation.clouds.truth import Balancer, Machine, Port, Traffic
+from pileus_lab.simulation.invariants.always import IMMEDIATE, KEEPING
+from pileus_lab.simulation.invariants.facts import (
+    DELETION,
+    READY,
+    STUCK,
+    Facts,
+    conditions_of,
+    has_taint,
+    ingress_of,
+    is_approved,
+    is_new,
+    reason_of,
+)
+from pileus_lab.simulation.invariants.keys import machines_have_the_wanted_keys
+from pileus_lab.simulation.invariants.leftovers import no_balancer_is_left_behind
+from pileus_lab.simulation.invariants.queues import NOTHING_LEFT_OVER
+from pileus_lab.simulation.invariants.sayings import (
+    no_manager_caught_an_unexpected_exception,
+    secrets_stay_secret,
+)
+from pileus_lab.simulation.invariants.service_history import has_finalizer
+from pileus_lab.simulation.invariants.successors import events_are_about_those_they_name
+from pileus_lab.simulation.kinds import SIMULATED
+from pileus_lab.simulation.stage.cluster import ready_status
+from pileus_lab.simulation.stage.operators import NEVER
+from pileus_lab.simulation.stage.users import UNTRUE
+
+SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
+
+GONE = "CloudProviderInstanceGone"
+
+Quiet = Callable[[Facts], Iterator[str]]
+
+
+def somebody_leads(facts: Facts) -> Iterator[str]:
+    for lease in facts.leases():
+        leader = facts.cluster.leader(lease)
+        if leader not in facts.living():
+            yield f"the lease {lease} is {leader or 'nobody'}'s, who does not live, or is frozen"
+
+
+def no_watch_is_dead(facts: Facts) -> Iterator[str]:
+    """Whoever hears nothing any more has noticed it, and asked anew."""
+    for watch in facts.cluster.watches:
+        if watch.is_dead:
+            yield f"nothing comes any more from the watch of {watch.name}"
+
+
+def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
+    """Every node whose machine runs is initialized; and who is, says what is true of it."""
+    if not facts.runs(NODE.canonical):
+        return
+    for node in facts.cluster.objects("nodes"):
+        machine = None if facts.is_foreign(node) else facts.machine_of(node)
+        if machine is None or (is_new(node) and machine.state is not InstanceState.RUNNING):
+            continue
+        for wrong in _differences(node, machine):
+            yield f"node {text(node, 'metadata', 'name')}: {wrong}"
+
+
+def _differences(node: Obj, machine: Machine) -> Iterator[str]:
+    if is_new(node):
+        yield "it is not initialized"
+        return
+    if text(node, "spec", "providerID") != machine.provider_id:
+        yield f"its provider ID is not that of {machine.id}"
+    labels = words(node, "metadata", "labels")
+    for keys, value in ((ZONE, machine.zone), (INSTANCE_TYPE, machine.type)):
+        for key in keys:
+            if labels.get(key, "") != value:
+                yield f"its label {key} is {labels.get(key)}, not {value}"
+    if conditions_of(node).get(STUCK) == "True":
+        yield "it still says that it is not initialized"
+    have = [(text(one, "type"), text(one, "address")) for one in rows(node, "status", "addresses")]
+    want = [(one.type, one.address) for one in machine.addresses]
+    if want and sorted(have) != sorted(want):
+        yield f"its addresses are {have}, not {want}"
+
+
+def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
+    """They are deleted, or say why they are kept, and it is true."""
+    if not facts.runs(LIFECYCLE.canonical):
+        return
+    ours = [node for node in facts.cluster.objects("nodes") if not facts.is_foreign(node)]
+    gone = [node for node in ours if facts.machine_of(node) is None]
+    are_too_many = _are_too_many(facts, ours, gone)
+    for node in gone:
+        why = _why_kept(node)
+        too_many = why == "TooManyNodesGone" and are_too_many
+        unproven = why == "NeverInitialized" and not text(node, "spec", "providerID")
+        if why == "DeletionVetoed" and is_vetoed(node):
+            continue
+        if facts.policy in KEEPING:
+            kept = why == "NodeKeptByPolicy" or (is_approved(node) and why)
+        else:
+            kept = facts.policy != IMMEDIATE and not is_approved(node) and (too_many or unproven)
+        if not kept:
+            yield f"node {text(node, 'metadata', 'name')} has no machine, and is kept: {why}"
+
+
+def _are_too_many(facts: Facts, ours: Sequence[Obj], gone: Sequence[Obj]) -> bool:
+    """Whether the limit keeps them. What is unproven, or decided by a user, does not count."""
+    proven = [node for node in ours if text(node, "spec", "providerID")]
+    counted = [n for n in gone if n in proven and not is_vetoed(n) and not is_approved(n)]
+    return len(counted) > max(1, int(facts.fraction * len(proven)))
+
+
+def _why_kept(node: Obj) -> str:
+    for one in rows(node, "status", "conditions"):
+        if text(one, "type") == GONE and text(one, "status") == "True":
+            return text(one, "reason")
+    return ""
+
+
+def stopped_nodes_are_tainted(facts: Facts) -> Iterator[str]:
+    if not facts.runs(LIFECYCLE.canonical):
+        return
+    for node in facts.cluster.objects("nodes"):
+        machine = None if facts.is_foreign(node) else facts.machine_of(node)
+        tainted = has_taint(node, SHUTDOWN)
+        stopped = machine is not None and machine.state is InstanceState.STOPPED
+        if stopped and ready_status(node) != "True" and not tainted:
+            yield f"node {text(node, 'metadata', 'name')} is stopped and has no taint"
+        if tainted and ready_status(node) == "True":
+            yield f"node {text(node, 'metadata', 'name')} is ready and has the taint"
+
+
+def services_have_what_they_want(facts: Facts) -> Iterator[str]:
+    """Each Service that wants a balancer has it, whole, and publishes its address."""
+    if not facts.runs(SERVICE.canonical):
+        return
+    is_judged_by_members = not facts.has_only_foreign_nodes()
+    for service in facts.cluster.objects("services"):
+        if not facts.wants_balancer(service) or facts.is_impossible(service):
+            continue
+        if not is_judged_by_members:
+            if reason_of(service, READY) == "Pending":
+                yield f"Service {text(service, 'metadata', 'name')}: the cloud is at work for it"
+            continue
+        balancer = facts.balancer_of(_uid(service))
+        missing = iter(["it has no balancer"])
+        wrong = missing if balancer is None else _lacks(facts, service, balancer)
+        yield from (f"Service {text(service, 'metadata', 'name')}: {one}" for one in wrong)
+
+
+def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
+    members = facts.members()
+    if not has_finalizer(service):
+        yield "it has no finalizer"
+    if sorted(balancer.addresses) != sorted(ingress_of(service)):
+        yield f"it publishes {ingress_of(service)}, not {balancer.addresses}"
+    if balancer.is_noted is False and _keeps_notes(facts):
+        yield f"{balancer.id} lost its note to a request that took effect late"
+    yield from _misses(facts, balancer, members)
+    reason = "LoadBalancerReady" if members else "NoMembers"
+    if reason_of(service, READY) != reason:
+        yield f"its condition says {reason_of(service, READY)}, not {reason}"
+    yield from _misdirects(service, balancer)
+
+
+def _keeps_notes(facts: Facts) -> bool:
+    """Whether a full check renews lost notes. Ported providers keep none in the cloud."""
+    return facts.schedule.setup.repairs and facts.account.offered.knows_leftovers
+
+
+def _misses(facts: Facts, balancer: Balancer, members: Sequence[Obj]) -> Iterator[str]:
+    """Which nodes it leads to wrongly, or not to the machine that a node is now."""
+    names = frozenset(text(node, "metadata", "name") for node in members)
+    if balancer.members != names:
+        yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(names)}"
+    known = [facts.machine_of(node) for node in members if text(node, "spec", "providerID")]
+    machines = {one.id for one in known if one is not None}
+    if balancer.machines is not None and not machines <= balancer.machines:
+        yield f"{balancer.id} does not know {sorted(machines - balancer.machines)}"
+
+
+def _misdirects(service: Obj, balancer: Balancer) -> Iterator[str]:
+    """What is wrong with how connections are taken in and passed on."""
+    wanted = frozenset(
+        Port(number(one, "port"), number(one, "nodePort"), Transport(text(one, "protocol")))
+        for one in rows(service, "spec", "ports")
+    )
+    if balancer.ports != wanted:
+        yield f"{balancer.id} listens on {sorted(balancer.ports)}, not {sorted(wanted)}"
+    ranges = frozenset(texts(service, "spec", "loadBalancerSourceRanges"))
+    if balancer.source_ranges != ranges:
+        yield f"{balancer.id} lets in {sorted(balancer.source_ranges)}, not {sorted(ranges)}"
+    if balancer.traffic not in {None, _traffic_of(service)}:
+        yield f"{balancer.id} does {balancer.traffic}, not {_traffic_of(service)}"
+
+
+def _traffic_of(service: Obj) -> Traffic:
+    is_sticky = text(service, "spec", "sessionAffinity") == "ClientIP"
+    config = branch(service, "spec", "sessionAffinityConfig", "clientIP")
+    seconds = number(config, "timeoutSeconds") or AFFINITY_SECONDS
+    return Traffic(
+        affinity_seconds=seconds if is_sticky else None,
+        health_port=number(service, "spec", "healthCheckNodePort") or None,
+    )
+
+
+def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
+    """A Service that asks for the impossible says so, and not what else had failed before."""
+    if not facts.runs(SERVICE.canonical):
+        return
+    for service in facts.cluster.objects("services"):
+        if not (facts.wants_balancer(service) and facts.is_impossible(service)):
+            continue
+        name, said = text(service, "metadata", "name"), rows(service, "status", "conditions")
+        why = [text(one, "message") for one in said if text(one, "type") == READY]
+        if conditions_of(service).get(READY) != "False":
+            yield f"Service {name} does not say that it has failed"
+        elif any(SIMULATED in one for one in why):
+            yield f"Service {name} still says what failed while the world was in disorder"
+
+
+def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
+    """What wants no balancer has no finalizer and no address."""
+    if not facts.runs(SERVICE.canonical):
+        return
+    services = facts.cluster.objects("services")
+    wanting = {_uid(one) for one in services if facts.wants_balancer(one)}
+    for service in services:
+        if _uid(service) in wanting:
+            continue
+        if has_finalizer(service):
+            yield f"Service {text(service, 'metadata', 'name')} still has the finalizer"
+        if {*ingress_of(service)} - ({UNTRUE} if facts.is_of_another_class(service) else set()):
+            yield f"Service {text(service, 'metadata', 'name')} still publishes an address"
+
+
+def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
+    """Each usable pod range has a route to a node that has the range, and no other range has one.
+
+    A range has no route if the oldest node that has it has no machine: the range stays reserved for
+    that node while the node exists.
+    """
+    if not facts.runs(ROUTE.canonical):
+        return
+    machines = {one.name for one in facts.account.truth().machines}
+    wanted: dict[str, set[str]] = {}
+    stale: set[str] = set()
+    """Of nodes that are kept without a machine, where no round looks for useless routes."""
+    for node in facts.cluster.objects("nodes"):
+        for cidr in texts(node, "spec", "podCIDRs"):
+            name = text(node, "metadata", "name")
+            if name in machines and is_usable(facts, cidr):
+                wanted.setdefault(cidr, set()).add(name)
+            elif not facts.schedule.setup.repairs:
+                stale.add(cidr)
+    made = facts.account.truth().routes.values()
+    ours = {one.destination: one.target for one in made if one.id in facts.made_by_managers}
+    theirs = {one.destination for one in made} - ours.keys()
+    oldest = _oldest_by_range(facts)
+    reserved = {one for one, name in oldest.items() if one not in ours and name not in machines}
+    for cidr in sorted({*wanted, *ours} - theirs - stale - reserved):
+        names = wanted.get(cidr, {None})
+        if ours.get(cidr) not in names:
+            yield f"{cidr} leads to {ours.get(cidr)}, not to {' or '.join(map(str, names))}"
+
+
+def _oldest_by_range(facts: Facts) -> dict[str, str]:
+    """Returns, for each pod range, the name of the oldest node that has it."""
+
+    def age(node: Obj) -> tuple[str, str]:
+        return text(node, "metadata", "creationTimestamp"), text(node, "metadata", "name")
+
+    ours = (node for node in facts.cluster.objects("nodes") if not facts.is_foreign(node))
+    return {
+        cidr: text(node, "metadata", "name")
+        for node in sorted(ours, key=age, reverse=True)
+        for cidr in texts(node, "spec", "podCIDRs")
+    }
+
+
+def is_usable(facts: Facts, cidr: str) -> bool:
+    """Whether a route may lead there: what is outside of the cluster's ranges is not ours."""
+    network = ip_network(cidr)
+    ranges = map(ip_network, facts.schedule.setup.cluster_cidrs)
+    return any(one.version == network.version and _is_within(network, one) for one in ranges)
+
+
+def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
+    """Or that none does, where the cloud has no such machine, nor anybody's route in the way."""
+    if not facts.runs(ROUTE.canonical):
+        return
+    truth = facts.account.truth()
+    routes = {(one.destination, one.target) for one in truth.routes.values()}
+    taken, machines = {cidr for cidr, _ in routes}, {one.name for one in truth.machines}
+    ours = (one for one in facts.cluster.objects("nodes") if not facts.is_foreign(one))
+    for node in ours:
+        name, cidrs = text(node, "metadata", "name"), texts(node, "spec", "podCIDRs")
+        said = conditions_of(node).get("NetworkUnavailable")
+        reached = bool(cidrs) and all((cidr, name) in routes for cidr in cidrs)
+        unknown = name not in machines and not taken.isdisjoint(cidrs)
+        barred = bool(cidrs) and not reached and not unknown
+        if reached and said != "False":
+            yield f"node {name} has its routes and does not say so"
+        if barred and said != "True":
+            yield f"node {name} lacks a route, and does not say so"
+
+
+def nodes_have_ranges(facts: Facts) -> Iterator[str]:
+    if not facts.runs(IPAM.canonical):
+        return
+    nodes = facts.cluster.objects("nodes")
+    given = {cidr for node in nodes for cidr in texts(node, "spec", "podCIDRs")}
+    if len(given) >= facts.schedule.setup.pod_ranges:
+        return
+    for node in nodes:
+        if not texts(node, "spec", "podCIDRs"):
+            yield f"node {text(node, 'metadata', 'name')} has no pod range"
+
+
+QUIET: Mapping[str, Quiet] = {
+    check.__name__: check
+    for check in (
+        somebody_leads,
+        no_watch_is_dead,
+        nodes_are_as_their_machines,
+        nodes_of_no_machine_are_gone,
+        stopped_nodes_are_tainted,
+        services_have_what_they_want,
+        what_cannot_be_done_is_told,
+        services_keep_nothing_else,
+        no_balancer_is_left_behind,
+        routes_lead_to_all_nodes,
+        nodes_say_that_routes_lead_to_them,
+        nodes_have_ranges,
+        machines_have_the_wanted_keys,
+        *NOTHING_LEFT_OVER,
+        events_are_about_those_they_name,
+        secrets_stay_secret,
+        no_manager_caught_an_unexpected_exception,
+    )
+}
+
+
+def is_vetoed(node: Obj) -> bool:
+    return words(node, "metadata", "annotations").get(DELETION) == NEVER
+
+
+def _is_within(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
+    first, last = int(other.network_address), int(other.broadcast_address)
+    return first <= int(one.network_address) and int(one.broadcast_address) <= last
+
+
+def _uid(service: Obj) -> str:
+    return text(service, "metadata", "uid")

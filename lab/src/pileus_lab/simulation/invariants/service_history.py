@@ -1,0 +1,106 @@
+"""What is remembered of Services and their balancers: what was wanted, kept, lost, cleaned up."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pileus_lab.apiserver.tree import Obj, text, texts, words
+from pileus_lab.simulation.stage.steps import CloudStep, ObjectStep
+from pileus_lab.simulation.stage.users import ADOPT, MANAGE
+
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+Version = tuple[str, str]
+"""Of an object: its UID and resource version."""
+UNMANAGED = frozenset({"none", "observe", "members"})
+"""Values of `pileus.dev/manage` with which a balancer is not all ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """A Service that was deleted by force."""
+
+    at: float
+    leader: str
+    """The process that led at that time."""
+    was_known: bool
+    """Whether it had heard of the Service."""
+    is_protected: bool
+    """Whether `pileus.dev/manage` said anything but full; what is misspelt protects, too."""
+
+
+@dataclass(slots=True)
+class ServiceHistory:
+    wanted_since: dict[str, float] = field(default_factory=dict[str, float])
+    """Since when a Service wants a balancer of ours, and names none that exists, by UID."""
+    unmanaged: dict[str, tuple[str, Version]] = field(
+        default_factory=dict[str, tuple[str, Version]]
+    )
+    """By UID of a Service: what it says in `pileus.dev/manage`, and the version that said so."""
+    cleaned_up: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    """Which leader deleted the balancer of a Service that was gone, and when."""
+    vanished: dict[str, Vanished] = field(default_factory=dict[str, Vanished])
+    """By UID: Services that were deleted while they had the finalizer, or a balancer."""
+    kept_on_purpose: set[str] = field(default_factory=set[str])
+    """UIDs of Services that were released while `pileus.dev/manage` kept their balancers, and that
+    have not had the finalizer, or wanted a managed balancer, since."""
+    stripped: dict[str, str] = field(default_factory=dict[str, str])
+    """By UID: Services whose finalizer was removed by others, and the process that led then."""
+    born: dict[str, float] = field(default_factory=dict[str, float])
+    """When a balancer was created, by its id."""
+
+    def learn(
+        self, step: ObjectStep, service: Obj, now: float, *, wants: bool, leader: str
+    ) -> None:
+        """A Service came, or was changed; `wants`: whether it wants a balancer of ours now."""
+        uid = text(service, "metadata", "uid")
+        if wants and not {MANAGE, ADOPT} & words(service, "metadata", "annotations").keys():
+            self.wanted_since.setdefault(uid, now)
+        else:
+            self.wanted_since.pop(uid, None)
+        released = step.before and has_finalizer(step.before) and not has_finalizer(service)
+        if released and not is_manager(step.who):
+            self.stripped[uid] = leader
+        if released and is_manager(step.who) and is_left_to_others(service):
+            self.kept_on_purpose.add(uid)
+        elif has_finalizer(service) or (wants and not is_left_to_others(service)):
+            self.kept_on_purpose.discard(uid)
+        self._learn_of_mode(service, uid)
+
+    def forget(self, uid: str, lost: Vanished | None) -> None:
+        """A Service was deleted; `lost`: how, if nobody had released it."""
+        self.wanted_since.pop(uid, None)
+        self.unmanaged.pop(uid, None)
+        if lost is not None:
+            self.vanished[uid] = lost
+
+    def learn_of_cloud(
+        self, step: CloudStep, there: Iterable[str], leader: str, now: float
+    ) -> None:
+        """A manager changed the cloud; `there`: the UIDs of all Services."""
+        before, after = step.before.balancers, step.after.balancers
+        if before is after:
+            return
+        self.born |= {key: now for key in after if key not in before}
+        owners = [one.owner.uid for key, one in before.items() if key not in after and one.owner]
+        gone = set(owners).difference(there)
+        self.cleaned_up += [(leader, now) for uid in owners if uid in gone]
+
+    def _learn_of_mode(self, service: Obj, uid: str) -> None:
+        mode = words(service, "metadata", "annotations").get(MANAGE, "")
+        if mode not in UNMANAGED:
+            self.unmanaged.pop(uid, None)
+        elif self.unmanaged.get(uid, ("",))[0] != mode:
+            version = text(service, "metadata", "resourceVersion")
+            self.unmanaged[uid] = mode, (uid, version)
+
+
+def is_manager(who: str) -> bool:
+    return who.startswith("manager")
+
+
+def has_finalizer(service: Obj) -> bool:
+    return FINALIZER in texts(service, "metadata", "finalizers")
+
+
+def is_left_to_others(service: Obj) -> bool:
+    """Whether people want its balancer to stay, whatever becomes of the Service."""
+    return words(service, "metadata", "annotations").get(MANAGE) in {"none", "observe", "members"}

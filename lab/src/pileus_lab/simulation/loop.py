@@ -1,0 +1,248 @@
+"""An event loop for simulations: its time jumps, and the same program takes the same steps.
+
+Processes are told apart by the context that their tasks carry. A paused one takes no step until it
+is resumed; its timers run out meanwhile, as those of a process that was stopped do.
+"""
+
+import asyncio
+import heapq
+import traceback
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pileus
+import pileus_lab
+
+OURS = tuple(f"{Path(each).parent}/" for each in (pileus.__file__, pileus_lab.__file__))
+"""The folders of our own code, on this machine."""
+STEPS_AT_ONCE = 50_000
+"""Rounds of the loop within one instant, after which it is taken to be endless."""
+ROUNDING = 1e-9
+"""Seconds that the clock of a process which slept is ahead: else a timer that is due could seem not
+to be, by the last bit of a float, for as long as time stands still."""
+SHOWN, NAMED = 24, 3
+"""Places told when nothing goes on, and tasks named at each."""
+CLEARING = 600.0
+"""Seconds, of no clock, that tasks have for their end."""
+
+
+class Standstill(Exception):
+    """Nothing will ever happen again, or nothing but the same; the text names who waits where."""
+
+
+@dataclass(eq=False, slots=True)
+class Process:
+    """What one operating-system process would be: it can be stopped and resumed as a whole."""
+
+    name: str
+    paused: bool = False
+    asleep: bool = False
+    """Paused with its whole machine, until that wakes up by itself."""
+    is_dead: bool = False
+    """Its steps reach nobody any more: what it still does is its remains being cleared away."""
+    steps_left: int = 0
+    """Steps until something strikes it; 0: nothing will."""
+    strike: Callable[[], None] | None = None
+    slept: float = 0.0
+    """Seconds for which its machine was suspended: its monotonic clock has not counted them."""
+    held: list[asyncio.Handle] = field(default_factory=list[asyncio.Handle])
+    """Its steps that wait until it is resumed."""
+
+    def strike_at_step(self, number: int, strike: Callable[[], None]) -> None:
+        """Let something happen right before its n-th step from now: between two awaits."""
+        self.steps_left, self.strike = number, strike
+
+    def spare(self) -> None:
+        self.steps_left, self.strike = 0, None
+
+    def count_step(self) -> None:
+        self.steps_left -= 1
+        if not self.steps_left and self.strike is not None:
+            self.strike()
+
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set depends on its number, not on its address in memory."""
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        number: int,
+        context: Context | None = None,
+    ) -> None:
+        self.number = number
+        super().__init__(coroutine, loop=loop, context=context, name=f"task-{number}")
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimulationLoop(asyncio.BaseEventLoop):
+    """Guarantees: no wall time, no sockets, no threads; equal programs run equally anywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._rounds = 0
+        self._selector = self
+        self._clock_resolution = 1e-6
+        self._soon: deque[asyncio.Handle] = vars(self)["_ready"]
+        numbers = count(1)
+
+        def make(
+            loop: asyncio.AbstractEventLoop,
+            coroutine: Any,  # noqa: ANN401 -- asyncio's own signature
+            context: Context | None = None,
+        ) -> asyncio.Task[Any]:
+            return _Task(coroutine, loop=loop, number=next(numbers), context=context)
+
+        self.set_task_factory(make)
+
+    def now(self) -> float:
+        """The time of the world."""
+        return self._now
+
+    def time(self) -> float:
+        """The monotonic clock of who asks. It stood still while its machine was suspended."""
+        process = PROCESS.get()
+        if process is None or not process.slept:
+            return self._now
+        return self._now - process.slept + ROUNDING
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        process = PROCESS.get()
+        late = 0.0 if process is None else process.slept
+        return super().call_at(when + late, callback, *args, context=context)
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle:
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        if process is not None and process.steps_left:
+            process.count_step()
+        handle = asyncio.Handle(callback, args, self, context)
+        if process is not None and process.paused:
+            process.held.append(handle)
+        else:
+            self._soon.append(handle)
+        return handle
+
+    def pause(self, process: Process) -> None:
+        process.paused = True
+
+    def resume(self, process: Process) -> None:
+        process.paused = False
+        held, process.held = process.held, []
+        self._soon.extend(handle for handle in held if not handle.cancelled())
+
+    def suspend(self, process: Process, seconds: float) -> None:
+        """Let its machine sleep: it takes no step, and its timers stand still, but time goes on."""
+        self.pause(process)
+        process.asleep = True
+        process.slept += seconds
+        for timer in self._timers():
+            if timer._context.get(PROCESS) is process:  # noqa: SLF001
+                timer._when += seconds  # noqa: SLF001
+        heapq.heapify(self._timers())
+        self.call_later(seconds, self._wake, process)
+
+    def _wake(self, process: Process) -> None:
+        process.asleep = False
+        self.resume(process)
+
+    def select(self, timeout: float | None) -> list[object]:
+        """Called by asyncio once a round: wait until something happens, or so many seconds."""
+        if timeout is None:
+            raise Standstill(f"every task waits, and no timer will wake one\n{self._waiting()}")
+        if timeout > 0:
+            self._now += timeout
+            self._rounds = 0
+            return []
+        self._rounds += 1
+        if self._rounds > STEPS_AT_ONCE:
+            raise Standstill(
+                f"{STEPS_AT_ONCE} rounds at second {self._now:.3f}, and no end\n{self._waiting()}"
+            )
+        return []
+
+    def clear_away(self) -> None:
+        """End the tasks of a program that came to a standstill, as far as they let themselves."""
+        tasks = asyncio.all_tasks(self)
+        for task in tasks:
+            self._rounds = 0
+            task.cancel()
+        with suppress(Standstill):
+            self.run_until_complete(asyncio.wait(tasks, timeout=CLEARING))
+
+    def close(self) -> None:
+        """What was not finished is left so, without a word."""
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]
+        super().close()
+
+    def _timers(self) -> list[Any]:
+        """Those of asyncio itself, which has no other way to move them."""
+        return vars(self)["_scheduled"]
+
+    def _process_events(self, events: list[object]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def waiting(self) -> list[str]:
+        """Who waits where: a line for each place, with the names of some of those who do."""
+        places: dict[str, list[str]] = {}
+        for task in sorted(asyncio.all_tasks(self), key=hash):
+            places.setdefault(waits_at(task), []).append(task.get_name())
+        return [f"{_some(names)}: {place}" for place, names in places.items()]
+
+    def _waiting(self) -> str:
+        lines = self.waiting()
+        more = [f"and at {len(lines) - SHOWN} places more"] if len(lines) > SHOWN else []
+        return "\n".join(f"  {line}" for line in (*lines[:SHOWN], *more))
+
+
+def _place(frame: traceback.FrameSummary) -> str:
+    """File and line of our own code; of others', which differ between machines, the name alone."""
+    for folder in OURS:
+        if frame.filename.startswith(folder):
+            return f"{frame.filename.removeprefix(folder)}:{frame.lineno} {frame.name}"
+    return frame.name
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def waits_at(task: asyncio.Task[Any]) -> str:
+    """What a task has come to, innermost last."""
+    lines: list[str] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+        if frame is not None:
+            lines.append(_place(traceback.extract_stack(frame, limit=1)[0]))
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+    return " > ".join(lines[-3:]) or "not begun"

@@ -1,0 +1,119 @@
+"""One seed from the first second to the verdict.
+
+things happen ──▶ all is mended ──▶ desired = actual? ──▶ nothing more is written?
+"""
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+from pileus.testing.virtual_time import LoopClock
+from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.judge import Violation
+from pileus_lab.simulation.kinds import DeedKind, FaultKind
+from pileus_lab.simulation.loop import SimulationLoop, Standstill
+from pileus_lab.simulation.planned import hold_to_plans
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import Schedule
+from pileus_lab.simulation.world import World
+
+LOOK_EVERY = 10.0
+AFTERGLOW = 60.0
+"""Seconds for the last events and refreshes, before a quiet world must stay without writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one schedule."""
+
+    schedule: Schedule
+    violation: Violation | None
+    lines: tuple[str, ...]
+    digest: str
+    struck: Counter[tuple[FaultKind, str]] = field(default_factory=Counter[tuple[FaultKind, str]])
+    done: Counter[DeedKind] = field(default_factory=Counter[DeedKind])
+    virtual_seconds: float = 0.0
+
+
+def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
+    """Play a schedule to its end, or to the first thing that is wrong."""
+    loop = SimulationLoop()
+    with _undisturbed(), closing(loop):
+        world = World(schedule, make_cloud, loop, LoopClock(loop.now))
+        with world.sayings.listening():
+            _run(world, loop)
+        return Outcome(
+            schedule=schedule,
+            violation=world.judge.violation,
+            lines=tuple(world.trace.lines),
+            digest=world.trace.digest(),
+            struck=world.weather.struck,
+            done=world.done,
+            virtual_seconds=loop.now(),
+        )
+
+
+def _run(world: World, loop: SimulationLoop) -> None:
+    try:
+        loop.run_until_complete(_play(world))
+    except Standstill as error:
+        world.judge.blame("something_goes_on", str(error))
+        world.abandon()
+        loop.clear_away()
+
+
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    """No collector, which would end things at moments of its own."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+async def _play(world: World) -> None:
+    async with world.running():
+        if SCENARIOS[world.schedule.scenario].plans:
+            await hold_to_plans(world)
+            return
+        await world.let_things_happen()
+        world.mend()
+        await _settle(world)
+        if world.judge.violation is None:
+            await _stay_quiet(world)
+
+
+async def _settle(world: World) -> None:
+    """Wait until everything is as it should be, and stays so for one more look."""
+    was_well = False
+    for _ in range(int(world.patience / LOOK_EVERY)):
+        await asyncio.sleep(LOOK_EVERY)
+        if world.judge.violation is not None:
+            return
+        is_well = world.judge.first_wrong() is None
+        if is_well and was_well:
+            return
+        was_well = is_well
+    _blame_what_is_wrong(world)
+
+
+async def _stay_quiet(world: World) -> None:
+    await asyncio.sleep(AFTERGLOW)
+    before = world.judge.spent()
+    await asyncio.sleep(world.quiet_seconds)
+    world.judge.look_for_waste(world.judge.spent(world.quiet_seconds, before))
+    _blame_what_is_wrong(world)
+
+
+def _blame_what_is_wrong(world: World) -> None:
+    wrong = world.judge.first_wrong()
+    if wrong is not None:
+        world.tell_who_waits()
+        world.judge.blame(*wrong)

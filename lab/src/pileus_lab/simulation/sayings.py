@@ -1,0 +1,123 @@
+"""What managers say of themselves beside their work: log lines, metrics, configuration."""
+
+import logging
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Self
+
+import msgspec
+from prometheus_client.metrics import MetricWrapperBase
+
+from pileus.app.config import Config
+from pileus.app.configz import configz
+from pileus.server.metrics import prometheus_text
+from pileus.telemetry.klog import TextFormat
+from pileus.telemetry.log import level_of
+from pileus.telemetry.metrics import Metrics, new_metrics
+from pileus_lab.simulation.setup import SECRET
+
+EVERY = 40
+"""One of so many seeds is listened to: writing all that down takes longer than to play."""
+VERBOSITY = 4
+
+
+class Sayings:
+    """Those of all managers of one world."""
+
+    def __init__(self, seed: int, config: Config) -> None:
+        self._config = config
+        self.is_heard = seed % EVERY == 1
+        self.metrics = new_metrics() if self.is_heard else _unread_metrics()
+        self._ear = _Ear()
+        self._tracebacks = _Tracebacks()
+
+    @contextmanager
+    def listening(self) -> Generator[None]:
+        """Hear what is logged for as long as the block lasts; nothing is written anywhere.
+
+        Most seeds are heard only for exceptions that no manager expects.
+        """
+        logger = logging.getLogger("pileus")
+        level, propagates = logger.level, logger.propagate
+        if self.is_heard:
+            logger.addHandler(self._ear)
+        logger.addHandler(self._tracebacks)
+        logger.propagate = False
+        logger.setLevel(level_of(VERBOSITY) if self.is_heard else logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self._ear)
+            logger.removeHandler(self._tracebacks)
+            logger.propagate = propagates
+            logger.setLevel(level)
+
+    def unexpected(self) -> Iterator[str]:
+        """Exceptions that a manager caught, logged with a traceback, and works on after."""
+        yield from self._tracebacks.told
+
+    def leaks(self) -> Iterator[str]:
+        """Where a secret is told."""
+        if not self.is_heard:
+            return
+        for line in self._ear.telling:
+            yield f"the log: {line}"
+        secret = SECRET.encode()
+        if secret in prometheus_text(self.metrics.registry):
+            yield "/metrics"
+        if secret in msgspec.json.encode(configz(self._config)):
+            yield "/configz"
+
+
+class _Ear(logging.Handler):
+    """Formats every line as a manager would, and keeps those that tell a secret."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(TextFormat())
+        self.telling: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        if SECRET in line:
+            self.telling.append(line)
+
+
+PROVIDERS_OWN = "pileus.classic.calls"
+"""The logger of exceptions that a ported provider raised, which are ordinary errors there."""
+
+
+class _Tracebacks(logging.Handler):
+    """Keeps the lines that carry an exception: each is a bug, however well it is isolated."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == PROVIDERS_OWN:
+            return
+        if record.exc_info and record.exc_info[1] is not None:
+            self.told.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
+class _Unread:
+    """In place of any instrument: measures nothing."""
+
+    def labels(self, *_: str) -> Self:
+        return self
+
+    def nothing(self, *_: object) -> None: ...
+
+    inc = dec = set = observe = remove = set_function = nothing
+
+
+@cache
+def _unread_metrics() -> Metrics:
+    """For seeds that nobody listens to: to make instruments and to measure takes a while."""
+    metrics = new_metrics()
+    for name, instrument in vars(metrics).items():
+        if isinstance(instrument, MetricWrapperBase):
+            setattr(metrics, name, _Unread())
+    return metrics

@@ -1,0 +1,304 @@
+"""Named mixtures of what happens: how likely each deed and each fault is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pileus_lab.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
+
+UNAIDED = ("unaided", "unaided-routes")
+"""Names of the setups without repair rounds: manual changes in the cloud are never repaired."""
+FIRST_EDITION = (
+    "plain",
+    "routes",
+    "ipam",
+    "dual-stack",
+    "dual-stack-routes",
+    "keys",
+    "migration",
+    "go-like",
+    "cautious",
+    "silent",
+)
+"""Names of the setups of which the first edition of the scenarios chose."""
+LIES = frozenset({FaultKind.CLOUD_STALE, FaultKind.CLOUD_EMPTY})
+"""Faults in which the cloud shows what is not so, as if it were."""
+AT_ONCE = 200.0
+"""Seconds for what takes longest when nothing goes wrong: a node is silent (40 s) before its
+machine is looked for, which is done twice (30 s apart) and every 10 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A mixture. Weights are relative; what is not named does not happen."""
+
+    name: str
+    text: str
+    deeds: Mapping[DeedKind, int] = field(default_factory=dict[DeedKind, int])
+    faults: Mapping[FaultKind, int] = field(default_factory=dict[FaultKind, int])
+    deeds_most: int = 14
+    faults_most: int = 8
+    setups: tuple[str, ...] = ()
+    """The names of the setups of which one is chosen; none: of all."""
+    replicas: tuple[int, ...] = (1, 2, 2, 3)
+    """How many managers there are; one of these."""
+    plans: bool = False
+    """Whether managers are held to plans made just before what they do (`planned.py`)."""
+    seconds: float = 200.0
+    """How long things happen, before the world falls quiet."""
+    patience: float = 1500.0
+    """Seconds until everything must match the desired state, once nothing goes wrong."""
+    edition: int = 2
+    """Which version of the mixture this is: the same seed draws another schedule in another one."""
+
+
+def _of(*places: Place) -> dict[FaultKind, int]:
+    return {kind: 2 for kind in FaultKind if kind.place in places}
+
+
+def _deeds(*prefixes: str, weight: int = 2) -> dict[DeedKind, int]:
+    return {kind: weight for kind in DeedKind if kind.value.startswith(prefixes)}
+
+
+_EVERYTHING = {
+    **_deeds("service", "machine", "node", "kubelet", "cloud"),
+    **_deeds("replica", "server", "lease", "keys", "node-delete-all", weight=1),
+    DeedKind.SERVICE_CREATE: 10,
+    DeedKind.MACHINE_ADD: 8,
+    DeedKind.MACHINE_OUTAGE: 1,
+    DeedKind.SERVICE_MANY: 1,
+}
+
+SCENARIOS = {
+    one.name: one
+    for one in (
+        Scenario(
+            name="mixed",
+            text="everything at once: people, machines, API server, cloud, crashes",
+            deeds=_EVERYTHING,
+            faults=_of(*Place),
+        ),
+        Scenario(
+            name="calm",
+            text="people and machines change things, and nothing goes wrong",
+            deeds={**_deeds("service", "machine", "node", "kubelet"), DeedKind.SERVICE_CREATE: 6},
+        ),
+        Scenario(
+            name="nodes",
+            text="machines come, go, stop and are replaced, while cloud and API server are unwell",
+            deeds=_deeds("machine", "node", "kubelet"),
+            faults=_of(*Place),
+        ),
+        Scenario(
+            name="services",
+            text="Services change all the time, while cloud and API server are unwell",
+            deeds={**_deeds("service", "cloud"), DeedKind.SERVICE_CREATE: 8},
+            faults=_of(*Place),
+        ),
+        Scenario(
+            name="leaders",
+            text="three managers crash, freeze, and lose the API server",
+            deeds={
+                **_deeds("replica", weight=2),
+                DeedKind.REPLICA_PAUSE_AT_WRITE: 12,
+                DeedKind.REPLICA_CRASH_AT_STEP: 8,
+                **_deeds("server", "lease", weight=1),
+                DeedKind.SERVICE_CREATE: 4,
+                DeedKind.MACHINE_ADD: 6,
+                DeedKind.MACHINE_REPLACE: 6,
+                DeedKind.NODE_DELETE: 6,
+            },
+            faults=_of(Place.API, Place.WATCH),
+            deeds_most=30,
+            replicas=(3,),
+        ),
+        Scenario(
+            name="watches",
+            text="what the API server tells comes late, twice, or not at all",
+            deeds={
+                **_deeds("service", "machine", "node"),
+                **_deeds("server", weight=3),
+                DeedKind.SERVICE_CREATE: 6,
+            },
+            faults=_of(Place.WATCH),
+        ),
+        Scenario(
+            name="replaced",
+            text="nodes and Services are replaced under their names while requests travel",
+            deeds={
+                DeedKind.OBJECT_AGAIN: 40,
+                **_deeds("service-again", "service-edit", "service-delete"),
+                **_deeds("machine-replace", "node-again", "node-edit"),
+                DeedKind.NODE_DELETE: 2,
+                DeedKind.SERVICE_CREATE: 8,
+                DeedKind.MACHINE_ADD: 4,
+                DeedKind.MACHINE_DELETE: 6,
+            },
+            faults={
+                FaultKind.API_LATE: 4,
+                FaultKind.API_CONFLICT: 4,
+                FaultKind.WATCH_LAGGING: 2,
+                FaultKind.WATCH_STALLED: 2,
+                FaultKind.CLOUD_LATE: 2,
+                FaultKind.CLOUD_STALE: 2,
+            },
+            deeds_most=30,
+        ),
+        Scenario(
+            name="cloud",
+            text="the cloud lies, forgets, refuses and answers late",
+            deeds={**_deeds("service", "machine", "cloud"), DeedKind.SERVICE_CREATE: 6},
+            faults=_of(Place.CLOUD),
+            faults_most=12,
+        ),
+        Scenario(
+            name="lies",
+            text="the cloud shows old, partial and empty lists, while much is deleted",
+            deeds={
+                **_deeds("service-type", "service-again", "cloud"),
+                DeedKind.SERVICE_CREATE: 10,
+                DeedKind.SERVICE_DELETE: 8,
+                DeedKind.MACHINE_ADD: 4,
+                DeedKind.MACHINE_DELETE: 4,
+            },
+            faults={
+                FaultKind.CLOUD_EMPTY: 6,
+                FaultKind.CLOUD_STALE: 6,
+                FaultKind.CLOUD_PARTIAL: 2,
+            },
+            deeds_most=24,
+        ),
+        Scenario(
+            name="classes",
+            text="Services change their classes, while managers and API servers fail",
+            deeds={
+                DeedKind.SERVICE_CREATE: 8,
+                DeedKind.SERVICE_CLASS: 16,
+                DeedKind.SERVICE_TYPE: 2,
+                **_deeds("replica-crash", "replica-stop", "server-restart"),
+            },
+            faults=_of(Place.API),
+            deeds_most=24,
+            replicas=(1, 2),
+        ),
+        Scenario(
+            name="keys",
+            text="the wanted SSH keys change, while machines come and go and the cloud is unwell",
+            deeds={**_deeds("keys", weight=6), **_deeds("machine", "replica", weight=1)},
+            faults=_of(*Place),
+            setups=("keys",),
+        ),
+        Scenario(
+            name="dual-stack",
+            text="nodes and Services of both families, while cloud and API server are unwell",
+            deeds={
+                **_deeds("machine", "node", "kubelet", "cloud-foreign-v6"),
+                **_deeds("replica", weight=1),
+                DeedKind.SERVICE_CREATE: 4,
+                DeedKind.SERVICE_TUNE: 8,
+            },
+            faults=_of(*Place),
+            setups=("dual-stack", "dual-stack-routes"),
+        ),
+        Scenario(
+            name="touched",
+            text="vetoes are set and objects change just before managers act on them",
+            deeds={
+                DeedKind.OBJECT_TOUCHED: 24,
+                DeedKind.NODE_VETO: 6,
+                DeedKind.SERVICE_ANNOTATE: 8,
+                DeedKind.SERVICE_EDIT: 8,
+                DeedKind.SERVICE_CREATE: 4,
+                DeedKind.MACHINE_DELETE: 8,
+                DeedKind.MACHINE_ADD: 6,
+                DeedKind.KUBELET_HANGS: 6,
+                DeedKind.KUBELET_LINGERS: 2,
+            },
+            faults={
+                FaultKind.CLOUD_EMPTY: 4,
+                FaultKind.CLOUD_STALE: 2,
+                FaultKind.API_LATE: 2,
+                FaultKind.API_CONFLICT: 2,
+                FaultKind.WATCH_LAGGING: 2,
+            },
+            deeds_most=40,
+        ),
+        Scenario(
+            name="ranges",
+            text="few pod ranges are given out again and again, and addresses change their order",
+            deeds={
+                **_deeds("machine-add", "machine-replace", "node-again", weight=8),
+                **_deeds("machine-delete", "node-delete", "kubelet", "replica-crash"),
+            },
+            faults={**_of(Place.API, Place.WATCH), FaultKind.CLOUD_SHUFFLED: 12},
+            deeds_most=40,
+            setups=("small-pool",),
+        ),
+        Scenario(
+            name="mass-loss",
+            text="many Services, orphans and nodes vanish at once, while the cloud is unwell",
+            deeds={
+                DeedKind.SERVICE_MANY: 8,
+                DeedKind.SERVICE_CREATE: 6,
+                DeedKind.SERVICE_FORCE: 8,
+                DeedKind.MACHINE_ADD: 4,
+                DeedKind.MACHINE_OUTAGE: 2,
+                **_deeds("node-veto", "node-approve", "replica-crash", "server-restart"),
+            },
+            faults={FaultKind.CLOUD_LATE: 2, FaultKind.CLOUD_EMPTY: 2, FaultKind.WATCH_UNTRUE: 2},
+            deeds_most=20,
+        ),
+        Scenario(
+            name="at-once",
+            text="nothing goes wrong, repair rounds are off, and changes must take effect at once",
+            deeds={
+                **_deeds("service", "machine", "kubelet"),
+                **_deeds("node-delete", "node-exclude", "node-leaving", "node-again"),
+                DeedKind.SERVICE_CREATE: 6,
+            },
+            setups=UNAIDED,
+            patience=AT_ONCE,
+        ),
+        Scenario(
+            name="unaided",
+            text="cloud, API server and managers fail, and repair rounds are off",
+            deeds={
+                **_deeds("service", "machine", "kubelet", "replica"),
+                **_deeds("node-delete", "node-exclude", "node-leaving", "node-again"),
+                DeedKind.SERVICE_CREATE: 8,
+            },
+            # What the cloud shows untruly is found only by who looks again.
+            faults={kind: n for kind, n in _of(*Place).items() if kind not in LIES},
+            setups=UNAIDED,
+        ),
+        Scenario(
+            name="plan",
+            text="a manager does in an hour what plans announced just before, and nothing else",
+            deeds={
+                **_EVERYTHING,
+                **_deeds("service-delete", "service-force", "service-type", weight=5),
+                **_deeds("cloud", "keys", "node-delete", "machine-delete", weight=3),
+                DeedKind.SERVICE_CREATE: 14,
+                DeedKind.NODE_DELETE_ALL: 1,
+            },
+            faults=_of(*Place),
+            deeds_most=40,
+            faults_most=4,
+            replicas=(1,),
+            plans=True,
+        ),
+    )
+}
+
+
+def first_edition(scenario: Scenario) -> Scenario:
+    """The scenario as it was before kinds and setups were added to it.
+
+    Seeds that were found with it are played with it: `tests/simulation/test_regressions.py`.
+    """
+    return replace(
+        scenario,
+        deeds={kind: n for kind, n in scenario.deeds.items() if kind not in SECOND_EDITION},
+        faults={kind: n for kind, n in scenario.faults.items() if kind not in SECOND_EDITION},
+        setups=scenario.setups or FIRST_EDITION,
+        edition=1,
+    )

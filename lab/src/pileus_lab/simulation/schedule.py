@@ -1,0 +1,171 @@
+"""From a seed to what happens when. Pure: the same seed and scenario give the same schedule.
+
+Every item carries all that was drawn for it. So a schedule from which some are left out still
+does the same with the others, and can be made smaller one by one.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeVar
+
+from pileus_lab.simulation.chance import stream
+from pileus_lab.simulation.kinds import DeedKind, FaultKind
+from pileus_lab.simulation.scenario import UNAIDED, Scenario
+from pileus_lab.simulation.setup import SETUPS, Setup
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+NAMES = tuple(one.name for one in SETUPS if one.name not in UNAIDED)
+QUIET = (60.0, 60.0, 60.0, 330.0)
+"""The last is longer than the usual time between two refreshes; one in four is enough."""
+STREAMING = 0.6
+"""The part of API servers that stream lists."""
+IDENTIFYING = 0.3
+"""The part of worlds whose kubelets report provider IDs."""
+BOTH_FAMILIES = 0.4
+"""The part of worlds whose machines have addresses of both families."""
+CHOICES = 1 << 16
+"""A deed's choice is below this number."""
+LONGEST_LIE = 20.0
+"""Seconds for which a cloud may claim falsehoods. No guard could tell a longer one from truth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """Somebody does something."""
+
+    number: int
+    at: float
+    kind: DeedKind
+    choice: int
+    """Which object is chosen, of those that there are then."""
+    seconds: float
+
+    def one_of(self, among: Sequence[T]) -> T | None:
+        """The one that it is done to; None if there is none."""
+        return among[self.choice % len(among)] if among else None
+
+    def __str__(self) -> str:
+        return f"#{self.number} {self.at:8.3f} {self.kind} ({self.choice}, {self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """For a while, some calls go wrong."""
+
+    number: int
+    at: float
+    until: float
+    kind: FaultKind
+    rate: float
+    seconds: float
+    """How late, how stale, or when to ask again."""
+
+    def __str__(self) -> str:
+        often = f"{self.rate:.0%} of calls until {self.until:.1f}"
+        return f"#{self.number} {self.at:8.3f} {self.kind} ({often}, {self.seconds:.1f} s)"
+
+
+Item = Deed | Spell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    seed: int
+    scenario: str
+    setup: Setup
+    replicas: int
+    machines: int
+    """How many there are at the start."""
+    services: int
+    items: tuple[Item, ...]
+    seconds: float
+    """How long things happen."""
+    streams_lists: bool
+    """Whether the API server is new enough to stream lists."""
+    page_size: int
+    """How many objects a page of a list has at most; 0: as many as are asked for."""
+    quiet_seconds: float
+    """For how long nothing may be written once everything is in order."""
+    patience: float = 1500.0
+    """Seconds until everything must match the desired state, once nothing goes wrong."""
+    kubelets_identify: bool = False
+    """Whether kubelets report the provider IDs of their machines."""
+    machines_have_both: bool = False
+    """Whether machines have addresses of both families."""
+
+    def only(self, numbers: Collection[int]) -> "Schedule":
+        """The same world, but nothing happens except these items."""
+        return replace(self, items=tuple(one for one in self.items if one.number in numbers))
+
+
+def draw(seed: int, scenario: Scenario) -> Schedule:
+    chance = stream(seed, "schedule", scenario.name)
+    drawn: list[Item] = []
+    if scenario.deeds:
+        drawn += [_deed(chance, scenario) for _ in range(_count(chance, scenario.deeds_most))]
+    if scenario.faults:
+        spells = [_spell(chance, scenario) for _ in range(_count(chance, scenario.faults_most))]
+        drawn += _one_lie(spells)
+    ordered = sorted(drawn, key=lambda item: item.at)
+    later = stream(seed, "second edition", scenario.name)
+    is_later = scenario.edition > 1
+    return Schedule(
+        seed=seed,
+        scenario=scenario.name,
+        setup=chance.choice([one for one in SETUPS if one.name in (scenario.setups or NAMES)]),
+        replicas=chance.choice(scenario.replicas),
+        machines=chance.randint(1, 6),
+        services=chance.randint(0, 3),
+        items=tuple(replace(item, number=number) for number, item in enumerate(ordered, 1)),
+        seconds=scenario.seconds,
+        streams_lists=chance.random() < STREAMING,
+        page_size=chance.choice((0, 1, 3)),
+        quiet_seconds=chance.choice(QUIET),
+        patience=scenario.patience,
+        kubelets_identify=is_later and later.random() < IDENTIFYING,
+        machines_have_both=is_later and later.random() < BOTH_FAMILIES,
+    )
+
+
+def _count(chance: Random, most: int) -> int:
+    return chance.randint(most // 4, most)
+
+
+def _one_lie(spells: Sequence[Spell]) -> list[Spell]:
+    """Two lies with a time between them are what the guards take for two independent reads."""
+    lies = [one for one in spells if one.kind is FaultKind.CLOUD_EMPTY]
+    return [one for one in spells if one not in lies[1:]]
+
+
+def _deed(chance: Random, scenario: Scenario) -> Deed:
+    return Deed(
+        number=0,
+        at=round(chance.uniform(0, scenario.seconds), 3),
+        kind=_weighted(chance, scenario.deeds),
+        choice=chance.randrange(CHOICES),
+        seconds=round(chance.choice((1, 5, 20, 60)) * chance.uniform(0.5, 1.5), 3),
+    )
+
+
+def _spell(chance: Random, scenario: Scenario) -> Spell:
+    kind = _weighted(chance, scenario.faults)
+    at = round(chance.uniform(0, scenario.seconds * 0.9), 3)
+    length = chance.choice((2, 10, 40, 120)) * chance.uniform(0.5, 1.5)
+    if kind is FaultKind.CLOUD_EMPTY:
+        length = min(length, LONGEST_LIE)
+    return Spell(
+        number=0,
+        at=at,
+        until=round(min(at + length, scenario.seconds), 3),
+        kind=kind,
+        rate=chance.choice((0.05, 0.3, 0.7, 1.0)),
+        seconds=round(chance.choice((0.2, 2, 8)) * chance.uniform(0.5, 1.5), 3),
+    )
+
+
+def _weighted(chance: Random, weights: Mapping[K, int]) -> K:
+    names: Sequence[K] = tuple(weights)
+    return chance.choices(names, weights=[weights[name] for name in names])[0]

@@ -1,0 +1,288 @@
+"""Those who use the cluster and the cloud: they create, change, delete, and meddle."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pileus.cloud.balancer import Owner
+from pileus.cloud.model import InstanceState
+from pileus_lab.apiserver.tree import Obj, rows, text, texts, words
+from pileus_lab.simulation.clouds.deeds import (
+    AddBalancer,
+    AddMachine,
+    AddPort,
+    AddRoute,
+    CloudDeed,
+    DeleteBalancer,
+    DeleteMachine,
+    DeleteRoute,
+    RemoveMember,
+    StartMachine,
+    StopMachine,
+)
+from pileus_lab.simulation.clouds.truth import Balancer, Machine
+from pileus_lab.simulation.kinds import DeedKind
+from pileus_lab.simulation.schedule import Deed
+from pileus_lab.simulation.setup import EXTRA_CLASS
+from pileus_lab.simulation.stage.account import Account
+from pileus_lab.simulation.stage.cluster import MERGE, NODES_PATH, Cluster
+from pileus_lab.simulation.stage.users import service_path
+
+WHO = "people"
+NAMESPACES = "/api/v1/namespaces"
+TEAM = "team"
+"""A namespace in which Services have the same names as elsewhere."""
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
+STRANGER = "other-cluster"
+"""The mark of another cluster that uses the same account."""
+THEIR_CLASS = "example.com/other"
+MOST_MACHINES = 8
+
+
+class People:
+    def __init__(self, cluster: Cluster, account: Account, *, both_families: bool = False) -> None:
+        """`both_families`: whether the machines that they add have addresses of both."""
+        self._cluster = cluster
+        self._both_families = both_families
+        self._account = account
+        self._named = 0
+        self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
+            DeedKind.SERVICE_CREATE: self._create_service,
+            DeedKind.SERVICE_EDIT: self._edit_service,
+            DeedKind.SERVICE_TYPE: self._change_type,
+            DeedKind.SERVICE_CLASS: self._change_class,
+            DeedKind.SERVICE_DELETE: self._delete_service,
+            DeedKind.SERVICE_FORCE: self._force_delete,
+            DeedKind.SERVICE_AGAIN: self._create_again,
+            DeedKind.MACHINE_ADD: self._add_machine,
+            DeedKind.MACHINE_DELETE: self._delete_machine,
+            DeedKind.MACHINE_REPLACE: self._replace_machine,
+            DeedKind.MACHINE_STOP: self._stop_machine,
+            DeedKind.MACHINE_START: self._start_machine,
+            DeedKind.MACHINE_OUTAGE: self._outage,
+            DeedKind.NODE_DELETE: self._delete_node,
+            DeedKind.NODE_APPROVE: self._approve,
+            DeedKind.NODE_FOREIGN: self._foreign_node,
+            DeedKind.NODE_EXCLUDE: self._exclude_node,
+            DeedKind.CLOUD_FOREIGN: self._foreign_cloud,
+            DeedKind.CLOUD_FOREIGN_V6: self._foreign_routes_v6,
+            DeedKind.CLOUD_TAMPER: self._tamper,
+            DeedKind.CLOUD_VANISH: self._vanish,
+        }
+
+    def _create_service(self, deed: Deed) -> None:
+        """Some in another namespace, under the name of the one before."""
+        self._named += 1
+        is_same = deed.choice % 7 == 3  # noqa: PLR2004 -- one in seven
+        name, namespace = f"web-{self._named - is_same}", TEAM if is_same else "default"
+        path = f"{NAMESPACES}/{namespace}/services"
+        self._cluster.act(WHO, "POST", path, self._new_service(name, deed.choice))
+
+    def _edit_service(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is None:
+            return
+        ranges = [[], ["10.0.0.0/8"], ["192.0.2.0/24", "10.0.0.0/8"]][deed.choice % 3]
+        ports = _ports(deed.choice >> 2)
+        spec: Obj = {"ports": ports, "loadBalancerSourceRanges": ranges}
+        if text(service, "spec", "type") != "LoadBalancer":
+            spec = {"ports": ports}
+        self._patch(service, {"spec": spec})
+
+    def _change_type(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is None:
+            return
+        if text(service, "spec", "type") == "LoadBalancer":
+            off: Obj = {"type": "ClusterIP", "loadBalancerClass": None}
+            off |= {"loadBalancerSourceRanges": None, "externalTrafficPolicy": None}
+            off |= {
+                "ports": [{**port, "nodePort": None} for port in rows(service, "spec", "ports")]
+            }
+            self._patch(service, {"spec": off})
+        else:
+            self._patch(service, {"spec": {"type": "LoadBalancer"}})
+
+    def _change_class(self, deed: Deed) -> None:
+        """A class can be given only with the type: so it is changed by way of another type."""
+        service = self._service(deed)
+        if service is None:
+            return
+        if text(service, "spec", "type") == "LoadBalancer":
+            self._change_type(deed)
+        given = self._classes()[deed.choice // 7 % 3]
+        self._patch(service, {"spec": {"type": "LoadBalancer", "loadBalancerClass": given}})
+
+    def _delete_service(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is not None:
+            self._cluster.act(WHO, "DELETE", service_path(service))
+
+    def _force_delete(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is not None:
+            self._delete_by_force(service_path(service))
+
+    def _delete_by_force(self, path: str) -> None:
+        self._cluster.act(WHO, "DELETE", path)
+        self._cluster.act(WHO, "PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+
+    def _create_again(self, deed: Deed) -> None:
+        service = self._service(deed)
+        if service is not None:
+            self.make_again(service_path(service), deed.choice >> 3)
+
+    def make_again(self, path: str, choice: int) -> None:
+        """Delete a Service by force, and create another of its name."""
+        self._delete_by_force(path)
+        services, _, name = path.rpartition("/")
+        self._cluster.act(WHO, "POST", services, self._new_service(name, choice))
+
+    def _add_machine(self, deed: Deed) -> None:
+        if len(self._machines()) >= MOST_MACHINES:
+            return
+        self._named += 1
+        is_external, has_both = deed.choice % 2 > 0, self._both_families
+        self._meddle(AddMachine(f"m-{self._named}", external=is_external, ipv6=has_both))
+
+    def _delete_machine(self, deed: Deed) -> None:
+        machine = deed.one_of(self._machines())
+        if machine is not None:
+            self._meddle(DeleteMachine(machine.id))
+
+    def _replace_machine(self, deed: Deed) -> None:
+        machine = deed.one_of(self._machines())
+        if machine is not None:
+            self._meddle(DeleteMachine(machine.id))
+            self._meddle(AddMachine(machine.name))
+
+    def _stop_machine(self, deed: Deed) -> None:
+        machine = deed.one_of(self._machines())
+        if machine is not None:
+            self._meddle(StopMachine(machine.id))
+
+    def _start_machine(self, deed: Deed) -> None:
+        stopped = [one for one in self._machines() if one.state is InstanceState.STOPPED]
+        machine = deed.one_of(stopped)
+        if machine is not None:
+            self._meddle(StartMachine(machine.id))
+
+    def _outage(self, deed: Deed) -> None:
+        for machine in self._machines()[deed.choice % 2 :]:
+            if deed.choice % 3:
+                self._meddle(StopMachine(machine.id))
+            else:
+                self._meddle(DeleteMachine(machine.id))
+
+    def _delete_node(self, deed: Deed) -> None:
+        node = deed.one_of(self._cluster.objects("nodes"))
+        if node is not None:
+            self._cluster.act(WHO, "DELETE", f"{NODES_PATH}/{text(node, 'metadata', 'name')}")
+
+    def _approve(self, deed: Deed) -> None:
+        """Of every second one, whether its machine is gone or not: people err."""
+        for node in self._cluster.objects("nodes")[deed.choice % 2 :: 2]:
+            path = f"{NODES_PATH}/{text(node, 'metadata', 'name')}"
+            body = {"metadata": {"annotations": {"pileus.dev/deletion": "approved"}}}
+            self._cluster.act(WHO, "PATCH", path, body)
+
+    def _foreign_node(self, _: Deed) -> None:
+        """It is not ready, and none of this cloud's: the best bait for whoever deletes nodes."""
+        self._named += 1
+        name = f"m-{self._named}-elsewhere"
+        spec = {"providerID": f"elsewhere:///{self._account.offered.name}://{name}"}
+        self._cluster.act(WHO, "POST", NODES_PATH, {"metadata": {"name": name}, "spec": spec})
+
+    def _exclude_node(self, deed: Deed) -> None:
+        node = deed.one_of(self._cluster.objects("nodes"))
+        if node is not None:
+            label = None if EXCLUDED in words(node, "metadata", "labels") else "true"
+            path = f"{NODES_PATH}/{text(node, 'metadata', 'name')}"
+            self._cluster.act(WHO, "PATCH", path, {"metadata": {"labels": {EXCLUDED: label}}})
+
+    def _foreign_cloud(self, deed: Deed) -> None:
+        """Names, even owner marks, are those of one of our Services; only the cluster differs."""
+        service = self._service(deed)
+        uid = text(service, "metadata", "uid") if service else "nobody"
+        marks = (None, Owner(STRANGER, uid))
+        made = AddBalancer(
+            name=f"a{uid.replace('-', '')}"[:32],
+            owner=marks[deed.choice % len(marks)],
+            port=9000 + deed.choice % 90,
+            node_port=30000,
+            member="m-1",
+        )
+        self._meddle(made)
+        machine = deed.one_of(self._machines())
+        if machine is not None:
+            far = f"10.{200 + deed.choice % 40}.0.0/24"
+            there = far if deed.choice % 2 else "10.244.15.128/25"
+            self._meddle(AddRoute(there, machine.name, STRANGER))
+
+    def _foreign_routes_v6(self, deed: Deed) -> None:
+        """One outside of our range; one within it, or to the range of one of our nodes."""
+        machine = deed.one_of(self._machines())
+        if machine is None:
+            return
+        self._meddle(AddRoute(f"fd99:{deed.choice % 100}::/64", machine.name, STRANGER))
+        ranges = [texts(node, "spec", "podCIDRs")[1:] for node in self._cluster.objects("nodes")]
+        taken = [cidr for cidrs in ranges for cidr in cidrs]
+        there = deed.one_of(taken) if deed.choice % 3 == 0 else "fd44:0:0:f:8000::/65"
+        self._meddle(AddRoute(there or "fd44:0:0:f:8000::/65", machine.name, STRANGER))
+
+    def _tamper(self, deed: Deed) -> None:
+        balancer = self._ours(deed)
+        if balancer is None:
+            return
+        if deed.choice % 2 and balancer.members:
+            self._meddle(RemoveMember(balancer.id, min(balancer.members)))
+        else:
+            self._meddle(AddPort(balancer.id, 8000 + deed.choice % 90, 31000))
+
+    def _vanish(self, deed: Deed) -> None:
+        balancer = self._ours(deed)
+        if balancer is not None:
+            self._meddle(DeleteBalancer(balancer.id))
+        ours = self._cluster.cluster_id()
+        routes = [one for one in self._account.truth().routes.values() if one.cluster == ours]
+        route = deed.one_of(routes)
+        if route is not None:
+            self._meddle(DeleteRoute(route))
+
+    def _ours(self, deed: Deed) -> Balancer | None:
+        ours = self._cluster.cluster_id()
+        found = [one for one in self._account.truth().balancers.values() if one.is_of(ours)]
+        return deed.one_of(found)
+
+    def _new_service(self, name: str, choice: int) -> Obj:
+        kind = ("LoadBalancer", "LoadBalancer", "ClusterIP")[choice % 3]
+        spec: Obj = {"type": kind, "ports": _ports(choice >> 2)}
+        if kind == "LoadBalancer" and choice % 5 == 0:
+            spec["externalTrafficPolicy"] = "Local"
+        if kind == "LoadBalancer" and choice % 11 == 0:
+            spec["loadBalancerClass"] = self._classes()[choice // 11 % 3]
+        impossible = self._account.cloud.impossible_address
+        if kind == "LoadBalancer" and choice % 13 == 0 and choice and impossible:
+            spec["loadBalancerIP"] = impossible
+        return {"metadata": {"name": name}, "spec": spec}
+
+    def _classes(self) -> tuple[str, str, str]:
+        return self._account.balancer_class, THEIR_CLASS, EXTRA_CLASS
+
+    def _machines(self) -> Sequence[Machine]:
+        return self._account.truth().machines
+
+    def _meddle(self, deed: CloudDeed) -> None:
+        self._account.do(WHO, deed)
+
+    def _service(self, deed: Deed) -> Obj | None:
+        return deed.one_of(self._cluster.services())
+
+    def _patch(self, service: Obj, body: Obj) -> None:
+        self._cluster.act(WHO, "PATCH", service_path(service), body, MERGE)
+
+
+def _ports(choice: int) -> list[Obj]:
+    count = 1 + choice % 3
+    return [
+        {"name": f"p{number}", "port": 80 + (choice + number) % 40, "targetPort": 8080}
+        for number in range(count)
+    ]

@@ -1,0 +1,88 @@
+"""The single steps of a simulated world: what invariants look at."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pileus_lab.apiserver.tree import Obj
+from pileus_lab.simulation.clouds.truth import Truth
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStep:
+    """An object of the cluster came, changed or went."""
+
+    who: str
+    resource: str
+    before: Obj | None
+    after: Obj | None
+    had_heard_of: Callable[[str], bool] = field(default=lambda _: True, repr=False)
+    """Whether who did it had been told of an object of that UID when it asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudStep:
+    """The cloud changed."""
+
+    who: str
+    operation: object
+    before: Truth
+    after: Truth
+
+
+class Channel(StrEnum):
+    """What kind of request it is."""
+
+    READ = "reads"
+    WRITE = "writes"
+    WATCH = "watches"
+    EVENT = "events"
+    LEASE = "requests for the lease"
+    CLOUD_READ = "reads of the cloud"
+    CLOUD_WRITE = "writes to the cloud"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A manager sends a request, to the API server or to the cloud."""
+
+    who: str
+    identity: str
+    """Of the process: who dies and is started again has another."""
+    at: float
+    channel: Channel
+    agent: str
+    """Which part of the manager asks."""
+    what: str
+    """Method and path; or the operation and what it is about."""
+    content: bytes = field(default=b"", repr=False)
+
+    @property
+    def is_work(self) -> bool:
+        """Whether it is what only a leader may do."""
+        return self.channel is Channel.WRITE or self.channel is Channel.CLOUD_WRITE
+
+    @property
+    def is_renewal(self) -> bool:
+        """Whether it takes the lease, or keeps it."""
+        return self.channel is Channel.LEASE and not self.what.startswith("GET")
+
+    @property
+    def is_to_cloud(self) -> bool:
+        return self.channel is Channel.CLOUD_READ or self.channel is Channel.CLOUD_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a request, as its sender hears it, or would if it were there."""
+
+    call: Call
+    trouble: str = ""
+    """What went wrong; empty if nothing did."""
+    patience: float | None = None
+    """Seconds for which the sender is asked not to come back."""
+    is_untrue: bool = False
+    """Whether it shows what is not so, as if it were."""
+
+
+Step = ObjectStep | CloudStep | Call | Answer

@@ -1,0 +1,118 @@
+"""How the summary of many seeds is written: what was done, what struck whom, and what never did."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pileus.app.controllers import NODE, ROUTE, SERVICE
+from pileus_lab.simulation.campaign import Summary
+from pileus_lab.simulation.kinds import FaultKind, Place
+from pileus_lab.simulation.scenario import Scenario
+from pileus_lab.simulation.telling import repeating
+
+WIDTH = 100
+"""Columns in which everything has room, where nobody says how many there are."""
+NEVER = "."
+"""Stands where a fault never struck somebody."""
+HOUR = 3600.0
+ASKERS = {
+    Place.API: frozenset({
+        "events",
+        "healthz",
+        "leader-election",
+        "shared-informers",
+        *(names.identity for names in (NODE, ROUTE, SERVICE)),
+    }),
+    Place.WATCH: frozenset({"shared-informers"}),
+    Place.CLOUD: frozenset({"cloud balancers", "cloud instances", "cloud routes"}),
+}
+"""Who can be struck where, so that those who never were are seen as well."""
+
+
+def told_totals(
+    summary: Summary,
+    scenario: Scenario,
+    wall_seconds: float,
+    *,
+    cloud: str = "",
+    width: int = WIDTH,
+) -> Iterator[str]:
+    """Lines of at most `width` columns, if that is enough for names and commands."""
+    yield f"{_played(summary)}, {len(summary.failed)} failed"
+    yield (
+        f"{summary.virtual_seconds / HOUR:.1f} hours of virtual time in {_lasted(wall_seconds)}; "
+        f"{summary.per_minute_and_core:.0f} seeds per minute and core"
+    )
+    yield ""
+    yield "what was done:"
+    yield from _grid({kind.value: summary.done[kind] for kind in scenario.deeds}, width)
+    for place in Place:
+        kinds = [kind for kind in scenario.faults if kind.place is place]
+        if kinds:
+            yield ""
+            yield from _coverage(summary, place, kinds, width)
+    yield ""
+    yield "slowest seeds:"
+    for one in summary.slowest:
+        yield f"  {one.seconds:.2f} s  {repeating(one.seed, scenario.name, cloud=cloud)}"
+
+
+def _played(summary: Summary) -> str:
+    if summary.is_whole:
+        return f"{summary.seeds} seeds"
+    return f"stopped after {summary.seeds} of {summary.wanted} seeds"
+
+
+def _lasted(seconds: float) -> str:
+    return f"{seconds / HOUR:.2f} hours" if seconds >= HOUR else f"{seconds:.0f} s"
+
+
+def _coverage(
+    summary: Summary, place: Place, kinds: Sequence[FaultKind], width: int
+) -> Iterator[str]:
+    """A table: who was struck, and by what, how often."""
+    known = {who for kind, who in summary.struck if kind in kinds}
+    rows = sorted(ASKERS[place] | known)
+    struck = sum(count for (kind, _), count in summary.struck.items() if kind in kinds)
+    yield f"faults of {place} calls, {struck} in all, by whom they struck ({NEVER} never):"
+    columns = {
+        kind.value.partition("-")[2]: [_count(summary, kind, who) for who in rows] for kind in kinds
+    }
+    yield from _tables([who.removeprefix(f"{place} ") for who in rows], columns, width)
+
+
+def _count(summary: Summary, kind: FaultKind, who: str) -> str:
+    return str(summary.struck[kind, who] or NEVER)
+
+
+def _tables(rows: Sequence[str], columns: Mapping[str, Sequence[str]], width: int) -> Iterator[str]:
+    """As many tables one below the other as the width asks for."""
+    first = max(map(len, rows))
+    wide = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
+    for names in _fitting(wide, width - first - 2):
+        yield "  " + " " * first + "".join(f"  {name:>{wide[name]}}" for name in names)
+        for number, row in enumerate(rows):
+            cells = "".join(f"  {columns[name][number]:>{wide[name]}}" for name in names)
+            yield f"  {row:<{first}}{cells}"
+
+
+def _fitting(wide: Mapping[str, int], width: int) -> Iterator[list[str]]:
+    """The columns in groups, none wider than the width."""
+    group: list[str] = []
+    for name in wide:
+        if group and sum(wide[one] + 2 for one in (*group, name)) > width:
+            yield group
+            group = []
+        group.append(name)
+    if group:
+        yield group
+
+
+def _grid(counts: Mapping[str, int], width: int) -> Iterator[str]:
+    """Names and numbers, several in a line, in columns from top to bottom."""
+    cells = [(name, str(count or NEVER)) for name, count in sorted(counts.items())]
+    names = max((len(name) for name, _ in cells), default=0)
+    numbers = max((len(number) for _, number in cells), default=0)
+    across = max(1, (width - 2) // (names + numbers + 4))
+    down = -(-len(cells) // across)
+    for line in range(down):
+        chosen = cells[line::down]
+        yield "  " + "   ".join(f"{name:<{names}} {number:>{numbers}}" for name, number in chosen)

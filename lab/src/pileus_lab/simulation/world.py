@@ -1,0 +1,246 @@
+"""A simulated world put together: API server, cloud, kubelets, people, managers, and a judge."""
+
+import asyncio
+import traceback
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from contextvars import copy_context
+from dataclasses import replace
+from typing import Any
+
+from pileus.app.controllers import ALL, LIFECYCLE, NODE, ROUTE, SERVICE, SSH_KEYS, is_running
+from pileus.app.leading import DUTIES
+from pileus.clock import Clock
+from pileus.cloud.interface import Cloud
+from pileus_lab.node_agents.node import Registration
+from pileus_lab.simulation.chance import stream
+from pileus_lab.simulation.clouds.deeds import AddMachine
+from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.invariants.facts import Facts
+from pileus_lab.simulation.judge import Judge
+from pileus_lab.simulation.kinds import DeedKind
+from pileus_lab.simulation.loop import SimulationLoop
+from pileus_lab.simulation.mishaps import Mishaps
+from pileus_lab.simulation.readings import Queues
+from pileus_lab.simulation.replica import Replica
+from pileus_lab.simulation.sayings import Sayings
+from pileus_lab.simulation.schedule import Deed, Schedule
+from pileus_lab.simulation.setup import Setup
+from pileus_lab.simulation.stage.account import Account
+from pileus_lab.simulation.stage.cluster import Cluster, Manners
+from pileus_lab.simulation.stage.kubelets import Kubelets
+from pileus_lab.simulation.stage.operators import Operators
+from pileus_lab.simulation.stage.people import People
+from pileus_lab.simulation.stage.replacing import Replacing
+from pileus_lab.simulation.stage.steps import Answer, Call
+from pileus_lab.simulation.stage.users import Users
+from pileus_lab.simulation.trace import Trace
+from pileus_lab.simulation.weather import Weather
+from pileus_lab.simulation.wires.life import Life, Surroundings
+
+
+class World:
+    """Built for one schedule."""
+
+    def __init__(
+        self, schedule: Schedule, make_cloud: MakeCloud, loop: SimulationLoop, clock: Clock
+    ) -> None:
+        seed, setup = schedule.seed, schedule.setup
+        self.schedule = self._schedule = schedule
+        self._loop, self._clock = loop, clock
+        loop.set_exception_handler(self._callback_failed)
+        self.quiet_seconds, self.patience = schedule.quiet_seconds, schedule.patience
+        self.trace = Trace(loop.now)
+        self.judge = Judge(self.trace, loop.now)
+        self.weather = Weather(seed, schedule.items, loop.now)
+        self.done: Counter[DeedKind] = Counter()
+        self.sayings = Sayings(seed, setup.config)
+        manners = Manners(schedule.streams_lists, schedule.page_size)
+        self._cluster = Cluster(clock, stream(seed, "cluster"), self.judge.see, manners)
+        cloud = make_cloud(stream(seed, "settings"))
+        self._account = Account(cloud, clock, stream(seed, "account"), self.judge.see)
+        self._people = People(
+            self._cluster, self._account, both_families=schedule.machines_have_both
+        )
+        self._users = Users(self._cluster, self._account)
+        self._operators = Operators(
+            self._cluster,
+            self._account,
+            clock,
+            loop.call_later,
+            self.judge.meddled,
+            syncs_labels=setup.config.node.label_sync,
+        )
+        self._kubelets = Kubelets(
+            self._cluster,
+            self._account,
+            clock,
+            cidrs=() if setup.gives_cidrs else setup.cluster_cidrs,
+            how=Registration(reports_provider_id=schedule.kubelets_identify),
+        )
+        self._replacing = Replacing(self._cluster, self._account, self._people, self._kubelets)
+        self._managers = self._assembled(clock)
+        lease = setup.config.leader_election.durations.lease
+        self._mishaps = Mishaps(self._managers, self._cluster, loop, self.trace, lease)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """The world goes round for as long as the block lasts."""
+        await self._account.open()
+        self.judge.begin(self._facts())
+        self._furnish()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._kubelets.run(), name="kubelets")]
+            for manager in self._managers:
+                living = manager.run(self._failed)
+                tasks.append(group.create_task(living, name=manager.name))
+            yield
+            self.abandon()
+            for task in tasks:
+                task.cancel()
+
+    async def let_things_happen(self) -> None:
+        for item in self._schedule.items:
+            await self._until(item.at)
+            if self.judge.violation is not None:
+                return
+            self.trace.note("schedule", str(item))
+            if isinstance(item, Deed):
+                self._do(item)
+        await self._until(self._schedule.seconds)
+
+    def mend(self, *, tidies: bool = True) -> None:
+        """Ends all faults; with `tidies`, users also take back what they asked for in vain."""
+        self.trace.note("schedule", "all is mended")
+        self._mishaps.end()
+        self._replacing.end()
+        self._operators.end()
+        self._kubelets.end()
+        if tidies:
+            self._users.tidy()
+
+    @property
+    def loop(self) -> SimulationLoop:
+        return self._loop
+
+    @property
+    def managers(self) -> Sequence[Replica]:
+        return self._managers
+
+    def planner(self, told: Callable[[Call | Answer], None]) -> Replica:
+        """Returns a process beside the managers; `told` hears of its requests instead of a judge.
+
+        It is not started.
+        """
+        seed, config = self._schedule.seed, self._schedule.setup.config
+        around = replace(self._around, told=told)
+        return Replica("planner", config, self._clock, stream(seed, "planner"), around)
+
+    def _assembled(self, clock: Clock) -> list[Replica]:
+        seed, setup = self._schedule.seed, self._schedule.setup
+        around = self._around = Surroundings(
+            loop=self._loop,
+            cluster=self._cluster,
+            account=self._account,
+            weather=self.weather,
+            trace=self.trace,
+            chance=stream(seed, "wires"),
+            outside=copy_context(),
+            sayings=self.sayings,
+            told=self._told,
+        )
+        return [
+            Replica(name, setup.config, clock, stream(seed, name), around)
+            for name in (f"manager-{number}" for number in range(1, self._schedule.replicas + 1))
+        ]
+
+    def _told(self, step: Call | Answer) -> None:
+        self.judge.see(step)
+        if isinstance(step, Call):
+            self._replacing.see(step)
+
+    def tell_who_waits(self) -> None:
+        """For whoever asks why something does not come about: a deadlock is seen here."""
+        for line in self._loop.waiting():
+            self.trace.note("waits", line)
+
+    def _facts(self) -> Facts:
+        return Facts(
+            schedule=self._schedule,
+            cluster=self._cluster,
+            account=self._account,
+            trace=self.trace,
+            sayings=self.sayings,
+            now=self._loop.now,
+            controllers=_controllers(self._schedule.setup, self._account.offered),
+            cluster_id=self._cluster.cluster_id(),
+            living=self._living,
+            queues=self._queues,
+            lives=self._lives,
+        )
+
+    def _living(self) -> frozenset[str]:
+        lives = [one.life for one in self._managers if one.life is not None]
+        return frozenset(life.identity for life in lives if not life.process.paused)
+
+    def _lives(self) -> Mapping[str, Life]:
+        return {one.name: one.life for one in self._managers if one.life is not None}
+
+    def _queues(self) -> Mapping[str, Queues]:
+        lives = [one.life for one in self._managers if one.life is not None]
+        return {life.identity: life.queues for life in lives}
+
+    def _furnish(self) -> None:
+        self._operators.furnish()
+        for number in range(self._schedule.machines):
+            has_both = self._schedule.machines_have_both
+            self._account.do("setup", AddMachine(f"m-0{number}", ipv6=has_both))
+        for number in range(self._schedule.services):
+            kind = DeedKind.SERVICE_CREATE
+            deed = Deed(number=0, at=0.0, kind=kind, choice=number, seconds=0.0)
+            self._people.deeds[kind](deed)
+
+    async def _until(self, moment: float) -> None:
+        await asyncio.sleep(max(0.0, moment - self._loop.now()))
+
+    def _do(self, deed: Deed) -> None:
+        self.done[deed.kind] += 1
+        guests = (self._people, self._users, self._operators, self._kubelets)
+        for actor in (*guests, self._mishaps, self._replacing):
+            if deed.kind in actor.deeds:
+                actor.deeds[deed.kind](deed)
+
+    def _failed(self, who: str, error: BaseException) -> None:
+        told = "".join(traceback.format_exception(error))
+        self.judge.blame("no_manager_ends_by_a_bug", f"{who}: {told}")
+
+    def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What is called back fails unseen otherwise: the cloud's model, say, or the judge."""
+        error = context.get("exception")
+        if "handle" in context and isinstance(error, Exception):
+            told = "".join(traceback.format_exception(error))
+            self.judge.blame("nothing_fails_unseen", told)
+
+    def abandon(self) -> None:
+        """Let all managers end without a trace of it."""
+        self.trace.close()
+        for manager in self._managers:
+            if manager.life is not None:
+                manager.life.process.is_dead = True
+                self._loop.resume(manager.life.process)
+
+
+def _controllers(setup: Setup, offered: Cloud) -> frozenset[str]:
+    """Those that run in this setup and with this cloud, of those that there are."""
+    config = setup.config
+    running = {one.canonical for one in ALL if is_running(one, config.generic.controllers)}
+    if offered.routes is None or not config.shared.configure_cloud_routes:
+        running.discard(ROUTE.canonical)
+    if offered.ssh_keys is None or not config.ssh_keys_from:
+        running.discard(SSH_KEYS.canonical)
+    if offered.balancers is None:
+        running.discard(SERVICE.canonical)
+    if offered.instances is None:
+        running -= {NODE.canonical, LIFECYCLE.canonical}
+    return frozenset(running & DUTIES.keys())

@@ -1,1 +1,0 @@
-"""Clouds, one folder each; strangers to one another, and to Kubernetes."""
