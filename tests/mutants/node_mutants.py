@@ -194,7 +194,7 @@ NODE = (
     ),
     Mutant(
         name="a conflict is retried from the same stale node",
-        module="objects.writer",
+        module="objects.cluster_nodes",
         before="node = await self._newest(node)",
         after="await self._newest(node)",
         tests="controllers/node controllers/lifecycle",
@@ -202,7 +202,7 @@ NODE = (
     ),
     Mutant(
         name="a retry after a conflict does not notice that the node is another one",
-        module="objects.writer",
+        module="objects.cluster_nodes",
         before="if newest.metadata.uid != node.metadata.uid:",
         after="if newest.metadata.name != node.metadata.name:",
         tests="controllers/node controllers/lifecycle objects",

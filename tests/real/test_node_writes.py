@@ -24,11 +24,10 @@ from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NODES, Node, NodeAddress, Taint
 from pileus.kube.patch import MergePatch
 from pileus.kube.store import Added, Table
-from pileus.objects.cluster import ClusterNodes
+from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced, NodeWriter
+from pileus.objects.events import ObjectEvents
 from pileus.objects.nodes import addresses_of, is_uninitialized, taints_of
-from pileus.objects.notices import Notices
 from pileus.objects.ownership import owner_by
-from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
 from tests.unit.controllers.events import FakeEvents
@@ -91,7 +90,7 @@ def reconciler(client: Client, node: Node, cloud: FakeInstances) -> NodeReconcil
         instances=cloud,
         whose=owner_by("fake", None),
         writer=NodeWriter(nodes, random.Random(1)),
-        notices=Notices(FakeEvents()),
+        notices=ObjectEvents(FakeEvents()),
         clock=SystemClock(),
         metrics=client.metrics,
     )

@@ -14,8 +14,7 @@ from pileus.controllers.service.departed import Departed
 from pileus.controllers.service.plan import Finalizer, Write
 from pileus.controllers.service.withdrawing import Withdrawing
 from pileus.kube.model.core_v1 import NODES, SERVICES
-from pileus.objects.cluster import ClusterNodes
-from pileus.objects.writer import NodeWriter
+from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter
 from pileus.runtime.events import EventRecorder
 from pileus.runtime.reconcile import DONE
 from tests.simulation.planting import Patch

@@ -19,7 +19,7 @@ from pileus.controllers.service.preview import ServicePreview
 from pileus.controllers.ssh_keys import preview as keys
 from pileus.kube.errors import KubeError
 from pileus.objects.nodes import about_node
-from pileus.objects.planned import Place, Planned, Trouble
+from pileus.objects.preview import Place, Planned, Trouble
 from tests.simulation.planting import Patch
 
 Line = Planned | Trouble

@@ -17,7 +17,7 @@ from pileus.cloud.middleware.calls import Call
 from pileus.cloud.middleware.deadline import Deadlines
 from pileus.cloud.middleware.gathering import Batches
 from pileus.deadline import Deadline, covered
-from pileus.objects.lookups import DEADLINE as LOOKUP
+from pileus.objects.lookup import DEADLINE as LOOKUP
 from pileus.runtime.controller import DEFAULT_LIMITS
 from pileus.testing.virtual_time import VirtualTimeLoop
 
@@ -144,7 +144,7 @@ DEADLINES = {
     "cloud/foreign.py:_enter": INNERMOST,
     "cloud/foreign.py:_leave": ENDING,
     "classic/stop.py:set": ENDING,
-    "objects/lookups.py:_find": "at least the longest read and the budget's patience; see below",
+    "objects/lookup.py:_find": "at least the longest read and the budget's patience; see below",
     "controllers/lifecycle/monitor.py:_is_woken": INNERMOST,
     "kube/config/command.py:run": INNERMOST,
     "kube/pages.py:listing_in_time": IMPATIENT,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pileus.app.declared import access, controllers, generic, inspection, pileus, process, serving
 from pileus.controllers.route.ownership import Ownership
-from pileus.runtime.timing import Durations
+from pileus.runtime.lease import Durations
 from pileus.server.options import (
     AuthenticationOptions,
     AuthorizationOptions,

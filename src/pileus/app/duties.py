@@ -9,7 +9,7 @@ from pileus.app.cluster_id import find_cluster_id, read_cluster_id
 from pileus.app.controllers import ControllerNames
 from pileus.app.work import Duty, Post
 from pileus.kube.client import Client
-from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.events import EventRecorder
 
 PASS_SECONDS = 30

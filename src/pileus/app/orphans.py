@@ -25,7 +25,7 @@ from pileus.controllers.service.workshop import Workshop
 from pileus.deadline import Deadline
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import SERVICES, Service
-from pileus.objects.planned import title
+from pileus.objects.preview import title
 
 BLIND = (
     "this provider cannot say which load balancers it has made: it is a ported one, and knows only "

@@ -31,7 +31,7 @@ from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.fence import Open
 from pileus.kube.errors import CredentialsError, KubeError, Unauthorized
 from pileus.kube.restricted import reads
-from pileus.objects.planned import Planned, Preview, Scope, Trouble, title
+from pileus.objects.preview import Planned, Preview, Scope, Trouble, title
 from pileus.telemetry.log import Log
 
 log = Log(__name__)

@@ -19,8 +19,8 @@ from pileus.app.planning import Plan, Planner, watching
 from pileus.app.work import MakeDuty, Post
 from pileus.controllers.service.teller import KUBE_SYSTEM
 from pileus.kube.model.core_v1 import Node, ObjectReference, Service
-from pileus.objects.notices import REPEAT_AFTER
-from pileus.objects.planned import EVERYTHING, Planned, title
+from pileus.objects.events import REPEAT_AFTER
+from pileus.objects.preview import EVERYTHING, Planned, title
 from pileus.runtime.controller import Limits
 from pileus.runtime.events import Recorder
 from pileus.runtime.periodic import Periodic

@@ -9,7 +9,7 @@ from pileus.app.declared.pileus import DELETION_POLICIES, NO_DEFAULT_CLASS, ORPH
 from pileus.app.pod_ranges import asked_of
 from pileus.controllers.ipam import sizes
 from pileus.controllers.ssh_keys.location import BadLocation, located
-from pileus.runtime import timing
+from pileus.runtime import lease
 from pileus.server.ciphers import tls_problems
 from pileus.server.options import ServingOptions
 from pileus.settings import feature_gates as gates
@@ -109,7 +109,7 @@ def _leader_election(config: Config) -> Iterator[str]:
                 f"--{flag}: {quote(name)} is not a valid name: use at most {longest} lower case "
                 f"letters, digits and {signs} between them"
             )
-    yield from timing.problems(election.durations)
+    yield from lease.problems(election.durations)
 
 
 def _names(entries: Iterable[str], known: Iterable[str], what: str) -> Iterator[str]:

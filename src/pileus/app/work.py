@@ -10,7 +10,7 @@ from pileus.app.informers import SharedInformers
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud
 from pileus.fence import Fence
-from pileus.objects.planned import Preview
+from pileus.objects.preview import Preview
 from pileus.telemetry.metrics import Metrics
 
 

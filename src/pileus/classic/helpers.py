@@ -16,8 +16,7 @@ from ipaddress import IPv4Network
 
 from pileus.kube.model.core_v1 import NodeAddress, Service, ServiceSpec
 from pileus.objects.node_ips import prefer_node_ips
-from pileus.objects.ranges import Range, parse_range, wrong_with_range
-from pileus.objects.services import source_range_texts
+from pileus.objects.ranges import Range, parse_range, source_range_texts, wrong_with_range
 
 EVERYONE = IPv4Network("0.0.0.0/0")
 LONGEST_NAME = 32

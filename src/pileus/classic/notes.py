@@ -20,7 +20,7 @@ from pileus.kube.client import Client
 from pileus.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from pileus.kube.model.core_v1 import SERVICES, Service
 from pileus.kube.patch import MergePatch
-from pileus.objects.written import Written
+from pileus.objects.own_writes import OwnWrites
 from pileus.runtime.memory import PerObject
 from pileus.telemetry.log import Log
 
@@ -63,7 +63,7 @@ class Notes:
         """`view` returns the Service of a UID as the watch showed it last."""
         self._client: Client | None = None
         self._pending = PerObject[str, str]("services/unwritten-notes", ends_with_object=True)
-        self._written = Written[str, Service](view)
+        self._written = OwnWrites[str, Service](view)
 
     def bind(self, client: Client | None) -> None:
         self._client = client

@@ -5,7 +5,7 @@ from pileus.app.planning import giving_up_when_blind
 from pileus.app.work import Post
 from pileus.kube.model.core_v1 import Node, Service
 from pileus.kube.store import NamespacedName
-from pileus.objects.planned import Scope
+from pileus.objects.preview import Scope
 from pileus.suggest import did_you_mean
 
 

@@ -17,7 +17,7 @@ from pileus.cli.plan_json import change_document, reference, written
 from pileus.cli.plan_text import change_lines, command_lines, split_fix
 from pileus.cli.style import Ink, Style
 from pileus.cli.terminal import Terminal
-from pileus.objects.planned import title
+from pileus.objects.preview import title
 from pileus.settings.flags import Group
 
 MANUAL = Manual(

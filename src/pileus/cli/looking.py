@@ -28,7 +28,7 @@ from pileus.cli.terminal import Terminal
 from pileus.kube.access import Access
 from pileus.kube.config.choose import load_user_access
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.objects.planned import EVERYTHING, Scope
+from pileus.objects.preview import EVERYTHING, Scope
 from pileus.runtime.leadership import SYSTEM_TIMES
 from pileus.settings.flags import Flag, FlagError, Group, Table, Values
 from pileus.settings.kinds import STRING

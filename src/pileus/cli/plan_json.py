@@ -5,7 +5,7 @@ import msgspec
 from pileus.app.planning import Plan
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference
-from pileus.objects.planned import Planned, Trouble
+from pileus.objects.preview import Planned, Trouble
 
 VERSION = 1
 """Raised when a field changes its meaning or goes; not when one is added."""

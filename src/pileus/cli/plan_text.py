@@ -6,7 +6,7 @@ from pileus.app.planning import Plan
 from pileus.cli.style import Ink, Style
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference
-from pileus.objects.planned import Planned, Scope, title
+from pileus.objects.preview import Planned, Scope, title
 
 INKS = {
     Effect.CREATE: Ink.GREEN,

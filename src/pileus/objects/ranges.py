@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from pileus.kube.model.core_v1 import Node
+from pileus.kube.model.core_v1 import Node, Service
 
 Range = IPv4Network | IPv6Network
 MOST = 2
@@ -75,3 +75,19 @@ def pod_ranges_of(node: Node) -> tuple[str, ...]:
     if spec is None:
         return ()
     return spec.pod_cidrs or ((spec.pod_cidr,) if spec.pod_cidr else ())
+
+
+SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+
+
+def source_range_texts(service: Service) -> tuple[str, tuple[str, ...]]:
+    """Returns who may connect, as the user wrote it, after the place where it is written.
+
+    That is the field of the spec, or the annotation if the field is empty. Empty: everyone may.
+    """
+    field = (service.spec and service.spec.load_balancer_source_ranges) or ()
+    if field:
+        return "spec.loadBalancerSourceRanges", tuple(text.strip() for text in field)
+    text = ((service.metadata.annotations or {}).get(SOURCE_RANGES) or "").strip()
+    parts = text.split(",") if text else ()
+    return f"annotation {SOURCE_RANGES}", tuple(part.strip() for part in parts)

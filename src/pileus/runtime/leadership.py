@@ -21,16 +21,17 @@ from pileus.fence import Fenced
 from pileus.kube.errors import AlreadyExists, Conflict, KubeError
 from pileus.runtime.events import Recorder
 from pileus.runtime.lease import (
+    JITTER_FACTOR,
     Candidate,
     LeaseStore,
     Observed,
     held,
     new_lease,
     observe,
+    problems,
     reference,
     released,
 )
-from pileus.runtime.timing import JITTER_FACTOR, problems
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 

@@ -14,7 +14,7 @@ from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES
-from pileus.objects.planned import EVERYTHING, Scope
+from pileus.objects.preview import EVERYTHING, Scope
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.local.connect import cloud_of
 from pileus_lab.local.host import LocalCloud, Surroundings

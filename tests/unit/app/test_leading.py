@@ -20,10 +20,9 @@ from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.kube.transport import Request
-from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.leadership import Election, LeadershipLost
-from pileus.runtime.lease import Candidate, KubeLease
-from pileus.runtime.timing import Durations
+from pileus.runtime.lease import Candidate, Durations, KubeLease
 from pileus.server.health import Health, Kind
 from pileus.telemetry.log import VALUES
 from pileus.testing.scripted import Answer, Lost, ScriptedTransport, refused

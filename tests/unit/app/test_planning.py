@@ -23,7 +23,7 @@ from pileus.kube.client import Client
 from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
 from pileus.kube.transport import Reply, Request, Transport
-from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
 from pileus.testing.scripted import Answer, ScriptedTransport, refused
 from pileus.testing.virtual_time import loop_time
 from tests.unit.app.stage import TIMES, Kube, configured, new_node, posted

@@ -19,7 +19,7 @@ from pileus.cloud.model import NodeRef
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import EVENTS, NODES, Event, ObjectReference
 from pileus.kube.patch import MergePatch
-from pileus.objects.planned import Place, Planned, Scope, Trouble
+from pileus.objects.preview import Place, Planned, Scope, Trouble
 from pileus.telemetry.metrics import Metrics
 from tests.unit.app.stage import Kube, configured, new_node, posted
 from tests.unit.app.test_planning import world

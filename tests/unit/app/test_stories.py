@@ -15,7 +15,7 @@ from pileus.cli.style import Style
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, ObjectReference
 from pileus.kube.patch import MergePatch
-from pileus.objects.planned import Place, Planned, Scope
+from pileus.objects.preview import Place, Planned, Scope
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.local.model.machines import DeleteMachine
 from tests.unit.app.scene import Scene, scene

@@ -6,7 +6,7 @@ from pileus.app.planning import Plan
 from pileus.controllers.service.orphans import GRACE
 from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES
 from pileus.kube.patch import MergePatch
-from pileus.objects.planned import EVERYTHING, Scope
+from pileus.objects.preview import EVERYTHING, Scope
 from pileus_lab.local.model.machines import DeleteMachine
 from pileus_lab.local.model.operation import A, Operation
 from tests.unit.app.scene import Scene, scene

@@ -15,7 +15,7 @@ from pileus.cli.style import Style
 from pileus.cli.terminal import Terminal
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference
-from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
 
 PLAIN = Style()
 WEB = ObjectReference(kind="Service", namespace="shop", name="web", uid="u1")

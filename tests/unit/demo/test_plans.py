@@ -8,7 +8,7 @@ from pileus.app.planning import Plan, Told
 from pileus.cloud.balancer import Effect, Owner, Wish
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.kube.model.core_v1 import ObjectReference
-from pileus.objects.planned import Place, Planned, Trouble
+from pileus.objects.preview import Place, Planned, Trouble
 from pileus_lab.demo.board import Board
 from pileus_lab.demo.plans import deletions, telling
 from tests.unit.cloud.fakes import Change, Seen

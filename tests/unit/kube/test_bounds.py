@@ -23,8 +23,7 @@ from pileus.kube.lines import LineSplitter
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.transport import ANSWER_LIMIT, MEBIBYTE, Request
 from pileus.runtime.leadership import Election, Times
-from pileus.runtime.lease import Candidate, KubeLease
-from pileus.runtime.timing import Durations
+from pileus.runtime.lease import Candidate, Durations, KubeLease
 from pileus.testing.scripted import Answer, ScriptedTransport, Stream, event, listing, refused
 from tests.unit.kube.harness import QUIET, Following, Kube, node
 from tests.unit.kube.https_server import Handler, Pass, serving

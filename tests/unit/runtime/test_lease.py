@@ -6,6 +6,7 @@ import pytest
 
 from pileus.runtime.lease import (
     Candidate,
+    Durations,
     Json,
     Observed,
     held,
@@ -14,7 +15,6 @@ from pileus.runtime.lease import (
     observe,
     released,
 )
-from pileus.runtime.timing import Durations
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 ME = Candidate("kube-system", "ccm", "me", Durations())

@@ -19,7 +19,7 @@ from pileus.cloud.balancer import Balancers, Change, Effect, Owner, Seen, Wish
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.model import Failure
 from pileus.cloud.registry import Registry
-from pileus.objects.planned import EVERYTHING
+from pileus.objects.preview import EVERYTHING
 from pileus_lab.demo.board import Board
 from pileus_lab.local.connect import connect
 from pileus_lab.local.identity import SCHEME

@@ -26,7 +26,7 @@ from pileus.controllers.route.plan import CONDITION as ROUTED
 from pileus.controllers.service.annotations import ENSURED
 from pileus.controllers.service.preview import BUSY, BY_CLOUD, LONG
 from pileus.controllers.service.status import CONDITION as READY
-from pileus.objects.planned import EVERYTHING, Place, Planned, Scope
+from pileus.objects.preview import EVERYTHING, Place, Planned, Scope
 from pileus_lab.simulation.chance import stream
 from pileus_lab.simulation.invariants.facts import is_manager
 from pileus_lab.simulation.stage.steps import Answer, Call, Channel, CloudStep, ObjectStep, Step

@@ -13,7 +13,7 @@ from pileus.cloud.balancer import Balancers, Change, Effect, Owner, Seen, Wish
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud, Routes, SshKeys
 from pileus.cloud.model import Failure, NodeKeys, NodeName, NodeRef, Route, SshKey
-from pileus.objects.planned import Place, Planned
+from pileus.objects.preview import Place, Planned
 from pileus.settings.go_quote import quote
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus_lab.simulation.stage.steps import ObjectStep

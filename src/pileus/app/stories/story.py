@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pileus.app.stories.advice import ADVICE, OTHERWISE, again, command_for
 from pileus.kube.model.core_v1 import ObjectReference
-from pileus.objects.planned import Planned
+from pileus.objects.preview import Planned
 
 
 class Standing(StrEnum):

@@ -9,7 +9,7 @@ from pileus.app.work import Post
 from pileus.controllers.service.teller import about_service
 from pileus.kube.model.core_v1 import Node, Service
 from pileus.objects.nodes import about_node
-from pileus.objects.planned import Scope
+from pileus.objects.preview import Scope
 
 
 async def tell(post: Post, thing: Node | Service, scope: Scope) -> Story:

@@ -13,12 +13,10 @@ from pileus.controllers.ipam.sizes import Sizes
 from pileus.kube.client import Client
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.cluster import ClusterNodes
-from pileus.objects.informer import NodeInformer
-from pileus.objects.notices import Notices
-from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer, NodeWriter
+from pileus.objects.events import ObjectEvents
+from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.objects.ranges import pod_ranges_of
-from pileus.objects.writer import NodeWriter
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
@@ -62,7 +60,7 @@ class IpamController:
                 nodes=self._nodes,
                 writer=NodeWriter(self._nodes, around.random),
                 holdings=Holdings(sizes, MeasuredBlocks(around.metrics)),
-                notices=Notices(around.events),
+                notices=ObjectEvents(around.events),
                 queue=self._queue,
             )
         )

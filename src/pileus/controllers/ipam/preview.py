@@ -7,7 +7,7 @@ from pileus.controllers.ipam.plan import FULL, ODD, Holdings, status_text, wants
 from pileus.controllers.ipam.sizes import Sizes
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node
-from pileus.objects.planned import Place, Planned, Scope, Trouble
+from pileus.objects.preview import Place, Planned, Scope, Trouble
 from pileus.objects.ranges import Range, pod_ranges_of
 
 

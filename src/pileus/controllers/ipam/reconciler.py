@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pileus.controllers.ipam.plan import FAILED, FULL, ODD, Holdings, status_text, wants_ranges
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.cluster import ClusterNodes
+from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced, NodeWriter
+from pileus.objects.events import ObjectEvents, shortened
 from pileus.objects.nodes import about_node
-from pileus.objects.notices import Notices, shortened
 from pileus.objects.ranges import Range, pod_ranges_of
-from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.reconcile import DONE, Result, again_in
@@ -34,7 +33,7 @@ class Tools:
     nodes: ClusterNodes[tuple[Range, ...]]
     writer: NodeWriter[tuple[Range, ...]]
     holdings: Holdings
-    notices: Notices
+    notices: ObjectEvents
     queue: WorkQueue[str]
 
 

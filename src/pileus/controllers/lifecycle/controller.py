@@ -19,13 +19,11 @@ from pileus.controllers.lifecycle.telling import Teller
 from pileus.kube.client import Client
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.cluster import ClusterNodes
-from pileus.objects.informer import NodeInformer
+from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer, NodeWriter
+from pileus.objects.events import ObjectEvents
 from pileus.objects.nodes import about_node, is_ready
-from pileus.objects.notices import Notices
 from pileus.objects.ownership import Ownership, Whose
-from pileus.objects.planned import Planned, Scope, Trouble
-from pileus.objects.writer import NodeWriter
+from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.events import Recorder
 from pileus.telemetry.metrics import Metrics
 
@@ -63,7 +61,7 @@ class LifecycleController:
 
     def __init__(self, around: Surroundings, settings: LifecycleSettings) -> None:
         nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of)
-        notices = Notices(around.events)
+        notices = ObjectEvents(around.events)
         tools = Tools(
             nodes=nodes,
             writer=NodeWriter(nodes, around.random),
@@ -137,7 +135,7 @@ class _Wake:
 class _Annotations:
     """Reports misspelt annotations of ours as soon as they are set, long before they matter."""
 
-    def __init__(self, whose: Whose, notices: Notices) -> None:
+    def __init__(self, whose: Whose, notices: ObjectEvents) -> None:
         self._whose = whose
         self._notices = notices
 

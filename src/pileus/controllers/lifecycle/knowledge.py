@@ -20,7 +20,7 @@ from pileus.controllers.lifecycle.plan import (
     subject_of,
 )
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.lookups import Answer
+from pileus.objects.lookup import Answer
 from pileus.objects.ownership import Ownership
 
 

@@ -28,8 +28,7 @@ from pileus.controllers.lifecycle.plan import (
 from pileus.controllers.lifecycle.reconciler import Actor
 from pileus.controllers.lifecycle.telling import Teller
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.chunks import chunks
-from pileus.objects.lookups import CHUNK, Answer
+from pileus.objects.lookup import CHUNK, Answer, chunks
 from pileus.objects.nodes import is_ready
 from pileus.objects.ownership import Ownership
 from pileus.runtime.periodic import all_of

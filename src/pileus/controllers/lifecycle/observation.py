@@ -12,7 +12,7 @@ from pileus.cloud.errors import Unavailable
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent, Instance
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.lookups import Answer, look_up
+from pileus.objects.lookup import Answer, look_up
 from pileus.objects.nodes import is_ready
 from pileus.objects.ownership import Ownership
 

@@ -22,6 +22,7 @@ from pileus.controllers.lifecycle.annotations import (
 from pileus.controllers.lifecycle.guard import Share, Standing, Subject
 from pileus.kube.model.core_v1 import Node, NodeCondition, Taint
 from pileus.objects.conditions import Said, lowered, raised
+from pileus.objects.events import shortened
 from pileus.objects.nodes import (
     READY,
     condition_of,
@@ -29,7 +30,6 @@ from pileus.objects.nodes import (
     provider_id_of,
     taints_of,
 )
-from pileus.objects.notices import shortened
 from pileus.objects.ownership import Ownership
 
 CONDITION = "CloudProviderInstanceGone"

@@ -29,11 +29,10 @@ from pileus.controllers.lifecycle.plan import (
     subject_of,
 )
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.chunks import chunks
-from pileus.objects.lookups import CHUNK
+from pileus.objects.lookup import CHUNK, chunks
 from pileus.objects.nodes import about_node, condition_of, is_ready, taints_of
 from pileus.objects.ownership import Ownership
-from pileus.objects.planned import Place, Planned, Scope, Trouble, condition_detail
+from pileus.objects.preview import Place, Planned, Scope, Trouble, condition_detail
 from pileus.settings.go_quote import quote
 
 UNKNOWN = "InstanceStateUnknown"

@@ -21,10 +21,10 @@ from pileus.controllers.lifecycle.plan import (
 from pileus.fence import Fenced
 from pileus.kube.errors import Conflict, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
-from pileus.objects import writer
+from pileus.objects import cluster_nodes
+from pileus.objects.cluster_nodes import NodeReplaced, NodeWriter
+from pileus.objects.events import ObjectEvents, shortened
 from pileus.objects.nodes import about_node, provider_id_of, taints_of
-from pileus.objects.notices import Notices, shortened
-from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.runtime.backoff import Exponential
 from pileus.runtime.memory import PerObject
 from pileus.telemetry.log import Log
@@ -40,7 +40,7 @@ AFTERMATH = 60.0
 """Seconds that a node which was deleted is left alone; it may be shown for a while yet."""
 
 
-class Nodes(writer.Nodes[Write], Protocol):
+class Nodes(cluster_nodes.Nodes[Write], Protocol):
     async def delete(self, node: Node) -> None:
         """Delete this very version of the node. Errors: `Conflict`, if it has changed since."""
         ...
@@ -50,7 +50,7 @@ class Nodes(writer.Nodes[Write], Protocol):
 class Tools:
     nodes: Nodes
     writer: NodeWriter[Write]
-    notices: Notices
+    notices: ObjectEvents
     clock: Clock
     metrics: Metrics
     concurrency: int

@@ -9,7 +9,7 @@ from pileus.controllers.lifecycle.guard import Guard
 from pileus.controllers.lifecycle.knowledge import Knowledge
 from pileus.controllers.lifecycle.plan import approval_by_hand, taint_by_hand
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.lookups import Answer
+from pileus.objects.lookup import Answer
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 

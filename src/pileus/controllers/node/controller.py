@@ -14,12 +14,10 @@ from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.cluster import ClusterNodes
-from pileus.objects.informer import NodeInformer
-from pileus.objects.notices import Notices
+from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer, NodeWriter
+from pileus.objects.events import ObjectEvents
 from pileus.objects.ownership import Whose
-from pileus.objects.planned import Planned, Scope, Trouble
-from pileus.objects.writer import NodeWriter
+from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
@@ -74,7 +72,7 @@ class NodeController:
             instances=around.instances,
             whose=around.whose,
             writer=NodeWriter(nodes, around.random),
-            notices=Notices(around.events),
+            notices=ObjectEvents(around.events),
             clock=around.clock,
             metrics=around.metrics,
         )

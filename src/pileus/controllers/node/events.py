@@ -6,9 +6,9 @@ from pileus.cloud import errors as cloud
 from pileus.controllers.node.observation import Facts
 from pileus.kube import errors as kube
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.events import ObjectEvents, shortened
 from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import about_node
-from pileus.objects.notices import Notices, shortened
 from pileus.runtime.failure import PassTooLong, is_expected
 
 PATIENCE = 10.0
@@ -53,7 +53,7 @@ def is_lasting(error: Exception) -> bool:
     return isinstance(error, lasting) or not isinstance(error, cloud.CloudError | kube.KubeError)
 
 
-def complain(notices: Notices, node: Node, facts: Facts) -> None:
+def complain(notices: ObjectEvents, node: Node, facts: Facts) -> None:
     """Warn about what the cloud says and Kubernetes does not accept, if there is anything."""
     for reason, text in skipped(facts):
         notices.warn(about_node(node), reason, text)

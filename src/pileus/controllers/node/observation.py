@@ -10,7 +10,7 @@ from pileus.cloud.model import Absent, Instance, no_labels
 from pileus.controllers.node.addresses import is_of_unknown_type, usable
 from pileus.controllers.node.labels import additional, standard
 from pileus.kube.model.core_v1 import Node, NodeAddress
-from pileus.objects import lookups
+from pileus.objects import lookup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +64,18 @@ Answer = Facts | CloudError
 
 
 async def look_up(
-    instances: Instances, nodes: Sequence[Node], *, deadline: float = lookups.DEADLINE
+    instances: Instances, nodes: Sequence[Node], *, deadline: float = lookup.DEADLINE
 ) -> Mapping[str, Answer]:
     """Ask once about all `nodes`: for each name, what is known, or why nothing is.
 
     Guarantees: every node has an answer; whatever the provider raises or returns becomes one.
     """
     # Positive answers may come from a provider's cache: absence concludes nothing here.
-    found = await lookups.look_up(instances, nodes, fresh=False, deadline=deadline)
+    found = await lookup.look_up(instances, nodes, fresh=False, deadline=deadline)
     return {name: _answer(answer) for name, answer in found.items()}
 
 
-def _answer(found: lookups.Answer) -> Answer:
+def _answer(found: lookup.Answer) -> Answer:
     match found:
         case Instance():
             return _examined(found)
@@ -93,4 +93,4 @@ def _examined(instance: Instance) -> Answer:
     except CloudError as error:
         return error
     except (TypeError, ValueError, AttributeError) as error:
-        return lookups.bug(f"returned an instance with fields of wrong types: {error}")
+        return lookup.bug(f"returned an instance with fields of wrong types: {error}")

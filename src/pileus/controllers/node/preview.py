@@ -26,8 +26,7 @@ from pileus.controllers.node.plan import (
     stuck_status,
 )
 from pileus.kube.model.core_v1 import Node, NodeAddress
-from pileus.objects.chunks import chunks
-from pileus.objects.lookups import CHUNK
+from pileus.objects.lookup import CHUNK, chunks
 from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import (
     UNINITIALIZED,
@@ -36,7 +35,7 @@ from pileus.objects.nodes import (
     condition_of,
     is_uninitialized,
 )
-from pileus.objects.planned import Place, Planned, Scope, Trouble, condition_detail
+from pileus.objects.preview import Place, Planned, Scope, Trouble, condition_detail
 from pileus.settings.go_quote import quote
 
 

@@ -28,10 +28,10 @@ from pileus.controllers.node.plan import (
 )
 from pileus.kube.errors import ApiError, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.cluster_nodes import Brought, NodeReplaced, Nodes, NodeWriter
+from pileus.objects.events import ObjectEvents
 from pileus.objects.nodes import about_node, is_uninitialized
-from pileus.objects.notices import Notices
 from pileus.objects.ownership import Ownership, Whose
-from pileus.objects.writer import Brought, NodeReplaced, Nodes, NodeWriter
 from pileus.runtime.backoff import Pacing
 from pileus.runtime.memory import PerObject
 from pileus.runtime.reconcile import DONE, Result
@@ -49,7 +49,7 @@ class Tools:
     instances: Instances
     whose: Whose
     writer: NodeWriter[Write]
-    notices: Notices
+    notices: ObjectEvents
     clock: Clock
     metrics: Metrics
 

@@ -18,11 +18,10 @@ from pileus.controllers.node.reconciler import Tools
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.chunks import chunks
-from pileus.objects.lookups import CHUNK
+from pileus.objects.cluster_nodes import NodeReplaced
+from pileus.objects.lookup import CHUNK, chunks
 from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import about_node
-from pileus.objects.writer import NodeReplaced
 from pileus.runtime.periodic import all_of
 from pileus.runtime.supervision import Rounds
 from pileus.telemetry.log import Log

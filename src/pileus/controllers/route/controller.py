@@ -17,11 +17,10 @@ from pileus.controllers.route.reconciler import RouteReconciler, Tools
 from pileus.controllers.route.telling import Telling
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.cluster import ClusterNodes
-from pileus.objects.informer import NodeInformer
-from pileus.objects.notices import Notices
+from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer
+from pileus.objects.events import ObjectEvents
 from pileus.objects.ownership import Whose
-from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.objects.ranges import Range
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
@@ -79,7 +78,7 @@ class RouteController:
         self._settings = settings
         self._nodes = ClusterNodes(around.client, around.informer.store, condition_patch)
         self._ledger = Ledger()
-        self._telling = Telling(Notices(around.events))
+        self._telling = Telling(ObjectEvents(around.events))
         self._queue = WorkQueue[str](QUEUE, around.metrics)
         self._checks = Periodic(ROUND, self._check, around.metrics, around.random)
         self._due: float | None = None

@@ -9,7 +9,7 @@ from pileus.controllers.route.plan import CONDITION, Plan, Standing, condition, 
 from pileus.controllers.route.telling import REFUSED, refused
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.nodes import about_node, condition_of
-from pileus.objects.planned import Place, Planned, Scope, Trouble, condition_detail
+from pileus.objects.preview import Place, Planned, Scope, Trouble, condition_detail
 
 
 def lines(made: Plan, scope: Scope, now: datetime) -> Sequence[Planned | Trouble]:

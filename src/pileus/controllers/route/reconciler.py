@@ -30,9 +30,8 @@ from pileus.controllers.route.plan import (
 from pileus.controllers.route.telling import Telling
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node, NodeCondition
-from pileus.objects.chunks import chunks
-from pileus.objects.cluster import ClusterNodes
-from pileus.objects.writer import NodeReplaced
+from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced
+from pileus.objects.lookup import chunks
 from pileus.runtime.failure import hint
 from pileus.runtime.reconcile import DONE, Result, again_in
 from pileus.telemetry.log import Log

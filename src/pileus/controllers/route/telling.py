@@ -6,8 +6,8 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.model import Route
 from pileus.controllers.route.plan import Standing
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.events import ObjectEvents, shortened
 from pileus.objects.nodes import about_node
-from pileus.objects.notices import Notices, shortened
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -19,7 +19,7 @@ REFUSED = "PodCIDRNotRouted"
 class Telling:
     """Says a thing again if its words change, or an hour has passed."""
 
-    def __init__(self, notices: Notices) -> None:
+    def __init__(self, notices: ObjectEvents) -> None:
         self._notices = notices
         self._said: dict[tuple[str, str], str] = {}
 

@@ -7,7 +7,7 @@ from pileus.kube.errors import Invalid, KubeError
 from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.kube.store import Store
-from pileus.objects.written import WithoutEchoes, Written
+from pileus.objects.own_writes import OwnWrites, WithoutEchoes
 
 STATUS = "status"
 
@@ -23,7 +23,7 @@ class ClusterServices:
         self._client = client
         self._store = store
         self._by_uid = by_uid
-        self._written = Written[str, Service](self._seen)
+        self._written = OwnWrites[str, Service](self._seen)
 
     def service(self, uid: str) -> Service | None:
         return self._written.newest(uid, self._seen(uid))

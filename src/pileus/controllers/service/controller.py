@@ -28,9 +28,9 @@ from pileus.controllers.service.workshop import Workshop
 from pileus.kube.client import Client
 from pileus.kube.informer import Informer
 from pileus.kube.model.core_v1 import Node, Service
-from pileus.objects.notices import Notices
+from pileus.objects.events import ObjectEvents
 from pileus.objects.ownership import Whose
-from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.backoff import default_policy, service_policy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
@@ -88,7 +88,7 @@ class ServiceController:
             MemberRules(whose=around.whose, drain_cordoned=settings.drain_cordoned),
         )
         around.nodes.subscribe(self._membership)
-        self._notices = Notices(around.events)
+        self._notices = ObjectEvents(around.events)
         self._notes = Notes(settings.drift_period, around.random, asyncio.get_running_loop().time)
         self._departed = Departed()
         self._controller: Controller[str] | None = None

@@ -22,7 +22,7 @@ from pileus.controllers.service.tools import Tools
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Service
-from pileus.objects.notices import Notices
+from pileus.objects.events import ObjectEvents
 from pileus.runtime.queue import Priority, WorkQueue
 from pileus.runtime.supervision import Rounds
 from pileus.telemetry.log import Log
@@ -118,7 +118,7 @@ class Sweeper:
         tools: Tools,
         departed: Departed,
         queue: WorkQueue[str],
-        notices: Notices,
+        notices: ObjectEvents,
     ) -> None:
         self._tools = tools
         self._departed = departed

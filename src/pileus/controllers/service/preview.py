@@ -57,7 +57,7 @@ from pileus.controllers.service.withdrawing import SECOND_LOOK as RELEASE
 from pileus.controllers.service.withdrawing import is_doubtful, is_unfinished
 from pileus.controllers.service.workshop import Look, check_health
 from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
-from pileus.objects.planned import Place, Planned, Scope, Trouble, condition_detail
+from pileus.objects.preview import Place, Planned, Scope, Trouble, condition_detail
 from pileus.settings.go_quote import quote
 
 AFTER = "the changes in the cloud"

@@ -17,7 +17,7 @@ from pileus.controllers.service.trouble import (
 )
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import ObjectReference, Service
-from pileus.objects.notices import Notices, shortened
+from pileus.objects.events import ObjectEvents, shortened
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -32,7 +32,7 @@ FAILURES = (Reason.SYNC_FAILED, Reason.UPDATE_FAILED, Reason.DELETE_FAILED)
 
 
 class Teller:
-    def __init__(self, cluster: ClusterServices, notices: Notices, clock: Clock) -> None:
+    def __init__(self, cluster: ClusterServices, notices: ObjectEvents, clock: Clock) -> None:
         self._cluster = cluster
         self._notices = notices
         self._clock = clock

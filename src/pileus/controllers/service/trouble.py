@@ -3,7 +3,7 @@
 from pileus.cloud import errors as cloud
 from pileus.controllers.service.status import State, Verdict
 from pileus.kube import errors as kube
-from pileus.objects.notices import shortened
+from pileus.objects.events import shortened
 from pileus.runtime.failure import PassTooLong, is_expected
 
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (

@@ -10,8 +10,7 @@ from pileus.cloud.model import NodeRef
 from pileus.cloud.options import Options, meant_for
 from pileus.controllers.service.annotations import Mode, adopted_by
 from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
-from pileus.objects.ranges import Range, parse_range, wrong_with_range
-from pileus.objects.services import source_range_texts
+from pileus.objects.ranges import Range, parse_range, source_range_texts, wrong_with_range
 
 AFFINITY_SECONDS = 10800
 """How long an affinity lasts that does not say so; the API server's default."""

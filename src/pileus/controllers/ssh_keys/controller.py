@@ -14,11 +14,11 @@ from pileus.controllers.ssh_keys.preview import SshKeysPreview
 from pileus.controllers.ssh_keys.reconciler import SshKeysReconciler, Tools
 from pileus.controllers.ssh_keys.source import Source
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.informer import NodeInformer
+from pileus.objects.cluster_nodes import NodeInformer
+from pileus.objects.events import ObjectEvents
 from pileus.objects.nodes import is_uninitialized
-from pileus.objects.notices import Notices
 from pileus.objects.ownership import Ownership, Whose
-from pileus.objects.planned import Planned, Scope, Trouble
+from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller
 from pileus.runtime.events import Recorder
@@ -60,7 +60,7 @@ class SshKeysController:
             keys=around.keys,
             looks=Looks(around.keys),
             identify=around.identify,
-            report=Report(location, Notices(around.events), around.metrics),
+            report=Report(location, ObjectEvents(around.events), around.metrics),
         )
         self._preview = SshKeysPreview(tools, location)
         self._queue = WorkQueue[str](QUEUE, around.metrics)

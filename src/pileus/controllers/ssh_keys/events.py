@@ -13,8 +13,8 @@ from pileus.cloud.model import NodeName, SshKey
 from pileus.controllers.ssh_keys.location import Location
 from pileus.controllers.ssh_keys.plan import Step
 from pileus.kube.model.core_v1 import Node, ObjectReference
+from pileus.objects.events import ObjectEvents, shortened
 from pileus.objects.nodes import about_node
-from pileus.objects.notices import Notices, shortened
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
@@ -41,7 +41,7 @@ class Report:
     """What was told so far, so that nothing is told again and again."""
 
     location: Location
-    notices: Notices
+    notices: ObjectEvents
     metrics: Metrics
     _problems: tuple[str, ...] = field(default=(), init=False)
 

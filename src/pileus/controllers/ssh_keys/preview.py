@@ -15,7 +15,7 @@ from pileus.controllers.ssh_keys.reconciler import Tools
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node
-from pileus.objects.planned import Place, Planned, Scope, Trouble
+from pileus.objects.preview import Place, Planned, Scope, Trouble
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pileus.kube.client import Client, Listed
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.model.meta import ObjectMeta
-from pileus.objects.planned import EVERYTHING, Planned, Scope, Trouble
+from pileus.objects.preview import EVERYTHING, Planned, Scope, Trouble
 from pileus.objects.ranges import pod_ranges_of
 from pileus.runtime.memory import LINGER, ForgetsDeleted, remembering
 from tests.unit.controllers.cluster import Cluster, Veiled

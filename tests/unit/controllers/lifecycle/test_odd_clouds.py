@@ -18,7 +18,7 @@ from pileus.cloud.model import Absent, Failure, NodeName
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
 from pileus.controllers.lifecycle.plan import Policy
 from pileus.kube.transport import Request
-from pileus.objects.planned import EVERYTHING
+from pileus.objects.preview import EVERYTHING
 from tests.unit.controllers.lifecycle.world import SHUTDOWN, World, gone, instance
 
 FEW = ("n1", "n2", "n3", "n4", "n5", "n6")

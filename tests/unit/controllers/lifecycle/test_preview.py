@@ -8,7 +8,7 @@ from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
 from pileus.controllers.lifecycle.plan import Policy
-from pileus.objects.planned import EVERYTHING, Planned, Scope, Trouble
+from pileus.objects.preview import EVERYTHING, Planned, Scope, Trouble
 from tests.unit.controllers.lifecycle.world import World
 
 TEN = tuple(f"n{number}" for number in range(10))

@@ -11,7 +11,7 @@ from pileus.controllers.lifecycle.guard import Rules
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
 from pileus.controllers.lifecycle.plan import Policy
 from pileus.kube.transport import Request
-from pileus.objects.planned import EVERYTHING, Planned
+from pileus.objects.preview import EVERYTHING, Planned
 from tests.unit.controllers.lifecycle.world import World, gone, instance
 
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}

@@ -13,9 +13,9 @@ from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.kube.errors import ApiError, Conflict, NotFound, Status
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.notices import Notices
+from pileus.objects.cluster_nodes import NodeReplaced, NodeWriter
+from pileus.objects.events import ObjectEvents
 from pileus.objects.ownership import owner_by
-from pileus.objects.writer import NodeReplaced, NodeWriter
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.events import FakeEvents
@@ -133,7 +133,7 @@ class World:
             instances=self.cloud,
             whose=owner_by("fake", None),
             writer=NodeWriter(self.nodes, random.Random(1)),
-            notices=Notices(self.events),
+            notices=ObjectEvents(self.events),
             clock=LoopClock(),
             metrics=self.metrics,
         )

@@ -23,12 +23,11 @@ from pileus.kube.errors import Invalid
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.store import Added, Deleted, Table
-from pileus.objects.cluster import ClusterNodes
-from pileus.objects.lookups import DEADLINE as LOOK_UP
+from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced
+from pileus.objects.lookup import DEADLINE as LOOK_UP
 from pileus.objects.nodes import is_uninitialized
+from pileus.objects.own_writes import CATCH_UP
 from pileus.objects.ownership import whose_by
-from pileus.objects.writer import NodeReplaced
-from pileus.objects.written import CATCH_UP
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport, in_order, refused
 from pileus.testing.virtual_time import LoopClock

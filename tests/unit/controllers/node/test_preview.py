@@ -12,7 +12,7 @@ from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import Absent, Failure, Instance
 from pileus.controllers.node.plan import StatusWrite, Write
 from pileus.controllers.node.preview import NodePreview
-from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
 from pileus.testing.virtual_time import LoopClock, VirtualTimeLoop
 from tests.unit.controllers.node.harness import World
 from tests.unit.controllers.node.objects import (

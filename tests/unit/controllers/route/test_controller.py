@@ -8,7 +8,7 @@ import pytest
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import StrategicPatch
-from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
 from pileus.testing.virtual_time import loop_time
 from tests.unit.controllers.route.objects import RULES, route
 from tests.unit.controllers.route.site import SETTINGS, FakeRoutes, Site

@@ -10,7 +10,7 @@ from pileus.cloud.balancer import BalancerSpec, Listener, Owner
 from pileus.controllers.service.orphans import GRACE, Policy, SweepSettings, deletable
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import Request
-from pileus.objects.planned import EVERYTHING, Planned, Scope, Trouble, title
+from pileus.objects.preview import EVERYTHING, Planned, Scope, Trouble, title
 from tests.unit.controllers.service.plain import PlainBalancers, Seen
 from tests.unit.controllers.service.world import CLUSTER, World
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from pileus.objects.planned import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
 from pileus_lab.local.model.balancers import DeleteBalancer, RemoveMembers
 from tests.unit.controllers.service.world import World
 

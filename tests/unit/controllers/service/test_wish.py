@@ -25,7 +25,7 @@ from pileus.kube.model.core_v1 import (
     SessionAffinityConfig,
 )
 from pileus.kube.model.meta import ObjectMeta
-from pileus.objects.services import SOURCE_RANGES
+from pileus.objects.ranges import SOURCE_RANGES
 from pileus_lab.local.options import ANNOTATIONS
 
 MEMBERS = frozenset({NodeRef(name=NodeName("a"))})

@@ -8,7 +8,7 @@ import pytest
 from pileus.cloud.errors import NotFound, Rejected, Throttled, Unavailable, Unsupported
 from pileus.controllers.ssh_keys.plan import SECOND_LOOK
 from pileus.controllers.ssh_keys.reconciler import CHECK_EVERY, NODES_AGAIN
-from pileus.objects.planned import EVERYTHING, Planned, Scope, Trouble
+from pileus.objects.preview import EVERYTHING, Planned, Scope, Trouble
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.unit.controllers.ssh_keys.bed import CLUSTER, Ported, bed, refs
 from tests.unit.controllers.ssh_keys.keys import PRIVATE, key, public_key

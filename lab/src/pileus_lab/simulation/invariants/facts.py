@@ -7,7 +7,7 @@ from pileus.app.controllers import NODE
 from pileus.cloud.balancer import Owner
 from pileus.controllers.service.departed import SUSPICION
 from pileus.objects.nodes import UNINITIALIZED
-from pileus.runtime.timing import Durations
+from pileus.runtime.lease import Durations
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Truth
 from pileus_lab.simulation.invariants.pace import Paces

@@ -12,7 +12,7 @@ from pileus.controllers.ipam import reconciler as ipam
 from pileus.controllers.node import controller as node
 from pileus.controllers.route import controller as route
 from pileus.controllers.service.notes import WAITS
-from pileus.objects.writer import TRIES
+from pileus.objects.cluster_nodes import TRIES
 from pileus.runtime.backoff import SERVICE_RETRIES
 from pileus_lab.simulation.setup import MONITOR_PERIOD
 from pileus_lab.simulation.stage.steps import Answer, Call, Channel

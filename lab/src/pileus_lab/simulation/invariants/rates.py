@@ -12,7 +12,7 @@ from pileus.controllers.ssh_keys import controller as ssh_keys
 from pileus.controllers.ssh_keys.source import LOOK_EVERY
 from pileus.kube.informer import FIRST_DELAY, FRUITLESS, LONGEST_DELAY
 from pileus.runtime.events import RETRY
-from pileus.runtime.timing import Durations
+from pileus.runtime.lease import Durations
 from pileus_lab.simulation.invariants.pace import LAWS, OTHERS, Law
 from pileus_lab.simulation.stage.steps import Channel
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.model.meta import ObjectMeta
-from pileus.objects.written import CATCH_UP, WithoutEchoes, Written
+from pileus.objects.own_writes import CATCH_UP, OwnWrites, WithoutEchoes
 from pileus.testing.virtual_time import VirtualTimeLoop
 
 
@@ -30,7 +30,7 @@ class Watch:
     gone: int = 0
 
     def __post_init__(self) -> None:
-        self.written = Written[str, Node](lambda _: self.seen)
+        self.written = OwnWrites[str, Node](lambda _: self.seen)
         self._handler: Handler[Node] = WithoutEchoes(
             self, self.written, lambda one: one.metadata.name
         )

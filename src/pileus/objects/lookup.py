@@ -1,14 +1,16 @@
 """Ask the cloud about nodes, and take nothing that a provider returns on trust."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar, cast
 
 from pileus.cloud.errors import CloudError, Unavailable
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent, Failure, Instance, NodeName, NodeRef
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import reference
+
+T = TypeVar("T")
 
 DEADLINE = 240.0
 """Seconds for one look-up, waiting for the provider's call budget included.
@@ -77,3 +79,9 @@ def _answer(found: object) -> Answer:
 
 def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
+
+
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Returns the list in parts of at most `size` items, as one call can carry them."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pileus.runtime.timing import Durations, problems
+from pileus.runtime.lease import Durations, problems
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ LONGEST = 1000
 """Characters of an error's text that go into an event or a condition."""
 
 
-class Notices:
+class ObjectEvents:
     """The events of one controller. Warnings are remembered per object and reason."""
 
     def __init__(self, events: Recorder) -> None:

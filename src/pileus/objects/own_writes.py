@@ -53,7 +53,7 @@ class _Memory(Generic[T]):
         return bool(self.under_way or self.writes or self.shown is not None)
 
 
-class Written(Generic[Key, T]):
+class OwnWrites(Generic[Key, T]):
     """The answers to our own writes, by the object's key.
 
     Guarantees: a handler is told of every change that another process made, also of one that comes
@@ -155,7 +155,7 @@ class WithoutEchoes(Generic[Key, T]):
     """Passes on to a handler what the watch brings, except for our own writes."""
 
     def __init__(
-        self, handler: Handler[T], written: Written[Key, T], key_of: Callable[[T], Key]
+        self, handler: Handler[T], written: OwnWrites[Key, T], key_of: Callable[[T], Key]
     ) -> None:
         self._handler = handler
         self._written = written
