@@ -37,7 +37,8 @@ def _section(group: Group) -> str:
 
 
 def _row(flag: AnyFlag) -> str:
-    name = f"`--{flag.name}`" + (f", `-{flag.short}`" if flag.short else "")
+    dashes = "" if flag.only_file else "--"
+    name = f"`{dashes}{flag.name}`" + (f", `-{flag.short}`" if flag.short else "")
     default = flag.shown_default()
     said = f"{flag.help} {flag.details}".rstrip()
     text = said.replace("|", "\\|").replace("*", "\\*").replace("\n", "<br>")
@@ -45,6 +46,8 @@ def _row(flag: AnyFlag) -> str:
         text = f"**Deprecated:** {flag.deprecated}. {text}"
     if flag.only_flag:
         text += " On the command line only."
+    if flag.only_file:
+        text += " In the file of `--config` only."
     shown = f"`{default}`" if default else ""
     return f"| {name} | {flag.kind.word or 'switch'} | {shown} | {text} |\n"
 

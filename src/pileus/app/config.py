@@ -7,6 +7,7 @@ Durations are seconds.
 from dataclasses import dataclass, replace
 
 from pileus.app.declared import access, controllers, generic, inspection, pileus, process, serving
+from pileus.cloud.choice import CloudChoice, selected
 from pileus.controllers.route.ownership import Ownership
 from pileus.runtime.lease import Durations
 from pileus.server.options import (
@@ -64,6 +65,8 @@ class Generic:
 class KubeCloudShared:
     cloud_provider: str
     cloud_config_file: str
+    cloud_list: tuple[CloudChoice, ...]
+    """The list `clouds` in the file of `--config`."""
     cluster_name: str
     cluster_id: str
     """Of the marks in the cloud; empty: the UID of the namespace kube-system."""
@@ -76,6 +79,11 @@ class KubeCloudShared:
     external_cloud_volume_plugin: str
     allow_untagged_cloud: bool
     node_sync_period: float
+
+    @property
+    def clouds(self) -> tuple[CloudChoice, ...]:
+        """The selected clouds."""
+        return selected(self.cloud_provider, self.cloud_config_file, self.cloud_list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +280,7 @@ def _shared(values: Values) -> KubeCloudShared:
     return KubeCloudShared(
         cloud_provider=values[generic.CLOUD_PROVIDER],
         cloud_config_file=values[generic.CLOUD_CONFIG],
+        cloud_list=values[pileus.CLOUD_LIST],
         cluster_name=values[generic.CLUSTER_NAME],
         cluster_id=values[pileus.CLUSTER_ID],
         cluster_cidr=values[generic.CLUSTER_CIDR],

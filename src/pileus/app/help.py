@@ -39,7 +39,8 @@ def wrapped(text: str, columns: int) -> str:
 
 def section(group: Group, columns: int) -> str:
     """The flags of one group, under its title."""
-    shown = sorted((flag for flag in group.flags if not flag.deprecated), key=lambda f: f.name)
+    listed = (flag for flag in group.flags if not flag.deprecated and not flag.only_file)
+    shown = sorted(listed, key=lambda flag: flag.name)
     title = f"{group.title} flags" if group.title else "Flags"
     return listing(title, [(_head(flag), described(flag)) for flag in shown], columns)
 

@@ -15,6 +15,7 @@ from pileus.app.config import ClientConnection, Config
 from pileus.app.ending import CommandFailed, Fatal
 from pileus.app.informers import SharedInformers, freeze
 from pileus.app.work import Post
+from pileus.cloud.choice import CloudChoice
 from pileus.cloud.connection import connected, read_config
 from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
@@ -88,15 +89,26 @@ async def connections(
         yield clients
 
 
+def only_cloud(config: Config) -> CloudChoice:
+    """Returns the selected cloud. Raises CommandFailed if there are several."""
+    first, *others = config.shared.clouds
+    if others:
+        raise CommandFailed(
+            f"--cloud-provider: this command works with one cloud, but "
+            f"{', '.join(cloud.name for cloud in config.shared.clouds)} are selected"
+        )
+    return first
+
+
 def choose_provider(config: Config, world: World) -> tuple[Connect, ProviderConfig]:
     """Returns the provider and its configuration. Connects to nothing.
 
     Raises CommandFailed if `--cloud-provider` or `--cloud-config` is wrong, and Fatal if the
     installed provider cannot be loaded.
     """
-    shared = config.shared
+    shared, cloud = config.shared, only_cloud(config)
     try:
-        connect = world.providers.get(shared.cloud_provider)
+        connect = world.providers.get(cloud.provider)
     except UnknownProvider as error:
         raise CommandFailed(f"--cloud-provider: {error}") from error
     except CloudError as error:
@@ -104,11 +116,11 @@ def choose_provider(config: Config, world: World) -> tuple[Connect, ProviderConf
     if connect is None:
         known = ", ".join(world.providers.names()) or "none is installed"
         raise CommandFailed(
-            f"--cloud-provider={shared.cloud_provider} selects no provider (known: {known})"
+            f"--cloud-provider={cloud.provider} selects no provider (known: {known})"
         )
     try:
         return connect, read_config(
-            shared.cloud_config_file, environ=world.environ, cluster_name=shared.cluster_name
+            cloud.config_file, environ=world.environ, cluster_name=shared.cluster_name
         )
     except Misconfigured as error:
         raise CommandFailed(str(error)) from error
@@ -122,7 +134,7 @@ async def provider(config: Config, world: World) -> AsyncGenerator[Cloud]:
     async with AsyncExitStack() as stack:
         try:
             cloud = await stack.enter_async_context(
-                connected(shared.cloud_provider, connect, given)
+                connected(only_cloud(config).name, connect, given)
             )
         except CloudError as error:
             raise Fatal(f"Cloud provider could not be initialized: {error}") from error

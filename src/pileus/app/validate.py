@@ -7,6 +7,7 @@ from pileus.app.config import Config
 from pileus.app.controllers import ALL, IPAM, is_running, unknown
 from pileus.app.declared.pileus import DELETION_POLICIES, NO_DEFAULT_CLASS, ORPHAN_POLICIES
 from pileus.app.pod_ranges import asked_of
+from pileus.cloud import choice
 from pileus.controllers.ipam import sizes
 from pileus.controllers.ssh_keys.location import BadLocation, located
 from pileus.runtime import lease
@@ -268,5 +269,13 @@ def _ssh_keys(config: Config) -> Iterator[str]:
 
 
 def _provider(config: Config) -> Iterator[str]:
-    if not config.shared.cloud_provider:
-        yield "--cloud-provider cannot be empty"
+    shared = config.shared
+    given = (shared.cloud_provider, shared.cloud_config_file, shared.cloud_list)
+    yield from choice.problems(*given)
+    names = [name for name in config.service.classes if name != NO_DEFAULT_CLASS]
+    if names and len(shared.clouds) > 1:
+        yield (
+            f"--service-classes={','.join(names)} does not say which of the clouds "
+            f"{', '.join(cloud.name for cloud in shared.clouds)} serves them: list classes per "
+            "cloud in the list clouds in the file of --config"
+        )

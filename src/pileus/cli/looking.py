@@ -157,7 +157,7 @@ def _work(settings: Settings, named: "Named", terminal: Terminal, work: Work) ->
     values = settings.values
     terminal.err.writelines(f"{note}\n" for note in settings.notes)
     config = build_config(values)
-    if not values[CLOUD_PROVIDER]:
+    if not config.shared.clouds[0].provider:
         raise UsageError("--cloud-provider is not set", "use the flags that the manager runs with")
     if wrong := (*validate.logging_problems(config), *validate.problems(config)):
         raise CommandFailed(validate.together(wrong))

@@ -89,6 +89,8 @@ def _plain(node: yaml.Node) -> object:
 
 
 def _value(flag: AnyFlag, value: object, where: str) -> object:
+    if flag.kind.document is not None:
+        return _structured(flag.kind.document, value, where)
     if type(value) not in flag.kind.natural:
         wanted = " or ".join(_WORDS[one] for one in flag.kind.natural)
         got = _WORDS.get(type(value), "something else")
@@ -99,6 +101,13 @@ def _value(flag: AnyFlag, value: object, where: str) -> object:
         return flag.kind.parse(_text(value))
     except ValueError as error:
         raise _wrong(where, f"invalid value for {quote(flag.name)}: {error}") from None
+
+
+def _structured(read: Callable[[object], object], value: object, where: str) -> object:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise _wrong(where, str(error)) from None
 
 
 def _list(flag: AnyFlag, items: list[object]) -> object:

@@ -43,6 +43,8 @@ class Flag(Generic[T]):
     """Why it should not be used any more; it is then left out of help."""
     only_flag: bool = field(default=False, kw_only=True)
     """Whether it makes sense on the command line alone."""
+    only_file: bool = field(default=False, kw_only=True)
+    """Whether it can be given in the configuration file alone."""
 
     @property
     def variable(self) -> str:
@@ -92,7 +94,12 @@ class Table:
 
     def suggest(self, name: str, prefix: str = "") -> str:
         """Return a question naming the flag that was probably meant, or nothing."""
-        usable = (flag.name for flag in self if not flag.deprecated)
+        command_line = bool(prefix)
+        usable = (
+            flag.name
+            for flag in self
+            if not flag.deprecated and not (command_line and flag.only_file)
+        )
         meant = closest(name.replace("_", "-"), usable)
         return f"did you mean {prefix}{meant}?" if meant else ""
 
@@ -168,6 +175,8 @@ class _Reader:
             raise FlagError(f"bad flag syntax: {word}")
         if (flag := self._table.find(name)) is None:
             raise FlagError(f"unknown flag: --{name}", hint=self._table.suggest(name, "--"))
+        if flag.only_file:
+            raise FlagError(f"{flag.name} can only be given in the file of --config")
         self._set(flag, text if equals else self._value(flag, f"--{name}"))
 
     def _short(self, word: str) -> None:

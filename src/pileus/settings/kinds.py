@@ -35,6 +35,8 @@ class Kind(Generic[T]):
     """What a configuration file may hold for it; `list` and `dict` hold plain scalars."""
     item: Callable[[str], T] | None = None
     """How one element of such a list is read; None: as on the command line."""
+    document: Callable[[object], T] | None = None
+    """How the value is read from a configuration file if it has a structure of its own."""
 
 
 def parse_bool(text: str) -> bool:

@@ -63,7 +63,7 @@ def _from_environment(table: Table, environment: Mapping[str, str]) -> Mapping[s
     return {
         flag.name: _parsed(flag, environment[flag.variable])
         for flag in table
-        if flag.variable in environment and not flag.only_flag
+        if flag.variable in environment and not (flag.only_flag or flag.only_file)
     }
 
 
@@ -87,7 +87,7 @@ def _strangers(table: Table, environment: Mapping[str, str]) -> Iterator[str]:
     Others with our prefix are left alone: Kubernetes itself makes PILEUS_SERVICE_HOST and its
     like for a Service called pileus.
     """
-    known = [flag.variable for flag in table if not flag.only_flag]
+    known = [flag.variable for flag in table if not (flag.only_flag or flag.only_file)]
     for variable in sorted(environment):
         if not variable.startswith(_PREFIX) or variable in known:
             continue

@@ -12,7 +12,7 @@ def test_the_page_in_the_repository_is_what_the_declarations_say():
 
 
 def test_every_flag_has_its_row():
-    rows = [line for line in flags_reference.page().splitlines() if line.startswith("| `--")]
+    rows = [line for line in flags_reference.page().splitlines() if line.startswith("| `")]
 
     assert sorted(row.split("`")[1].removeprefix("--") for row in rows) == sorted(
         flag.name for flag in TABLE

@@ -68,6 +68,7 @@ BY_KIND: Mapping[str, tuple[str, ...]] = {
     "pattern=N,...": ("x", "a=b", "a=-1"),
     "mapStringBool": ("Nonsense=true", "AllAlpha", "AllAlpha=maybe"),
     "version": ("x", "v1", "v9.9.9"),
+    "list of clouds": ("x", "[]"),
     "string": (),
 }
 """Values that no flag of the kind takes. `{here}` is a folder without the file `absent`."""
@@ -95,7 +96,7 @@ BY_NAME: Mapping[str, tuple[str, ...]] = {
     "cidr-allocator-type": ("garbage", ""),
     "client-ca-file": FILE,
     "cloud-config": FILE,
-    "cloud-provider": ("", "goood", "external"),
+    "cloud-provider": ("", "goood", "external", "good,good", "good,"),
     "cluster-cidr": RANGE,
     "concurrent-node-lifecycle-syncs": ("0",),
     "concurrent-node-syncs": ("0",),

@@ -99,10 +99,15 @@ CLOUD_PROVIDER = Flag(
     "cloud-provider",
     STRING,
     "",
-    "Name of the cloud provider (required). `pileus providers` lists them.",
+    "Name of the cloud provider (required), or a comma-separated list. `pileus providers` "
+    "lists them.",
+    details="Of several, the first serves Services without a load balancer class.",
 )
 CLOUD_CONFIG = Flag(
-    "cloud-config", STRING, "", "Configuration file of the cloud provider; empty: none."
+    "cloud-config",
+    STRING,
+    "",
+    "Configuration file of the cloud provider; empty: none. One per provider, comma-separated.",
 )
 CLUSTER_NAME = Flag(
     "cluster-name",

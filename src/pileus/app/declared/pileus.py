@@ -1,5 +1,6 @@
 """Flags that the Go program does not have."""
 
+from pileus.cloud.choice import CLOUDS
 from pileus.controllers.route.ownership import Ownership
 from pileus.settings.flags import Flag, Group, switch
 from pileus.settings.kinds import DURATION, FLOAT, STRING, STRINGS, Kind
@@ -19,7 +20,19 @@ NODE_LABEL_SYNC = switch(
     "Keep zone, region, instance type and provider labels of nodes current; otherwise "
     "they are set once.",
 )
-PILEUS = Group("Pileus", (CONFIG, DRY_RUN, NODE_LABEL_SYNC), ours=True)
+CLOUD_LIST = Flag(
+    "clouds",
+    CLOUDS,
+    (),
+    "Clouds instead of --cloud-provider, each with provider, name, cloud-config, classes and "
+    "default.",
+    details=(
+        "name: unique, that of the provider if left out. classes: load balancer classes besides "
+        "its own. default: serves Services without a class, at most one cloud."
+    ),
+    only_file=True,
+)
+PILEUS = Group("Pileus", (CONFIG, DRY_RUN, NODE_LABEL_SYNC, CLOUD_LIST), ours=True)
 
 DELETION_POLICIES = ("guarded", "immediate", "taint", "report")
 

@@ -1,0 +1,234 @@
+"""The clouds that the user selected: one, or several with a name each.
+
+One cloud, or several without further settings, are selected by flags:
+
+    --cloud-provider=openstack,aws --cloud-config=/etc/openstack.yaml,/etc/aws.yaml
+
+The file of `--config` can say more about each:
+
+    clouds:
+    - name: private
+      provider: openstack
+      cloud-config: /etc/openstack.yaml
+      default: true
+    - provider: aws
+      classes: [example.com/fast]
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, zip_longest
+from typing import cast
+
+from pileus.settings.go_quote import quote
+from pileus.settings.kinds import Kind
+from pileus.suggest import did_you_mean
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LONGEST_NAME = 63
+_CLASS = re.compile(r"[^\s/]+/[^\s/]+")
+_KEYS = ("name", "provider", "cloud-config", "classes", "default")
+
+
+class InvalidClouds(ValueError):
+    """The list `clouds` cannot be read; the text names the entry and the key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudChoice:
+    """One selected cloud."""
+
+    name: str
+    """Unique among the selected clouds; that of the provider unless the user gave another."""
+    provider: str
+    """The name under which the provider is registered."""
+    config_file: str = ""
+    """Empty: none."""
+    classes: tuple[str, ...] = ()
+    """Load balancer classes that it serves besides its own."""
+    default: bool = True
+    """Whether it serves Services without a load balancer class. At most one cloud does."""
+
+
+def selected(
+    provider: str, config_file: str, listed: Sequence[CloudChoice]
+) -> tuple[CloudChoice, ...]:
+    """Returns the clouds of `--cloud-provider` and `--cloud-config`, or those of the file.
+
+    A single provider and its file are taken as they were written. Of several in
+    `--cloud-provider`, the first is the default.
+    """
+    if listed:
+        return tuple(listed)
+    providers = _entries(provider)
+    if len(providers) <= 1:
+        return (CloudChoice(name=provider, provider=provider, config_file=config_file),)
+    files = _entries(config_file) if config_file else ()
+    pairs = list(zip_longest(providers, files, fillvalue=""))[: len(providers)]
+    return tuple(
+        CloudChoice(name=name, provider=name, config_file=file, default=place == 0)
+        for place, (name, file) in enumerate(pairs)
+    )
+
+
+def problems(provider: str, config_file: str, listed: Sequence[CloudChoice]) -> Iterator[str]:
+    """Yields what is wrong with the selection, each with both sides of a conflict and a fix."""
+    if not listed and not provider:
+        yield "--cloud-provider cannot be empty"
+        return
+    yield from _both_forms(provider, config_file, listed)
+    yield from _different_lengths(provider, config_file, listed)
+    clouds = selected(provider, config_file, listed)
+    if len(clouds) > 1 or listed:
+        yield from _bad_names(clouds)
+    yield from _shared_names(clouds, listed)
+    yield from _several_defaults(clouds)
+    yield from _shared_classes(clouds)
+
+
+def _entries(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))
+
+
+def _both_forms(provider: str, config_file: str, listed: Sequence[CloudChoice]) -> Iterator[str]:
+    given = {"cloud-provider": provider, "cloud-config": config_file}
+    names = ", ".join(cloud.name for cloud in listed)
+    for flag, value in given.items():
+        if listed and value:
+            yield (
+                f"--{flag}={value} and the list clouds ({names}) in the file of --config both "
+                f"select clouds: remove --{flag} or the list"
+            )
+
+
+def _different_lengths(
+    provider: str, config_file: str, listed: Sequence[CloudChoice]
+) -> Iterator[str]:
+    providers, files = _entries(provider), _entries(config_file)
+    if not listed and len(providers) > 1 and config_file and len(files) != len(providers):
+        yield (
+            f"--cloud-config={config_file} has {_counted(files, 'entry', 'entries')}, but "
+            f"--cloud-provider={provider} has {len(providers)}: give one file per provider in the "
+            "same order, an empty entry for none"
+        )
+
+
+def _counted(items: Sequence[str], one: str, several: str) -> str:
+    return f"{len(items)} {one if len(items) == 1 else several}"
+
+
+def _bad_names(clouds: Iterable[CloudChoice]) -> Iterator[str]:
+    for place, cloud in enumerate(clouds):
+        if not cloud.name:
+            yield f"--cloud-provider: entry {place + 1} of the list is empty: remove it"
+        elif not _NAME.fullmatch(cloud.name) or len(cloud.name) > _LONGEST_NAME:
+            yield (
+                f"{quote(cloud.name)} is not a valid name of a cloud: use at most "
+                f"{_LONGEST_NAME} lower case letters, digits and '-' between them"
+            )
+
+
+def _shared_names(clouds: Sequence[CloudChoice], listed: Sequence[CloudChoice]) -> Iterator[str]:
+    for (first, one), (second, other) in combinations(enumerate(clouds), 2):
+        if not one.name or one.name != other.name:
+            continue
+        if listed:
+            yield (
+                f"clouds[{first}] (provider {one.provider}) and clouds[{second}] (provider "
+                f"{other.provider}) are both named {quote(one.name)}: give each its own name"
+            )
+        else:
+            yield (
+                f"--cloud-provider lists {quote(one.name)} twice (entries {first + 1} and "
+                f"{second + 1}): remove one, or name each in the list clouds in the file of "
+                "--config"
+            )
+
+
+def _several_defaults(clouds: Sequence[CloudChoice]) -> Iterator[str]:
+    for one, other in combinations([cloud for cloud in clouds if cloud.default], 2):
+        yield (
+            f"clouds {quote(one.name)} and {quote(other.name)} both have default: true: at most "
+            "one cloud can serve Services without a load balancer class; remove one"
+        )
+
+
+def _shared_classes(clouds: Sequence[CloudChoice]) -> Iterator[str]:
+    for one, other in combinations(clouds, 2):
+        for name in sorted(set(one.classes) & set(other.classes)):
+            yield (
+                f"clouds {quote(one.name)} and {quote(other.name)} both list the class "
+                f"{quote(name)}: remove it from one of them"
+            )
+
+
+def read_clouds(document: object) -> tuple[CloudChoice, ...]:
+    """Reads the list `clouds` of the file of `--config`. Raises InvalidClouds."""
+    if not isinstance(document, list) or not document:
+        raise InvalidClouds("expected a list of clouds, each with at least a provider")
+    entries = cast("list[object]", document)
+    alone = len(entries) == 1
+    return tuple(
+        _read_cloud(entry, f"clouds[{place}]", alone=alone) for place, entry in enumerate(entries)
+    )
+
+
+def _read_cloud(entry: object, where: str, *, alone: bool) -> CloudChoice:
+    if not isinstance(entry, dict):
+        raise InvalidClouds(f"{where}: expected a mapping with the keys {', '.join(_KEYS)}")
+    fields = {str(key): value for key, value in cast("dict[object, object]", entry).items()}
+    for key in fields:
+        if key not in _KEYS:
+            raise InvalidClouds(f"{where}: unknown key {quote(key)}{did_you_mean(key, _KEYS)}")
+    provider = _text(fields, "provider", where)
+    if not provider:
+        raise InvalidClouds(f"{where}.provider: expected the name of a cloud provider")
+    return CloudChoice(
+        name=_text(fields, "name", where) or provider,
+        provider=provider,
+        config_file=_text(fields, "cloud-config", where),
+        classes=_classes(fields, where),
+        default=_default(fields, where, alone=alone),
+    )
+
+
+def _text(fields: Mapping[str, object], key: str, where: str) -> str:
+    value = fields.get(key)
+    if value is not None and not isinstance(value, str):
+        raise InvalidClouds(f"{where}.{key}: expected text, got {value!r}")
+    return value or ""
+
+
+def _classes(fields: Mapping[str, object], where: str) -> tuple[str, ...]:
+    value = fields.get("classes")
+    if value is not None and not isinstance(value, list):
+        raise InvalidClouds(f"{where}.classes: expected a list of class names")
+    names = cast("list[object]", value or [])
+    for name in names:
+        if not isinstance(name, str) or not _CLASS.fullmatch(name):
+            raise InvalidClouds(
+                f"{where}.classes: {name!r} must be a name such as example.com/fast"
+            )
+    return tuple(cast("list[str]", names))
+
+
+def _default(fields: Mapping[str, object], where: str, *, alone: bool) -> bool:
+    """The only cloud is the default unless it says otherwise; of several, none is."""
+    value = fields.get("default", alone)
+    if not isinstance(value, bool):
+        raise InvalidClouds(f"{where}.default: expected true or false, got {value!r}")
+    return value
+
+
+def _render(clouds: tuple[CloudChoice, ...]) -> str:
+    return ",".join(cloud.name for cloud in clouds)
+
+
+def _not_as_text(_text: str) -> tuple[CloudChoice, ...]:
+    raise InvalidClouds("can only be given in the file of --config")
+
+
+CLOUDS: Kind[tuple[CloudChoice, ...]] = Kind(
+    word="list of clouds", parse=_not_as_text, render=_render, document=read_clouds
+)
