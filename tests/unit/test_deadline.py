@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 import pileus
 from pileus.app.run import PATIENCE as SHUTDOWN
-from pileus.cloud.middleware.budget import Limits as BudgetLimits
+from pileus.cloud.abilities import Batches, Deadlines
+from pileus.cloud.abilities import Limits as BudgetLimits
 from pileus.cloud.middleware.calls import Call
-from pileus.cloud.middleware.deadline import Deadlines
-from pileus.cloud.middleware.gathering import Batches
 from pileus.deadline import Deadline, covered
 from pileus.objects.lookup import DEADLINE as LOOKUP
 from pileus.runtime.controller import DEFAULT_LIMITS
@@ -198,7 +197,12 @@ def test_every_deadline_of_the_product_says_how_it_nests() -> None:
 def test_a_look_up_may_take_as_long_as_its_call_and_the_wait_for_it() -> None:
     call = Call("any", "instances", "find", items=Batches().size)
 
-    assert Deadlines().of(call) + BudgetLimits().patience + Batches().window <= LOOKUP
+    assert (
+        Deadlines().of_call(writes=False, items=call.items)
+        + BudgetLimits().patience
+        + Batches().window
+        <= LOOKUP
+    )
 
 
 def test_the_process_ends_before_its_pod_is_killed() -> None:

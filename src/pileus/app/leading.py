@@ -35,7 +35,7 @@ from pileus.app.view import Access
 from pileus.app.work import Duty, MakeDuty, Post, Skipped
 from pileus.cloud.errors import CloudError
 from pileus.cloud.foreign import entered
-from pileus.cloud.middleware.budget import Budget, Limits
+from pileus.cloud.middleware.budget import Budget
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.kube.client import Client
 from pileus.kube.errors import ApiError, KubeError
@@ -182,7 +182,7 @@ async def lead(
 
     Errors: `Fatal` if the API server refuses our identity, or the provider cannot start.
     """
-    equipment = Equipment(budget=Budget(Limits(), post.metrics))
+    equipment = Equipment(budget=Budget(post.cloud.abilities.limits, post.metrics))
     leader = Leader(post, leases, health, duties, equipment)
     async with leases.main.leading() if leases.main else nullcontext():
         await wait_for_api_server(post)

@@ -33,6 +33,7 @@ def service_duty(post: Post) -> Duty | Skipped:
         whose=whose_by(post.cloud),
         balancers=post.cloud.balancers,
         annotations=post.cloud.annotations,
+        abilities=post.cloud.abilities,
         identify=identify(post, SERVICE),
         events=events,
         clock=post.clock,

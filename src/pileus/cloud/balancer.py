@@ -86,8 +86,9 @@ class Wish:
     def fingerprint(self) -> str:
         """A short hash of name, spec and options: equal wishes, equal hash, on any machine.
 
-        The order of sets, the spelling of addresses, and what is told of members beyond name,
-        provider ID and IP addresses make no difference; owner and adoption are no part of it.
+        The order of sets and the spelling of addresses make no difference. Of a member count its
+        name, provider ID, IP addresses and the labels that the provider declared
+        (`Abilities.member_labels`). Owner and adoption are no part of it.
         """
         return digest(self.name, self.spec and _facts(self.spec), sorted(self.options.items()))
 
@@ -122,14 +123,23 @@ def _members_digest(members: frozenset[NodeRef]) -> str:
 def _member_facts(node: NodeRef) -> tuple[str, ...]:
     """The order of the addresses counts: clouds send to the first that fits."""
     ips = (usual_address(one.address) for one in node.addresses if one.type in REACHABLE)
-    return node.name, node.provider_id, *ips
+    labels = (f"{key}={value}" for key, value in sorted(node.labels.items()))
+    return node.name, node.provider_id, *ips, *labels
 
 
 class BalancerState(StrEnum):
     READY = "ready"
+    """It serves traffic. The core publishes its addresses as soon as `changes` is empty. With
+    `Balancer.check_again_in` it is as close to the desired state as possible for now: its addresses
+    are published, and it is checked again after so many seconds."""
     PENDING = "pending"
-    """The cloud is at work: look again soon, change nothing."""
+    """The cloud is at work on it and refuses changes: the core makes none, and checks again."""
+    PROVISIONING = "provisioning"
+    """The cloud is at work on it, but accepts changes: the core makes them, publishes nothing yet,
+    and checks again. Only with `Abilities.changes_while_provisioning`."""
     FAILED = "failed"
+    """The cloud gave up on it. The core reports `Balancer.problem` on the Service and retries with
+    exponential back-off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +173,10 @@ class Balancer:
     state: BalancerState
     ingress: tuple[Ingress, ...] = ()
     check_again_in: float | None = None
-    """Seconds, while pending; None leaves it to the core."""
+    """Seconds until the core checks it again. None: while it is pending or provisioning, after 1 s,
+    then less often up to every 15 s; when it is ready, at the next full check."""
     problem: str = ""
-    """Why it failed, or is pending for longer than usual, in the cloud's own words."""
+    """Why it failed, or is not ready for longer than usual, in the cloud's own words."""
     members: int | None = None
     """How many members it has now; None: not known."""
     owner: Owner | None = None

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
+from pileus.cloud import abilities
 from pileus.cloud.balancer import Balancers
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.foreign import entered
@@ -83,7 +84,7 @@ def verify(provider: str, cloud: object) -> None:
             f'cloud provider "{provider}" yielded {_kind(cloud)} instead of a pileus Cloud; '
             "its connect() must yield one"
         )
-    problems = [*_wrong_capabilities(cloud), *_wrong_fields(cloud)]
+    problems = [*_wrong_capabilities(cloud), *_wrong_fields(cloud), *_wrong_abilities(cloud)]
     if problems:
         raise Misconfigured(f'cloud provider "{provider}" is incomplete: {"; ".join(problems)}')
 
@@ -111,6 +112,25 @@ def _wrong_fields(cloud: Cloud) -> list[str]:
         "has_cluster_id must be True or False": isinstance(given["has_cluster_id"], bool),
     }
     return [text for text, is_right in checks.items() if not is_right]
+
+
+def _wrong_abilities(cloud: Cloud) -> list[str]:
+    """Returns what is wrong with the declaration, and promises about what the cloud lacks."""
+    wrong = list(abilities.problems(cloud.abilities))
+    if wrong:
+        return wrong
+    declared = cloud.abilities
+    promises = {
+        "marks_routes": ("routes", declared.marks_routes),
+        "members_by_provider_id": ("balancers", declared.members_by_provider_id),
+        "changes_while_provisioning": ("balancers", declared.changes_while_provisioning),
+        "member_labels": ("balancers", bool(declared.member_labels)),
+    }
+    return [
+        f"abilities.{name} is declared, but the cloud has no {capability}"
+        for name, (capability, is_promised) in promises.items()
+        if is_promised and getattr(cloud, capability) is None
+    ]
 
 
 def _is_text(value: object) -> bool:

@@ -3,7 +3,7 @@
 CloudError            anything else that comes out of a provider is a bug of that provider
 ├── NotFound          the resource is gone; treat deletion as done
 ├── Conflict          someone changed it meanwhile, or it is busy; observe again
-├── Throttled         wait `retry_after` seconds, whatever the back-off says
+├── Throttled         wait `retry_after` seconds; None: retry with exponential back-off
 ├── Unavailable       the cloud is at fault, or did not answer in time; retry with back-off
 ├── Unsupported       this cloud cannot do that at all; do without
 └── Rejected          our request is at fault; retrying is useless until something changes
@@ -26,10 +26,11 @@ class Conflict(CloudError):
 
 
 class Throttled(CloudError):
-    def __init__(self, message: str, *, retry_after: float) -> None:
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds, as the cloud asked for."""
+        """Seconds that the cloud asked to wait. None if it did not say: the pass is retried with
+        exponential back-off, and other calls go on."""
 
 
 class Unavailable(CloudError):

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import (
@@ -178,6 +179,9 @@ class Cloud:
     controllers: tuple[OwnController, ...] = ()
     knows_leftovers: bool = True
     """False: `balancers.owners` cannot name those whose Service is gone."""
+    abilities: Abilities = field(default_factory=Abilities)
+    """What this cloud can do, and at which pace it may be called. Controllers, conformance laws and
+    the simulation judge the provider by it."""
     has_cluster_id: bool = True
     """False stops the manager unless `--allow-untagged-cloud` is given."""
 

@@ -37,7 +37,7 @@ def pass_on(error: CloudError) -> None:
 
     Without it they hear of the cloud's wish for silence when the method has ended.
     """
-    if isinstance(error, Throttled):
+    if isinstance(error, Throttled) and error.retry_after is not None:
         for _, hear in _ASKED.get():
             hear(error.retry_after)
 

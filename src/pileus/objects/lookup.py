@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
+from pileus.cloud.abilities import LONGEST_LOOKUP
 from pileus.cloud.errors import CloudError, Unavailable
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent, Failure, Instance, NodeName, NodeRef
@@ -12,7 +13,7 @@ from pileus.objects.nodes import reference
 
 T = TypeVar("T")
 
-DEADLINE = 240.0
+DEADLINE = LONGEST_LOOKUP
 """Seconds for one look-up, waiting for the provider's call budget included.
 
 Longer than the deadline of the call itself, which tells more."""

@@ -88,7 +88,7 @@ def _refused(error: CloudError) -> web.Response:
     status, body = encode_error(error)
     response = _json(status, body)
     if isinstance(error, Throttled):
-        response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after or 1.0)))
     return response
 
 

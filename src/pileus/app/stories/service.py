@@ -39,7 +39,11 @@ async def cloud_side(post: Post, service: Service, nodes: Sequence[Node]) -> Sid
     """
     if post.cloud.balancers is None:
         return Side(None, None)
-    wishing = Wishing(cluster=post.config.shared.cluster_id, annotations=post.cloud.annotations)
+    wishing = Wishing(
+        cluster=post.config.shared.cluster_id,
+        annotations=post.cloud.annotations,
+        abilities=post.cloud.abilities,
+    )
     members = frozenset(reference(each) for each in nodes if _rules(post).is_member(each))
     wish = wishing.wish(service, members)
     wanted = wish if isinstance(wish, Refusal) else wish.spec

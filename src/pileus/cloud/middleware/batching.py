@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pileus.cloud.abilities import Batches
 from pileus.cloud.balancer import Balancers, Change, Owner, Seen, Wish
 from pileus.cloud.interface import Cloud, Instances
-from pileus.cloud.middleware.gathering import Batches, Gathering
+from pileus.cloud.middleware.gathering import Gathering
 from pileus.cloud.model import Failure, Found, NodeName, NodeRef
 
 

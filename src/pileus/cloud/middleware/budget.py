@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from pileus.bucket import Bucket
+from pileus.cloud.abilities import Limits
 from pileus.cloud.errors import Throttled
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.calls import Call, wrap
@@ -19,16 +19,6 @@ T = TypeVar("T")
 
 TICK = 1e-5
 """Seconds by which a timer may come early; waiting for them once more would spin."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    per_second: float = 50
-    burst: int = 100
-    at_once: int = 20
-    patience: float = 30
-    """Seconds that a caller waits out the cloud's wish for silence; a longer one is told at once,
-    so that no worker is held for it."""
 
 
 class Budget:
@@ -63,7 +53,7 @@ class Budget:
             with self._asked_again():
                 answer = await proceed()
         except Throttled as error:
-            self._be_quiet(_now(), error.retry_after)
+            self._be_quiet(_now(), error.retry_after or 0.0)
             raise
         self._be_quiet(_now(), asked_to_wait(answer))
         return answer
@@ -109,7 +99,7 @@ def asked_to_wait(answer: object) -> float:
         return 0.0
     parts = cast("Mapping[object, object]", answer).values()
     errors = (part.error if isinstance(part, Failure) else part for part in parts)
-    return max((e.retry_after for e in errors if isinstance(e, Throttled)), default=0.0)
+    return max((e.retry_after or 0.0 for e in errors if isinstance(e, Throttled)), default=0.0)
 
 
 def _now() -> float:

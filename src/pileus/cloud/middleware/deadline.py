@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
+from pileus.cloud.abilities import Deadlines
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.calls import Call, wrap
@@ -16,21 +16,6 @@ T = TypeVar("T")
 
 GRACE = 60.0
 """Seconds that a call has for ending after it was cancelled."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlines:
-    """Seconds that a call may take."""
-
-    read: float = 60
-    write: float = 600
-    """Longer: ending a write leaves open what it did, and some clouds take minutes."""
-    per_item: float = 0.2
-    """Added for each node, wish or route beyond the first: some clouds must ask one by one."""
-
-    def of(self, call: Call) -> float:
-        base = self.write if call.writes else self.read
-        return base + self.per_item * max(0, call.items - 1)
 
 
 class Overdue:
@@ -67,7 +52,7 @@ def with_deadline(cloud: Cloud, deadlines: Deadlines, overdue: Overdue | None = 
     ends = overdue or Overdue()
 
     async def around(call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
-        seconds = deadlines.of(call)
+        seconds = deadlines.of_call(writes=call.writes, items=call.items)
         scope = asyncio.timeout(seconds)
         try:
             with covered(), ends.watched(call, seconds):

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from pileus.cloud.abilities import Batches
 from pileus.cloud.errors import (
     Conflict,
     NotFound,
@@ -23,16 +24,6 @@ from pileus.deadline import covered
 K = TypeVar("K")
 Q = TypeVar("Q")
 A = TypeVar("A")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batches:
-    window: float = 0.02
-    """Seconds that the first waits for others."""
-    size: int = 500
-    """Questions in one call, at most."""
-    at_once: int = 2
-    """Calls under way at the same time."""
 
 
 @dataclass(eq=False, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pileus.clock import Clock
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers
 from pileus.cloud.options import Options
 from pileus.controllers.service.classes import Classes
@@ -67,6 +68,7 @@ class Surroundings:
     balancers: Balancers[Any, Any]
     """With batching around it, so that concurrent looks become one call."""
     annotations: Options | None
+    abilities: Abilities
     identify: Callable[[], Awaitable[str]]
     """Finds out the cluster's id, however long that takes; never a guess."""
     events: Recorder
@@ -85,7 +87,11 @@ class ServiceController:
         self._membership = Membership(
             self._cluster.list_nodes,
             lambda: self._rounds.add_after(MEMBERS, GATHER),
-            MemberRules(whose=around.whose, drain_cordoned=settings.drain_cordoned),
+            MemberRules(
+                whose=around.whose,
+                drain_cordoned=settings.drain_cordoned,
+                labels=around.abilities.member_labels,
+            ),
         )
         around.nodes.subscribe(self._membership)
         self._notices = ObjectEvents(around.events)
@@ -100,7 +106,12 @@ class ServiceController:
         await self._around.services.wait_synced()
         await self._around.nodes.wait_synced()
         tools = self._tools(await self._around.identify())
-        rounds = NodeRounds(self._notes, self._membership.now, self._queue, self._around.metrics)
+        rounds = NodeRounds(
+            self._notes,
+            lambda: tools.wishing.given(self._membership.now()),
+            self._queue,
+            self._around.metrics,
+        )
         reconciler = ServiceReconciler(tools, self._departed, rounds.finished)
         sweeper = Sweeper(tools, self._departed, self._queue, self._notices)
         self._sweeps = sweeper.rounds
@@ -153,7 +164,11 @@ class ServiceController:
             turns=Turns(),
             notes=self._notes,
             teller=Teller(self._cluster, self._notices, self._around.clock),
-            wishing=Wishing(cluster=cluster_id, annotations=self._around.annotations),
+            wishing=Wishing(
+                cluster=cluster_id,
+                annotations=self._around.annotations,
+                abilities=self._around.abilities,
+            ),
             classes=self._settings.classes,
             metrics=self._around.metrics,
         )

@@ -22,6 +22,8 @@ LEAVING = "ToBeDeletedByClusterAutoscaler"
 class MemberRules:
     whose: Whose
     drain_cordoned: bool = False
+    labels: frozenset[str] = frozenset()
+    """Keys of labels whose change is a change of members (`Abilities.member_labels`)."""
 
     def is_member(self, node: Node) -> bool:
         """Whether balancers send traffic to the node. Nodes of other clouds are never members."""
@@ -45,14 +47,20 @@ def is_excluded(node: Node) -> bool:
     return value is not None and go_bool(value) is not False
 
 
-def means_the_same(one: NodeRef | None, other: NodeRef | None) -> bool:
-    """Whether no balancer could tell the difference; labels, for one, make none."""
-    return _facts(one) == _facts(other)
+def means_the_same(
+    one: NodeRef | None, other: NodeRef | None, labels: frozenset[str] = frozenset()
+) -> bool:
+    """Whether no balancer could tell the difference: labels make none but those named."""
+    return _facts(one) == _facts(other) and _named(one, labels) == _named(other, labels)
+
+
+def _named(ref: NodeRef | None, labels: frozenset[str]) -> dict[str, str]:
+    return {key: ref.labels[key] for key in labels & ref.labels.keys()} if ref and labels else {}
 
 
 def facts_of(members: Iterable[NodeRef]) -> frozenset[object]:
     """All that balancers may know of the members."""
-    return frozenset(map(_facts, members))
+    return frozenset((_facts(ref), frozenset(ref.labels.items())) for ref in members)
 
 
 def _facts(ref: NodeRef | None) -> tuple[object, ...] | None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from pileus.cloud.errors import Misconfigured
+from pileus.cloud.members import with_known_id
 from pileus.cloud.model import NodeRef
 from pileus.controllers.service.members import MemberRules, means_the_same
 from pileus.kube.model.core_v1 import Node
@@ -32,6 +33,8 @@ class Membership:
         self._knows_ours = False
         """Whether there has been a node that is not another cloud's."""
         self._refs = PerObject[str, NodeRef]("nodes/members")
+        self._left = PerObject[str, NodeRef]("nodes/former-members", ends_with_object=True)
+        """Members whose Node was deleted a moment ago, by UID: it may register again."""
         self._set: frozenset[NodeRef] | None = frozenset()
         self._fresh: tuple[float, frozenset[NodeRef]] | None = None
         self._reading = asyncio.Lock()
@@ -56,13 +59,17 @@ class Membership:
 
     def added(self, new: Node, /) -> None:
         self._knows_ours = self._knows_ours or not self._rules.is_foreign(new)
-        self._note(new.metadata.name, reference(new) if self._rules.is_member(new) else None)
+        name = new.metadata.name
+        self._note(name, self._reference(new) if self._rules.is_member(new) else None)
 
     def updated(self, old: Node, new: Node, /) -> None:
         if old is not new:
             self.added(new)
 
     def deleted(self, old: Node, /) -> None:
+        former = self._refs.get(old.metadata.name)
+        if former is not None:
+            self._left[old.metadata.uid] = former
         self._note(old.metadata.name, None)
 
     def _members(self, nodes: Sequence[Node]) -> frozenset[NodeRef]:
@@ -75,7 +82,14 @@ class Membership:
                 f"{provider_id_of(one)}. The load balancer keeps its members. Fix: check "
                 "--cloud-provider; a provider must recognise the provider IDs of its own nodes"
             )
-        return frozenset(map(reference, members))
+        return frozenset(map(self._reference, members))
+
+    def _reference(self, node: Node) -> NodeRef:
+        """A node that registered again keeps the provider ID of its machine."""
+        ref = reference(node)
+        for known in (self._refs.get(ref.name), *self._left.values()):
+            ref = with_known_id(ref, known)
+        return ref
 
     def _note(self, name: str, ref: NodeRef | None) -> None:
         before = self._refs.get(name)
@@ -86,5 +100,5 @@ class Membership:
             del self._refs[name]
         else:
             self._refs[name] = ref
-        if not means_the_same(ref, before):
+        if not means_the_same(ref, before, self._rules.labels):
             self._changed()

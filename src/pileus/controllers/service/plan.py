@@ -41,6 +41,9 @@ from pileus.kube.model.meta import Condition
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
+SHORTEST_CHECK = 1.0
+"""Seconds; a provider that asks for less must not keep a worker busy."""
+
 ChangeT = TypeVar("ChangeT", bound=Change)
 
 
@@ -144,7 +147,22 @@ def loses_too_many(balancer: Balancer | None, wanted: int) -> bool:
 
 
 def is_busy(balancer: Balancer | None) -> bool:
+    """Whether the cloud is at work on it and refuses changes."""
     return balancer is not None and balancer.state is BalancerState.PENDING
+
+
+def is_unready(balancer: Balancer | None) -> bool:
+    """Whether the cloud is at work on it: nothing is published yet, and it is checked again."""
+    unready = {BalancerState.PENDING, BalancerState.PROVISIONING}
+    return balancer is not None and balancer.state in unready
+
+
+def check_again_in(balancer: Balancer | None) -> float | None:
+    """Returns the seconds after which a ready balancer is to be checked again; None: as usual."""
+    if balancer is None or balancer.state is not BalancerState.READY:
+        return None
+    asked = balancer.check_again_in
+    return None if asked is None else max(asked, SHORTEST_CHECK)
 
 
 class Finalizer(Enum):

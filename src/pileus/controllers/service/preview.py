@@ -35,7 +35,7 @@ from pileus.controllers.service.plan import (
     claim,
     course,
     expected,
-    is_busy,
+    is_unready,
     loses_too_many,
     needs_claim,
     publication,
@@ -160,7 +160,7 @@ class ServicePreview:
         if isinstance(wish, Refusal):
             raise Misconfigured(str(wish))
         look = await look_at(self.tools.workshop, service, wish, deep=False)
-        if look.left(mode) or is_busy(look.balancer):
+        if look.left(mode) or is_unready(look.balancer):
             return [*self._served(service, look, mode)]
         try:
             check_health(look)
@@ -174,7 +174,7 @@ class ServicePreview:
 
     def _served(self, service: Service, look: Look, mode: Mode) -> Iterator[Planned]:
         left = look.left(mode)
-        waits_for = AFTER if left else BUSY if is_busy(look.balancer) else ""
+        waits_for = AFTER if left else BUSY if is_unready(look.balancer) else ""
         if waits_for == BUSY:
             yield from self._told(service, pending(""), LONG)
         if needs_claim(service, mode, at_stake=bool(left) or look.balancer is not None):

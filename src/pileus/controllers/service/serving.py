@@ -17,9 +17,10 @@ from pileus.controllers.service.plan import (
     Outcome,
     Record,
     Serve,
+    check_again_in,
     claim,
     course,
-    is_busy,
+    is_unready,
     needs_claim,
     only_members,
     publication,
@@ -166,15 +167,16 @@ class Serving:
         note = self._tools.notes.of(service.metadata.uid)
         note.stage = Stage.ENSURE
         check_health(look)
-        if is_busy(look.balancer) or look.left(mode):
+        if is_unready(look.balancer) or look.left(mode):
             return await wait_for(self._tools.teller, service, look, note)
         claimed = await self._claim(service, look, mode)
         if claimed is None:
             return again_in(0)
         await self._publish(claimed, look, mode)
-        if note.deep_due == inf:
-            return DONE
-        return refresh_in(max(note.deep_due - asyncio.get_running_loop().time(), 0.0))
+        asked = check_again_in(look.balancer)
+        until_full = max(note.deep_due - asyncio.get_running_loop().time(), 0.0)
+        delay = until_full if asked is None else min(asked, until_full)
+        return DONE if delay == inf else refresh_in(delay)
 
     async def _publish(self, service: Service, look: Look, mode: Mode) -> None:
         note, teller = self._tools.notes.of(service.metadata.uid), self._tools.teller

@@ -4,16 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
+from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS, Abilities, Affinity
 from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Transport, Wish
 from pileus.cloud.fingerprint import usual_address
+from pileus.cloud.members import given_members
 from pileus.cloud.model import NodeRef
 from pileus.cloud.options import Options, meant_for
 from pileus.controllers.service.annotations import Mode, adopted_by
 from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
 from pileus.objects.ranges import Range, parse_range, source_range_texts, wrong_with_range
 
-AFFINITY_SECONDS = 10800
-"""How long an affinity lasts that does not say so; the API server's default."""
+ABLE = Abilities()
 PREFER_DUAL_STACK = "PreferDualStack"
 HIGHEST_PORT = 65535
 FAMILIES = {4: "IPv4", 6: "IPv6"}
@@ -37,15 +38,21 @@ class Wishing:
     """Its id."""
     annotations: Options | None = None
     """What the provider declares; None: it declares nothing and is given all."""
+    abilities: Abilities = ABLE
+    """What the provider says that its cloud can do."""
 
     def wish(self, service: Service, members: frozenset[NodeRef]) -> Wish | Refusal:
         """What the Service wants."""
-        spec = desired(service, members)
+        spec = desired(service, self.given(members), self.abilities)
         return spec if isinstance(spec, Refusal) else self._wish(service, spec)
 
     def farewell(self, service: Service) -> Wish:
         """What a Service wants that wants nothing any more: only what is marked as its own goes."""
         return replace(self._wish(service, None), adopts="")
+
+    def given(self, members: frozenset[NodeRef]) -> frozenset[NodeRef]:
+        """The members as the provider gets them."""
+        return given_members(members, self.abilities)
 
     def owner(self, uid: str) -> Owner:
         return Owner(self.cluster, uid)
@@ -90,21 +97,40 @@ def differ_in_members(one: Wish | None, other: Wish) -> bool:
     )
 
 
-def desired(service: Service, members: frozenset[NodeRef]) -> BalancerSpec | Refusal:
+def desired(
+    service: Service, members: frozenset[NodeRef], abilities: Abilities = ABLE
+) -> BalancerSpec | Refusal:
+    """Returns the load balancer that the Service asks for, or why this cloud cannot provide it."""
     spec = service.spec or ServiceSpec()
-    problems: list[str] = []
+    problems: list[str] = [*_beyond(service, abilities)]
     listeners = frozenset(_listeners(spec, problems))
     families = _families(spec)
     result = BalancerSpec(
         listeners=listeners,
         members=members,
         source_ranges=_source_ranges(service, families, problems),
-        sticky_seconds=_sticky_seconds(spec),
+        sticky_seconds=abilities.stickiness(_sticky_seconds(spec)),
         families=families,
         requested_address=usual_address(spec.load_balancer_ip.strip()),
         health=_health(spec),
     )
     return Refusal(tuple(problems)) if problems else result
+
+
+def _beyond(service: Service, abilities: Abilities) -> Iterator[str]:
+    """What the Service asks for and the provider declares that its cloud cannot do."""
+    spec = service.spec or ServiceSpec()
+    if abilities.affinity is Affinity.NONE and _sticky_seconds(spec) is not None:
+        yield (
+            "spec.sessionAffinity: load balancers of this cloud have no session affinity. "
+            "Fix: set it to None"
+        )
+    where, ranges = source_range_texts(service)
+    if ranges and not abilities.source_ranges:
+        yield (
+            f"{where}: load balancers of this cloud cannot restrict client addresses. "
+            "Fix: remove it, or restrict clients by other means"
+        )
 
 
 def _listeners(spec: ServiceSpec, problems: list[str]) -> Iterator[Listener]:
@@ -171,7 +197,7 @@ def _sticky_seconds(spec: ServiceSpec) -> int | None:
     if spec.session_affinity != "ClientIP":
         return None
     config = spec.session_affinity_config and spec.session_affinity_config.client_ip
-    return (config and config.timeout_seconds) or AFFINITY_SECONDS
+    return (config and config.timeout_seconds) or DEFAULT_AFFINITY_SECONDS
 
 
 def _health(spec: ServiceSpec) -> HealthCheck | None:

@@ -8,8 +8,8 @@ from pileus.controllers.service.annotations import MANAGE, Mode
 from pileus.controllers.service.departed import is_orphan
 from pileus.controllers.service.notes import Note
 from pileus.controllers.service.plan import (
-    is_busy,
     is_claimed,
+    is_unready,
     release,
 )
 from pileus.controllers.service.reasons import Reason, Stage
@@ -142,7 +142,7 @@ def is_doubtful(service: Service, look: Look | None) -> bool:
 
 def is_unfinished(look: Look, mode: Mode) -> bool:
     """Raises `Unavailable` if a balancer stays and nothing can be done about it."""
-    if is_busy(look.balancer) or look.left(mode):
+    if is_unready(look.balancer) or look.left(mode):
         return True
     if mode is Mode.FULL and look.balancer is not None:
         raise Unavailable(f"load balancer {look.balancer.id} is still there, and cannot be deleted")

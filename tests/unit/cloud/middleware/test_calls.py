@@ -6,11 +6,12 @@ from contextlib import suppress
 
 import pytest
 
+from pileus.cloud.abilities import Deadlines, Limits
 from pileus.cloud.errors import Throttled, Unavailable
 from pileus.cloud.interface import Cloud
-from pileus.cloud.middleware.budget import Budget, Limits, budgeted
+from pileus.cloud.middleware.budget import Budget, budgeted
 from pileus.cloud.middleware.calls import Call, wrap
-from pileus.cloud.middleware.deadline import GRACE, Deadlines, Overdue, with_deadline
+from pileus.cloud.middleware.deadline import GRACE, Overdue, with_deadline
 from pileus.cloud.middleware.fenced import fenced
 from pileus.cloud.middleware.measured import measured
 from pileus.cloud.model import Failure, Found, NodeName

@@ -3,8 +3,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from pileus.cloud.abilities import Limits
 from pileus.cloud.errors import CloudError, Throttled, Unavailable
-from pileus.cloud.middleware.budget import Budget, Limits
+from pileus.cloud.middleware.budget import Budget
 from pileus.cloud.middleware.faults import Delay, Rule
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.cloud.model import Route

@@ -29,6 +29,12 @@ class Seen:
     check_again_in: float | None = None
 
     @property
+    def wanted(self) -> BalancerSpec:
+        """Of a balancer that is there."""
+        assert self.spec is not None
+        return self.spec
+
+    @property
     def balancer(self) -> Balancer | None:
         if self.spec is None:
             return None

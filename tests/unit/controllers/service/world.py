@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from pileus.app.informers import BY_UID, SharedInformers
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.controllers.service.classes import Classes
@@ -122,6 +123,7 @@ class World:
         """Its id."""
         self.plain: PlainBalancers | None = None
         """What takes the place of the local cloud's balancers, if anything does."""
+        self.abilities = Abilities()
 
     @asynccontextmanager
     async def managed(self, **settings: Any) -> AsyncGenerator[ServiceController]:
@@ -139,6 +141,7 @@ class World:
         cloud = await cloud_of(self.front)
         if self.plain is not None:
             cloud = replace(cloud, balancers=self.plain)
+        cloud = replace(cloud, abilities=self.abilities)
         async with stacked(
             cloud, metrics=self.metrics, fence=self.fence, equipment=Equipment()
         ) as equipped:
@@ -158,6 +161,7 @@ class World:
             whose=whose_by(cloud),
             balancers=cloud.balancers,
             annotations=cloud.annotations,
+            abilities=cloud.abilities,
             identify=self._identify,
             events=self.events,
             clock=self.clock,
@@ -184,6 +188,11 @@ class World:
             "spec": {"providerID": f"local://{name}", **parts.get("spec", {})},
         }
         await self.user.create(NODES, node)
+
+    async def set_machine(self, name: str, uuid: str) -> None:
+        """Say, as its kubelet does, on which machine the node runs."""
+        status = {"status": {"nodeInfo": {"systemUUID": uuid}}}
+        await self.user.patch(NODES, name, MergePatch(status), subresource="status")
 
     async def node_names(self) -> list[str]:
         return [each.metadata.name for each in (await self.user.list(NODES)).items]

@@ -20,7 +20,7 @@ async def test_too_many_requests_are_told_when_to_come_again():
 
     with pytest.raises(Throttled) as refused:
         await cloud.call(ListMachines())
-    clock.forward(refused.value.retry_after)
+    clock.forward(refused.value.retry_after or 0.0)
 
     assert refused.value.retry_after == pytest.approx(0.5)
     await cloud.call(ListMachines())

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
+from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS
 from pileus.cloud.balancer import Transport
 from pileus.cloud.model import InstanceState
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
-from pileus.controllers.service.wish import AFFINITY_SECONDS
 from pileus_lab.apiserver.tree import Obj, branch, number, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Port, Traffic
 from pileus_lab.simulation.invariants.always import IMMEDIATE, KEEPING
@@ -204,7 +204,7 @@ def _misdirects(service: Obj, balancer: Balancer) -> Iterator[str]:
 def _traffic_of(service: Obj) -> Traffic:
     is_sticky = text(service, "spec", "sessionAffinity") == "ClientIP"
     config = branch(service, "spec", "sessionAffinityConfig", "clientIP")
-    seconds = number(config, "timeoutSeconds") or AFFINITY_SECONDS
+    seconds = number(config, "timeoutSeconds") or DEFAULT_AFFINITY_SECONDS
     return Traffic(
         affinity_seconds=seconds if is_sticky else None,
         health_port=number(service, "spec", "healthCheckNodePort") or None,

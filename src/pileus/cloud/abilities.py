@@ -1,0 +1,203 @@
+"""What a cloud can do, and at which pace it may be called: declared by its provider.
+
+    Cloud(name="acme", …, abilities=Abilities(affinity=Affinity.ON_OFF, marks_routes=True))
+
+The controllers, the conformance laws and the simulation judge a provider by what it declares. The
+defaults describe a cloud that can do everything and returns every list in one request. A
+declaration that is wrong is found in two ways: `problems` reports contradictions when the provider
+connects, and the conformance laws fail with the name of the ability that the cloud does not have.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import ceil, isfinite
+
+
+class Affinity(StrEnum):
+    """Session affinity by client address (`spec.sessionAffinity: ClientIP`)."""
+
+    NONE = "none"
+    """Not available. A Service that asks for it is refused before the provider is called."""
+    ON_OFF = "on-off"
+    """On or off; the cloud chooses for how long. `BalancerSpec.sticky_seconds` is None or
+    `DEFAULT_AFFINITY_SECONDS`, whatever `timeoutSeconds` of the Service is."""
+    SECONDS = "seconds"
+    """On for exactly the number of seconds that the Service asks for."""
+
+
+DEFAULT_AFFINITY_SECONDS = 10800
+"""Duration of session affinity if the Service does not set one: the API server's default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """How many requests observations of this cloud cost. Bounds of the laws and the simulation."""
+
+    lists: int = 1
+    """Lists that a quick check of load balancers reads, such as one of load balancers and one of
+    their tags. Every page of a list is a request."""
+    page_size: int | None = None
+    """Items on one page of the shortest-paged list; None if a list is always one request."""
+    per_balancer: int = 0
+    """Additional requests for each load balancer whose parts are read: in a full check, and
+    whenever it has no fingerprint or another one than the desired state."""
+    per_change: int = 1
+    """Requests that one change (`Balancers.apply`) makes at most, without pages."""
+
+    def pages(self, items: int) -> int:
+        """Returns the number of requests that one list of so many items costs."""
+        return 1 if self.page_size is None else max(1, ceil(items / self.page_size))
+
+    def of_check(self, balancers: int, read: int) -> int:
+        """Returns how many requests one observation may make.
+
+        `balancers` is the number of load balancers in the account, `read` how many of them have
+        their parts read.
+        """
+        return self.lists * self.pages(balancers) + self.per_balancer * read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Budget of calls to one cloud, shared by all controllers."""
+
+    per_second: float = 50
+    """Calls per second, on average."""
+    burst: int = 100
+    """Calls that may be made at once after a quiet period."""
+    at_once: int = 20
+    """Calls under way at the same time."""
+    patience: float = 30
+    """Seconds that a caller waits if the cloud asked for silence (`Throttled.retry_after`). During
+    a longer silence calls fail at once with `Throttled`, so that no worker is blocked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """Seconds that one call may take. A call that takes longer is cancelled: `Unavailable`."""
+
+    read: float = 60
+    write: float = 600
+    """Longer than for reads: cancelling a write leaves open what it did, and some clouds take
+    minutes."""
+    per_item: float = 0.2
+    """Added for each node, wish or route beyond the first: some clouds must be asked one by one."""
+
+    def of_call(self, *, writes: bool, items: int) -> float:
+        base = self.write if writes else self.read
+        return base + self.per_item * max(0, items - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """How concurrent lookups of nodes and observations of load balancers are combined."""
+
+    window: float = 0.02
+    """Seconds that the first caller waits for others."""
+    size: int = 500
+    """Nodes or wishes in one call, at most."""
+    at_once: int = 2
+    """Combined calls under way at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What this cloud can do. Every default is a cloud that can do it, and the usual pace."""
+
+    affinity: Affinity = Affinity.SECONDS
+    source_ranges: bool = True
+    """Whether load balancers can restrict clients (`spec.loadBalancerSourceRanges`). False: such a
+    Service is refused before the provider is called."""
+    marks_routes: bool = False
+    """Whether every listed route says for which cluster it was created (`Route.cluster`). True is
+    a promise: routes of deleted nodes are then found by it. False: each route may or may not."""
+    members_by_provider_id: bool = False
+    """Whether a member is only accepted with a provider ID. True: nodes that do not have one yet
+    are left out of `BalancerSpec.members`."""
+    changes_while_provisioning: bool = False
+    """Whether a load balancer may be changed while the cloud is still provisioning it. Only such a
+    provider may report `BalancerState.PROVISIONING`."""
+    member_labels: frozenset[str] = frozenset()
+    """Keys of node labels that the provider reads from `BalancerSpec.members`. A change of one of
+    them is a change of members. Members carry no other labels."""
+    requests: Requests | None = field(default_factory=Requests)
+    """None: not bounded, for providers that ask for each object separately."""
+    limits: Limits = field(default_factory=Limits)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    batches: Batches = field(default_factory=Batches)
+
+    def stickiness(self, seconds: int | None) -> int | None:
+        """Returns the `sticky_seconds` that a spec for this cloud has if a Service asks for these.
+
+        Affinity.NONE returns None: the caller refuses such a Service.
+        """
+        if seconds is None or self.affinity is Affinity.NONE:
+            return None
+        return DEFAULT_AFFINITY_SECONDS if self.affinity is Affinity.ON_OFF else seconds
+
+
+def problems(abilities: object) -> tuple[str, ...]:
+    """Returns every contradiction in what a provider declares; empty if there is none."""
+    if not isinstance(abilities, Abilities):
+        return (f"abilities must be an Abilities, not {type(abilities).__name__}",)
+    wrong = (*_wrong_types(abilities), *_out_of_range(abilities))
+    return wrong or (*_too_slow(abilities),)
+
+
+FLAGS = ("source_ranges", "marks_routes", "members_by_provider_id", "changes_while_provisioning")
+
+
+def _wrong_types(abilities: Abilities) -> Iterator[str]:
+    if not _is(abilities.affinity, Affinity):
+        yield f"abilities.affinity must be an Affinity, not {abilities.affinity!r}"
+    for name in FLAGS:
+        if not _is(getattr(abilities, name), bool):
+            yield f"abilities.{name} must be True or False, not {getattr(abilities, name)!r}"
+    if not _is(abilities.member_labels, frozenset):
+        yield "abilities.member_labels must be a frozenset of label keys"
+    for name, kind in (("limits", Limits), ("deadlines", Deadlines), ("batches", Batches)):
+        if not _is(getattr(abilities, name), kind):
+            yield f"abilities.{name} must be {kind.__name__}, not {getattr(abilities, name)!r}"
+    if not _is(abilities.requests, Requests | None):
+        yield f"abilities.requests must be Requests or None, not {abilities.requests!r}"
+
+
+def _is(value: object, kind: object) -> bool:
+    return isinstance(value, kind)  # type: ignore[arg-type] -- a type or a union of types
+
+
+LEAST = {
+    "requests": {"lists": 1, "page_size": 1, "per_balancer": 0, "per_change": 1},
+    "limits": {"per_second": 0.001, "burst": 1, "at_once": 1, "patience": 0},
+    "deadlines": {"read": 0.001, "write": 0.001, "per_item": 0},
+    "batches": {"window": 0, "size": 1, "at_once": 1},
+}
+"""The least value of every number in a declaration."""
+LONGEST_LOOKUP = 240.0
+"""Seconds that a lookup may take with everything that it waits for: controllers give up then."""
+
+
+def _out_of_range(abilities: Abilities) -> Iterator[str]:
+    for group, numbers in LEAST.items():
+        declared = getattr(abilities, group, None)
+        for name, least in numbers.items():
+            value = getattr(declared, name, None)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                yield f"abilities.{group}.{name} must be a number, not {value!r}"
+            elif not isfinite(value) or value < least:
+                yield f"abilities.{group}.{name} must be {least:g} or more, not {value!r}"
+
+
+def _too_slow(abilities: Abilities) -> Iterator[str]:
+    """A lookup has to end by its own deadline: only that names the provider and the method."""
+    call = abilities.deadlines.of_call(writes=False, items=abilities.batches.size)
+    total = call + abilities.limits.patience + abilities.batches.window
+    if total > LONGEST_LOOKUP:
+        yield (
+            f"a lookup of abilities.batches.size={abilities.batches.size} items may take "
+            f"{total:g} s (deadlines.read, deadlines.per_item, limits.patience, batches.window), "
+            f"more than the {LONGEST_LOOKUP:g} s that controllers wait: reduce one of them"
+        )
