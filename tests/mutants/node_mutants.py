@@ -142,8 +142,8 @@ NODE = (
     ),
     Mutant(
         name="nodes of other clouds are managed by the node controller",
-        module="controllers.node.reconciler",
-        before="return self.whose(node) is not Ownership.FOREIGN",
+        module="controllers.node.plan",
+        before="return seen.whose(seen.node) is not Ownership.FOREIGN",
         after="return True",
         tests="app",
         danger=Danger.OWNERSHIP,

@@ -12,6 +12,7 @@ from pileus.controllers.ipam import controller as ipam
 from pileus.controllers.lifecycle.knowledge import Knowledge
 from pileus.controllers.lifecycle.preview import LifecyclePreview
 from pileus.controllers.node import preview as node
+from pileus.controllers.node.observation import Facts
 from pileus.controllers.route import controller as route
 from pileus.controllers.route.controller import RouteController
 from pileus.controllers.service import preview as service
@@ -42,24 +43,27 @@ def _says(text: str) -> Callable[[Planned], bool]:
 
 
 def no_initialization() -> Iterable[Patch]:
-    yield node, "initialization", lambda facts, now: ()
+    yield _without(node, "_lines", _says("initialized"))
 
 
 def wrong_provider_id() -> Iterable[Patch]:
-    sound = node.initialization
+    sound = node.plan
 
-    def initialization(facts: Any, now: Any) -> Any:
-        return sound(replace(facts, provider_id=f"{facts.provider_id}x"), now)
+    def plan(seen: Any, now: Any) -> Any:
+        facts = seen.answer
+        if isinstance(facts, Facts):
+            seen = replace(seen, answer=replace(facts, provider_id=f"{facts.provider_id}x"))
+        return sound(seen, now)
 
-    yield node, "initialization", initialization
+    yield node, "plan", plan
 
 
 def no_refreshment() -> Iterable[Patch]:
-    yield node, "refreshment", lambda facts, sync_labels: ()
+    yield node, "plan_refresh", lambda seen, now, sync_labels: ()
 
 
 def no_report_of_stuck_nodes() -> Iterable[Patch]:
-    yield node, "_stuck", lambda node, error, now: ()
+    yield node, "_report", lambda node, report: ()
 
 
 def no_node_deletion() -> Iterable[Patch]:
@@ -163,10 +167,10 @@ def always_empty() -> Iterable[Patch]:
 
 
 def never_done() -> Iterable[Patch]:
-    sound = node.NodePreview._lines
+    sound = node._lines
 
-    def lines(self: Any, seen: Any, answer: Any) -> Iterable[Line]:
-        yield from sound(self, seen, answer)
+    def lines(seen: Any, steps: Any) -> Iterable[Line]:
+        yield from sound(seen, steps)
         yield Planned(
             about=about_node(seen),
             place=Place.CLUSTER,
@@ -175,7 +179,7 @@ def never_done() -> Iterable[Patch]:
             details=('metadata.labels[example.com/never]: "yes"',),
         )
 
-    yield node.NodePreview, "_lines", lines
+    yield node, "_lines", lines
 
 
 def plan_by_doing() -> Iterable[Patch]:

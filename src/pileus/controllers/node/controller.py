@@ -1,4 +1,4 @@
-"""The cloud-node controller as one thing to run: queue, workers and rounds around one informer."""
+"""The cloud-node controller: the queue of nodes, its workers and the periodic refresh."""
 
 import asyncio
 import random
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
-from pileus.controllers.node.patches import patch_of
-from pileus.controllers.node.plan import Write, expected, is_worth_a_pass
+from pileus.controllers.node.patches import Write, expected, patch_of
+from pileus.controllers.node.plan import is_worth_a_pass
 from pileus.controllers.node.preview import NodePreview
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
@@ -26,11 +26,11 @@ from pileus.telemetry.metrics import Metrics
 
 QUEUE = "Nodes"
 WORKERS = 5000
-"""Passes at a time. Each waits for cloud and API server most of its time; look-ups travel
-together and the client limits itself, so many passes cost little and few only wait in line."""
+"""Passes at a time. A pass mostly waits for the cloud and the API server. Lookups are batched and
+the client limits its requests, so many passes cost little."""
 
 RETRIES = Exponential(0.25, 300.0)
-"""Without jitter: nodes whose common look-up failed are retried together, in one look-up."""
+"""Without jitter: nodes whose common lookup failed are retried together, in one lookup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +49,12 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the controller is put into."""
+    """What the controller needs from the process."""
 
     client: Client
     informer: NodeInformer
     instances: Instances
-    """With batching around it, so that concurrent look-ups become one call."""
+    """Batched: concurrent lookups become one call."""
     whose: Whose
     events: Recorder
     clock: Clock
@@ -63,7 +63,7 @@ class Surroundings:
 
 
 class NodeController:
-    """Initializes new nodes and keeps addresses (and labels, if told to) current."""
+    """Initializes new nodes, and keeps the addresses and optionally the labels of nodes current."""
 
     def __init__(self, around: Surroundings, settings: NodeSettings) -> None:
         nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of, expected)
@@ -77,21 +77,23 @@ class NodeController:
             metrics=around.metrics,
         )
         self._informer = around.informer
-        self._tools = tools
         self._nodes = nodes
-        self._preview = NodePreview(around.instances, around.clock, settings.refresh.sync_labels)
+        self._preview = NodePreview(tools, settings.refresh.sync_labels)
         self._queue = WorkQueue[str](QUEUE, around.metrics)
+        reconciler = NodeReconciler(tools)
         self._controller = Controller(
             "cloud-node-controller",
-            NodeReconciler(tools),
+            reconciler,
             self._queue,
             RetryPolicy(RETRIES, around.random, jitter=0.0),
             Limits(workers=settings.workers),
         )
-        self._refresher = NodeRefresher(tools, settings.refresh, around.random)
+        self._refresher = NodeRefresher(
+            tools, reconciler.performer, settings.refresh, around.random
+        )
 
     async def run(self) -> None:
-        """Work until cancelled, once the informer knows all nodes; call once."""
+        """Works until cancelled, after the informer has synced. Call once."""
         await self._informer.wait_synced()
         self._informer.subscribe(self._nodes.without_echoes(_Enqueue(self._queue)))
         async with asyncio.TaskGroup() as group:
@@ -99,16 +101,16 @@ class NodeController:
             group.create_task(self._refresher.run())
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
-        """What this controller would write now; the informer has to run, and nothing else."""
+        """Returns what this controller would write now. Needs only a running informer."""
         await self._informer.wait_synced()
-        return await self._preview.of(self._tools.managed(), scope)
+        return await self._preview.of(scope)
 
     def stuck(self, limit: float) -> str | None:
-        """What to tell a health check if a pass has been in hand for longer than `limit`."""
+        """Returns a message for the health check if a pass runs for more than `limit` seconds."""
         return self._controller.stuck(limit)
 
     def failing(self) -> str | None:
-        """The message for a health check if the periodic refresh keeps failing."""
+        """Returns a message for the health check if the periodic refresh keeps failing."""
         return self._refresher.rounds.health()
 
 
@@ -126,5 +128,5 @@ class _Enqueue:
             self._queue.add(new.metadata.name)
 
     def deleted(self, old: Node, /) -> None:
-        """Asks for a last pass, which forgets what was remembered of the node."""
+        """The last pass forgets the failures of the node."""
         self._queue.add(old.metadata.name)

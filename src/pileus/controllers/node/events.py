@@ -1,18 +1,16 @@
-"""What an error is called on a node, whether waiting could mend it, and what users are told."""
+"""Reasons and messages of the events and the condition that report errors on a node. Pure."""
 
 from collections.abc import Iterator
 
 from pileus.cloud import errors as cloud
 from pileus.controllers.node.observation import Facts
 from pileus.kube import errors as kube
-from pileus.kube.model.core_v1 import Node
-from pileus.objects.events import ObjectEvents, shortened
+from pileus.objects.events import shortened
 from pileus.objects.node_ips import NodeIpRefused
-from pileus.objects.nodes import about_node
 from pileus.runtime.failure import PassTooLong, is_expected
 
 PATIENCE = 10.0
-"""Seconds for which a node must fail before it is reported, unless waiting cannot fix it."""
+"""Seconds for which a node must fail before it is reported, unless retries cannot fix it."""
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (NodeIpRefused, "ProvidedNodeIPRefused"),
@@ -32,7 +30,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 def reason_of(error: Exception) -> str:
-    """The reason of the event and of the condition: one CamelCase word, from a fixed set."""
+    """Returns the reason of the event and of the condition: CamelCase, from a fixed set."""
     return next(
         (name for kind, name in _REASONS if isinstance(error, kind)), "InitializationFailed"
     )
@@ -45,22 +43,16 @@ def message_of(error: Exception) -> str:
 
 
 def is_lasting(error: Exception) -> bool:
-    """Whether waiting before the report is of no use.
+    """Whether the error is reported at once.
 
-    True for what does not heal by itself, for what has taken long enough already, and for bugs.
+    True for errors that retries do not fix, for passes that ran out of time, and for bugs.
     """
     lasting = cloud.Rejected | kube.Invalid | kube.Forbidden | kube.TooLarge
     return isinstance(error, lasting) or not isinstance(error, cloud.CloudError | kube.KubeError)
 
 
-def complain(notices: ObjectEvents, node: Node, facts: Facts) -> None:
-    """Warn about what the cloud says and Kubernetes does not accept, if there is anything."""
-    for reason, text in skipped(facts):
-        notices.warn(about_node(node), reason, text)
-
-
 def skipped(facts: Facts) -> Iterator[tuple[str, str]]:
-    """What of the cloud's answer is left out: the reason of a warning, and its text."""
+    """Yields a reason and a message for what Kubernetes does not accept of the cloud's answer."""
     for reason, complaints in (
         ("CloudAddressSkipped", facts.bad_addresses + facts.unknown_addresses),
         ("CloudLabelSkipped", facts.bad_labels),

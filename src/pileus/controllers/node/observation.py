@@ -1,4 +1,4 @@
-"""What the cloud reports about nodes' instances, checked: facts that can be written to a node."""
+"""What a pass knows about a node: the node, who owns it, and the cloud's answer, checked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,27 +11,58 @@ from pileus.controllers.node.addresses import is_of_unknown_type, usable
 from pileus.controllers.node.labels import additional, standard
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.objects import lookup
+from pileus.objects.ownership import Whose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
+    """What the cloud reports about an instance and Kubernetes accepts on a node."""
+
     provider_id: str = ""
     addresses: tuple[NodeAddress, ...] = ()
     standard_labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Type, zone and region, under their stable and their deprecated keys."""
     additional_labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     bad_addresses: tuple[str, ...] = ()
-    """What the cloud gave as addresses and is none, told for humans; left out above."""
+    """Messages about invalid addresses, which are not in `addresses`."""
     unknown_addresses: tuple[str, ...] = ()
-    """Addresses of types that Kubernetes does not define, for humans; left out above."""
+    """Messages about addresses of types that Kubernetes does not define."""
     bad_labels: tuple[str, ...] = ()
-    """Likewise what cannot be a label."""
+    """Messages about invalid labels."""
+
+
+Answer = Facts | CloudError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The input of a plan."""
+
+    node: Node
+    whose: Whose
+    """Which cloud owns a node."""
+    answer: Answer | None = None
+    """None: the cloud was not asked."""
+    failing_for: float = 0.0
+    """Seconds since the first failed pass over the node in a row."""
+
+
+async def look_up(
+    instances: Instances, nodes: Sequence[Node], *, deadline: float = lookup.DEADLINE
+) -> Mapping[str, Answer]:
+    """Asks the cloud once about all `nodes`. Returns an answer for each node's name.
+
+    Guarantees: every node has an answer; whatever the provider raises or returns becomes one.
+    """
+    # Positive answers may come from a provider's cache: absence concludes nothing here.
+    found = await lookup.look_up(instances, nodes, fresh=False, deadline=deadline)
+    return {name: _answer(answer) for name, answer in found.items()}
 
 
 def examine(instance: Instance) -> Facts:
-    """Keep what Kubernetes accepts of an instance, and complain about the rest.
+    """Returns what Kubernetes accepts of an instance, and messages about the rest.
 
-    Errors: `CloudError`, if its provider ID is none.
+    Raises `CloudError` if its provider ID is not text.
     """
     _check_provider_id(instance.provider_id)
     unknown = tuple(filter(is_of_unknown_type, instance.addresses))
@@ -50,29 +81,6 @@ def examine(instance: Instance) -> Facts:
         ),
         bad_labels=bad_standard + bad_additional,
     )
-
-
-def _check_provider_id(value: object) -> None:
-    if not isinstance(value, str):
-        raise CloudError(
-            f"the provider gave {value!r} as a provider ID, which must be text; "
-            "this is a bug in it, report it to its authors"
-        )
-
-
-Answer = Facts | CloudError
-
-
-async def look_up(
-    instances: Instances, nodes: Sequence[Node], *, deadline: float = lookup.DEADLINE
-) -> Mapping[str, Answer]:
-    """Ask once about all `nodes`: for each name, what is known, or why nothing is.
-
-    Guarantees: every node has an answer; whatever the provider raises or returns becomes one.
-    """
-    # Positive answers may come from a provider's cache: absence concludes nothing here.
-    found = await lookup.look_up(instances, nodes, fresh=False, deadline=deadline)
-    return {name: _answer(answer) for name, answer in found.items()}
 
 
 def _answer(found: lookup.Answer) -> Answer:
@@ -94,3 +102,11 @@ def _examined(instance: Instance) -> Answer:
         return error
     except (TypeError, ValueError, AttributeError) as error:
         return lookup.bug(f"returned an instance with fields of wrong types: {error}")
+
+
+def _check_provider_id(value: object) -> None:
+    if not isinstance(value, str):
+        raise CloudError(
+            f"the provider returned {value!r} as a provider ID, which must be text; "
+            "this is a bug in it, report it to its authors"
+        )

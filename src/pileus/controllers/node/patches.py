@@ -1,23 +1,62 @@
-"""The writes to a node as the API server takes them. Pure."""
+"""The writes to a node: as values, what they leave of a node, and their patches. Pure."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
-from pileus.controllers.node.plan import (
-    ObjectWrite,
-    StatusWrite,
-    Write,
-)
-from pileus.kube.model.core_v1 import Node, NodeAddress
+from pileus.cloud.model import no_labels
+from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
 from pileus.kube.patch import MergePatch, Patch, StrategicPatch
 from pileus.objects.nodes import UNINITIALIZED, taints_of
 
 STATUS = "status"
 
 
+@dataclass(frozen=True, slots=True)
+class StatusWrite:
+    """Replaces the addresses and sets our condition; None leaves the field unchanged."""
+
+    addresses: tuple[NodeAddress, ...] | None = None
+    condition: NodeCondition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectWrite:
+    """Sets the provider ID and labels; removes the taint and keeps all other taints."""
+
+    provider_id: str = ""
+    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    untaint: bool = False
+
+
+Write = StatusWrite | ObjectWrite
+
+
+def expected(node: Node, write: Write) -> Node:
+    """Returns the node as a write leaves it if no other process writes in between."""
+    if isinstance(write, StatusWrite):
+        status = node.status or NodeStatus()
+        if write.addresses is not None:
+            status = replace(status, addresses=write.addresses)
+        if (new := write.condition) is not None:
+            others = tuple(each for each in status.conditions or () if each.type != new.type)
+            status = replace(status, conditions=(*others, new))
+        return replace(node, status=status)
+    labels = {**(node.metadata.labels or {}), **write.labels}
+    spec = node.spec or NodeSpec()
+    if write.provider_id:
+        spec = replace(spec, provider_id=write.provider_id)
+    if write.untaint:
+        left = tuple(taint for taint in taints_of(node) if taint.key != UNINITIALIZED)
+        spec = replace(spec, taints=left or None)
+    return replace(node, spec=spec, metadata=replace(node.metadata, labels=labels))
+
+
 def patch_of(node: Node, write: Write) -> tuple[Patch, str]:
-    """The patch that brings `write` about, and the subresource that it goes to."""
+    """Returns the patch that makes the write, and the subresource that it is sent to."""
     match write:
         case StatusWrite():
             return status_patch(node, write), STATUS
@@ -30,8 +69,8 @@ def patch_of(node: Node, write: Write) -> tuple[Patch, str]:
 def object_patch(node: Node, write: ObjectWrite) -> MergePatch:
     """One request that changes only what differs from `node`.
 
-    The list of taints can only be sent whole, so a patch of it names the version of the node that
-    it was made from: a taint which someone else added meanwhile makes it fail with a conflict.
+    The list of taints can only be replaced as a whole, so the patch names the version of the node
+    that it was made from. It fails with a conflict if another process added a taint meanwhile.
     """
     metadata: dict[str, object] = _identity(node)
     spec: dict[str, object] = {}
@@ -50,10 +89,10 @@ def object_patch(node: Node, write: ObjectWrite) -> MergePatch:
 def status_patch(node: Node, write: StatusWrite) -> Patch:
     """One request for `nodes/status`.
 
-    Addresses alone are a JSON merge patch, which replaces the list. Conditions belong to many and
-    can only be merged by the strategic kind, which merges addresses by type as well, unless told
-    to replace them. Older servers take that directive for an address if they have no list, hence
-    the version: `node` must have addresses, and so must the server.
+    Addresses alone are a JSON merge patch, which replaces the list. Conditions belong to several
+    controllers and are merged by a strategic patch, which merges addresses by type as well unless
+    a directive replaces them. Older API servers take that directive for an address if the node has
+    no addresses. So the patch names the version: `node` must have addresses.
     """
     if write.condition is None:
         addresses = _addresses(write.addresses or ())
@@ -67,7 +106,7 @@ def status_patch(node: Node, write: StatusWrite) -> Patch:
 
 
 def _identity(node: Node) -> dict[str, object]:
-    """Names the very object: another node of the same name is refused."""
+    """Returns the precondition: the API server rejects the patch for a node with another UID."""
     return {"uid": node.metadata.uid} if node.metadata.uid else {}
 
 

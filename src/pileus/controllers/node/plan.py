@@ -1,119 +1,205 @@
-"""What is to be written to a node, and why it is not as it should be. Pure: no I/O, no clock.
+"""The steps of a pass over one node. Pure: no I/O, no clock.
 
-A new node costs two writes at most. The status goes first, the taint last: whoever dies in
-between leaves a node that is still tainted, and the next pass finishes it.
+A new node needs at most two writes. The status is written first and the taint is removed last: if
+the process stops in between, the node is still tainted and the next pass completes it.
+
+    plan          a pass: initialize a new node, or complete an initialized one
+    plan_refresh  a periodic refresh of an initialized node from the cloud's answer
+    plan_report   report on a node why it cannot be initialized
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from dataclasses import replace as changed
 from datetime import datetime
+from enum import Enum, auto
 
 from msgspec.structs import replace
 
-from pileus.cloud.model import no_labels
+from pileus.cloud.errors import CloudError
 from pileus.controllers.node.addresses import check_node_ip, desired_addresses, same_addresses
+from pileus.controllers.node.events import (
+    PATIENCE,
+    is_lasting,
+    message_of,
+    reason_of,
+    skipped,
+)
 from pileus.controllers.node.labels import completed, differing, missing
-from pileus.controllers.node.observation import Facts
-from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
+from pileus.controllers.node.observation import Facts, Observation
+from pileus.controllers.node.patches import ObjectWrite, StatusWrite, Write, expected
+from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition
 from pileus.objects.conditions import Said, lowered, raised
+from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import (
-    UNINITIALIZED,
     addresses_of,
     condition_of,
     is_uninitialized,
-    taints_of,
 )
+from pileus.objects.ownership import Ownership
 
 CONDITION = "CloudProviderUninitialized"
 """True while initialization fails, for the reason given; like the other conditions, bad if true."""
-SETTLED = Said("NodeInitialized", "the cloud's facts are on the node")
+SETTLED = Said("NodeInitialized", "the node has been initialized from the cloud's answer")
+NOT_OWNED = "ProviderIDNotOwned"
+
+
+class Rule(Enum):
+    """What decides on a write. After a conflict the same rule decides again from a fresh node."""
+
+    INITIAL_STATUS = auto()
+    INITIAL_OBJECT = auto()
+    """Removes the taint."""
+    CLEARED_CONDITION = auto()
+    STABLE_LABELS = auto()
+    REFRESHED_LABELS = auto()
+    REFRESHED_ADDRESSES = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class StatusWrite:
-    """Replace the addresses, set our condition; None leaves either alone."""
+class Apply:
+    """Make one write."""
 
-    addresses: tuple[NodeAddress, ...] | None = None
-    condition: NodeCondition | None = None
+    rule: Rule
+    write: Write
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectWrite:
-    """Set a provider ID and labels; take the taint off, whatever other taints there are."""
+class Finish:
+    """Record that this process initialized the node: event, metrics and log."""
 
-    provider_id: str = ""
-    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
-    untaint: bool = False
+    provider_id: str
 
 
-Write = StatusWrite | ObjectWrite
-Decide = Callable[[Node], Write | None]
-"""What to write to a node as it is now; None: nothing."""
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Record a warning event; repeated at most once an hour."""
+
+    reason: str
+    message: str
 
 
-def initialization(facts: Facts, now: datetime) -> tuple[Decide, Decide, Decide]:
-    """The decisions of a pass over a new node, in order; the second takes the taint off."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Report on the node, by event and condition, why it cannot be initialized."""
+
+    reason: str
+    message: str
+    write: StatusWrite | None
+    """None: the condition is up to date."""
+    wait: float
+    """Seconds that the failure has to last before it is reported; 0: it is reported now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """End the pass with this error. The queue retries it."""
+
+    error: CloudError
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Leave the node unchanged in this refresh."""
+
+    error: CloudError
+    warns: bool = False
+    """Whether the node gets a warning: a change of the node can fix it."""
+
+
+Step = Apply | Finish | Warn | Report | Retry | Skip
+Steps = tuple[Step, ...]
+
+
+def plan(seen: Observation, now: datetime) -> Steps:
+    """Returns the steps of a pass. Empty: the node matches the desired state, or is not managed."""
+    if not is_managed(seen):
+        return ()
+    if not is_uninitialized(seen.node):
+        return _applied(seen, (Rule.CLEARED_CONDITION, Rule.STABLE_LABELS), now)
+    if isinstance(seen.answer, CloudError):
+        return (*plan_report(seen, seen.answer, now), Retry(seen.answer))
+    if seen.answer is None:
+        return ()
+    try:
+        return _initialization(seen, seen.answer, now)
+    except NodeIpRefused as error:
+        return (*plan_report(seen, error, now), Retry(error))
+
+
+def plan_refresh(seen: Observation, now: datetime, *, sync_labels: bool) -> Steps:
+    """Returns the steps that update an initialized node from the cloud's answer."""
+    if not is_managed(seen) or not is_refreshable(seen.node) or seen.answer is None:
+        return ()
+    if isinstance(seen.answer, CloudError):
+        return (Skip(seen.answer),)
+    labels = (Rule.REFRESHED_LABELS,) if sync_labels else ()
+    # Unknown address types are reported once, when the node is initialized.
+    warnings = _warnings(changed(seen.answer, unknown_addresses=()))
+    try:
+        return (*warnings, *_applied(seen, (*labels, Rule.REFRESHED_ADDRESSES), now))
+    except NodeIpRefused as error:
+        return (*warnings, Skip(error, warns=True))
+
+
+def plan_report(seen: Observation, error: Exception, now: datetime) -> Steps:
+    """Returns the report of an error that keeps the node from being initialized."""
+    reason, message = reason_of(error), message_of(error)
     return (
-        lambda node: initial_status(node, facts, now),
-        lambda node: initial_object(node, facts),
-        lambda node: settled_status(node, now),
+        Report(
+            reason,
+            message,
+            stuck_status(seen.node, reason, message, now),
+            wait=0.0 if is_lasting(error) else max(PATIENCE - seen.failing_for, 0.0),
+        ),
     )
 
 
-def settlement(now: datetime) -> tuple[Decide, ...]:
-    """The decisions of a pass over an initialized node; they need nothing from the cloud."""
-    return (lambda node: settled_status(node, now), settled_object)
+def decide(rule: Rule, seen: Observation, now: datetime) -> Write | None:
+    """Returns the write that the rule asks for; None if there is nothing to write.
+
+    Raises `NodeIpRefused` if the address that the kubelet asks for is not the cloud's.
+    """
+    return _DECISIONS[rule](seen, now) if is_managed(seen) else None
 
 
-def refreshment(facts: Facts, *, sync_labels: bool) -> tuple[Decide, ...]:
-    """The decisions of a round over an initialized node."""
-    labels: tuple[Decide, ...] = (
-        (lambda node: refreshed_object(node, facts),) if sync_labels else ()
-    )
-    return (*labels, lambda node: refreshed_status(node, facts))
+def is_managed(seen: Observation) -> bool:
+    """Whether the node may be looked up and written: it may be this cloud's and is not deleted."""
+    if seen.node.metadata.deletion_timestamp:
+        return False
+    return seen.whose(seen.node) is not Ownership.FOREIGN
 
 
-def is_settled(node: Node) -> bool:
-    """Whether rounds are for it; one without a status could not be read, or is odd."""
+def is_refreshable(node: Node) -> bool:
+    """Whether the node is refreshed: it is initialized, not deleted, and has a name and status."""
     odd = not node.metadata.name or node.status is None
     return not odd and not node.metadata.deletion_timestamp and not is_uninitialized(node)
 
 
-def expected(node: Node, write: Write) -> Node:
-    """The node as a write leaves it if no other process writes in between."""
-    if isinstance(write, StatusWrite):
-        status = node.status or NodeStatus()
-        if write.addresses is not None:
-            status = replace(status, addresses=write.addresses)
-        if (new := write.condition) is not None:
-            others = tuple(each for each in status.conditions or () if each.type != new.type)
-            status = replace(status, conditions=(*others, new))
-        return replace(node, status=status)
-    labels = {**(node.metadata.labels or {}), **write.labels}
-    spec = node.spec or NodeSpec()
-    if write.provider_id:
-        spec = replace(spec, provider_id=write.provider_id)
-    if write.untaint:
-        left = tuple(taint for taint in taints_of(node) if taint.key != UNINITIALIZED)
-        spec = replace(spec, taints=left or None)
-    return replace(node, spec=spec, metadata=replace(node.metadata, labels=labels))
+def after(seen: Observation, steps: Iterable[Step]) -> Observation:
+    """Returns what is observed after the steps if no other process writes in between."""
+    for step in steps:
+        if isinstance(step, Apply):
+            seen = changed(seen, node=expected(seen.node, step.write))
+    return seen
 
 
 def is_worth_a_pass(old: Node, new: Node) -> bool:
-    """Whether a pass over `new` may do anything that one over `old` would not.
+    """Whether a pass over `new` may have steps that one over `old` would not have.
 
-    A heartbeat is not; nor is a condition on a node that is stuck, or telling it would wake it.
+    Not for a heartbeat, and not for our condition on a node that is not initialized: reporting a
+    failure must not cause another pass.
     """
-    return _looked_at(old) != _looked_at(new)
+    return _relevant(old) != _relevant(new)
 
 
 def initial_status(node: Node, facts: Facts, now: datetime) -> StatusWrite | None:
-    """The first write to a new node; None if its status is right.
+    """The first write to a new node; None if its status is up to date.
 
-    Our condition is turned off in the same request, unless the node has no addresses at all: no
-    patch can merge conditions and set a new list safely, so `settled_status` does it afterwards.
+    The condition is turned off in the same request, unless the node has no addresses at all: no
+    patch can merge conditions and set a new list safely, so another write follows.
 
-    Errors: `NodeIpRefused`.
+    Raises `NodeIpRefused`.
     """
     check_node_ip(node, facts.addresses)
     addresses = _changed_addresses(node, facts)
@@ -122,7 +208,7 @@ def initial_status(node: Node, facts: Facts, now: datetime) -> StatusWrite | Non
 
 
 def initial_object(node: Node, facts: Facts) -> ObjectWrite | None:
-    """The second and last write to a new node; None if someone else has initialized it."""
+    """The second write to a new node; None if another process has initialized it."""
     if not is_uninitialized(node):
         return None
     labels = node.metadata.labels or {}
@@ -135,21 +221,21 @@ def initial_object(node: Node, facts: Facts) -> ObjectWrite | None:
 
 
 def settled_status(node: Node, now: datetime) -> StatusWrite | None:
-    """What is left to say of an initialized node: that it is no longer stuck."""
+    """Turns our condition off on an initialized node."""
     return _status(None, cleared_condition(node, now))
 
 
 def settled_object(node: Node) -> ObjectWrite | None:
-    """Give an initialized node the stable labels of which it has only the deprecated twins."""
+    """Adds the stable labels of which an initialized node has only the deprecated twins."""
     return _labels(completed(node.metadata.labels or {}))
 
 
 def refreshed_status(node: Node, facts: Facts) -> StatusWrite | None:
-    """Keep an initialized node's addresses as the cloud has them.
+    """Updates an initialized node's addresses from the cloud.
 
-    An answer that is wrong in part is no reason to take addresses away: then nothing changes.
+    No address is removed because of an answer that is invalid in part.
 
-    Errors: `NodeIpRefused`.
+    Raises `NodeIpRefused`.
     """
     if facts.bad_addresses:
         return None
@@ -157,29 +243,80 @@ def refreshed_status(node: Node, facts: Facts) -> StatusWrite | None:
 
 
 def refreshed_object(node: Node, facts: Facts) -> ObjectWrite | None:
-    """Keep an initialized node's labels as the cloud has them; none is ever removed."""
-    wanted = {**facts.additional_labels, **facts.standard_labels}
-    return _labels(differing(node.metadata.labels or {}, wanted))
+    """Updates an initialized node's labels from the cloud. No label is removed."""
+    desired = {**facts.additional_labels, **facts.standard_labels}
+    return _labels(differing(node.metadata.labels or {}, desired))
 
 
 def stuck_status(node: Node, reason: str, message: str, now: datetime) -> StatusWrite | None:
-    """Say on the node why it is not initialized; None if it says so already."""
+    """Turns our condition on; None if it is on for this reason already."""
     return _status(None, raised(node, CONDITION, Said(reason, message), now))
 
 
 def cleared_condition(node: Node, now: datetime) -> NodeCondition | None:
-    """Our condition, turned off; None if it is off or was never on."""
+    """Returns our condition, turned off; None if it is off or was never on."""
     return lowered(node, CONDITION, SETTLED, now)
 
 
 def age(node: Node, now: datetime) -> float | None:
-    """Seconds since the node was registered; None if it does not say."""
+    """Returns the seconds since the node was created; None if it has no creation timestamp."""
     born = node.metadata.creation_timestamp
     return None if born is None else max((now - born).total_seconds(), 0.0)
 
 
-def _looked_at(node: Node) -> tuple[Node, NodeCondition | None]:
-    """The node without what no decision is made from."""
+def _on_facts(
+    rule: Callable[[Node, Facts, datetime], Write | None],
+) -> Callable[[Observation, datetime], Write | None]:
+    def decision(seen: Observation, now: datetime) -> Write | None:
+        return rule(seen.node, seen.answer, now) if isinstance(seen.answer, Facts) else None
+
+    return decision
+
+
+_DECISIONS: Mapping[Rule, Callable[[Observation, datetime], Write | None]] = {
+    Rule.INITIAL_STATUS: _on_facts(initial_status),
+    Rule.INITIAL_OBJECT: _on_facts(lambda node, facts, _: initial_object(node, facts)),
+    Rule.CLEARED_CONDITION: lambda seen, now: settled_status(seen.node, now),
+    Rule.STABLE_LABELS: lambda seen, _: settled_object(seen.node),
+    Rule.REFRESHED_LABELS: _on_facts(lambda node, facts, _: refreshed_object(node, facts)),
+    Rule.REFRESHED_ADDRESSES: _on_facts(lambda node, facts, _: refreshed_status(node, facts)),
+}
+
+
+def _initialization(seen: Observation, facts: Facts, now: datetime) -> Steps:
+    rules = (Rule.INITIAL_STATUS, Rule.INITIAL_OBJECT, Rule.CLEARED_CONDITION)
+    applied = _applied(seen, rules, now)
+    left = after(seen, applied).node
+    owned = () if seen.whose(left) is not Ownership.FOREIGN else (_not_owned(facts.provider_id),)
+    return (*applied, Finish(facts.provider_id), *_warnings(facts), *owned)
+
+
+def _applied(seen: Observation, rules: Iterable[Rule], now: datetime) -> tuple[Apply, ...]:
+    """Returns one write for each rule that asks for one, each decided after the one before it."""
+    steps: list[Apply] = []
+    for rule in rules:
+        write = decide(rule, seen, now)
+        if write is not None:
+            steps.append(Apply(rule, write))
+            seen = changed(seen, node=expected(seen.node, write))
+    return tuple(steps)
+
+
+def _warnings(facts: Facts) -> tuple[Warn, ...]:
+    return tuple(Warn(reason, message) for reason, message in skipped(facts))
+
+
+def _not_owned(provider_id: str) -> Warn:
+    return Warn(
+        NOT_OWNED,
+        f"The cloud provider gave this node the provider ID {provider_id}, but does not declare "
+        "its scheme, so the node is ignored from now on. Fix the provider: declare the scheme in "
+        "Cloud.owns, or in provider_id_schemes if it is ported",
+    )
+
+
+def _relevant(node: Node) -> tuple[Node, NodeCondition | None]:
+    """Returns the node without the fields that no decision depends on."""
     condition = None if is_uninitialized(node) else condition_of(node, CONDITION)
     metadata = replace(node.metadata, resource_version="")
     status = node.status and replace(node.status, conditions=None)
@@ -187,8 +324,8 @@ def _looked_at(node: Node) -> tuple[Node, NodeCondition | None]:
 
 
 def _changed_addresses(node: Node, facts: Facts) -> tuple[NodeAddress, ...] | None:
-    wanted = desired_addresses(node, facts.addresses)
-    return None if same_addresses(addresses_of(node), wanted) else wanted
+    desired = desired_addresses(node, facts.addresses)
+    return None if same_addresses(addresses_of(node), desired) else desired
 
 
 def _status(

@@ -1,108 +1,98 @@
-"""What the passes over nodes would write, told instead of written. Reads only.
+"""Renders the steps of passes over nodes as lines of a plan. Reads only."""
 
-node ──look up──▶ facts ──the passes' own decisions──▶ writes ──▶ lines of a plan
-"""
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from typing import assert_never
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-
-from pileus.clock import Clock
 from pileus.cloud.balancer import Effect
-from pileus.cloud.errors import CloudError, NotFound
-from pileus.cloud.interface import Instances
-from pileus.controllers.node.events import PATIENCE, is_lasting, message_of, reason_of, skipped
-from pileus.controllers.node.observation import Answer, look_up
+from pileus.cloud.errors import NotFound
+from pileus.controllers.node.events import PATIENCE, message_of, reason_of
+from pileus.controllers.node.observation import Observation, look_up
+from pileus.controllers.node.patches import StatusWrite, Write, expected
 from pileus.controllers.node.plan import (
     CONDITION,
-    Decide,
-    StatusWrite,
-    Write,
-    expected,
-    initialization,
-    is_settled,
-    refreshment,
-    settlement,
-    stuck_status,
+    Apply,
+    Finish,
+    Report,
+    Retry,
+    Skip,
+    Step,
+    Warn,
+    after,
+    plan,
+    plan_refresh,
 )
+from pileus.controllers.node.reconciler import Tools
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.objects.lookup import CHUNK, chunks
-from pileus.objects.node_ips import NodeIpRefused
-from pileus.objects.nodes import (
-    UNINITIALIZED,
-    about_node,
-    addresses_of,
-    condition_of,
-    is_uninitialized,
-)
+from pileus.objects.nodes import UNINITIALIZED, about_node, addresses_of, condition_of
 from pileus.objects.preview import Place, Planned, Scope, Trouble, condition_detail
 from pileus.settings.go_quote import quote
 
 
 @dataclass(frozen=True, slots=True)
 class NodePreview:
-    """The plan of this controller for nodes as they are seen now."""
+    """What this controller would do for the nodes as they are now."""
 
-    instances: Instances
-    clock: Clock
+    tools: Tools
     sync_labels: bool
 
-    async def of(self, nodes: Iterable[Node], scope: Scope) -> Sequence[Planned | Trouble]:
-        """One line per write that a pass, or the next round, would make; and why some cannot."""
-        found = [node for node in nodes if _is_shown(node) and scope.has(about_node(node))]
+    async def of(self, scope: Scope) -> Sequence[Planned | Trouble]:
+        """Returns one line per write of the next passes and refresh, and what blocks them."""
+        found = [node for node in self.tools.managed() if _is_shown(node, scope)]
         lines: list[Planned | Trouble] = []
         for chunk in chunks(sorted(found, key=lambda node: node.metadata.name), CHUNK):
-            answers = await look_up(self.instances, chunk)
+            answers = await look_up(self.tools.instances, chunk)
             for node in chunk:
-                lines += self._lines(node, answers[node.metadata.name])
+                seen = self.tools.observation(node, answers[node.metadata.name])
+                lines += _lines(node, self._steps(seen))
         return lines
 
-    def _lines(self, node: Node, answer: Answer) -> Iterator[Planned | Trouble]:
-        """The writes of a pass, of the one that follows it, and of the next round."""
-        about, now = about_node(node), self.clock.now()
-        facts = None if isinstance(answer, CloudError) else answer
-        try:
-            if facts is not None and is_uninitialized(node):
-                node = yield from _writes(node, initialization(facts, now))
-            if not is_uninitialized(node):
-                node = yield from _writes(node, settlement(now))
-            if facts is not None and is_settled(node):
-                yield from _writes(node, refreshment(facts, sync_labels=self.sync_labels))
-        except NodeIpRefused as error:
-            answer = error
-        if is_uninitialized(node) and isinstance(answer, CloudError):
-            yield from _stuck(node, answer, now)
-        if is_uninitialized(node) or not isinstance(answer, NotFound):  # else lifecycle's matter
-            yield from (Trouble(about, *each) for each in _troubles(answer))
+    def _steps(self, seen: Observation) -> Sequence[Step]:
+        """Returns the steps of a pass, of the pass after it, and of the next refresh."""
+        now = self.tools.clock.now()
+        first = plan(seen, now)
+        seen = after(seen, first)
+        second = plan(changed(seen, answer=None), now)
+        third = plan_refresh(after(seen, second), now, sync_labels=self.sync_labels)
+        warned = {step.reason for step in first if isinstance(step, Warn)}
+        again = [step for step in third if isinstance(step, Warn) and step.reason in warned]
+        return [*first, *second, *(step for step in third if step not in again)]
 
 
-def _stuck(node: Node, error: CloudError, now: datetime) -> Iterator[Planned]:
-    """Yields the write that reports on the node why it is not initialized."""
-    write = stuck_status(node, reason_of(error), message_of(error), now)
-    if write is not None:
-        waits_for = "" if is_lasting(error) else f"the failure to last for {PATIENCE:g} s"
-        yield replace(_planned(node, write), waits_for=waits_for)
+def _lines(node: Node, steps: Iterable[Step]) -> Iterator[Planned | Trouble]:
+    """Yields the lines of the steps, each as a change of what the steps before it leave."""
+    about = about_node(node)
+    for step in steps:
+        match step:
+            case Apply(_, write):
+                yield _planned(node, write)
+                node = expected(node, write)
+            case Report():
+                yield from _report(node, step)
+            case Warn(reason, message):
+                yield Trouble(about, reason, message)
+            case Skip(NotFound()):
+                pass  # the lifecycle controller reports it
+            case Skip(error):
+                yield Trouble(about, reason_of(error), message_of(error))
+            case Finish() | Retry():
+                pass
+            case _:
+                assert_never(step)
 
 
-def _troubles(answer: Answer) -> Iterator[tuple[str, str]]:
-    if isinstance(answer, CloudError):
-        yield reason_of(answer), message_of(answer)
-    else:
-        yield from skipped(answer)
+def _report(node: Node, report: Report) -> Iterator[Planned | Trouble]:
+    if report.write is not None:
+        waits_for = f"the failure to last for {PATIENCE:g} s" if report.wait else ""
+        yield changed(_planned(node, report.write), waits_for=waits_for)
+    yield Trouble(about_node(node), report.reason, report.message)
 
 
-def _is_shown(node: Node) -> bool:
-    return bool(node.metadata.name) and not node.metadata.deletion_timestamp
-
-
-def _writes(node: Node, decisions: Iterable[Decide]) -> Generator[Planned, None, Node]:
-    """Each decision made from what the one before would leave; returns the node after all."""
-    for decide in decisions:
-        write = decide(node)
-        if write is not None:
-            yield _planned(node, write)
-            node = expected(node, write)
-    return node
+def _is_shown(node: Node, scope: Scope) -> bool:
+    is_deleted = bool(node.metadata.deletion_timestamp)
+    return bool(node.metadata.name) and not is_deleted and scope.has(about_node(node))
 
 
 def _planned(node: Node, write: Write) -> Planned:
@@ -117,7 +107,7 @@ def _planned(node: Node, write: Write) -> Planned:
 
 
 def _parts(node: Node, write: Write) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What the write is about, and the fields of it before and after."""
+    """Yields what the write changes, and the fields before and after."""
     if isinstance(write, StatusWrite):
         if write.addresses is not None:
             change = f"{_list(addresses_of(node))} → {_list(write.addresses)}"
@@ -135,9 +125,9 @@ def _parts(node: Node, write: Write) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "initialized", (f"spec.taints: without {UNINITIALIZED}",)
 
 
-def _labels(node: Node, wanted: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _labels(node: Node, desired: Iterable[tuple[str, str]]) -> Iterator[str]:
     present = node.metadata.labels or {}
-    for key, value in sorted(wanted):
+    for key, value in sorted(desired):
         before = f"{quote(present[key])} → " if key in present else ""
         yield f"metadata.labels[{key}]: {before}{quote(value)}"
 

@@ -1,34 +1,41 @@
-"""Give every new node what the cloud knows about its machine; then take its taint off.
+"""A pass over one node: observe it, plan, perform the steps.
 
-    node ──look up──▶ facts ──plan──▶ addresses ──▶ provider ID, labels, no taint ──▶ event
-              │
-              └─ nothing found ──▶ retried; if it lasts: a warning and a condition say why
+    node ──look up──▶ observation ──plan──▶ addresses ──▶ provider ID, labels, taint ──▶ event
+                           │
+                           └─ the cloud has no answer ──▶ retried; reported on the node if it lasts
 
-An initialized node that is as it should be costs no request, whatever woke us.
+A pass over an initialized node that is up to date makes no request.
 """
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import assert_never
 
 from pileus.clock import Clock
-from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
-from pileus.controllers.node.events import PATIENCE, complain, is_lasting, message_of, reason_of
-from pileus.controllers.node.observation import Facts, look_up
+from pileus.controllers.node.events import message_of, reason_of
+from pileus.controllers.node.observation import Answer, Observation, look_up
+from pileus.controllers.node.patches import Write
 from pileus.controllers.node.plan import (
-    Decide,
-    ObjectWrite,
-    Write,
+    Apply,
+    Finish,
+    Report,
+    Retry,
+    Rule,
+    Skip,
+    Step,
+    Steps,
+    Warn,
     age,
-    expected,
-    initialization,
-    settlement,
-    stuck_status,
+    decide,
+    is_managed,
+    plan,
+    plan_report,
 )
 from pileus.kube.errors import ApiError, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.cluster_nodes import Brought, NodeReplaced, Nodes, NodeWriter
+from pileus.objects.cluster_nodes import NodeReplaced, Nodes, NodeWriter
 from pileus.objects.events import ObjectEvents
 from pileus.objects.nodes import about_node, is_uninitialized
 from pileus.objects.ownership import Ownership, Whose
@@ -43,7 +50,7 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What the controller works with, its initialization and its rounds alike."""
+    """What passes and refreshes need."""
 
     nodes: Nodes[Write]
     instances: Instances
@@ -53,118 +60,153 @@ class Tools:
     clock: Clock
     metrics: Metrics
 
-    def is_managed(self, node: Node) -> bool:
-        """Whether the node may be looked up and written; not if it is one of another cloud."""
-        return self.whose(node) is not Ownership.FOREIGN
+    def observation(self, node: Node, answer: Answer | None = None) -> Observation:
+        return Observation(node=node, whose=self.whose, answer=answer)
 
     def managed(self) -> Sequence[Node]:
-        """All nodes that may be."""
-        return [node for node in self.nodes.nodes() if self.is_managed(node)]
-
-    async def bring(self, node: Node, decide: Decide) -> Brought:
-        """As `NodeWriter.bring`, but never writes to a node that became another cloud's."""
-        return await self.writer.bring(
-            node, lambda seen: decide(seen) if self.is_managed(seen) else None
-        )
+        """Returns all nodes except those of other clouds."""
+        nodes = self.nodes.nodes()
+        return [node for node in nodes if self.whose(node) is not Ownership.FOREIGN]
 
 
-class NodeReconciler:
-    """Key: the node's name."""
+class StepPerformer:
+    """Performs the steps of passes and refreshes, in order."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._failing = PerObject[str, float]("nodes/failing")
+        """When the first of the failed passes over a node ended."""
         self._pacing = PerObject[str, Pacing]("nodes/report-pacing")
         tools.metrics.nodes_failing.set_function(lambda: len(self._failing))
 
-    async def reconcile(self, key: str) -> Result:
-        node = self._tools.nodes.node(key)
-        if node and self._tools.is_managed(node) and not node.metadata.deletion_timestamp:
-            try:
-                await (self._initialize(node) if is_uninitialized(node) else self._settle(node))
-            except (NotFound, NodeReplaced) as error:
-                log.info("Node went away meanwhile", v=2, node=key, why=error)
-        self._failing.pop(key, None)
-        self._pacing.pop(key, None)
-        return DONE
+    async def perform(self, seen: Observation, steps: Steps) -> None:
+        """Performs the steps. Ends early if another process has initialized the node.
 
-    async def report(self, key: str, error: Exception) -> None:
-        """Report on the node that its pass ran out of time, or ended by a bug."""
-        node = self._tools.nodes.node(key)
-        if node is not None and is_uninitialized(node):
-            await self._tell(node, error)
+        Raises the error of `Retry`, and what the API server answers to a write.
+        """
+        left: Observation | None = seen
+        for step in steps:
+            if left is not None:
+                left = await self._perform(left, step)
 
-    async def _initialize(self, node: Node) -> None:
-        try:
-            facts = await self._look_up(node)
-            written = await self._write(node, facts)
-        except NotFound:
-            raise
-        except (CloudError, ApiError) as error:
-            await self._tell(node, error)
-            raise
-        if written:
-            self._finish(node, facts)
+    def failing_for(self, name: str) -> float:
+        """Returns the seconds since the first failure of a node's passes; 0 if none failed."""
+        since = self._failing.get(name)
+        return 0.0 if since is None else _now() - since
 
-    async def _settle(self, node: Node) -> None:
-        for decide in settlement(self._tools.clock.now()):
-            node = (await self._tools.bring(node, decide)).node
+    def forget(self, name: str) -> None:
+        """Forgets the failures of a node."""
+        self._failing.pop(name, None)
+        self._pacing.pop(name, None)
 
-    async def _look_up(self, node: Node) -> Facts:
-        answer = (await look_up(self._tools.instances, [node]))[node.metadata.name]
-        if isinstance(answer, CloudError):
-            raise answer.with_traceback(None)  # several nodes may share it
-        return answer
+    async def _perform(self, seen: Observation, step: Step) -> Observation | None:
+        """Returns what is observed after the step; None if the steps after it do not apply."""
+        match step:
+            case Apply(rule):
+                return await self._apply(seen, rule)
+            case Finish(provider_id):
+                self._finish(seen.node, provider_id)
+            case Warn(reason, message):
+                self._tools.notices.warn(about_node(seen.node), reason, message)
+            case Report():
+                await self._report(seen.node, step)
+            case Retry(error):
+                raise error.with_traceback(None)  # several nodes may share it
+            case Skip():
+                self._skip(seen.node, step)
+            case _:
+                assert_never(step)
+        return seen
 
-    async def _write(self, node: Node, facts: Facts) -> bool:
-        """Whether it was us who took the taint off."""
-        bring = self._tools.bring
-        first, second, last = initialization(facts, self._tools.clock.now())
-        node = (await bring(node, first)).node
-        node, written = await bring(node, second)
-        await bring(node, last)
-        return written
+    async def _apply(self, seen: Observation, rule: Rule) -> Observation | None:
+        now = self._tools.clock.now()
+        node, written = await self._tools.writer.bring(
+            seen.node, lambda fresh: decide(rule, replace(seen, node=fresh), now)
+        )
+        if rule is Rule.INITIAL_OBJECT and not written:
+            return None  # another process has initialized the node
+        return replace(seen, node=node)
 
-    def _finish(self, node: Node, facts: Facts) -> None:
+    def _finish(self, node: Node, provider_id: str) -> None:
         delay = age(node, self._tools.clock.now())
         if delay is not None:
             self._tools.metrics.taint_removal_delay.observe(delay)
             self._tools.metrics.initial_node_sync_delay.observe(delay)
-        log.info("Initialized node", node=node.metadata.name, provider_id=facts.provider_id)
+        log.info("Initialized node", node=node.metadata.name, provider_id=provider_id)
         self._tools.notices.announce(about_node(node), "Synced", "Node synced successfully")
-        complain(self._tools.notices, node, facts)
-        self._check_ownership(node, facts)
 
-    def _check_ownership(self, node: Node, facts: Facts) -> None:
-        """Report a provider that gives its node a provider ID which it does not own."""
-        if not node.spec or not node.spec.provider_id:
-            node = expected(node, ObjectWrite(provider_id=facts.provider_id))
-        if not self._tools.is_managed(node):
-            self._tools.notices.warn(
-                about_node(node),
-                "ProviderIDNotOwned",
-                f"The cloud provider gave this node the provider ID {facts.provider_id}, but does "
-                "not declare its scheme, so the node is ignored from now on. Fix the provider: "
-                "declare the scheme in Cloud.owns, or in provider_id_schemes if it is ported",
-            )
+    def _skip(self, node: Node, step: Skip) -> None:
+        log.warning("Node not refreshed", node=node.metadata.name, err=step.error)
+        if step.warns:
+            reason, message = reason_of(step.error), message_of(step.error)
+            self._tools.notices.warn(about_node(node), reason, message)
 
-    async def _tell(self, node: Node, error: Exception) -> None:
-        """Say on the node why it is stuck, by event and condition, once it is time to."""
-        now = asyncio.get_running_loop().time()
-        since = self._failing.setdefault(node.metadata.name, now)
-        if now - since < PATIENCE and not is_lasting(error):
+    async def _report(self, node: Node, step: Report) -> None:
+        name = node.metadata.name
+        self._failing.setdefault(name, _now())
+        if step.wait > 0:
             return
-        reason, message = reason_of(error), message_of(error)
-        self._tools.notices.warn(about_node(node), reason, f"Node cannot be initialized: {message}")
-        write = stuck_status(node, reason, message, self._tools.clock.now())
-        pacing = self._pacing.setdefault(node.metadata.name, Pacing())
-        if write is None or not pacing.is_due(now):
+        message = f"Node cannot be initialized: {step.message}"
+        self._tools.notices.warn(about_node(node), step.reason, message)
+        pacing = self._pacing.setdefault(name, Pacing())
+        if step.write is None or not pacing.is_due(_now()):
             return
         try:
-            await self._tools.nodes.write(node, write)
+            await self._tools.nodes.write(node, step.write)
             pacing.succeeded()
-        except KubeError as refused:
-            pacing.failed(refused, asyncio.get_running_loop().time())
-            log.warning(
-                "Cannot tell on the node why it is stuck", node=node.metadata.name, err=refused
-            )
+        except KubeError as error:
+            pacing.failed(error, _now())
+            log.warning("Cannot write the condition of a node", node=name, err=error)
+
+
+class NodeReconciler:
+    """The key is the node's name."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self.performer = StepPerformer(tools)
+
+    async def reconcile(self, key: str) -> Result:
+        node = self._tools.nodes.node(key)
+        if node is not None:
+            try:
+                await self._pass(node)
+            except (NotFound, NodeReplaced) as error:
+                log.info("Node was deleted during the pass", v=2, node=key, why=error)
+        self.performer.forget(key)
+        return DONE
+
+    async def report(self, key: str, error: Exception) -> None:
+        """Reports on the node that its pass timed out or raised an unexpected error."""
+        node = self._tools.nodes.node(key)
+        if node is not None and is_uninitialized(node):
+            await self._report(self._tools.observation(node), error)
+
+    async def _pass(self, node: Node) -> None:
+        seen = await self._observe(node)
+        try:
+            await self.performer.perform(seen, plan(seen, self._tools.clock.now()))
+        except NotFound:
+            raise
+        except ApiError as error:
+            if is_uninitialized(node):
+                await self._report(seen, error)
+            raise
+
+    async def _observe(self, node: Node) -> Observation:
+        """Asks the cloud only about nodes that are not initialized."""
+        seen = self._tools.observation(node)
+        if not is_managed(seen) or not is_uninitialized(node):
+            return seen
+        answers = await look_up(self._tools.instances, [node])
+        name = node.metadata.name
+        failing_for = self.performer.failing_for(name)
+        return replace(seen, answer=answers[name], failing_for=failing_for)
+
+    async def _report(self, seen: Observation, error: Exception) -> None:
+        now = self._tools.clock.now()
+        await self.performer.perform(seen, plan_report(seen, error, now))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

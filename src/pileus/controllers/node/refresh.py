@@ -1,20 +1,19 @@
-"""Look at all initialized nodes from time to time, and keep on them what the cloud may change.
+"""The periodic refresh of all initialized nodes from the cloud.
 
-Addresses always; with `--node-label-sync` also zone, region, type and the cloud's own labels.
-The cloud is asked about hundreds of nodes at once; only what differs is written.
+Updates addresses, and with `--node-label-sync` also zone, region, type and the cloud's own labels.
+Asks the cloud about hundreds of nodes per call, and writes only what differs.
 """
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from pileus.cloud.errors import CloudError
-from pileus.controllers.node.events import complain, message_of, reason_of
-from pileus.controllers.node.observation import Facts, look_up
-from pileus.controllers.node.plan import is_settled, refreshment
-from pileus.controllers.node.reconciler import Tools
+from pileus.controllers.node.events import message_of, reason_of
+from pileus.controllers.node.observation import Observation, look_up
+from pileus.controllers.node.plan import Skip, Steps, is_refreshable, plan_refresh
+from pileus.controllers.node.reconciler import StepPerformer, Tools
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
@@ -30,7 +29,7 @@ log = Log(__name__)
 
 ROUND = "node-refresh"
 SPREAD = 0.1
-"""The part of the period over which a round's calls are spread, and by which periods vary."""
+"""The fraction of the period over which calls are spread and by which periods vary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,21 +43,32 @@ class RefreshSettings:
 
     def __post_init__(self) -> None:
         if self.period <= 0:
-            raise ValueError(f"the period of address rounds must be positive, not {self.period:g}")
+            raise ValueError(f"the refresh period must be positive, not {self.period:g}")
         if self.concurrency < 1:
-            raise ValueError(f"at least one node must be written at a time, not {self.concurrency}")
+            raise ValueError(
+                f"the number of concurrent writes must be positive, not {self.concurrency}"
+            )
 
 
 class NodeRefresher:
-    def __init__(self, tools: Tools, settings: RefreshSettings, rng: random.Random) -> None:
+    """Refreshes all initialized nodes once per period."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        performer: StepPerformer,
+        settings: RefreshSettings,
+        rng: random.Random,
+    ) -> None:
         self._tools = tools
+        self._performer = performer
         self._settings = settings
         self._random = rng
         self._slots = asyncio.Semaphore(settings.concurrency)
         self.rounds = Rounds(ROUND, tools.metrics)
 
     async def run(self) -> None:
-        """Refresh nodes until cancelled: once at the start, then once per period."""
+        """Refreshes nodes until cancelled: once at the start, then once per period."""
         await self.rounds.run(self._next_round)
 
     async def _next_round(self) -> float:
@@ -66,13 +76,13 @@ class NodeRefresher:
         return self._settings.period * (1 + SPREAD * self._random.random())
 
     async def round(self) -> None:
-        """Refresh every initialized node once. Logs what the API server or the cloud refuses.
+        """Refreshes every initialized node once. Logs errors of the API server and the cloud.
 
-        Raises unexpected errors once all nodes of the chunk were refreshed.
+        Raises unexpected errors after all nodes of the chunk were refreshed.
         """
-        everyone = self._tools.managed()
-        self._tools.notices.keep(about_node(each) for each in everyone)
-        nodes = [each for each in everyone if is_settled(each)]
+        managed = self._tools.managed()
+        self._tools.notices.keep(about_node(each) for each in managed)
+        nodes = [each for each in managed if is_refreshable(each)]
         parts = list(chunks(nodes, CHUNK))
         for number, chunk in enumerate(parts):
             if number:
@@ -82,30 +92,29 @@ class NodeRefresher:
 
     async def _refresh(self, nodes: Sequence[Node]) -> None:
         answers = await look_up(self._tools.instances, nodes)
-        failed: dict[str, list[str]] = {}
-        writes: list[Callable[[], Awaitable[None]]] = []
+        skipped: dict[str, list[str]] = {}
+        work: list[Callable[[], Awaitable[None]]] = []
         for node in nodes:
-            answer = answers[node.metadata.name]
-            if isinstance(answer, CloudError):
-                failed.setdefault(str(answer), []).append(node.metadata.name)
-            else:
-                writes.append(partial(self._bring, node, answer))
-        await all_of(writes)
-        for why, names in failed.items():
-            log.warning("Nodes not refreshed", nodes=len(names), such_as=names[0], err=why)
+            seen = self._tools.observation(node, answers[node.metadata.name])
+            steps = plan_refresh(
+                seen, self._tools.clock.now(), sync_labels=self._settings.sync_labels
+            )
+            match steps:
+                case (Skip(error, warns=False),):
+                    skipped.setdefault(str(error), []).append(node.metadata.name)
+                case _:
+                    work.append(partial(self._perform, seen, steps))
+        await all_of(work)
+        for why, names in skipped.items():
+            log.warning("Nodes not refreshed", nodes=len(names), first=names[0], err=why)
 
-    async def _bring(self, node: Node, facts: Facts) -> None:
+    async def _perform(self, seen: Observation, steps: Steps) -> None:
+        name = seen.node.metadata.name
         async with self._slots:
             try:
-                await self._write(node, facts)
+                await self._performer.perform(seen, steps)
             except (NotFound, NodeReplaced, Fenced) as error:
-                log.info("Node not refreshed", v=2, node=node.metadata.name, why=error)
+                log.info("Node not refreshed", v=2, node=name, why=error)
             except (NodeIpRefused, KubeError) as error:
-                log.warning("Node not refreshed", node=node.metadata.name, err=error)
-                self._tools.notices.warn(about_node(node), reason_of(error), message_of(error))
-
-    async def _write(self, node: Node, facts: Facts) -> None:
-        # Unknown address types are reported once, when the node is initialized.
-        complain(self._tools.notices, node, replace(facts, unknown_addresses=()))
-        for decide in refreshment(facts, sync_labels=self._settings.sync_labels):
-            node = (await self._tools.bring(node, decide)).node
+                log.warning("Node not refreshed", node=name, err=error)
+                self._tools.notices.warn(about_node(seen.node), reason_of(error), message_of(error))

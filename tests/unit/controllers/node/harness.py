@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from prometheus_client import CollectorRegistry
 
 from pileus.cloud.model import Found, NodeName, NodeRef
-from pileus.controllers.node.patches import patch_of
-from pileus.controllers.node.plan import Write
+from pileus.controllers.node.patches import Write, patch_of
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
 from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
 from pileus.kube.errors import ApiError, Conflict, NotFound, Status
@@ -139,7 +138,9 @@ class World:
         )
         self.reconciler = NodeReconciler(self.tools)
         settings = RefreshSettings(sync_labels=sync_labels)
-        self.refresher = NodeRefresher(self.tools, settings, random.Random(1))
+        self.refresher = NodeRefresher(
+            self.tools, self.reconciler.performer, settings, random.Random(1)
+        )
 
     def node(self, name: str = "n1") -> Node:
         return typed(self.nodes.documents[name])

@@ -16,8 +16,7 @@ from pileus.cloud.middleware.batching import batched
 from pileus.cloud.middleware.gathering import Batches
 from pileus.cloud.model import Failure
 from pileus.controllers.node.controller import NodeController, NodeSettings, Surroundings
-from pileus.controllers.node.patches import patch_of
-from pileus.controllers.node.plan import ObjectWrite, Write
+from pileus.controllers.node.patches import ObjectWrite, Write, patch_of
 from pileus.kube.client import Client
 from pileus.kube.errors import Invalid
 from pileus.kube.informer import Informer, InformerOptions

@@ -1,5 +1,4 @@
-from pileus.controllers.node.patches import object_patch, status_patch
-from pileus.controllers.node.plan import ObjectWrite, StatusWrite
+from pileus.controllers.node.patches import ObjectWrite, StatusWrite, object_patch, status_patch
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition
 from pileus.kube.patch import MergePatch, StrategicPatch
 from tests.unit.controllers.node.objects import OTHER_TAINT, START, TAINT, node

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from pileus.cloud.model import Address, AddressType, Instance
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
 from pileus.controllers.node.observation import examine
-from pileus.controllers.node.patches import patch_of
+from pileus.controllers.node.patches import ObjectWrite, StatusWrite, Write, patch_of
 from pileus.controllers.node.plan import (
     CONDITION,
-    ObjectWrite,
-    StatusWrite,
-    Write,
     age,
     condition_of,
     initial_object,

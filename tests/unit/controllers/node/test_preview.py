@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import Absent, Failure, Instance
-from pileus.controllers.node.plan import StatusWrite, Write
+from pileus.controllers.node.patches import StatusWrite, Write
 from pileus.controllers.node.preview import NodePreview
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
-from pileus.testing.virtual_time import LoopClock, VirtualTimeLoop
+from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.unit.controllers.node.harness import World
 from tests.unit.controllers.node.objects import (
     OTHER_TAINT,
@@ -31,8 +31,7 @@ STUCK = {"type": "CloudProviderUninitialized", "status": "True", "reason": "Inst
 async def preview(
     world: World, scope: Scope = EVERYTHING, *, sync_labels: bool = False
 ) -> Sequence[Planned | Trouble]:
-    told = NodePreview(world.cloud, LoopClock(), sync_labels)
-    return await told.of(world.nodes.nodes(), scope)
+    return await NodePreview(world.tools, sync_labels).of(scope)
 
 
 async def pass_over(world: World) -> None:

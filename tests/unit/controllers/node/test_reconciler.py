@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from pileus.controllers.node.plan import ObjectWrite, StatusWrite, Write
+from pileus.controllers.node.patches import ObjectWrite, StatusWrite, Write
 from pileus.fence import Fenced
 from pileus.kube.errors import Conflict
 from pileus.kube.errors import NotFound as NodeNotFound

@@ -4,7 +4,7 @@ import pytest
 
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import Absent, Address
-from pileus.controllers.node.plan import StatusWrite, Write
+from pileus.controllers.node.patches import StatusWrite, Write
 from pileus.controllers.node.refresh import RefreshSettings
 from pileus.fence import Fenced
 from pileus.kube.errors import Invalid

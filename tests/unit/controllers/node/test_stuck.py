@@ -6,7 +6,8 @@ import pytest
 
 from pileus.cloud.errors import CloudError, NotFound, Throttled, Unauthorized, Unavailable
 from pileus.cloud.model import Absent, Failure
-from pileus.controllers.node.plan import CONDITION, Write
+from pileus.controllers.node.patches import Write
+from pileus.controllers.node.plan import CONDITION
 from pileus.kube.errors import Invalid, TooLarge, Unreachable
 from pileus.objects.node_ips import PROVIDED_NODE_IP, NodeIpRefused
 from pileus.objects.nodes import condition_of, is_uninitialized
@@ -222,4 +223,4 @@ async def test_the_back_off_is_over_once_the_node_was_initialized() -> None:
     await world.reconciler.reconcile("n1")
 
     assert not is_uninitialized(world.node())
-    assert world.reconciler._pacing == {}
+    assert world.reconciler.performer._pacing == {}
