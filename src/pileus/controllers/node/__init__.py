@@ -1,1 +1,1 @@
-"""A new Node gets its provider ID, addresses and zone labels; then its taint goes."""
+"""Initializes new nodes: provider ID, addresses, labels; then removes the taint."""

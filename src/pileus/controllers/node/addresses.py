@@ -1,4 +1,4 @@
-"""Which addresses a node should have: the cloud's, with what the node itself asks for. Pure."""
+"""The desired addresses of a node: the cloud's, with those the kubelet asks for first. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import cast
@@ -12,33 +12,33 @@ IP_TYPES = frozenset({AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP})
 
 
 def usable(reported: Iterable[Address]) -> tuple[tuple[NodeAddress, ...], tuple[str, ...]]:
-    """Split what the cloud reports into addresses (each once) and complaints about the rest."""
+    """Returns the valid addresses, each once, and a message about each invalid one."""
     addresses: dict[tuple[str, object], NodeAddress] = {}
-    complaints: list[str] = []
+    problems: list[str] = []
     for each in reported:
         problem = _problem(each.type, each.address)
         if problem:
-            complaints.append(problem)
+            problems.append(problem)
         else:
             address = NodeAddress(type=str(each.type), address=each.address)
             addresses.setdefault(_identity(address), address)
-    return tuple(addresses.values()), tuple(complaints)
+    return tuple(addresses.values()), tuple(problems)
 
 
 def is_of_unknown_type(address: Address) -> bool:
-    """Whether Kubernetes does not know its type: no mistake, but nothing for a Node either."""
+    """Whether Kubernetes does not define the type. Such an address is ignored, not invalid."""
     kind = cast("object", address.type)
     return isinstance(kind, str) and kind not in ADDRESS_TYPES
 
 
 def desired_addresses(node: Node, reported: Sequence[NodeAddress]) -> tuple[NodeAddress, ...]:
-    """The addresses that the node should have; those it has already when the cloud reports none.
+    """Returns the addresses that the node should have; its own if the cloud reports none.
 
     Within a type, addresses that the node has keep their order and spelling, and new ones follow
-    in the cloud's order: the first of a type is the node's main address, and must not flip.
-    What the kubelet asks for goes first all the same, and displaces others of its type.
+    in the cloud's order: the first of a type is the node's main address and must not flip.
+    An address that the kubelet asks for is first, and replaces the others of its type.
 
-    Errors: `NodeIpRefused`.
+    Raises `NodeIpRefused`.
     """
     present = addresses_of(node)
     if not reported:
@@ -47,12 +47,12 @@ def desired_addresses(node: Node, reported: Sequence[NodeAddress]) -> tuple[Node
 
 
 def check_node_ip(node: Node, reported: Sequence[NodeAddress]) -> None:
-    """Raise `NodeIpRefused` unless the cloud reports what the kubelet asks for, if it asks."""
+    """Raises `NodeIpRefused` if the kubelet asks for an address that the cloud does not report."""
     _with_node_ip_first(node, reported)
 
 
 def same_addresses(one: Sequence[NodeAddress], other: Sequence[NodeAddress]) -> bool:
-    """Whether each type has the same addresses in the same order; types may be mixed anyhow."""
+    """Whether each type has the same addresses in the same order, however types are mixed."""
     return _by_type(one) == _by_type(other)
 
 
@@ -65,12 +65,12 @@ def _with_host_name(
 
 
 def _steady(
-    wanted: Sequence[NodeAddress], present: Sequence[NodeAddress]
+    desired: Sequence[NodeAddress], present: Sequence[NodeAddress]
 ) -> tuple[NodeAddress, ...]:
-    """Each wanted address once; within a type, those present first, as they are and stand there."""
+    """Returns each address once; within a type, present ones first, in their present order."""
     known = {_identity(each): each for each in present}
     distinct = tuple(
-        {key: known.get(key, each) for each in wanted for key in [_identity(each)]}.values()
+        {key: known.get(key, each) for each in desired for key in [_identity(each)]}.values()
     )
     rank = {key: n for n, key in enumerate(known)}
     by_type: dict[str, list[NodeAddress]] = {}
@@ -93,17 +93,17 @@ def _by_type(addresses: Sequence[NodeAddress]) -> dict[str, list[str]]:
 
 
 def _identity(address: NodeAddress) -> tuple[str, object]:
-    """What makes two addresses the same: for IP addresses the value, however it is spelled."""
+    """Returns what identifies an address: of an IP address its value, however it is spelled."""
     ip = ip_by_value(address.address) if address.type in IP_TYPES else None
     return address.type, ip or address.address
 
 
 def _problem(kind: object, text: object) -> str:
-    """What is wrong with an address: its types are promised, but providers are foreign code."""
+    """Returns what is invalid about an address. Providers may break their type annotations."""
     if not isinstance(kind, str) or kind not in ADDRESS_TYPES:
-        return f"address type {kind!r} is none of {', '.join(sorted(ADDRESS_TYPES))}"
+        return f"address type {kind!r} is not one of {', '.join(sorted(ADDRESS_TYPES))}"
     if not isinstance(text, str) or not text:
-        return f"{kind} {text!r} is no address"
+        return f"{kind} {text!r} is not an address"
     if kind in IP_TYPES and ip_by_value(text) is None:
-        return f"{kind} {text!r} is no IP address"
+        return f"{kind} {text!r} is not an IP address"
     return ""

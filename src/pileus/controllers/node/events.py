@@ -53,9 +53,9 @@ def is_lasting(error: Exception) -> bool:
 
 def skipped(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yields a reason and a message for what Kubernetes does not accept of the cloud's answer."""
-    for reason, complaints in (
+    for reason, problems in (
         ("CloudAddressSkipped", facts.bad_addresses + facts.unknown_addresses),
         ("CloudLabelSkipped", facts.bad_labels),
     ):
-        if complaints:
-            yield reason, shortened(f"Left out: {'; '.join(complaints)}")
+        if problems:
+            yield reason, shortened(f"Ignored: {'; '.join(problems)}")

@@ -1,4 +1,4 @@
-"""Which labels a node should have: those from the cloud, never against a user's will. Pure."""
+"""The desired labels of a node: those from the cloud. Labels set by users are kept. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ Labels = Mapping[str, str]
 
 
 class Pair(NamedTuple):
-    """One fact under its present and its deprecated key."""
+    """The stable and the deprecated key of one label."""
 
     stable: str
     beta: str
@@ -28,48 +28,48 @@ _RESERVED = re.compile(r"(.*\.)?(kubernetes|k8s)\.io")
 
 
 def standard(instance: Instance) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Type, zone and region under both keys, and complaints about what cannot be a label."""
+    """Returns type, zone and region under both keys, and messages about invalid values."""
     facts = {INSTANCE_TYPE: instance.type, ZONE: instance.zone, REGION: instance.region}
     labels: dict[str, str] = {}
-    complaints: list[str] = []
+    problems: list[str] = []
     for pair, value in facts.items():
         problem = _value_problem(value)
         if problem:
-            complaints.append(f"label {pair.stable}: {problem}")
+            problems.append(f"label {pair.stable}: {problem}")
         elif value:
             labels |= {pair.beta: value, pair.stable: value}
-    return labels, tuple(complaints)
+    return labels, tuple(problems)
 
 
 def additional(instance: Instance) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The cloud's own labels outside Kubernetes' domains, and complaints about impossible ones."""
+    """Returns the cloud's labels outside Kubernetes' domains, and messages about invalid ones."""
     labels: dict[str, str] = {}
-    complaints: list[str] = []
+    problems: list[str] = []
     for key, value in instance.labels.items():
         problem = _key_problem(key) or _value_problem(value)
         if problem:
-            complaints.append(f"label {key}: {problem}")
+            problems.append(f"label {key}: {problem}")
         elif not is_reserved(key):
             labels[key] = value
-    return labels, tuple(complaints)
+    return labels, tuple(problems)
 
 
 def is_reserved(key: str) -> bool:
-    """Whether the key lies in a domain of Kubernetes, in which no cloud may make up labels."""
+    """Whether the key is in a domain of Kubernetes, where clouds may not define labels."""
     prefix, slash, _ = key.partition("/")
     return bool(slash) and _RESERVED.fullmatch(prefix) is not None
 
 
-def differing(present: Labels, wanted: Labels) -> dict[str, str]:
-    return {key: value for key, value in wanted.items() if present.get(key) != value}
+def differing(present: Labels, desired: Labels) -> dict[str, str]:
+    return {key: value for key, value in desired.items() if present.get(key) != value}
 
 
-def missing(present: Labels, wanted: Labels) -> dict[str, str]:
-    return {key: value for key, value in wanted.items() if key not in present}
+def missing(present: Labels, desired: Labels) -> dict[str, str]:
+    return {key: value for key, value in desired.items() if key not in present}
 
 
 def completed(present: Labels) -> dict[str, str]:
-    """The stable labels that are missing, from their deprecated twins. No value is replaced."""
+    """Returns the missing stable labels, with the values of the deprecated ones."""
     return {
         pair.stable: present[pair.beta]
         for pair in (INSTANCE_TYPE, ZONE, REGION)
