@@ -62,8 +62,8 @@ RUNTIME = (
 CLOUD_AND_KUBE = (
     Mutant(
         name="the fence is not asked before further requests of a cloud write",
-        module="cloud.middleware.fenced",
-        before="with permitted_by(fence.check):",
+        module="cloud.middleware.stack",
+        before="with permitted_by(self.fence.check):",
         after="with permitted_by(lambda: None):",
         tests="cloud",
         danger=Danger.FENCING,
@@ -78,7 +78,7 @@ CLOUD_AND_KUBE = (
     ),
     Mutant(
         name="an unclear answer of owns counts as yes",
-        module="cloud.middleware.guarded",
+        module="cloud.middleware.answers",
         before="return verdict if isinstance(verdict, bool) else None",
         after="return bool(verdict)",
         tests="cloud",
@@ -86,9 +86,9 @@ CLOUD_AND_KUBE = (
     ),
     Mutant(
         name="a bulk answer's wish for silence is not heard",
-        module="cloud.middleware.budget",
-        before="self._be_quiet(_now(), asked_to_wait(answer))",
-        after="asked_to_wait(answer)",
+        module="cloud.middleware.stack",
+        before="self.budget.hear(made, answer)",
+        after="self.budget.hear(made, None)",
         tests="cloud",
     ),
     Mutant(

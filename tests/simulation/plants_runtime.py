@@ -115,7 +115,7 @@ def hasty_retries() -> Iterable[Patch]:
 
 
 def impatient_budget() -> Iterable[Patch]:
-    yield Budget, "_be_quiet", lambda self, now, seconds: None
+    yield Budget, "_pause", lambda self, now, seconds: None
 
 
 def endless_looks() -> Iterable[Patch]:

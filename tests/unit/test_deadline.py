@@ -14,7 +14,6 @@ import pileus
 from pileus.app.run import PATIENCE as SHUTDOWN
 from pileus.cloud.abilities import Batches, Deadlines
 from pileus.cloud.abilities import Limits as BudgetLimits
-from pileus.cloud.middleware.calls import Call
 from pileus.deadline import Deadline, covered
 from pileus.objects.lookup import DEADLINE as LOOKUP
 from pileus.runtime.controller import DEFAULT_LIMITS
@@ -139,7 +138,7 @@ DEADLINES = {
     "runtime/events.py:_flush": ENDING,
     "runtime/leadership.py:_renewed_in_time": INNERMOST,
     "runtime/leadership.py:_in_time": INNERMOST,
-    "cloud/middleware/deadline.py:around": INNERMOST,
+    "cloud/middleware/deadline.py:limited": INNERMOST,
     "cloud/foreign.py:_enter": INNERMOST,
     "cloud/foreign.py:_leave": ENDING,
     "classic/stop.py:set": ENDING,
@@ -195,14 +194,9 @@ def test_every_deadline_of_the_product_says_how_it_nests() -> None:
 
 
 def test_a_look_up_may_take_as_long_as_its_call_and_the_wait_for_it() -> None:
-    call = Call("any", "instances", "find", items=Batches().size)
+    call = Deadlines().of_call(writes=False, items=Batches().size)
 
-    assert (
-        Deadlines().of_call(writes=False, items=call.items)
-        + BudgetLimits().patience
-        + Batches().window
-        <= LOOKUP
-    )
+    assert call + BudgetLimits().patience + Batches().window <= LOOKUP
 
 
 def test_the_process_ends_before_its_pod_is_killed() -> None:

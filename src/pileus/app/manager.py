@@ -20,7 +20,7 @@ from pileus.app.migration import DEFAULT, Migration, MigrationError, read_migrat
 from pileus.app.opening import World, choose_provider, connections, make_post, provider
 from pileus.app.rehearsal import rehearse
 from pileus.cloud.interface import Cloud
-from pileus.cloud.middleware.read_only import read_only
+from pileus.cloud.middleware.stack import read_only
 from pileus.fence import Open
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.restricted import all_requests, reads_and_events

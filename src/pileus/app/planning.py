@@ -26,8 +26,7 @@ from pileus.app.opening import World, connections, make_post, provider
 from pileus.app.work import Duty, MakeDuty, Post
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
-from pileus.cloud.middleware.read_only import read_only
-from pileus.cloud.middleware.stack import Equipment, stacked
+from pileus.cloud.middleware.stack import Equipment, read_only, stacked
 from pileus.fence import Open
 from pileus.kube.errors import CredentialsError, KubeError, Unauthorized
 from pileus.kube.restricted import reads

@@ -4,36 +4,34 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args, get_origin, get_type_hints
 
 from pileus.cloud import abilities
-from pileus.cloud.balancer import Balancers
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.foreign import entered
-from pileus.cloud.interface import (
-    Cloud,
-    Clusters,
-    Connect,
-    Instances,
-    OwnController,
-    ProviderConfig,
-    Routes,
-    SshKeys,
-    Volumes,
-    Zones,
-)
+from pileus.cloud.interface import Cloud, Connect, OwnController, ProviderConfig
 from pileus.cloud.model import NO_LABELS
 
-CAPABILITIES: Mapping[str, type] = {
-    "instances": Instances,
-    "balancers": Balancers,
-    "routes": Routes,
-    "volumes": Volumes,
-    "clusters": Clusters,
-    "ssh_keys": SshKeys,
-    "zones": Zones,
-}
-"""Each capability of a `Cloud`, and the protocol that it has to keep."""
+
+def capabilities() -> Mapping[str, type]:
+    """Returns the fields of `Cloud` that are capabilities, each with its protocol."""
+    hints = get_type_hints(Cloud)
+    found = {field.name: _protocol(hints[field.name]) for field in fields(Cloud)}
+    return {name: protocol for name, protocol in found.items() if protocol is not None}
+
+
+def _protocol(hint: object) -> type | None:
+    """Returns the protocol of a field that has one or None."""
+    plain = (get_origin(part) or part for part in get_args(hint))
+    return next((part for part in plain if getattr(part, "_is_protocol", False)), None)
+
+
+def methods(protocol: type) -> tuple[str, ...]:
+    """Returns the names of the methods that a protocol demands."""
+    return tuple(name for name in vars(protocol) if not name.startswith("_"))
+
+
+CAPABILITIES = capabilities()
 
 
 def read_config(
@@ -95,7 +93,7 @@ def _wrong_capabilities(cloud: Cloud) -> list[str]:
         f"{name} ({_kind(capability)}) lacks the method {method}()"
         for name, capability in present.items()
         if capability is not None
-        for method in _methods(CAPABILITIES[name])
+        for method in methods(CAPABILITIES[name])
         if not callable(getattr(capability, method, None))
     ]
 
@@ -147,10 +145,6 @@ def _are_controllers(value: object) -> bool:
     items = cast("tuple[object, ...]", value)
     names = [item.name for item in items if isinstance(item, OwnController)]
     return len(names) == len(items) == len(set(names))
-
-
-def _methods(protocol: type) -> list[str]:
-    return [name for name in vars(protocol) if not name.startswith("_")]
 
 
 def _kind(thing: object) -> str:

@@ -76,7 +76,7 @@ async def test_without_the_permission_to_write_nothing_is_deleted() -> None:
 
         failed = await delete_orphans(post, found.orphans)
 
-        assert ["may only look" in why for why in failed.values()] == [True]
+        assert ["read-only access" in why for why in failed.values()] == [True]
         assert balancers(stage) == {"default-kept", "default-old"}
 
 

@@ -181,7 +181,7 @@ async def test_whoever_tries_to_write_during_a_plan_is_refused():
     def make(post: Post) -> Duty:
         async def preview(_: Scope) -> Sequence[Planned | Trouble]:
             assert post.cloud.balancers
-            with pytest.raises(Unsupported, match="not done"):
+            with pytest.raises(Unsupported, match="was not sent"):
                 await post.cloud.balancers.apply(Change(), Seen())
             client = post.clients.controller("service-controller", fence=post.fence)
             with pytest.raises(ReadOnly):

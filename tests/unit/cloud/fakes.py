@@ -8,7 +8,10 @@ from typing import Any, cast
 from pileus.cloud.balancer import Effect, Owner, Part, Wish
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
+from pileus.cloud.middleware.stack import Equipment, composed
 from pileus.cloud.model import Found, Instance, InstanceId, NodeName, NodeRef, Route
+from pileus.fence import Fence, Open
+from pileus.telemetry.metrics import Metrics
 
 OWNER = Owner("blue", "u1")
 WISH = Wish(owner=OWNER, spec=None)
@@ -96,3 +99,8 @@ def cloud_of(
     routes: FakeRoutes | None = None,
 ) -> Cloud:
     return Cloud(name="fake", instances=instances, balancers=balancers, routes=routes)
+
+
+def equipped(cloud: Cloud, metrics: Metrics, *, fence: Fence | None = None, **parts: Any) -> Cloud:
+    """The cloud with the middleware around it, batching excepted."""
+    return composed(cloud, metrics=metrics, fence=fence or Open(), equipment=Equipment(**parts))

@@ -1,7 +1,5 @@
-"""What is put around any provider: measures, limits, guards. Providers stay unaware.
+"""Middleware: what Pileus puts around the methods of every provider.
 
-    callers ▶ batching ▶ budget ▶ fence ▶ measures ▶ deadline ▶ guard ▶ faults ▶ provider
-
-`stack.stacked` composes them in this order; each can be used alone. `read_only` is put beneath
-them where nothing may be changed.
+`methods` is the table of all methods of the contract. `stack` composes, once per method, batching,
+call budget, fence, metrics, deadline and answer check into one function around the provider's own.
 """

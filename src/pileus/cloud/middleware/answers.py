@@ -1,8 +1,15 @@
-"""What is wrong with a provider's answer: pure checks, each parting the good from the odd."""
+"""Checks what providers answer and raise: the only place that does not trust them.
 
-from collections.abc import Collection, Mapping, Sequence
+What leaves it is what the contract promises. An exception that is no `CloudError` becomes
+`Unavailable`. Items that were not asked for are dropped; an invalid outcome of one item becomes
+its failure; an answer that is invalid as a whole becomes `Unavailable`. All of it is logged and
+counted.
+"""
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pileus.cloud.balancer import (
     Balancer,
@@ -16,6 +23,7 @@ from pileus.cloud.balancer import (
     Wish,
 )
 from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.foreign import is_its_own
 from pileus.cloud.model import (
     Absent,
     Address,
@@ -28,43 +36,111 @@ from pileus.cloud.model import (
     NodeRef,
     Route,
     SshKey,
+    Volume,
+    VolumeId,
+    Zone,
 )
+from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
 
 T = TypeVar("T")
+V = TypeVar("V")
 MISSING = object()
+log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked(Generic[T]):
     answer: T
-    odd: tuple[str, ...] = ()
-    """What was dropped from the answer, and why."""
+    problems: tuple[str, ...] = ()
+    """What was dropped from the answer or replaced in it, and why."""
 
 
-def kind(thing: object) -> str:
-    return "None" if thing is None else type(thing).__name__
+class Guard:
+    """Checks the errors and answers of one provider, and reports what is wrong with them."""
+
+    def __init__(self, provider: str, metrics: Metrics) -> None:
+        self._provider = provider
+        self._invalid_answers = metrics.cloud_odd_answers
+        self._reported: set[tuple[str, str]] = set()
+
+    @contextmanager
+    def errors(self, method: str) -> Generator[None]:
+        """Raise `Unavailable` for exceptions of the block that are not the contract's.
+
+        Cancellation by the caller and Ctrl-C pass. The traceback is logged once per kind.
+        """
+        try:
+            yield
+        except CloudError:
+            raise
+        except BaseException as error:
+            if not is_its_own(error):
+                raise
+            self._report_error(method, error)
+            raise Unavailable(
+                f'cloud provider "{self._provider}" failed in {method}: '
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def checked(
+        self, method: str, check: Callable[[Any, object], Checked[T]], asked: object, answer: object
+    ) -> T:
+        """Returns the valid part of an answer. Raises `Unavailable` if there is none."""
+        try:
+            result = check(asked, answer)
+        except Unavailable as error:
+            self._report_answer(method, str(error))
+            raise Unavailable(
+                f'cloud provider "{self._provider}" answered {method} with {error}'
+            ) from None
+        for problem in result.problems:
+            self._report_answer(method, problem)
+        return result.answer
+
+    def owns(self, function: Callable[[NodeRef], bool | None], node: NodeRef) -> bool | None:
+        """Returns the answer of `Cloud.owns`; None, for unknown, if it fails or is invalid."""
+        try:
+            with self.errors("owns"):
+                verdict = cast("object", function(node))
+        except CloudError:
+            return None
+        return verdict if isinstance(verdict, bool) else None
+
+    def _report_error(self, method: str, error: BaseException) -> None:
+        where = (method, type(error).__qualname__)
+        if where in self._reported:
+            return
+        self._reported.add(where)
+        log.exception(  # noqa: LOG004 -- called where it is caught
+            "Cloud provider raised an exception that is no CloudError: a bug in the provider",
+            error=error,
+            provider=self._provider,
+            method=method,
+        )
+
+    def _report_answer(self, method: str, problem: str) -> None:
+        capability, _, name = method.partition(".")
+        self._invalid_answers.labels(self._provider, capability, name).inc()
+        log.warning(
+            "Cloud provider gave an invalid answer: a bug in the provider",
+            provider=self._provider,
+            method=method,
+            problem=problem,
+        )
+
+
+# -- the checks: each is called with what was asked and what was answered ----------------------
 
 
 def check_found(nodes: Sequence[NodeRef], answer: object) -> Checked[Mapping[NodeName, Found]]:
-    """Keep what is said of the nodes asked for; nonsense about one becomes its `Failure`."""
-    asked = {node.name for node in nodes}
-    good: dict[NodeName, Found] = {}
-    odd: list[str] = []
-    for name, found in _mapping(answer).items():
-        if name not in asked:
-            odd.append(f"an answer for {name!r}, which was not asked for")
-        elif problem := _wrong_with_found(found):
-            odd.append(f"{problem} for node {name}")
-            good[cast("NodeName", name)] = Failure(Unavailable(f"the provider gave {problem}"))
-        else:
-            good[cast("NodeName", name)] = cast("Found", found)
-    return Checked(good, tuple(odd))
+    return _checked_outcomes([node.name for node in nodes], answer, _problem_with_found)
 
 
-def _wrong_with_found(found: object) -> str:
+def _problem_with_found(found: object) -> str:
     match found:
         case Instance():
-            return _wrong_with_instance(found)
+            return _problem_with_instance(found)
         case Absent(evidence=str()) | Failure(error=CloudError()):
             return ""
         case _:
@@ -74,7 +150,7 @@ def _wrong_with_found(found: object) -> str:
 TEXTS = ("id", "provider_id", "type", "zone", "region")
 
 
-def _wrong_with_instance(instance: Instance) -> str:
+def _problem_with_instance(instance: Instance) -> str:
     for name in TEXTS:
         value = getattr(instance, name)
         if not isinstance(value, str):
@@ -93,64 +169,76 @@ def _are_texts(labels: Mapping[object, object]) -> bool:
     return all(isinstance(text, str) for item in labels.items() for text in item)
 
 
-def check_owners(cluster: str, answer: object) -> Checked[frozenset[Owner]]:
-    """Keep the owners of this cluster: others' are none of our business."""
-    if not isinstance(answer, Collection):
-        raise Unavailable(f"{kind(answer)} instead of a set of owners")
-    items = cast("Collection[object]", answer)
-    good = {item for item in items if isinstance(item, Owner) and item.cluster == cluster}
-    odd = [f"{item!r}, which is no owner of this cluster" for item in items if item not in good]
-    return Checked(frozenset(good), tuple(odd))
+def check_keys(
+    nodes: Sequence[NodeRef], answer: object
+) -> Checked[Mapping[NodeName, NodeKeys | Failure]]:
+    return _checked_outcomes([node.name for node in nodes], answer, _problem_with_keys)
+
+
+def _problem_with_keys(keys: object) -> str:
+    match keys:
+        case Failure(error=CloudError()):
+            return ""
+        case NodeKeys() if _are(keys.ours, frozenset, SshKey) and _are(
+            keys.others, frozenset, SshKey
+        ):
+            return ""
+        case _:
+            return f"{kind(keys)} instead of NodeKeys or a Failure"
 
 
 def check_observed(
     wishes: Sequence[Wish], answer: object
 ) -> Checked[Mapping[Owner, Seen | Failure]]:
-    """Keep what is said of the owners asked for; nonsense about one becomes its `Failure`."""
-    asked = {wish.owner for wish in wishes}
-    good: dict[Owner, Seen | Failure] = {}
-    odd: list[str] = []
-    for owner, seen in _mapping(answer).items():
-        if owner not in asked:
-            odd.append(f"an answer for {owner!r}, which was not asked for")
-        elif problem := _wrong_with_observed(seen):
-            odd.append(f"{problem} for {owner!r}")
-            good[cast("Owner", owner)] = Failure(Unavailable(f"the provider gave {problem}"))
-        else:
-            good[cast("Owner", owner)] = cast("Seen | Failure", seen)
-    return Checked(good, tuple(odd))
+    return _checked_outcomes([wish.owner for wish in wishes], answer, _problem_with_observed)
 
 
-def _wrong_with_observed(seen: object) -> str:
+def _problem_with_observed(seen: object) -> str:
     match seen:
         case Failure(error=CloudError()):
             return ""
         case _:
-            return wrong_with_seen(seen)
+            return _problem_with_seen(seen)
 
 
-def wrong_with_seen(seen: object) -> str:
-    """Returns what is wrong with an observation, or the empty text."""
+def check_seen(_: object, answer: object) -> Checked[Seen]:
+    if problem := _problem_with_seen(answer):
+        raise Unavailable(problem)
+    return Checked(cast("Seen", answer))
+
+
+def _problem_with_seen(seen: object) -> str:
     match getattr(seen, "balancer", MISSING):
         case None:
             return ""
         case Balancer(ingress=ingress):
-            return f"{kind(seen)} whose ingress is {ingress!r}" if _is_wrong(ingress) else ""
+            return "" if _is_ingress(ingress) else f"{kind(seen)} whose ingress is {ingress!r}"
         case _:
             return f"{kind(seen)}, which has no `balancer`"
 
 
-def _is_wrong(ingress: object) -> bool:
-    """Whether it is no tuple of `Ingress`, each with a tuple of `PortStatus`."""
-    if not _are(ingress, tuple, Ingress):
-        return True
-    return not all(
+def _is_ingress(ingress: object) -> bool:
+    """Whether it is a tuple of `Ingress`, each with a tuple of `PortStatus`."""
+    return _are(ingress, tuple, Ingress) and all(
         _are(each.ports, tuple, PortStatus) for each in cast("Sequence[Ingress]", ingress)
     )
 
 
-def check_changes(answer: object) -> Checked[tuple[Change, ...]]:
-    """Nothing odd is dropped here: a plan without one of its lines is another plan."""
+def check_owners(cluster: str, answer: object) -> Checked[frozenset[Owner]]:
+    """Keeps the owners of this cluster: objects of other clusters must never be touched."""
+    if not isinstance(answer, Collection):
+        raise Unavailable(f"{kind(answer)} instead of a set of owners")
+    items = cast("Collection[object]", answer)
+    good = {item for item in items if isinstance(item, Owner) and item.cluster == cluster}
+    dropped = [f"{item!r}, which is no owner of this cluster" for item in items if item not in good]
+    return Checked(frozenset(good), tuple(dropped))
+
+
+CHANGE: Mapping[str, type] = {"effect": Effect, "summary": str, "part": Part}
+
+
+def check_changes(_: object, answer: object) -> Checked[tuple[Change, ...]]:
+    """Drops nothing: a plan without one of its changes is another plan."""
     if not isinstance(answer, tuple):
         raise Unavailable(f"{kind(answer)} instead of a tuple of changes")
     for item in cast("tuple[object, ...]", answer):
@@ -163,73 +251,104 @@ def check_changes(answer: object) -> Checked[tuple[Change, ...]]:
     return Checked(cast("tuple[Change, ...]", answer))
 
 
-CHANGE: Mapping[str, type] = {"effect": Effect, "summary": str, "part": Part}
-
-
-def check_routes(answer: object) -> Checked[Sequence[Route]]:
-    """Nothing odd is dropped here: a list that lacks a route would have it created again."""
-    if not isinstance(answer, list | tuple):
-        raise Unavailable(f"{kind(answer)} instead of a sequence of routes")
-    routes = cast("Sequence[object]", answer)
-    for item in routes:
-        if not isinstance(item, Route):
-            raise Unavailable(f"{kind(item)} instead of a Route")
-    return Checked(cast("Sequence[Route]", routes))
+def check_routes(_: object, answer: object) -> Checked[Sequence[Route]]:
+    """Drops nothing: a route missing from the list would be created again."""
+    return _checked_sequence(answer, Route, "a sequence of routes")
 
 
 def check_route_errors(
     routes: Sequence[Route], answer: object
 ) -> Checked[Mapping[Route, CloudError]]:
-    return _check_errors(frozenset(routes), answer)
+    return _checked_errors(frozenset(routes), answer)
 
 
 def check_node_errors(
     nodes: Sequence[NodeRef], answer: object
 ) -> Checked[Mapping[NodeName, CloudError]]:
-    return _check_errors(frozenset(node.name for node in nodes), answer)
+    return _checked_errors(frozenset(node.name for node in nodes), answer)
 
 
-def _check_errors(asked: frozenset[T], answer: object) -> Checked[Mapping[T, CloudError]]:
+def check_volumes(_: object, answer: object) -> Checked[Mapping[VolumeId, Volume]]:
+    """Drops nothing: a volume missing from the answer does not exist."""
+    for volume in _mapping(answer).values():
+        check_volume(None, volume)
+    return Checked(cast("Mapping[VolumeId, Volume]", answer))
+
+
+def check_volume(_: object, answer: object) -> Checked[Volume]:
+    return Checked(_instance(answer, Volume, "a Volume"))
+
+
+def check_zone(_: object, answer: object) -> Checked[Zone]:
+    return Checked(_instance(answer, Zone, "a Zone"))
+
+
+def check_text(_: object, answer: object) -> Checked[str]:
+    return Checked(_instance(answer, str, "a text"))
+
+
+def check_texts(_: object, answer: object) -> Checked[Sequence[str]]:
+    return _checked_sequence(answer, str, "a sequence of texts")
+
+
+def check_nothing(_: object, __: object) -> Checked[None]:
+    """The method answers nothing; if a provider does, it is ignored."""
+    return Checked(None)
+
+
+# -- what the checks have in common ------------------------------------------------------------
+
+
+def kind(thing: object) -> str:
+    return "None" if thing is None else type(thing).__name__
+
+
+def _checked_outcomes(
+    asked: Collection[T], answer: object, problem_with: Callable[[object], str]
+) -> Checked[Mapping[T, Any]]:
+    """Keeps the outcomes of what was asked for. An invalid one becomes a `Failure` of its item."""
+    known = frozenset(asked)
+    good: dict[T, object] = {}
+    problems: list[str] = []
+    for item, outcome in _mapping(answer).items():
+        if item not in known:
+            problems.append(f"an answer for {item!r}, which was not asked for")
+        elif problem := problem_with(outcome):
+            problems.append(f"{problem} for {item!r}")
+            good[cast("T", item)] = Failure(Unavailable(f"the provider answered with {problem}"))
+        else:
+            good[cast("T", item)] = outcome
+    return Checked(good, tuple(problems))
+
+
+def _checked_errors(asked: frozenset[T], answer: object) -> Checked[Mapping[T, CloudError]]:
+    """Keeps the errors of what was asked for. An invalid one becomes `Unavailable`."""
     good: dict[T, CloudError] = {}
-    odd: list[str] = []
+    problems: list[str] = []
     for item, error in _mapping(answer).items():
         if item not in asked:
-            odd.append(f"a result for {item!r}, which was not asked for")
+            problems.append(f"a result for {item!r}, which was not asked for")
         elif not isinstance(error, CloudError):
-            odd.append(f"{kind(error)} instead of an error for {item!r}")
-            good[cast("T", item)] = Unavailable(f"the provider gave {kind(error)}")
+            problems.append(f"{kind(error)} instead of an error for {item!r}")
+            good[cast("T", item)] = Unavailable(f"the provider answered with {kind(error)}")
         else:
             good[cast("T", item)] = error
-    return Checked(good, tuple(odd))
+    return Checked(good, tuple(problems))
 
 
-def check_keys(
-    nodes: Sequence[NodeRef], answer: object
-) -> Checked[Mapping[NodeName, NodeKeys | Failure]]:
-    """Keep what is said of the nodes asked for; nonsense about one becomes its `Failure`."""
-    asked = {node.name for node in nodes}
-    good: dict[NodeName, NodeKeys | Failure] = {}
-    odd: list[str] = []
-    for name, keys in _mapping(answer).items():
-        if name not in asked:
-            odd.append(f"an answer for {name!r}, which was not asked for")
-        elif not _are_keys(keys):
-            problem = f"{kind(keys)} instead of NodeKeys or a Failure"
-            odd.append(f"{problem} for node {name}")
-            good[cast("NodeName", name)] = Failure(Unavailable(f"the provider gave {problem}"))
-        else:
-            good[cast("NodeName", name)] = cast("NodeKeys | Failure", keys)
-    return Checked(good, tuple(odd))
+def _checked_sequence(answer: object, item: type[T], wanted: str) -> Checked[Sequence[T]]:
+    if not isinstance(answer, list | tuple):
+        raise Unavailable(f"{kind(answer)} instead of {wanted}")
+    for each in cast("Sequence[object]", answer):
+        if not isinstance(each, item):
+            raise Unavailable(f"{kind(each)} instead of a {item.__name__}")
+    return Checked(cast("Sequence[T]", answer))
 
 
-def _are_keys(keys: object) -> bool:
-    match keys:
-        case Failure(error=CloudError()):
-            return True
-        case NodeKeys():
-            return _are(keys.ours, frozenset, SshKey) and _are(keys.others, frozenset, SshKey)
-        case _:
-            return False
+def _instance(answer: object, wanted: type[T], called: str) -> T:
+    if not isinstance(answer, wanted):
+        raise Unavailable(f"{kind(answer)} instead of {called}")
+    return answer
 
 
 def _mapping(answer: object) -> Mapping[object, object]:

@@ -1,29 +1,27 @@
-"""Makes a cloud misbehave by rule, for tests and demonstrations. The same seed, the same faults."""
+"""Injects faults into a cloud by rule, for tests and demonstrations. One seed, one sequence."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from random import Random
-from typing import TypeVar, assert_never, cast
+from typing import assert_never, cast
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
-from pileus.cloud.middleware.calls import Call, wrap
-
-T = TypeVar("T")
+from pileus.cloud.middleware.methods import METHODS, AnyFunction, Kind, Method, rebuilt
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Nothing happens, and the call says so."""
+    """The call has no effect and raises the error."""
 
     error: CloudError
 
 
 @dataclass(frozen=True, slots=True)
 class LoseAnswer:
-    """The call has its effect, but the caller hears an error."""
+    """The call has its effect and raises the error."""
 
     error: CloudError
 
@@ -37,7 +35,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Omit:
-    """A part of a bulk answer is missing: each item with this probability."""
+    """Each item of a bulk answer is missing with this probability."""
 
     share: float
 
@@ -51,9 +49,9 @@ class Rule:
     """A pattern for `capability.method`: `instances.find`, `balancers.*`, `*`."""
     fault: Fault
     rate: float = 1.0
-    """How probable it is at each call."""
+    """The probability of the fault at each call."""
     times: int | None = None
-    """How often it may strike; None: without end."""
+    """How often the fault may occur; None: no limit."""
 
 
 class Faults:
@@ -61,44 +59,58 @@ class Faults:
         self._chance = chance
         self._rules = [(rule, rule.times) for rule in rules]
 
-    async def __call__(self, call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
-        faults = self._striking(call)
-        lost: CloudError | None = None
-        for fault in faults:
-            match fault:
-                case Delay(seconds):
-                    await asyncio.sleep(seconds)
-                case Fail(error):
-                    raise error.with_traceback(None)
-                case LoseAnswer(error):
-                    lost = error
-                case Omit():
-                    pass
-                case _:
-                    assert_never(fault)
-        answer = await proceed()
-        if lost is not None:
-            raise lost.with_traceback(None)
-        for fault in faults:
-            answer = self._without(answer, fault.share) if isinstance(fault, Omit) else answer
-        return answer
+    def around(self, method: Method, function: AnyFunction) -> AnyFunction:
+        if method.kind is Kind.PURE:
+            return function
 
-    def _striking(self, call: Call) -> list[Fault]:
-        striking: list[Fault] = []
+        async def call(*arguments: object, **named: object) -> object:
+            faults = self._due(method.name)
+            lost = await _before(faults)
+            answer = await function(*arguments, **named)
+            if lost is not None:
+                raise lost.with_traceback(None)
+            for fault in faults:
+                answer = self._without(answer, fault.share) if isinstance(fault, Omit) else answer
+            return answer
+
+        return call
+
+    def _due(self, name: str) -> list[Fault]:
+        due: list[Fault] = []
         for index, (rule, left) in enumerate(self._rules):
-            if left == 0 or not fnmatchcase(call.name, rule.where):
+            if left == 0 or not fnmatchcase(name, rule.where):
                 continue
             if self._chance.random() < rule.rate:
                 self._rules[index] = (rule, None if left is None else left - 1)
-                striking.append(rule.fault)
-        return striking
+                due.append(rule.fault)
+        return due
 
-    def _without(self, answer: T, share: float) -> T:
+    def _without(self, answer: object, share: float) -> object:
         if not isinstance(answer, Mapping):
             return answer
         items = cast("Mapping[object, object]", answer).items()
-        return cast("T", {k: v for k, v in items if self._chance.random() >= share})
+        return {key: value for key, value in items if self._chance.random() >= share}
 
 
-def faulty(cloud: Cloud, rules: Sequence[Rule], chance: Random) -> Cloud:
-    return wrap(cloud, Faults(rules, chance))
+async def _before(faults: Sequence[Fault]) -> CloudError | None:
+    """Apply what happens before the call. Returns the error that replaces its answer, if any."""
+    lost: CloudError | None = None
+    for fault in faults:
+        match fault:
+            case Delay(seconds):
+                await asyncio.sleep(seconds)
+            case Fail(error):
+                raise error.with_traceback(None)
+            case LoseAnswer(error):
+                lost = error
+            case Omit():
+                pass
+            case _:
+                assert_never(fault)
+    return lost
+
+
+def faulty(
+    cloud: Cloud, rules: Sequence[Rule], chance: Random, methods: Sequence[Method] = METHODS
+) -> Cloud:
+    return rebuilt(cloud, Faults(rules, chance).around, methods)

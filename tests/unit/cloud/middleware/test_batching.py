@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from pileus.cloud.abilities import Batches
 from pileus.cloud.balancer import Owner, Wish
 from pileus.cloud.errors import CloudError, Misconfigured, Unauthorized, Unavailable
-from pileus.cloud.middleware.batching import batched
-from pileus.cloud.middleware.gathering import pack
+from pileus.cloud.middleware.batching import batched, pack
 from tests.unit.cloud.fakes import Change, FakeBalancers, FakeInstances, cloud_of, instance, node
 
 

@@ -158,7 +158,7 @@ async def test_what_one_request_is_told_holds_for_others_of_its_call_even_in_thr
         cloud_of(routes=RoutesAtOnce()), metrics=metrics, fence=Open(), equipment=Equipment()
     ) as cloud:
         assert cloud.routes
-        with pytest.raises(Throttled, match="asked for silence for 10 s more"):
+        with pytest.raises(Throttled, match="asked for a pause, which lasts for another 10 s"):
             await cloud.routes.list_routes("blue")
 
 

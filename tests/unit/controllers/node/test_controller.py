@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from pileus.cloud.errors import Unauthorized, Unavailable
 from pileus.cloud.interface import Cloud
-from pileus.cloud.middleware.batching import batched
-from pileus.cloud.middleware.gathering import Batches
+from pileus.cloud.middleware.batching import Batches, batched
 from pileus.cloud.model import Failure
 from pileus.controllers.node.controller import NodeController, NodeSettings, Surroundings
 from pileus.controllers.node.patches import ObjectWrite, Write, patch_of

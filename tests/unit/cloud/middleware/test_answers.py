@@ -8,7 +8,6 @@ import pytest
 from pileus.cloud.balancer import Balancer, BalancerState, Ingress, Owner
 from pileus.cloud.errors import CloudError, NotFound, Unavailable
 from pileus.cloud.interface import Cloud
-from pileus.cloud.middleware.guarded import guarded
 from pileus.cloud.model import Absent, Failure, Instance, InstanceId, NodeKeys, SshKey
 from tests.unit.cloud.fakes import (
     OWNER,
@@ -20,6 +19,7 @@ from tests.unit.cloud.fakes import (
     FakeRoutes,
     Seen,
     cloud_of,
+    equipped,
     instance,
     node,
 )
@@ -40,14 +40,14 @@ async def find(cloud: Cloud, *names: str) -> Any:
 
 
 async def test_a_foreign_error_names_provider_method_and_cause(metrics):
-    cloud = guarded(cloud_of(FakeInstances(raising(KeyError("zone")))), metrics)
+    cloud = equipped(cloud_of(FakeInstances(raising(KeyError("zone")))), metrics)
 
     with pytest.raises(Unavailable, match="\"fake\" failed in instances.find: KeyError: 'zone'"):
         await find(cloud, "a")
 
 
 async def test_the_traceback_is_logged_once_per_kind(metrics, caplog):
-    cloud = guarded(cloud_of(FakeInstances(raising(KeyError("zone")))), metrics)
+    cloud = equipped(cloud_of(FakeInstances(raising(KeyError("zone")))), metrics)
 
     for _ in range(3):
         with pytest.raises(Unavailable):
@@ -58,7 +58,7 @@ async def test_the_traceback_is_logged_once_per_kind(metrics, caplog):
 
 @pytest.mark.parametrize("error", [NotFound("gone"), KeyboardInterrupt()])
 async def test_the_contracts_errors_and_the_users_interrupt_pass(metrics, error):
-    cloud = guarded(cloud_of(FakeInstances(raising(error))), metrics)
+    cloud = equipped(cloud_of(FakeInstances(raising(error))), metrics)
 
     with pytest.raises(type(error)) as told:
         await find(cloud, "a")
@@ -72,7 +72,7 @@ class Abyss(BaseException):
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(3), Abyss("deep")])
 async def test_a_provider_that_cancels_itself_or_exits_has_only_failed(metrics, error):
-    cloud = guarded(cloud_of(FakeInstances(raising(error))), metrics)
+    cloud = equipped(cloud_of(FakeInstances(raising(error))), metrics)
 
     with pytest.raises(Unavailable, match=f"failed in instances.find: {type(error).__name__}"):
         await find(cloud, "a")
@@ -88,11 +88,11 @@ async def test_our_own_cancellation_passes(metrics):
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(7):
-            await find(guarded(cloud_of(Hanging(lambda _: {})), metrics), "a")
+            await find(equipped(cloud_of(Hanging(lambda _: {})), metrics), "a")
 
 
 async def test_an_answer_for_a_node_that_was_not_asked_is_dropped_and_counted(metrics):
-    cloud = guarded(
+    cloud = equipped(
         cloud_of(FakeInstances(lambda _: {"a": instance("a"), "z": Absent("gone")})), metrics
     )
 
@@ -119,7 +119,7 @@ def odd_instance(**fields: object) -> Instance:
     ],
 )
 async def test_nonsense_about_one_node_becomes_its_failure_and_harms_no_other(metrics, odd, text):
-    cloud = guarded(cloud_of(FakeInstances(lambda _: {"a": odd, "b": instance("b")})), metrics)
+    cloud = equipped(cloud_of(FakeInstances(lambda _: {"a": odd, "b": instance("b")})), metrics)
 
     found = await find(cloud, "a", "b")
 
@@ -131,11 +131,11 @@ async def test_nonsense_about_one_node_becomes_its_failure_and_harms_no_other(me
 @pytest.mark.parametrize("answer", [None, [], "text"])
 async def test_an_answer_that_is_no_mapping_is_an_error(metrics, answer):
     with pytest.raises(Unavailable, match='"fake" answered instances.find with .* instead of a'):
-        await find(guarded(cloud_of(FakeInstances(lambda _: answer)), metrics), "a")
+        await find(equipped(cloud_of(FakeInstances(lambda _: answer)), metrics), "a")
 
 
 def balancers(metrics, answer) -> Any:
-    return guarded(cloud_of(balancers=FakeBalancers(answer)), metrics).balancers
+    return equipped(cloud_of(balancers=FakeBalancers(answer)), metrics).balancers
 
 
 async def test_owners_of_other_clusters_are_never_passed_on(metrics):
@@ -202,7 +202,7 @@ async def test_the_pure_part_is_guarded_too(metrics):
 
 async def test_a_list_of_routes_is_whole_or_an_error(metrics):
     def routes(answer) -> Any:
-        return guarded(cloud_of(routes=FakeRoutes(answer)), metrics).routes
+        return equipped(cloud_of(routes=FakeRoutes(answer)), metrics).routes
 
     assert await routes(lambda: [ROUTE]).list_routes("blue") == [ROUTE]
     for odd in (lambda: None, lambda: [ROUTE, "10.0.0.0/24"]):
@@ -212,7 +212,7 @@ async def test_a_list_of_routes_is_whole_or_an_error(metrics):
 
 async def test_results_of_routes_are_kept_to_those_asked_for(metrics):
     other = replace(ROUTE, destination="10.0.1.0/24")
-    guard = guarded(
+    guard = equipped(
         cloud_of(routes=FakeRoutes(lambda: {other: NotFound("x"), ROUTE: "why"})), metrics
     )
     assert guard.routes
@@ -239,7 +239,7 @@ class FakeKeys:
 async def test_nonsense_about_the_keys_of_one_node_is_its_failure_alone(metrics):
     right = NodeKeys(frozenset({KEY}))
     answer = {"a": right, "b": [KEY], "c": NodeKeys(frozenset({"x"})), "d": right}  # type: ignore[arg-type]
-    keys: Any = guarded(replace(cloud_of(), ssh_keys=FakeKeys(answer)), metrics).ssh_keys
+    keys: Any = equipped(replace(cloud_of(), ssh_keys=FakeKeys(answer)), metrics).ssh_keys
 
     seen = await keys.list_keys("blue", [node("a"), node("b"), node("c")])
 
@@ -251,7 +251,7 @@ async def test_nonsense_about_the_keys_of_one_node_is_its_failure_alone(metrics)
 @pytest.mark.parametrize("method", ["add", "remove"])
 async def test_results_of_keys_are_kept_to_the_nodes_asked_for(metrics, method: str):
     answer = {"a": "why", "z": NotFound("x")}
-    keys = guarded(replace(cloud_of(), ssh_keys=FakeKeys(answer)), metrics).ssh_keys
+    keys = equipped(replace(cloud_of(), ssh_keys=FakeKeys(answer)), metrics).ssh_keys
 
     errors = await getattr(keys, method)("blue", [KEY], [node("a"), node("b")])
 
@@ -261,7 +261,7 @@ async def test_results_of_keys_are_kept_to_the_nodes_asked_for(metrics, method: 
 
 async def test_a_verdict_on_ownership_that_fails_is_unknown(metrics):
     for owns in (raising(KeyError("x")), lambda _: "yes"):
-        cloud = guarded(replace(cloud_of(), owns=cast("Any", owns)), metrics)
+        cloud = equipped(replace(cloud_of(), owns=cast("Any", owns)), metrics)
         assert cloud.owns
         assert cloud.owns(node("a")) is None
 
@@ -272,7 +272,7 @@ async def test_what_is_right_passes_untouched(metrics):
         "b": Absent("asked by name"),
         "c": Failure(Unavailable("busy")),
     }
-    cloud = guarded(cloud_of(FakeInstances(lambda _: answer)), metrics)
+    cloud = equipped(cloud_of(FakeInstances(lambda _: answer)), metrics)
 
     assert await find(cloud, "a", "b", "c") == answer
 

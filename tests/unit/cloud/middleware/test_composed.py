@@ -1,19 +1,17 @@
-"""Measures, deadline, fence, budget: what stands around every call alike."""
+"""Metrics, deadline, fence and budget: what is around every call alike."""
 
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from pileus.cloud.abilities import Deadlines, Limits
 from pileus.cloud.errors import Throttled, Unavailable
 from pileus.cloud.interface import Cloud
-from pileus.cloud.middleware.budget import Budget, budgeted
-from pileus.cloud.middleware.calls import Call, wrap
-from pileus.cloud.middleware.deadline import GRACE, Overdue, with_deadline
-from pileus.cloud.middleware.fenced import fenced
-from pileus.cloud.middleware.measured import measured
+from pileus.cloud.middleware.budget import Budget
+from pileus.cloud.middleware.deadline import GRACE, Overdue
 from pileus.cloud.model import Failure, Found, NodeName
 from pileus.fence import Fenced
 from tests.unit.cloud.fakes import (
@@ -25,6 +23,7 @@ from tests.unit.cloud.fakes import (
     FakeRoutes,
     Seen,
     cloud_of,
+    equipped,
     node,
 )
 
@@ -38,43 +37,35 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_a_capability_that_is_absent_stays_absent():
-    async def never(call, proceed):
-        raise AssertionError
-
-    assert wrap(cloud_of(), never) == cloud_of()
+async def test_a_capability_that_is_absent_stays_absent(metrics):
+    assert equipped(cloud_of(), metrics) == cloud_of()
 
 
-async def test_calls_say_whether_they_write_and_how_much_they_carry():
-    calls: list[Call] = []
-
-    async def around(call, proceed):
-        calls.append(call)
-        return await proceed()
-
-    cloud = wrap(cloud_of(FakeInstances(), FakeBalancers(), FakeRoutes()), around)
+async def test_the_items_of_calls_are_counted(metrics):
+    cloud = equipped(cloud_of(FakeInstances(), FakeBalancers(), FakeRoutes()), metrics)
     assert cloud.balancers
     assert cloud.routes
     await find(cloud, "a", "b")
     await cloud.balancers.observe([WISH], deep=True)
-    await cloud.balancers.apply(Change(), Seen())
-    await cloud.routes.create("blue", [ROUTE])
+    await cloud.routes.create("blue", routes=[ROUTE, ROUTE, ROUTE])
+    await cloud.routes.create(cluster="blue", routes=[ROUTE])
 
-    assert [(c.name, c.writes, c.items) for c in calls] == [
-        ("instances.find", False, 2),
-        ("balancers.observe", False, 1),
-        ("balancers.apply", True, 1),
-        ("routes.create", True, 1),
-    ]
+    def items(capability: str, method: str) -> float | None:
+        labels = {"provider": "fake", "capability": capability, "method": method}
+        return metrics.registry.get_sample_value("pileus_cloud_call_items_total", labels)
+
+    assert items("instances", "find") == 2
+    assert items("balancers", "observe") == 1
+    assert items("routes", "create") == 4
 
 
 async def test_each_call_is_counted_by_its_result_and_timed(metrics):
     def fail(nodes):
         raise Unavailable("down")
 
-    await find(measured(cloud_of(FakeInstances(latency=3)), metrics), "a", "b")
+    await find(equipped(cloud_of(FakeInstances(latency=3)), metrics), "a", "b")
     with pytest.raises(Unavailable):
-        await find(measured(cloud_of(FakeInstances(fail)), metrics), "a")
+        await find(equipped(cloud_of(FakeInstances(fail)), metrics), "a")
 
     place = {"provider": "fake", "capability": "instances", "method": "find"}
     read = metrics.registry.get_sample_value
@@ -84,15 +75,15 @@ async def test_each_call_is_counted_by_its_result_and_timed(metrics):
     assert read("pileus_cloud_call_duration_seconds_sum", place) == pytest.approx(3)
 
 
-async def test_a_call_that_is_cancelled_or_crashes_is_counted_too(metrics):
+async def test_a_call_that_is_cancelled_or_interrupted_is_counted_too(metrics):
     def crash(nodes):
-        raise KeyError("zone")
+        raise KeyboardInterrupt
 
-    with pytest.raises(KeyError):
-        await find(measured(cloud_of(FakeInstances(crash)), metrics), "a")
+    with pytest.raises(KeyboardInterrupt):
+        await find(equipped(cloud_of(FakeInstances(crash)), metrics), "a")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await find(measured(cloud_of(FakeInstances(latency=1e6)), metrics), "a")
+            await find(equipped(cloud_of(FakeInstances(latency=1e6)), metrics), "a")
 
     place = {"provider": "fake", "capability": "instances", "method": "find"}
     read = metrics.registry.get_sample_value
@@ -100,8 +91,9 @@ async def test_a_call_that_is_cancelled_or_crashes_is_counted_too(metrics):
     assert read("pileus_cloud_calls_total", {**place, "result": "cancelled"}) == 1
 
 
-async def test_a_hanging_provider_is_given_up_and_named():
-    cloud = with_deadline(cloud_of(FakeInstances(latency=1e6)), Deadlines(read=30, per_item=1))
+async def test_a_hanging_provider_is_given_up_and_named(metrics):
+    deadlines = Deadlines(read=30, per_item=1)
+    cloud = equipped(cloud_of(FakeInstances(latency=1e6)), metrics, deadlines=deadlines)
 
     with pytest.raises(Unavailable, match=r'"fake" did not answer instances.find in 31 s'):
         await find(cloud, "a", "b")
@@ -109,16 +101,16 @@ async def test_a_hanging_provider_is_given_up_and_named():
     assert now() == pytest.approx(31)
 
 
-async def test_a_timeout_of_the_providers_own_is_not_taken_for_ours():
+async def test_a_timeout_of_the_providers_own_is_not_taken_for_ours(metrics):
     def fail(nodes):
         raise TimeoutError("theirs")
 
-    with pytest.raises(TimeoutError, match="theirs"):
-        await find(with_deadline(cloud_of(FakeInstances(fail)), Deadlines()), "a")
+    with pytest.raises(Unavailable, match="failed in instances.find: TimeoutError: theirs"):
+        await find(equipped(cloud_of(FakeInstances(fail)), metrics), "a")
 
 
-async def test_cancelling_the_caller_is_no_timeout():
-    cloud = with_deadline(cloud_of(FakeInstances(latency=100)), Deadlines())
+async def test_cancelling_the_caller_is_no_timeout(metrics):
+    cloud = equipped(cloud_of(FakeInstances(latency=100)), metrics, deadlines=Deadlines(read=50))
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(find(cloud, "a"))
@@ -133,9 +125,9 @@ class Closed:
         raise Fenced("the lease is too old")
 
 
-async def test_who_does_not_lead_reads_but_never_writes():
+async def test_without_the_lease_reads_pass_and_writes_do_not(metrics):
     balancers, routes = FakeBalancers(), FakeRoutes()
-    cloud = fenced(cloud_of(FakeInstances(), balancers, routes), Closed())
+    cloud = equipped(cloud_of(FakeInstances(), balancers, routes), metrics, fence=Closed())
     assert cloud.balancers
     assert cloud.routes
 
@@ -156,34 +148,41 @@ async def rush(cloud: Cloud, count: int) -> None:
 
 
 async def test_calls_beyond_the_burst_leave_at_the_rate(metrics):
-    cloud = budgeted(cloud_of(FakeInstances()), Budget(Limits(per_second=2, burst=10), metrics))
+    cloud = equipped(
+        cloud_of(FakeInstances()), metrics, budget=Budget(Limits(per_second=2, burst=10), metrics)
+    )
 
     await rush(cloud, 30)
 
     assert now() == pytest.approx(10, abs=0.01)
 
 
-async def test_no_more_than_so_many_calls_are_under_way(metrics):
-    under_way: list[int] = []
-    running = 0
+class Counting(FakeInstances):
+    running = most = 0
 
-    async def count(call, proceed):
-        nonlocal running
-        running += 1
-        under_way.append(running)
+    async def find(self, nodes: Any, *, fresh: bool) -> Any:
+        self.running += 1
+        self.most = max(self.most, self.running)
         try:
-            return await proceed()
+            return await super().find(nodes, fresh=fresh)
         finally:
-            running -= 1
+            self.running -= 1
 
-    inner = wrap(cloud_of(FakeInstances(latency=1)), count)
-    await rush(budgeted(inner, Budget(Limits(at_once=3), metrics)), 20)
 
-    assert max(under_way) == 3
+async def test_no_more_than_so_many_calls_run_at_once(metrics):
+    instances = Counting(latency=1)
+
+    await rush(
+        equipped(cloud_of(instances), metrics, budget=Budget(Limits(at_once=3), metrics)), 20
+    )
+
+    assert instances.most == 3
 
 
 async def test_tokens_are_not_saved_beyond_the_burst(metrics):
-    cloud = budgeted(cloud_of(FakeInstances()), Budget(Limits(per_second=1, burst=2), metrics))
+    cloud = equipped(
+        cloud_of(FakeInstances()), metrics, budget=Budget(Limits(per_second=1, burst=2), metrics)
+    )
     await asyncio.sleep(1000)
 
     await rush(cloud, 5)
@@ -200,7 +199,9 @@ async def test_when_the_cloud_asks_one_caller_to_wait_all_wait(metrics):
             raise Throttled("slow down", retry_after=30)
         return {}
 
-    cloud = budgeted(cloud_of(FakeInstances(answer)), Budget(Limits(at_once=1), metrics))
+    cloud = equipped(
+        cloud_of(FakeInstances(answer)), metrics, budget=Budget(Limits(at_once=1), metrics)
+    )
     with pytest.raises(Throttled):
         await find(cloud, "a")
     await rush(cloud, 3)
@@ -219,7 +220,7 @@ async def test_a_long_silence_is_told_at_once_instead_of_holding_the_caller(metr
         return {}
 
     instances = FakeInstances(answer)
-    cloud = budgeted(cloud_of(instances), Budget(Limits(patience=30), metrics))
+    cloud = equipped(cloud_of(instances), metrics, budget=Budget(Limits(patience=30), metrics))
     for expected in (100, 100):
         with pytest.raises(Throttled) as told:
             await find(cloud, "a")
@@ -234,7 +235,7 @@ async def test_a_wish_to_wait_inside_a_bulk_answer_is_heeded(metrics):
     def answer(nodes):
         return {n.name: Failure(Throttled("slow", retry_after=7)) for n in nodes}
 
-    cloud = budgeted(cloud_of(FakeInstances(answer)), Budget(Limits(), metrics))
+    cloud = equipped(cloud_of(FakeInstances(answer)), metrics, budget=Budget(Limits(), metrics))
     await find(cloud, "a")
     began = now()
     await find(cloud, "a")
@@ -243,8 +244,10 @@ async def test_a_wish_to_wait_inside_a_bulk_answer_is_heeded(metrics):
 
 
 async def test_who_is_cancelled_while_waiting_blocks_nobody(metrics):
-    cloud = budgeted(
-        cloud_of(FakeInstances()), Budget(Limits(per_second=1, burst=1, at_once=2), metrics)
+    cloud = equipped(
+        cloud_of(FakeInstances()),
+        metrics,
+        budget=Budget(Limits(per_second=1, burst=1, at_once=2), metrics),
     )
 
     async with asyncio.TaskGroup() as group:
@@ -257,7 +260,7 @@ async def test_who_is_cancelled_while_waiting_blocks_nobody(metrics):
     assert now() == pytest.approx(1, abs=0.01)
 
 
-async def test_a_call_that_ignores_its_cancellation_fails_the_health_check_until_it_ends():
+async def test_a_call_that_ignores_its_cancellation_fails_the_health_check_until_it_ends(metrics):
     async def stubborn(*_: object, **__: object) -> Mapping[NodeName, Found]:
         until = now() + 200
         while now() < until:
@@ -267,7 +270,7 @@ async def test_a_call_that_ignores_its_cancellation_fails_the_health_check_until
 
     instances, overdue = FakeInstances(), Overdue()
     instances.find = stubborn
-    cloud = with_deadline(cloud_of(instances), Deadlines(read=30), overdue)
+    cloud = equipped(cloud_of(instances), metrics, deadlines=Deadlines(read=30), overdue=overdue)
     task = asyncio.create_task(find(cloud, "a"))
 
     await asyncio.sleep(29 + GRACE)

@@ -1,0 +1,213 @@
+"""The table of all methods of the cloud contract, with what the middleware must know of each.
+
+A new method of the contract is one row of `METHODS`. The row alone gives it a call budget, the
+fence for writes, metrics, a deadline, an answer check, batching, faults and the read-only mode.
+"""
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+from pileus.cloud.balancer import Balancers, Wish
+from pileus.cloud.interface import (
+    Cloud,
+    Clusters,
+    Instances,
+    Routes,
+    SshKeys,
+    Volumes,
+    Zones,
+)
+from pileus.cloud.middleware import answers
+from pileus.cloud.middleware.answers import Checked
+from pileus.cloud.model import NodeRef
+
+AnyFunction = Callable[..., Any]
+AnyBalancers = Balancers[Any, Any]
+
+
+class Kind(Enum):
+    """What a method does. Decides about the fence and the class of its deadline."""
+
+    READ = auto()
+    WRITE = auto()
+    """Fenced, refused in read-only mode, with the longer deadline."""
+    PURE = auto()
+    """Neither waits nor does I/O: only its errors and its answer are checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """How concurrent calls of a method are merged into one."""
+
+    key: Callable[[Any], Hashable]
+    """Returns the key under which the answer has the outcome of an item."""
+    mode: str
+    """The boolean parameter in which calls must agree to be merged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One row: a method of the contract."""
+
+    capability: str = field(kw_only=False)
+    """The field of `Cloud` that has the method."""
+    function: AnyFunction = field(kw_only=False)
+    """The method of the protocol: its name and its parameters."""
+    kind: Kind = Kind.READ
+    about: str = ""
+    """The parameter that the answer is checked against. If it is a collection, its size is the
+    number of items of the call, which counts in metrics and lengthens the deadline."""
+    check: Callable[[Any, object], Checked[Any]]
+    """Checks an answer: is called with the argument `about` and the answer."""
+    has_outcomes: bool = False
+    """Whether the answer is a mapping that may have a failure for some of the items."""
+    batch: Batch | None = None
+
+    @cached_property
+    def name(self) -> str:
+        return f"{self.capability}.{self.attribute}"
+
+    @cached_property
+    def attribute(self) -> str:
+        return self.function.__name__
+
+    @property
+    def writes(self) -> bool:
+        return self.kind is Kind.WRITE
+
+    def asked(self, arguments: Sequence[object], named: Mapping[str, object]) -> object:
+        """Returns the argument `about` of a call; None if there is none."""
+        if self.about in named:
+            return named[self.about]
+        return arguments[self._position] if self._position < len(arguments) else None
+
+    @cached_property
+    def _position(self) -> int:
+        parameters = list(inspect.signature(self.function).parameters)[1:]
+        return parameters.index(self.about) if self.about else len(parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a provider's method."""
+
+    provider: str
+    method: Method
+    items: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.method.name
+
+
+def count(asked: object) -> int:
+    """Returns how many items a call has that asks for this."""
+    return len(asked) if isinstance(asked, Sized) and not isinstance(asked, str) else 1
+
+
+def node_name(node: NodeRef) -> Hashable:
+    return node.name
+
+
+def wish_owner(wish: Wish) -> Hashable:
+    return wish.owner
+
+
+METHODS: tuple[Method, ...] = (
+    Method(
+        "instances",
+        Instances.find,
+        about="nodes",
+        check=answers.check_found,
+        has_outcomes=True,
+        batch=Batch(node_name, mode="fresh"),
+    ),
+    Method("balancers", AnyBalancers.owners, about="cluster", check=answers.check_owners),
+    Method(
+        "balancers",
+        AnyBalancers.observe,
+        about="wishes",
+        check=answers.check_observed,
+        has_outcomes=True,
+        batch=Batch(wish_owner, mode="deep"),
+    ),
+    Method("balancers", AnyBalancers.changes, kind=Kind.PURE, check=answers.check_changes),
+    Method("balancers", AnyBalancers.apply, kind=Kind.WRITE, check=answers.check_seen),
+    Method("balancers", AnyBalancers.lock_key, kind=Kind.PURE, check=answers.check_text),
+    Method("routes", Routes.list_routes, check=answers.check_routes),
+    Method(
+        "routes",
+        Routes.create,
+        kind=Kind.WRITE,
+        about="routes",
+        check=answers.check_route_errors,
+        has_outcomes=True,
+    ),
+    Method(
+        "routes",
+        Routes.delete,
+        kind=Kind.WRITE,
+        about="routes",
+        check=answers.check_route_errors,
+        has_outcomes=True,
+    ),
+    Method("volumes", Volumes.list_volumes, about="ids", check=answers.check_volumes),
+    Method("volumes", Volumes.create, kind=Kind.WRITE, check=answers.check_volume),
+    Method("volumes", Volumes.delete, kind=Kind.WRITE, check=answers.check_nothing),
+    Method("volumes", Volumes.attach, kind=Kind.WRITE, check=answers.check_volume),
+    Method("volumes", Volumes.detach, kind=Kind.WRITE, check=answers.check_nothing),
+    Method("volumes", Volumes.resize, kind=Kind.WRITE, check=answers.check_volume),
+    Method("clusters", Clusters.list_clusters, check=answers.check_texts),
+    Method("clusters", Clusters.master, check=answers.check_text),
+    Method(
+        "ssh_keys",
+        SshKeys.list_keys,
+        about="nodes",
+        check=answers.check_keys,
+        has_outcomes=True,
+    ),
+    Method(
+        "ssh_keys",
+        SshKeys.add,
+        kind=Kind.WRITE,
+        about="nodes",
+        check=answers.check_node_errors,
+        has_outcomes=True,
+    ),
+    Method(
+        "ssh_keys",
+        SshKeys.remove,
+        kind=Kind.WRITE,
+        about="nodes",
+        check=answers.check_node_errors,
+        has_outcomes=True,
+    ),
+    Method("zones", Zones.current, check=answers.check_zone),
+)
+
+
+def rebuilt(
+    cloud: Cloud,
+    make: Callable[[Method, AnyFunction], AnyFunction],
+    methods: Sequence[Method] = METHODS,
+) -> Cloud:
+    """Returns the cloud with every method replaced by what `make` returns for it.
+
+    `make` is called with the row of the table and the cloud's own method. A capability that the
+    cloud does not have stays None.
+    """
+    functions: dict[str, dict[str, AnyFunction]] = {}
+    for method in methods:
+        capability = getattr(cloud, method.capability)
+        if capability is not None:
+            made = make(method, getattr(capability, method.attribute))
+            functions.setdefault(method.capability, {})[method.attribute] = made
+    rebuilt_capabilities: dict[str, Any] = {
+        name: SimpleNamespace(**made) for name, made in functions.items()
+    }
+    return replace(cloud, **rebuilt_capabilities)
