@@ -11,6 +11,8 @@ KUBERNETES = "v1.37.1"
 """The release of the Go framework whose flags, metrics and events we keep."""
 PROGRAM = "cloud-controller-manager"
 """The name that events, metrics, user agents and files know us by."""
+INSTALL_LAB = "pip install 'pileus[lab]'"
+"""Adds the laboratory's commands and the provider `local`."""
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 

@@ -82,12 +82,13 @@ class Manager:
         kubeconfig: Path,
         *flags: str,
         providers: Path = LAB,
+        program: Path = PROGRAM,
     ) -> None:
         self._cluster = cluster
         self.port = free_ports(1)[0]
         self.log = lab.folder / f"manager-{self.port}.log"
         command = [
-            str(PROGRAM),
+            str(program),
             "--cloud-provider=lab",
             f"--cloud-config={lab.config}",
             f"--kubeconfig={kubeconfig}",
@@ -159,9 +160,12 @@ def running(
     *flags: str,
     kubeconfig: Path | None = None,
     providers: Path = LAB,
+    program: Path = PROGRAM,
 ) -> Generator[Manager]:
     """The manager with the lab's cloud, or with the providers installed in another folder."""
-    manager = Manager(cluster, lab, kubeconfig or cluster.admin, *flags, providers=providers)
+    manager = Manager(
+        cluster, lab, kubeconfig or cluster.admin, *flags, providers=providers, program=program
+    )
     try:
         yield manager
     except BaseException as error:

@@ -2,3 +2,7 @@
 
 It imports the product, `pileus`; the product never imports it.
 """
+
+from pileus import __version__
+
+__all__ = ["__version__"]

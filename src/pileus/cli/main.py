@@ -14,6 +14,7 @@ from typing import TypeAlias, cast
 
 from pileus.cli.terminal import Terminal, own_terminal, whole
 from pileus.suggest import closest
+from pileus.version import INSTALL_LAB
 
 Main: TypeAlias = Callable[[str, Sequence[str], Terminal], int]
 
@@ -34,7 +35,6 @@ LAB_COMMANDS = {
 """Commands of the distribution pileus-lab."""
 GROUP = "pileus.commands"
 """The entry points by which the laboratory offers its commands."""
-INSTALL_LAB = "pip install 'pileus[lab]'"
 
 USAGE = "pileus <command> [flags]"
 
@@ -86,7 +86,7 @@ def _lab_command(name: str, arguments: Sequence[str], terminal: Terminal) -> int
         main = cast("Main", found[0].load())
     except ImportError as error:
         message = f"pileus {name}: the laboratory cannot be loaded: {error}"
-        return terminal.refuse(message, f"Fix: {INSTALL_LAB}")
+        return terminal.refuse(message, "Fix: pip install --force-reinstall 'pileus[lab]'")
     return main(f"pileus {name}", arguments, terminal)
 
 

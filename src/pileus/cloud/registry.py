@@ -14,10 +14,13 @@ from typing import cast
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Connect
 from pileus.suggest import did_you_mean
+from pileus.version import INSTALL_LAB
 
 GROUP = "pileus.providers"
 NO_PROVIDER = frozenset({"", "external"})
 """Values of `--cloud-provider` that mean: none."""
+LAB_PROVIDER = "local"
+LAB_HINT = f". It is part of the laboratory, which is not installed. Fix: {INSTALL_LAB}"
 
 
 class UnknownProvider(Misconfigured):
@@ -89,9 +92,8 @@ class Registry:
         offers = _by_name(self._offers())
         if name not in offers:
             known = ", ".join(sorted(offers)) or "none is installed"
-            raise UnknownProvider(
-                f'unknown cloud provider "{name}" (known: {known}){did_you_mean(name, offers)}'
-            )
+            hint = LAB_HINT if name == LAB_PROVIDER else did_you_mean(name, offers)
+            raise UnknownProvider(f'unknown cloud provider "{name}" (known: {known}){hint}')
         return _load(offers[name])
 
     def listing(self) -> tuple[Listed, ...]:

@@ -74,6 +74,18 @@ def test_an_unknown_name_is_told_with_the_known_ones_and_the_likely_one(offer):
     )
 
 
+def test_the_provider_of_the_laboratory_is_told_with_how_to_install_it(offer):
+    providers = registry(offer("locale", dist="a"))
+
+    with pytest.raises(UnknownProvider) as told:
+        providers.get("local")
+
+    assert str(told.value) == (
+        'unknown cloud provider "local" (known: locale). It is part of the laboratory, which is '
+        "not installed. Fix: pip install 'pileus[lab]'"
+    )
+
+
 def test_an_unknown_name_is_told_when_nothing_is_installed():
     with pytest.raises(UnknownProvider, match=r'"x" \(known: none is installed\)'):
         registry().get("x")

@@ -28,7 +28,7 @@ from pileus.controllers.service.preview import BUSY, BY_CLOUD, LONG
 from pileus.controllers.service.status import CONDITION as READY
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope
 from pileus_lab.simulation.chance import stream
-from pileus_lab.simulation.invariants.facts import is_manager
+from pileus_lab.simulation.invariants.service_history import is_manager
 from pileus_lab.simulation.stage.steps import Answer, Call, Channel, CloudStep, ObjectStep, Step
 from pileus_lab.simulation.world import World
 from pileus_lab.simulation.written import Write, differences, promised, recorded

@@ -5,10 +5,14 @@ A provider's tests subclass a class of laws and say how to furnish its cloud (se
     class TestInstances(InstancesLaws):
         def make(self) -> InstancesHarness: ...
 
-Needs pytest and hypothesis.
+The laws need hypothesis, and a runner for tests such as pytest: `pip install 'pileus[testing]'`.
 """
 
-import pytest
+from importlib.util import find_spec
 
 LAWS = ("instances", "balancers", "identity", "keeping", "settling", "routes", "ssh_keys")
-pytest.register_assert_rewrite(*(f"{__name__}.{laws}" for laws in LAWS))
+
+if find_spec("pytest"):
+    import pytest
+
+    pytest.register_assert_rewrite(*(f"{__name__}.{laws}" for laws in LAWS))

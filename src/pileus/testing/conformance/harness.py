@@ -1,8 +1,8 @@
 """What the laws need of a provider under test: a cloud that they may furnish, break and inspect."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +19,16 @@ class Crash(BaseException):
 
 
 CRASH = Crash()
+
+
+@contextmanager
+def raising(expected: type[Exception]) -> Generator[None]:
+    """Checks that its block raises such an error."""
+    try:
+        yield
+    except expected:
+        return
+    raise AssertionError(f"{expected.__name__} was not raised")
 
 
 class InstancesHarness(Protocol):
