@@ -13,13 +13,13 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from pileus.app.informers import SharedInformers
 from pileus.cloud.connection import connected, read_config
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.cloud.registry import Registry
 from pileus.controllers.service.controller import ServiceController
 from pileus.kube.client import Client
+from pileus.runtime.informers import Informers
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.conformance.routes import RoutesLaws
 from tests.examples import install_examples
@@ -102,7 +102,7 @@ class World(world.World):
         self.metrics = Metrics(CollectorRegistry())
         settings.setdefault("classes", self.classes())
         client = Client(self.wire, user_agent="manager", metrics=self.metrics)
-        self.informers = SharedInformers(client, Random(2), 0.0)
+        self.informers = Informers(client, Random(2), 0.0)
         async with self.shelf.connect() as cloud:
             assert cloud.leading
             async with (

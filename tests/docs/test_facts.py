@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pileus.app import ipam, route
-from pileus.app.controllers import ALL
-from pileus.app.informers import DEAD, SILENT
-from pileus.app.leading import DUTIES
-from pileus.app.node import STUCK
+from pileus.app.registry import CONTROLLERS
 from pileus.controllers.ipam import plan as ipam_plan
 from pileus.controllers.lifecycle import plan as lifecycle_plan
 from pileus.controllers.lifecycle import reconciler as lifecycle_reconciler
@@ -19,6 +15,7 @@ from pileus.controllers.node import events as node_events
 from pileus.controllers.route import telling
 from pileus.controllers.service.reasons import Reason
 from pileus.controllers.ssh_keys import events as ssh_keys
+from pileus.runtime.informers import DEAD, SILENT
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -139,12 +136,11 @@ def test_every_health_check_is_explained_with_its_limit():
     }
     assert added
 
-    assert rows.keys() == added | DUTIES.keys() | {"ping"}
+    assert rows.keys() == added | {names.canonical for names in CONTROLLERS.names} | {"ping"}
     assert f"{DEAD:.0f} s" in rows["informers"]
     assert f"{SILENT:.0f} s" in rows["informers-synced"]
-    assert f"{STUCK:.0f} s" in rows["cloud-node-controller"]
-    assert f"{route.STUCK:.0f} s" in rows["node-route-controller"]
-    assert f"{ipam.STUCK:.0f} s" in rows["node-ipam-controller"]
+    for descriptor in CONTROLLERS:
+        assert f"{descriptor.stuck_after:.0f} s" in rows[descriptor.names.canonical]
 
 
 def test_the_readme_says_which_controllers_and_providers_there_are():
@@ -157,7 +153,7 @@ def test_the_readme_says_which_controllers_and_providers_there_are():
     lab = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())["project"]
     ours = set(lab["entry-points"]["pileus.providers"])
 
-    assert states == {names.canonical: names.canonical in DUTIES for names in ALL}
+    assert states == {names.canonical: True for names in CONTROLLERS.names}
     assert ours == set(re.findall(r"^\| `(\w+)`: ", text, re.MULTILINE))
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pileus.app.controllers import ALL
+from pileus.app.registry import CONTROLLERS
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guides" / "run-on-a-cluster.md"
 FILES = sorted((ROOT / "deploy").glob("*.yaml"))
 ACCOUNT = {"kind": "ServiceAccount", "name": "cloud-controller-manager", "namespace": "kube-system"}
-ACCOUNTS = {ACCOUNT["name"], *(names.identity for names in ALL)}
+ACCOUNTS = {ACCOUNT["name"], *(names.identity for names in CONTROLLERS.names)}
 
 
 def test_the_guide_links_each_file():
@@ -46,7 +46,7 @@ def test_each_controller_has_an_account_and_only_their_tokens_can_be_requested()
         if "serviceaccounts/token" in rule["resources"]
     ]
 
-    assert shipped == {names.identity for names in ALL}
+    assert shipped == {names.identity for names in CONTROLLERS.names}
     assert {name for rule in tokens for name in rule["resourceNames"]} == shipped
     assert all(rule["resourceNames"] for rule in tokens)
 

@@ -81,14 +81,14 @@ def a_loose_log() -> Iterable[Patch]:
 
 def a_loose_label() -> Iterable[Patch]:
     """A metric has a label for the account, and the token is what it is known by."""
-    sound = opening.make_post
+    sound = opening.make_context
 
-    def make_post(config: Any, world: Any, clients: Any, cloud: Any, fence: Any) -> Any:
+    def make_context(config: Any, world: Any, clients: Any, cloud: Any, fence: Any) -> Any:
         clients.metrics.route_syncs.labels(world.environ["CLOUD_TOKEN"], "").inc()
         return sound(config, world, clients, cloud, fence)
 
-    yield opening, "make_post", make_post
-    yield manager, "make_post", make_post
+    yield opening, "make_context", make_context
+    yield manager, "make_context", make_context
 
 
 def a_loose_configuration() -> Iterable[Patch]:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from pileus.app.config import Config
-from pileus.app.controllers import resolve
 from pileus.app.declared import generic
 from pileus.app.migration import Migration
+from pileus.app.registry import CONTROLLERS
 from pileus.settings.go_duration import render_duration
 
 GROUP = "cloudcontrollermanager.config.k8s.io"
@@ -55,7 +55,7 @@ def _generic(config: Config, migration: Migration | None) -> Mapping[str, object
         },
         "ControllerStartInterval": render_duration(config.generic.controller_start_interval),
         "LeaderElection": _leader_election(config),
-        "Controllers": [resolve(entry) for entry in config.generic.controllers],
+        "Controllers": [CONTROLLERS.resolve(entry) for entry in config.generic.controllers],
         "Debugging": {
             "enableProfiling": config.generic.profiling,
             "enableContentionProfiling": config.generic.contention_profiling,

@@ -6,40 +6,25 @@ lease ──▶ API server is well ──▶ provider's own start ──▶ cont
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-from pileus.app.config import Config
-from pileus.app.controllers import (
-    ALL,
-    IPAM,
-    LIFECYCLE,
-    NODE,
-    ROUTE,
-    SERVICE,
-    SSH_KEYS,
-    ControllerNames,
-    is_running,
-)
+from pileus.app.context import BuiltController, ManagerContext
 from pileus.app.ending import Fatal
-from pileus.app.ipam import ipam_duty
-from pileus.app.lifecycle import lifecycle_duty
 from pileus.app.migration import Lock, Migration
-from pileus.app.node import node_duty
 from pileus.app.provided import run_own
-from pileus.app.route import route_duty
-from pileus.app.service import service_duty
-from pileus.app.ssh_keys import ssh_keys_duty
+from pileus.app.registry import AnyDescriptor
 from pileus.app.view import Access
-from pileus.app.work import Duty, MakeDuty, Post, Skipped
 from pileus.cloud.errors import CloudError
 from pileus.cloud.foreign import entered
 from pileus.cloud.middleware.budget import Budget
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.kube.client import Client
 from pileus.kube.errors import ApiError, KubeError
-from pileus.objects.ownership import IgnoredNodes, whose_by
+from pileus.kube.model.core_v1 import NODES
+from pileus.objects.descriptor import ControllerNames, Skipped
+from pileus.objects.ownership import IgnoredNodes
 from pileus.runtime.leadership import Election
 from pileus.server.health import Health
 from pileus.telemetry.log import Log
@@ -51,16 +36,6 @@ API_PATIENCE = 10.0
 """Seconds after which an API server that refuses our identity ends the start."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
 """Seconds between two questions whether the API server is healthy."""
-
-DUTIES: Mapping[str, MakeDuty] = {
-    NODE.canonical: node_duty,
-    LIFECYCLE.canonical: lifecycle_duty,
-    SERVICE.canonical: service_duty,
-    ROUTE.canonical: route_duty,
-    IPAM.canonical: ipam_duty,
-    SSH_KEYS.canonical: ssh_keys_duty,
-}
-"""The controllers of this version, by canonical name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,135 +54,125 @@ class Leases:
 class Leader:
     """The process while it leads."""
 
-    post: Post
+    context: ManagerContext
     leases: Leases
     health: Health
-    duties: Mapping[str, MakeDuty]
     equipment: Equipment
 
     async def govern(self) -> None:
         """Run informers and controllers until cancelled."""
-        post = self.post
-        self.health.add("informers", post.informers.ill, ready=False)
+        context = self.context
+        self.health.add("informers", context.informers.ill, ready=False)
         self.health.add("cloud-calls", self.equipment.overdue.health)
-        self.health.add("informers-synced", post.informers.not_ready, live=False)
+        self.health.add("informers-synced", context.informers.not_ready, live=False)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._work_under_the_main_lock())
             if self.leases.migration is not None:
                 group.create_task(self._work_under_the_migration_lock(self.leases.migration))
-            group.create_task(post.informers.run(), name="informers")
+            group.create_task(context.informers.run(), name="informers")
 
     async def _work_under_the_main_lock(self) -> None:
-        async with self._equipped(self.post) as post, asyncio.TaskGroup() as group:
-            _report_ignored_nodes(post)
-            for own in post.cloud.controllers:
-                group.create_task(run_own(own, post, self.health), name=own.name)
-            await self._start(group, post, Lock.MAIN)
+        async with self._equipped(self.context) as context, asyncio.TaskGroup() as group:
+            _report_ignored_nodes(context)
+            for own in context.cloud.controllers:
+                group.create_task(run_own(own, context, self.health), name=own.name)
+            await self._start(group, context, Lock.MAIN)
 
     async def _work_under_the_migration_lock(self, lease: Election) -> None:
-        moved = replace(self.post, fence=lease.fence)
+        moved = replace(self.context, fence=lease.fence)
         async with (
             lease.leading(),
-            self._equipped(moved) as post,
+            self._equipped(moved) as context,
             asyncio.TaskGroup() as group,
         ):
-            await self._start(group, post, Lock.MIGRATION)
+            await self._start(group, context, Lock.MIGRATION)
 
     @asynccontextmanager
-    async def _equipped(self, post: Post) -> AsyncGenerator[Post]:
-        """The post with a cloud whose writes end with the post's fence."""
+    async def _equipped(self, context: ManagerContext) -> AsyncGenerator[ManagerContext]:
+        """The context with a cloud whose writes end with the context's fence."""
         async with stacked(
-            post.cloud, metrics=post.metrics, fence=post.fence, equipment=self.equipment
+            context.cloud, metrics=context.metrics, fence=context.fence, equipment=self.equipment
         ) as cloud:
-            yield replace(post, cloud=cloud)
+            yield context.with_cloud(cloud)
 
-    async def _start(self, group: asyncio.TaskGroup, post: Post, lock: Lock) -> None:
+    async def _start(self, group: asyncio.TaskGroup, context: ManagerContext, lock: Lock) -> None:
         """Start the controllers of one lock in random order, with pauses between them."""
         chosen = self._chosen(lock)
-        pause = post.config.generic.controller_start_interval
-        for names in post.random.sample(chosen, len(chosen)):
-            duty = make_duty(names, post, self.duties)
-            if isinstance(duty, Skipped):
-                tell = log.warning if duty.is_news else log.info
-                tell("Skipping controller", controller=names.canonical, why=duty.why)
+        pause = context.config.generic.controller_start_interval
+        for descriptor in context.random.sample(chosen, len(chosen)):
+            built = context.build(descriptor)
+            name = context.scope.scoped(descriptor.names.canonical)
+            if isinstance(built, Skipped):
+                write = log.warning if built.is_news else log.info
+                write("Skipping controller", controller=name, why=built.why)
                 continue
-            group.create_task(self._perform(names, duty), name=names.canonical)
-            await asyncio.sleep(pause * post.random.uniform(1, 2))
+            group.create_task(self._run(descriptor, built), name=name)
+            await asyncio.sleep(pause * context.random.uniform(1, 2))
 
-    def _chosen(self, lock: Lock) -> Sequence[ControllerNames]:
-        chosen = running_controllers(self.post.config)
-        return [names for names in chosen if self.leases.lock_of(names) is lock]
+    def _chosen(self, lock: Lock) -> list[AnyDescriptor]:
+        enabled = self.context.enabled()
+        return [each for each in enabled if self.leases.lock_of(each.names) is lock]
 
-    async def _perform(self, names: ControllerNames, duty: Duty) -> None:
-        log.info("Started controller", controller=names.canonical)
-        periodic = f"{names.canonical}-rounds"
-        self.health.add(names.canonical, duty.health)
-        self.health.add(periodic, duty.failing, live=False)
-        self._count(names, 1)
+    async def _run(self, descriptor: AnyDescriptor, built: BuiltController) -> None:
+        log.info("Started controller", controller=built.name)
+        controller, limit = built.controller, descriptor.stuck_after
+        periodic = f"{built.name}-rounds"
+        self.health.add(built.name, lambda: controller.stuck(limit))
+        self.health.add(periodic, controller.failing, live=False)
+        self._count(descriptor.names, 1)
         try:
-            await duty.run()
+            await built.run()
         finally:
-            self._count(names, 0)
-            self.health.remove(names.canonical)
+            self._count(descriptor.names, 0)
+            self.health.remove(built.name)
             self.health.remove(periodic)
-            log.info("Stopped controller", controller=names.canonical)
+            log.info("Stopped controller", controller=built.name)
 
     def _count(self, names: ControllerNames, running: int) -> None:
         if names.metric:
-            self.post.metrics.running_controllers.labels(names.metric, PROGRAM).set(running)
+            name = self.context.scope.scoped(names.metric)
+            self.context.metrics.running_controllers.labels(name, PROGRAM).set(running)
 
 
-def _report_ignored_nodes(post: Post) -> None:
+def _report_ignored_nodes(context: ManagerContext) -> None:
     """Nodes of other clouds are logged once and counted, whichever controllers run."""
-    cloud = post.cloud
+    cloud = context.cloud
     if cloud.instances is not None or cloud.owns is not None:
-        handler = IgnoredNodes(whose_by(cloud), cloud.name, post.metrics)
-        post.informers.nodes().subscribe(handler)
+        handler = IgnoredNodes(context.scope.whose, cloud.name, context.metrics)
+        context.informers.of(NODES).subscribe(handler)
 
 
-def running_controllers(config: Config) -> Sequence[ControllerNames]:
-    """Those of our own that `--controllers` switches on."""
-    return [names for names in ALL if is_running(names, config.generic.controllers)]
-
-
-def make_duty(names: ControllerNames, post: Post, duties: Mapping[str, MakeDuty]) -> Duty | Skipped:
-    make = duties.get(names.canonical)
-    return make(post) if make else Skipped("it is not part of this version of Pileus yet")
-
-
-async def lead(
-    post: Post, leases: Leases, health: Health, duties: Mapping[str, MakeDuty] = DUTIES
-) -> None:
+async def lead(context: ManagerContext, leases: Leases, health: Health) -> None:
     """Wait for the lease, then work until cancelled or the lease is lost.
 
     Errors: `Fatal` if the API server refuses our identity, or the provider cannot start.
     """
-    equipment = Equipment(budget=Budget(post.cloud.abilities.limits, post.metrics))
-    leader = Leader(post, leases, health, duties, equipment)
+    equipment = Equipment(budget=Budget(context.cloud.abilities.limits, context.metrics))
+    leader = Leader(context, leases, health, equipment)
     async with leases.main.leading() if leases.main else nullcontext():
-        await wait_for_api_server(post)
-        async with provider_leading(post):
+        await wait_for_api_server(context)
+        async with provider_leading(context):
             await leader.govern()
 
 
 @asynccontextmanager
-async def provider_leading(post: Post) -> AsyncGenerator[None]:
+async def provider_leading(context: ManagerContext) -> AsyncGenerator[None]:
     """The provider's own start, before all controllers, and its end, after them.
 
     Errors: `Fatal`.
     """
-    start = post.cloud.leading
+    start = context.cloud.leading
     async with AsyncExitStack() as stack:
         if start is not None:
-            failed = f'cloud provider "{post.cloud.name}" could not start'
+            failed = f'cloud provider "{context.cloud.name}" could not start'
             try:
-                await stack.enter_async_context(entered(failed, lambda: start(Access(post))))
+                await stack.enter_async_context(entered(failed, lambda: start(Access(context))))
             except CloudError as error:
                 raise Fatal(f"Cloud provider could not be initialized: {error}") from error
         yield
 
 
-async def wait_for_api_server(post: Post, *, patience: float | None = None) -> None:
+async def wait_for_api_server(context: ManagerContext, *, patience: float | None = None) -> None:
     """Return when `/healthz` of the API server says so; wait for one that is absent or unhealthy.
 
     Raises `Fatal` if it refuses our identity for `API_PATIENCE` seconds, because waiting does not
@@ -216,7 +181,7 @@ async def wait_for_api_server(post: Post, *, patience: float | None = None) -> N
     trouble: list[KubeError] = []
     try:
         async with asyncio.timeout(patience):
-            await _poll_health(post.clients.main("healthz"), trouble)
+            await _poll_health(context.clients.main("healthz"), trouble)
     except TimeoutError:
         raise _not_healthy(trouble[-1] if trouble else f"no answer within {patience} s") from None
 

@@ -17,7 +17,7 @@ from pileus.app.delegates import delegates
 from pileus.app.ending import CommandFailed
 from pileus.app.leading import Leases, lead
 from pileus.app.migration import DEFAULT, Migration, MigrationError, read_migration
-from pileus.app.opening import World, choose_provider, connections, make_post, provider
+from pileus.app.opening import World, choose_provider, connections, make_context, provider
 from pileus.app.rehearsal import rehearse
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import read_only
@@ -77,13 +77,13 @@ class Manager:
     async def _work(self, clients: Clients, cloud: Cloud, events: EventRecorder) -> None:
         """Lead, or if it is a dry run only say what a leader would do; that takes no lease."""
         if self._config.dry_run:
-            post = make_post(self._config, self._world, clients, read_only(cloud), Open())
-            await rehearse(post, self._health, events)
+            context = make_context(self._config, self._world, clients, read_only(cloud), Open())
+            await rehearse(context, self._health, events)
             return
         leases = self._leases(clients, events)
         fence = leases.main.fence if leases.main else Open()
-        post = make_post(self._config, self._world, clients, cloud, fence)
-        await lead(post, leases, self._health)
+        context = make_context(self._config, self._world, clients, cloud, fence)
+        await lead(context, leases, self._health)
 
     @asynccontextmanager
     async def _opened_port(self) -> AsyncGenerator[Port | None]:

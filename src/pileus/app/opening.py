@@ -1,7 +1,4 @@
-"""What every run begins with: the way to the API server, the provider, and the post between them.
-
-The manager runs its controllers at that post; a plan only asks them what they would do.
-"""
+"""What the manager and its plans start with: API clients, the provider, the context of both."""
 
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -11,10 +8,11 @@ from random import Random
 
 from pileus.app.clients import Clients
 from pileus.app.clients import Connect as Dial
+from pileus.app.cluster_id import ClusterIdentity
 from pileus.app.config import ClientConnection, Config
+from pileus.app.context import ManagerContext
 from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.informers import SharedInformers, freeze
-from pileus.app.work import Post
+from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.cloud.choice import CloudChoice
 from pileus.cloud.connection import connected, read_config
 from pileus.cloud.errors import CloudError, Misconfigured
@@ -26,6 +24,8 @@ from pileus.kube.config.choose import load_access
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.http import HttpTransport
 from pileus.kube.restricted import Permits, all_requests
+from pileus.objects.cloud_scope import only_scope
+from pileus.runtime.informers import Informers, freeze
 from pileus.runtime.leadership import Times
 from pileus.runtime.lease import new_identity
 from pileus.runtime.watchdog import watched_loop
@@ -71,6 +71,7 @@ class World:
     """Called when a lease is lost, before the work is cancelled."""
     settled: Callable[[], None] = freeze
     """Called when a cache has been filled, which then lives as long as the process."""
+    controllers: Controllers = CONTROLLERS
 
 
 @asynccontextmanager
@@ -142,18 +143,22 @@ async def provider(config: Config, world: World) -> AsyncGenerator[Cloud]:
         yield cloud
 
 
-def make_post(config: Config, world: World, clients: Clients, cloud: Cloud, fence: Fence) -> Post:
+def make_context(
+    config: Config, world: World, clients: Clients, cloud: Cloud, fence: Fence
+) -> ManagerContext:
     resync = config.generic.min_resync_period
     client = clients.main("shared-informers")
-    return Post(
+    return ManagerContext(
         config=config,
-        cloud=cloud,
+        scope=only_scope(cloud),
         clients=clients,
-        informers=SharedInformers(client, world.random, resync, world.settled),
+        informers=Informers(client, world.random, resync, world.settled),
+        cluster_identity=ClusterIdentity(clients.main("cluster-id"), config.shared.cluster_id),
         fence=fence,
         metrics=clients.metrics,
         clock=world.times.wall,
         random=world.random,
+        controllers=world.controllers,
     )
 
 

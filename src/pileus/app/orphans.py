@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from pileus.app.cluster_id import read_cluster_id
+from pileus.app.context import ManagerContext
+from pileus.app.controller_settings import settings_of
 from pileus.app.ending import CommandFailed
-from pileus.app.service import served_classes
-from pileus.app.work import Post
 from pileus.cloud.balancer import Balancer, Change, Owner, Wish
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.classes import class_of
+from pileus.controllers.service.descriptor import DESCRIPTOR, served_classes
 from pileus.controllers.service.orphans import unwanted
 from pileus.controllers.service.teller import about_service
 from pileus.controllers.service.workshop import Workshop
@@ -63,21 +63,22 @@ class Orphanage:
         return tuple(each for each in self.orphans if not each.service)
 
 
-async def find_orphans(post: Post) -> Orphanage:
+async def find_orphans(context: ManagerContext) -> Orphanage:
     """Errors: `CommandFailed`, if it cannot be known who has none."""
-    workshop, client = _workshop(post), post.clients.main("orphans")
+    workshop, client = _workshop(context), context.clients.main("orphans")
     try:
-        cluster = post.config.shared.cluster_id or await read_cluster_id(client)
+        cluster = await context.cluster_identity.find(wait=False)
         owners = await workshop.owners(cluster)
         listed = await client.list(SERVICES)
     except (CloudError, KubeError) as error:
         raise CommandFailed(f"orphans cannot be told from others: {error}") from error
+    classes = served_classes(context.scope, settings_of(context.config, DESCRIPTOR))
     ours = [owner for owner in owners if owner.cluster == cluster]
     services = {each.metadata.uid: each for each in (*listed.items, *listed.unreadable)}
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_seen(workshop, Owner(cluster, uid), _described(services.get(uid))))
-            for uid in sorted(unwanted(ours, services.values(), served_classes(post)))
+            for uid in sorted(unwanted(ours, services.values(), classes))
         ]
     return Orphanage(cluster, len(owners), tuple(task.result() for task in tasks))
 
@@ -89,12 +90,12 @@ def _described(service: Service | None) -> str:
     return f"{title(about_service(service))}, {named}"
 
 
-def _workshop(post: Post) -> Workshop:
-    if post.cloud.balancers is None:
+def _workshop(context: ManagerContext) -> Workshop:
+    if context.cloud.balancers is None:
         raise CommandFailed("the cloud provider does not support load balancers")
-    if not post.cloud.knows_leftovers:
+    if not context.cloud.knows_leftovers:
         raise CommandFailed(BLIND)
-    return Workshop(post.cloud.balancers)
+    return Workshop(context.cloud.balancers)
 
 
 async def _seen(workshop: Workshop, owner: Owner, service: str) -> Orphan:
@@ -105,15 +106,15 @@ async def _seen(workshop: Workshop, owner: Owner, service: str) -> Orphan:
     return Orphan(owner=owner, service=service, balancer=look.balancer, changes=look.changes)
 
 
-async def delete_orphans(post: Post, shown: Collection[Orphan]) -> Mapping[Owner, str]:
+async def delete_orphans(context: ManagerContext, shown: Collection[Orphan]) -> Mapping[Owner, str]:
     """Delete those that were shown, if they are still as they were shown.
 
     Who they are is found out anew, by marks and a fresh list. The answer names those that are not
     gone, and why. Errors: those of `find_orphans`.
     """
     before = {orphan.owner: orphan for orphan in shown}
-    now = {orphan.owner: orphan for orphan in (await find_orphans(post)).orphans}
-    workshop = _workshop(post)
+    now = {orphan.owner: orphan for orphan in (await find_orphans(context)).orphans}
+    workshop = _workshop(context)
     failed: dict[Owner, str] = {}
     for owner, orphan in before.items():
         if owner in now and (problem := await _delete(workshop, orphan, now[owner])):

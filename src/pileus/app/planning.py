@@ -10,20 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from pileus.app.beside import beside
 from pileus.app.clients import Clients
-from pileus.app.cluster_id import ClusterIdUnknown, read_cluster_id
 from pileus.app.config import Config
-from pileus.app.controllers import SERVICE
+from pileus.app.context import BuiltController, ManagerContext
 from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.leading import (
-    API_PATIENCE,
-    DUTIES,
-    make_duty,
-    provider_leading,
-    running_controllers,
-    wait_for_api_server,
-)
-from pileus.app.opening import World, connections, make_post, provider
-from pileus.app.work import Duty, MakeDuty, Post
+from pileus.app.leading import API_PATIENCE, provider_leading, wait_for_api_server
+from pileus.app.opening import World, connections, make_context, provider
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.stack import Equipment, read_only, stacked
@@ -91,8 +82,8 @@ class Plan:
 @asynccontextmanager
 async def looking(
     config: Config, world: World, *, may: frozenset[str] = NOTHING
-) -> AsyncGenerator[Post]:
-    """The manager's post, from which nothing can be written, neither to cluster nor to cloud.
+) -> AsyncGenerator[ManagerContext]:
+    """The manager's context, from which nothing can be written, neither to cluster nor to cloud.
 
     `may` names the methods of the cloud that may write after all. Takes no lease, opens no port.
     Errors: as the manager's start; perhaps within a group.
@@ -104,11 +95,11 @@ async def looking(
         async with (
             provider(config, world) as cloud,
             watching(
-                make_post(config, world, clients, read_only(cloud, but=may), Open()),
+                make_context(config, world, clients, read_only(cloud, but=may), Open()),
                 patience=API_PATIENCE,
-            ) as post,
+            ) as context,
         ):
-            yield await _identified(post)
+            yield context
 
 
 async def _check_credentials(clients: Clients) -> None:
@@ -121,50 +112,38 @@ async def _check_credentials(clients: Clients) -> None:
         return  # an API server that does not answer yet is waited for
 
 
-async def _identified(post: Post) -> Post:
-    """The post with the cluster's id, which previews would otherwise ask for until they get it."""
-    given = post.config.shared
-    if given.cluster_id or post.cloud.balancers is None or not _serves(post.config):
-        return post
-    try:
-        found = await read_cluster_id(post.clients.main("cluster-id"))
-    except ClusterIdUnknown as error:
-        raise Fatal(str(error)) from error
-    return replace(post, config=replace(post.config, shared=replace(given, cluster_id=found)))
-
-
-def _serves(config: Config) -> bool:
-    return any(names is SERVICE for names in running_controllers(config))
-
-
 @asynccontextmanager
-async def watching(post: Post, *, patience: float | None = None) -> AsyncGenerator[Post]:
-    """The post with its provider started and its informers running, but no controller.
+async def watching(
+    context: ManagerContext, *, patience: float | None = None
+) -> AsyncGenerator[ManagerContext]:
+    """The context with its provider started and its informers running, but no controller.
 
     Raises `Fatal` if the API server is not healthy within `patience` seconds, where that is given.
     """
-    await wait_for_api_server(post, patience=patience)
+    await wait_for_api_server(context, patience=patience)
     async with (
-        provider_leading(post),
-        stacked(post.cloud, metrics=post.metrics, fence=post.fence, equipment=Equipment()) as cloud,
-        beside(post.informers.run()),
+        provider_leading(context),
+        stacked(
+            context.cloud, metrics=context.metrics, fence=context.fence, equipment=Equipment()
+        ) as cloud,
+        beside(context.informers.run()),
     ):
-        yield replace(post, cloud=cloud)
+        yield context.with_cloud(cloud)
 
 
 class Planner:
-    """Asks the controllers that would run at a post. They are made once, and never run."""
+    """Asks the controllers that would run. They are built once, and never run."""
 
-    def __init__(self, post: Post, duties: Mapping[str, MakeDuty] = DUTIES) -> None:
-        self._post = post
+    def __init__(self, context: ManagerContext) -> None:
+        self._context = context
         self._previews: dict[str, Preview] = {}
         self._skipped: dict[str, str] = {}
-        for names in running_controllers(post.config):
-            duty = make_duty(names, post, duties)
-            if isinstance(duty, Duty):
-                self._previews[names.canonical] = duty.preview
-            elif duty.is_news:
-                self._skipped[names.canonical] = duty.why
+        for descriptor in context.enabled():
+            built = context.build(descriptor)
+            if isinstance(built, BuiltController):
+                self._previews[built.name] = built.controller.preview
+            elif built.is_news:
+                self._skipped[context.scope.scoped(descriptor.names.canonical)] = built.why
 
     async def plan(self, scope: Scope) -> Plan:
         """Ask all of them, side by side; one that fails harms no other.
@@ -172,7 +151,7 @@ class Planner:
         Errors: `Fatal` if the API server does not show its objects.
         """
         asked: dict[str, asyncio.Task[tuple[Told, ...] | str]] = {}
-        async with giving_up_when_blind(self._post), asyncio.TaskGroup() as group:
+        async with giving_up_when_blind(self._context), asyncio.TaskGroup() as group:
             for name, preview in self._previews.items():
                 asked[name] = group.create_task(_ask(name, preview, scope))
         answers = {name: task.result() for name, task in asked.items()}
@@ -209,17 +188,17 @@ async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[Told, ...] | 
 
 
 @asynccontextmanager
-async def giving_up_when_blind(post: Post) -> AsyncGenerator[None]:
+async def giving_up_when_blind(context: ManagerContext) -> AsyncGenerator[None]:
     """The block waits for informers; it ends with `Fatal` if one of them cannot get its list."""
-    async with beside(_watch(post)):
+    async with beside(_watch(context)):
         yield
 
 
-async def _watch(post: Post) -> None:
+async def _watch(context: ManagerContext) -> None:
     loop = asyncio.get_running_loop()
     seen = loop.time()
     while True:
-        trouble = post.informers.blindness()
+        trouble = context.informers.blindness()
         if trouble is None:
             seen = loop.time()
         elif trouble.is_lasting or loop.time() - seen > PATIENCE:

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pileus.app.beside import beside
-from pileus.app.leading import DUTIES
+from pileus.app.context import ManagerContext
 from pileus.app.planning import Plan, Planner, watching
-from pileus.app.work import MakeDuty, Post
-from pileus.controllers.service.teller import KUBE_SYSTEM
-from pileus.kube.model.core_v1 import Node, ObjectReference, Service
+from pileus.kube.model.core_v1 import Node, ObjectReference
+from pileus.kube.model.meta import KubeObject
 from pileus.objects.events import REPEAT_AFTER
 from pileus.objects.preview import EVERYTHING, Planned, title
 from pileus.runtime.controller import Limits
@@ -43,18 +42,19 @@ STUCK = 600.0
 """Seconds after which a plan that does not end makes the process unhealthy."""
 LIMITS = Limits(deadline=2 * STUCK)
 
+KUBE_SYSTEM = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
+"""Events about objects that are deleted already are recorded on this namespace."""
+
 Line = tuple[str, str]
 """Type of an event, and text. Details may differ and a wait get shorter: the line is the same."""
 
 
-async def rehearse(
-    post: Post, health: Health, events: Recorder, duties: Mapping[str, MakeDuty] = DUTIES
-) -> None:
+async def rehearse(context: ManagerContext, health: Health, events: Recorder) -> None:
     """Make plans and tell them until cancelled. Errors: `Fatal`, as the leader's start."""
     log.info("Dry run: nothing will be changed, no lease is taken")
-    async with watching(post) as ready:
+    async with watching(context) as ready:
         telling = Telling(events, ready.metrics)
-        rehearsal = Rehearsal(Planner(ready, duties), telling, ready.random)
+        rehearsal = Rehearsal(Planner(ready), telling, ready.random)
         health.add("dry-run", rehearsal.stuck)
         health.add("dry-run-rounds", rehearsal.rounds.failing, live=False)
         health.add("informers", ready.informers.ill, ready=False)
@@ -158,43 +158,35 @@ def text_of(change: Planned) -> str:
     return f"{change.effect} {change.summary} ({change.place})"
 
 
-async def _subscribe(post: Post, rehearsal: Rehearsal) -> None:
-    nodes, services = post.informers.nodes(), post.informers.services()
-    await nodes.wait_synced()
-    nodes.subscribe(_Nodes(rehearsal))
-    await services.wait_synced()
-    services.subscribe(_Services(rehearsal))
+async def _subscribe(context: ManagerContext, rehearsal: Rehearsal) -> None:
+    """Make a plan when an object changes that an enabled controller watches."""
+    kinds = dict.fromkeys(kind for each in context.enabled() for kind in each.kinds)
+    for kind in kinds:
+        informer = context.informers.of(kind)
+        await informer.wait_synced()
+        informer.subscribe(_Changes(rehearsal))
     await asyncio.Event().wait()
 
 
 @dataclass(frozen=True, slots=True)
-class _Nodes:
+class _Changes:
     rehearsal: Rehearsal
 
-    def added(self, _: Node, /) -> None:
+    def added(self, _: KubeObject, /) -> None:
         self.rehearsal.notice()
 
-    def updated(self, old: Node, new: Node, /) -> None:
-        if _without_heartbeats(old) != _without_heartbeats(new):
+    def updated(self, old: KubeObject, new: KubeObject, /) -> None:
+        if old is not new and not _is_heartbeat(old, new):
             self.rehearsal.notice()
 
-    def deleted(self, _: Node, /) -> None:
+    def deleted(self, _: KubeObject, /) -> None:
         self.rehearsal.notice()
 
 
-@dataclass(frozen=True, slots=True)
-class _Services:
-    rehearsal: Rehearsal
-
-    def added(self, _: Service, /) -> None:
-        self.rehearsal.notice()
-
-    def updated(self, old: Service, new: Service, /) -> None:
-        if old is not new:
-            self.rehearsal.notice()
-
-    def deleted(self, _: Service, /) -> None:
-        self.rehearsal.notice()
+def _is_heartbeat(old: KubeObject, new: KubeObject) -> bool:
+    if not isinstance(old, Node) or not isinstance(new, Node):
+        return False
+    return _without_heartbeats(old) == _without_heartbeats(new)
 
 
 def _without_heartbeats(node: Node) -> tuple[Node, object]:

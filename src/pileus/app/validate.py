@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from pileus.app.config import Config
-from pileus.app.controllers import ALL, IPAM, is_running, unknown
-from pileus.app.declared.pileus import DELETION_POLICIES, NO_DEFAULT_CLASS, ORPHAN_POLICIES
-from pileus.app.pod_ranges import asked_of
+from pileus.app.controller_settings import asked_of
+from pileus.app.declared.pileus import DELETION_POLICIES, ORPHAN_POLICIES
+from pileus.app.registry import CONTROLLERS
 from pileus.cloud import choice
 from pileus.controllers.ipam import sizes
+from pileus.controllers.ipam.descriptor import IPAM
+from pileus.controllers.service.classes import NO_DEFAULT_CLASS
 from pileus.controllers.ssh_keys.location import BadLocation, located
 from pileus.runtime import lease
 from pileus.server.ciphers import tls_problems
@@ -21,7 +23,7 @@ from pileus.suggest import did_you_mean
 _HIGHEST_PORT = 65535
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_STOCK = tuple(names.canonical for names in ALL)
+_STOCK = tuple(names.canonical for names in CONTROLLERS.names)
 
 
 def logging_problems(config: Config) -> tuple[str, ...]:
@@ -115,7 +117,7 @@ def _leader_election(config: Config) -> Iterator[str]:
 
 def _names(entries: Iterable[str], known: Iterable[str], what: str) -> Iterator[str]:
     names = tuple(known)
-    for word in unknown(entries, names):
+    for word in CONTROLLERS.unknown(entries, names):
         hint = did_you_mean(word, names)
         yield f"--{what}: {quote(word)} is not in the list of known {what}{hint}"
 
@@ -253,7 +255,9 @@ def _ipam(config: Config) -> Iterator[str]:
             yield f"{name} must be between 0 and {longest}, but got {size}"
     asked = asked_of(config)
     yield from sizes.malformed(asked)
-    allocates = config.shared.allocate_node_cidrs and is_running(IPAM, config.generic.controllers)
+    allocates = config.shared.allocate_node_cidrs and CONTROLLERS.is_running(
+        IPAM, config.generic.controllers
+    )
     if allocates and not config.shared.cluster_cidr:
         yield f"--allocate-node-cidrs with {IPAM.canonical} needs --cluster-cidr"
     elif allocates:

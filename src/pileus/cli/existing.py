@@ -1,23 +1,28 @@
 """Whether the object that a command is about exists, and what was meant if not."""
 
+from pileus.app.context import ManagerContext
 from pileus.app.ending import CommandFailed
 from pileus.app.planning import giving_up_when_blind
-from pileus.app.work import Post
-from pileus.kube.model.core_v1 import Node, Service
+from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.kube.store import NamespacedName
 from pileus.objects.preview import Scope
+from pileus.runtime.informers import UID_INDEX
 from pileus.suggest import did_you_mean
 
 
-async def check_exists(post: Post, scope: Scope) -> Node | Service | None:
+async def check_exists(context: ManagerContext, scope: Scope) -> Node | Service | None:
     """The object as the cluster has it; None if none is named.
 
     Errors: `CommandFailed` with the name that was probably meant.
     """
     if not scope.kind:
         return None
-    informer = post.informers.nodes() if scope.kind == "Node" else post.informers.services()
-    async with giving_up_when_blind(post):
+    informer = (
+        context.informers.of(NODES)
+        if scope.kind == "Node"
+        else context.informers.of(SERVICES, UID_INDEX)
+    )
+    async with giving_up_when_blind(context):
         await informer.wait_synced()
     found = informer.store.get(NamespacedName(scope.namespace, scope.name))
     if found is not None:

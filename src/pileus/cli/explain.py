@@ -51,11 +51,11 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
 
 async def _story(asked: Asked) -> Story:
     scope = asked.scope
-    async with looking(asked.config, asked.world) as post:
-        found = await check_exists(post, scope)
+    async with looking(asked.config, asked.world) as context:
+        found = await check_exists(context, scope)
         if found is None:
             raise CommandFailed(f"there is no {scope.kind} {scope.name}")
-        return await tell(post, found, scope)
+        return await tell(context, found, scope)
 
 
 def as_text(story: Story, now: datetime, style: Style) -> str:

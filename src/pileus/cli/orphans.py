@@ -59,13 +59,13 @@ def exit_code(found: Orphanage, failed: Mapping[Owner, str] | None) -> int:
 
 
 async def _find(asked: Asked) -> Orphanage:
-    async with looking(asked.config, asked.world) as post:
-        return await find_orphans(post)
+    async with looking(asked.config, asked.world) as context:
+        return await find_orphans(context)
 
 
 async def _delete(asked: Asked, found: Orphanage) -> Mapping[Owner, str]:
-    async with looking(asked.config, asked.world, may=WRITES) as post:
-        return await delete_orphans(post, found.deletable)
+    async with looking(asked.config, asked.world, may=WRITES) as context:
+        return await delete_orphans(context, found.deletable)
 
 
 def agreed(found: Orphanage, values: Values, terminal: Terminal) -> bool:

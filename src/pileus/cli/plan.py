@@ -44,9 +44,9 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
 
 
 async def _plan(asked: Asked) -> Plan:
-    async with looking(asked.config, asked.world) as post:
-        await check_exists(post, asked.scope)
-        return await Planner(post).plan(asked.scope)
+    async with looking(asked.config, asked.world) as context:
+        await check_exists(context, asked.scope)
+        return await Planner(context).plan(asked.scope)
 
 
 def exit_code(plan: Plan) -> int:

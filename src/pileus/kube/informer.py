@@ -121,6 +121,11 @@ class Informer(Generic[T]):
     def store(self) -> Store[T]:
         return self._table
 
+    def add_indexes(self, indexes: Mapping[str, Index[T]]) -> None:
+        """Add indexes to the store; those that it has already are kept."""
+        for name, function in indexes.items():
+            self._table.add_index(name, function)
+
     @property
     def has_synced(self) -> bool:
         return self._synced.is_set()

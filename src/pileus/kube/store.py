@@ -72,6 +72,16 @@ class Table(Generic[T]):
             name: {} for name in self._functions
         }
 
+    def add_index(self, name: str, function: Index[T]) -> None:
+        """Index all items, now and later, by `function`. An index of that name is kept."""
+        if name in self._functions:
+            return
+        self._functions[name] = function
+        self._found[name] = {}
+        for key, item in self._items.items():
+            for value in self._values(name, item):
+                self._found[name].setdefault(value, {})[key] = item
+
     def get(self, key: NamespacedName) -> T | None:
         return self._items.get(key)
 

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
+from pileus.app.context import ManagerContext
 from pileus.app.manager import Manager
 from pileus.app.opening import World
 from pileus.app.planning import Plan, Planner, looking
-from pileus.app.work import Post
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.kube.client import Client
@@ -19,7 +19,7 @@ from pileus.testing.virtual_time import LoopClock
 from pileus_lab.local.connect import cloud_of
 from pileus_lab.local.host import LocalCloud, Surroundings
 from pileus_lab.local.model.machines import CreateMachine
-from tests.unit.app.stage import TIMES, Kube, configured, new_node, posted
+from tests.unit.app.stage import TIMES, Kube, configured, manager_context, new_node
 
 LIFE = ("--controller-start-interval=0s", "--controllers=*")
 
@@ -62,13 +62,13 @@ class Scene:
     @asynccontextmanager
     async def looked_at(
         self, *flags: str, may: frozenset[str] = frozenset()
-    ) -> AsyncGenerator[Post]:
-        async with looking(configured(*self.flags, *flags), self.world(), may=may) as post:
-            yield post
+    ) -> AsyncGenerator[ManagerContext]:
+        async with looking(configured(*self.flags, *flags), self.world(), may=may) as context:
+            yield context
 
     async def plan(self, scope: Scope = EVERYTHING, *flags: str) -> Plan:
-        async with self.looked_at(*flags) as post:
-            return await Planner(post).plan(scope)
+        async with self.looked_at(*flags) as context:
+            return await Planner(context).plan(scope)
 
     def writes(self) -> Sequence[str]:
         return [
@@ -83,7 +83,7 @@ async def scene(*names: str) -> AsyncGenerator[Scene]:
     """With machines and their new nodes of these names."""
     kube = Kube()
     cloud = LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1)))
-    async with posted(Cloud(name="fake"), kube=kube) as post:
-        made = Scene(kube, post.clients.main("user"), cloud)
+    async with manager_context(Cloud(name="fake"), kube=kube) as context:
+        made = Scene(kube, context.clients.main("user"), cloud)
         await made.add_nodes(*names)
         yield made

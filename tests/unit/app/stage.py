@@ -1,7 +1,7 @@
 """The whole manager on an API server inside this process, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -11,18 +11,30 @@ from typing import Self
 from prometheus_client import CollectorRegistry
 
 from pileus.app.clients import Clients
+from pileus.app.cluster_id import ClusterIdentity
 from pileus.app.config import Config, build_config
+from pileus.app.context import ManagerContext
 from pileus.app.declared.table import TABLE
-from pileus.app.informers import SharedInformers
-from pileus.app.work import Post
 from pileus.cloud.interface import Cloud
 from pileus.fence import Open
 from pileus.kube.access import Access
 from pileus.kube.errors import Unreachable
+from pileus.kube.model.core_v1 import ObjectReference
 from pileus.kube.restricted import Permits, all_requests
 from pileus.kube.transport import Reply, Request, Transport
+from pileus.objects.cloud_scope import only_scope
+from pileus.objects.descriptor import (
+    ControllerContext,
+    ControllerDescriptor,
+    ControllerNames,
+    RunningController,
+    Skipped,
+)
 from pileus.objects.nodes import UNINITIALIZED
-from pileus.runtime.leadership import Times
+from pileus.objects.preview import Planned, Scope, Trouble
+from pileus.runtime.informers import Informers
+from pileus.runtime.leadership import Election, Times
+from pileus.runtime.lease import Candidate, Durations, KubeLease
 from pileus.settings.sources import gather
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, loop_time
@@ -122,25 +134,75 @@ class Kube:
 
 
 @asynccontextmanager
-async def posted(
+async def manager_context(
     cloud: Cloud,
     *arguments: str,
     kube: Kube | None = None,
     seed: int = 0,
     permits: Permits = all_requests,
-) -> AsyncGenerator[Post]:
+) -> AsyncGenerator[ManagerContext]:
     config, metrics, random = configured(*arguments), Metrics(CollectorRegistry()), Random(seed)
     connect = (kube or Kube()).connect
     async with Clients(
         ACCESS, config, metrics, LoopClock(), connect=connect, permits=permits
     ) as clients:
-        yield Post(
+        yield ManagerContext(
             config=config,
-            cloud=cloud,
+            scope=only_scope(cloud),
             clients=clients,
-            informers=SharedInformers(clients.main("shared-informers"), random, 0.0),
+            informers=Informers(clients.main("shared-informers"), random, 0.0),
+            cluster_identity=ClusterIdentity(clients.main("cluster-id"), config.shared.cluster_id),
             fence=Open(),
             metrics=metrics,
             clock=LoopClock(),
             random=random,
         )
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """Of a controller without flags."""
+
+
+@dataclass
+class Stub:
+    """A controller that only waits, unless told otherwise."""
+
+    async def run(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
+        return ()
+
+    def stuck(self, limit: float) -> str | None:
+        return None
+
+    def failing(self) -> str | None:
+        return None
+
+
+def described(
+    names: ControllerNames,
+    build: Callable[[ControllerContext], RunningController | Skipped],
+) -> ControllerDescriptor[NoSettings]:
+    return ControllerDescriptor(
+        names=names, settings=NoSettings, build=lambda context, _: build(context)
+    )
+
+
+def election(context: ManagerContext, name: str, identity: str = "me") -> Election:
+    candidate = Candidate("kube-system", name, identity, Durations())
+    store = KubeLease(context.clients.own("leader-election"), "kube-system", name)
+    return Election(
+        candidate,
+        store,
+        random=context.random,
+        metrics=context.metrics,
+        events=Silent(),
+        times=TIMES,
+    )
+
+
+class Silent:
+    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
+        pass

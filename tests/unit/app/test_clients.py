@@ -11,7 +11,7 @@ from pileus.kube.config.service_account import ServiceAccountCredentials
 from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.restricted import reads
-from tests.unit.app.stage import ACCESS, Kube, configured, posted
+from tests.unit.app.stage import ACCESS, Kube, configured, manager_context
 
 BARE = Cloud(name="fake")
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
@@ -32,8 +32,8 @@ def test_a_fixed_rate_holds_only_if_asked_for(arguments: list[str], rate: Rate |
 
 
 async def test_each_controller_has_the_whole_rate_for_itself():
-    async with posted(BARE, "--kube-api-qps=1", "--kube-api-burst=1") as post:
-        first, second = (post.clients.controller(name, fence=Open()) for name in ("a", "b"))
+    async with manager_context(BARE, "--kube-api-qps=1", "--kube-api-burst=1") as context:
+        first, second = (context.clients.controller(name, fence=Open()) for name in ("a", "b"))
         now = asyncio.get_running_loop().time
         for client in (first, second):
             await client.raw("GET", "/healthz")
@@ -54,10 +54,10 @@ def test_the_user_agent_says_program_version_system_and_part():
 
 async def test_without_accounts_of_their_own_all_use_the_managers_credentials():
     kube = Kube()
-    async with posted(BARE, kube=kube) as post:
+    async with manager_context(BARE, kube=kube) as context:
         for name in ("node-controller", "service-controller"):
-            assert post.clients.access_of(name) is ACCESS
-            await post.clients.controller(name, fence=Open()).raw("GET", "/healthz")
+            assert context.clients.access_of(name) is ACCESS
+            await context.clients.controller(name, fence=Open()).raw("GET", "/healthz")
 
     assert [wire.access for wire in kube.wires] == [ACCESS]
     agents = [request.headers["User-Agent"] for _, request in kube.requests]
@@ -66,15 +66,15 @@ async def test_without_accounts_of_their_own_all_use_the_managers_credentials():
 
 async def test_with_accounts_of_their_own_each_has_its_connection_and_one_token():
     kube = Kube()
-    async with posted(BARE, "--use-service-account-credentials", kube=kube) as post:
-        first = post.clients.access_of("node-controller")
+    async with manager_context(BARE, "--use-service-account-credentials", kube=kube) as context:
+        first = context.clients.access_of("node-controller")
         for name in ("node-controller", "node-controller", "service-controller"):
-            await post.clients.controller(name, fence=Open()).raw("GET", "/healthz")
+            await context.clients.controller(name, fence=Open()).raw("GET", "/healthz")
 
-        assert post.clients.access_of("node-controller") is first
+        assert context.clients.access_of("node-controller") is first
         assert isinstance(first.credentials, ServiceAccountCredentials)
         own = [wire.access for wire in kube.wires if wire.access is not ACCESS]
-        assert own == [first, post.clients.access_of("service-controller")]
+        assert own == [first, context.clients.access_of("service-controller")]
         assert all(wire.is_open for wire in kube.wires)
 
     assert not any(wire.is_open for wire in kube.wires)
@@ -83,15 +83,15 @@ async def test_with_accounts_of_their_own_each_has_its_connection_and_one_token(
 async def test_a_token_does_not_wait_behind_the_requests_that_wait_for_tokens():
     kube = Kube(hangs={"/slow"})
     async with (
-        posted(BARE, "--use-service-account-credentials", kube=kube) as post,
+        manager_context(BARE, "--use-service-account-credentials", kube=kube) as context,
         asyncio.TaskGroup() as group,
     ):
-        slow = post.clients.main("slow")
+        slow = context.clients.main("slow")
         waiting = [group.create_task(slow.raw("GET", "/slow")) for _ in range(100)]
         await asyncio.sleep(1)
 
         async with asyncio.timeout(1):
-            headers = await post.clients.access_of("node-controller").credentials.headers()
+            headers = await context.clients.access_of("node-controller").credentials.headers()
 
         assert headers["Authorization"].startswith("Bearer ")
         for task in waiting:
@@ -101,11 +101,11 @@ async def test_a_token_does_not_wait_behind_the_requests_that_wait_for_tokens():
 @pytest.mark.parametrize("made", ["main", "own", "controller"])
 async def test_what_is_not_permitted_leaves_by_no_client(made: str):
     kube = Kube()
-    async with posted(BARE, kube=kube, permits=reads) as post:
+    async with manager_context(BARE, kube=kube, permits=reads) as context:
         clients = {
-            "main": post.clients.main("a"),
-            "own": post.clients.own("leader-election"),
-            "controller": post.clients.controller("node-controller", fence=Open()),
+            "main": context.clients.main("a"),
+            "own": context.clients.own("leader-election"),
+            "controller": context.clients.controller("node-controller", fence=Open()),
         }
 
         assert (await clients[made].list(NODES)).items == ()
@@ -117,8 +117,10 @@ async def test_what_is_not_permitted_leaves_by_no_client(made: str):
 
 async def test_a_dry_run_makes_no_tokens_and_so_keeps_its_own_identity():
     kube = Kube()
-    async with posted(BARE, "--dry-run", "--use-service-account-credentials", kube=kube) as post:
-        assert post.clients.access_of("node-controller") is ACCESS
+    async with manager_context(
+        BARE, "--dry-run", "--use-service-account-credentials", kube=kube
+    ) as context:
+        assert context.clients.access_of("node-controller") is ACCESS
 
 
 class Closed:
@@ -127,8 +129,8 @@ class Closed:
 
 
 async def test_a_controller_that_does_not_lead_reads_but_does_not_write():
-    async with posted(BARE) as post:
-        client = post.clients.controller("node-controller", fence=Closed())
+    async with manager_context(BARE) as context:
+        client = context.clients.controller("node-controller", fence=Closed())
 
         assert (await client.list(NODES)).items == ()
         with pytest.raises(Fenced):

@@ -2,23 +2,26 @@
 
 import pytest
 
-from pileus.app.ipam import ipam_duty
+from pileus.app.context import BuiltController
 from pileus.app.validate import problems
-from pileus.app.work import Duty, Skipped
 from pileus.cloud.interface import Cloud
-from tests.unit.app.stage import configured, posted
+from pileus.controllers.ipam.descriptor import DESCRIPTOR
+from pileus.objects.descriptor import Skipped
+from tests.unit.app.stage import configured, manager_context
 
 CLOUD = Cloud(name="fake")
 ON = ("--controllers=*,nodeipam", "--allocate-node-cidrs")
 
 
 async def test_it_runs_only_when_ranges_are_to_be_allocated():
-    async with posted(CLOUD, "--controllers=nodeipam", "--cluster-cidr=10.0.0.0/16") as post:
-        skipped = ipam_duty(post)
-    async with posted(CLOUD, *ON, "--cluster-cidr=10.0.0.0/16,fd00::/48") as post:
-        duty = ipam_duty(post)
-        assert isinstance(duty, Duty)
-        assert duty.health() is None
+    async with manager_context(
+        CLOUD, "--controllers=nodeipam", "--cluster-cidr=10.0.0.0/16"
+    ) as context:
+        skipped = context.build(DESCRIPTOR)
+    async with manager_context(CLOUD, *ON, "--cluster-cidr=10.0.0.0/16,fd00::/48") as context:
+        built = context.build(DESCRIPTOR)
+        assert isinstance(built, BuiltController)
+        assert built.controller.stuck(DESCRIPTOR.stuck_after) is None
 
     assert isinstance(skipped, Skipped)
     assert "--allocate-node-cidrs" in skipped.why

@@ -4,30 +4,36 @@ All that against the worst behaviour of the API server and of the provider.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pileus.app.controllers import NODE, ROUTE, SERVICE
+from pileus.app.context import ManagerContext
 from pileus.app.ending import Fatal
-from pileus.app.leading import DUTIES, Leases, lead
+from pileus.app.leading import Leases, lead
 from pileus.app.migration import ControllerLeader, Migration
+from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.app.view import View
-from pileus.app.work import Duty, MakeDuty, Post, Skipped
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
-from pileus.kube.model.core_v1 import ObjectReference
+from pileus.controllers.node.descriptor import NODE
+from pileus.controllers.route.descriptor import ROUTE
+from pileus.controllers.service.descriptor import SERVICE
 from pileus.kube.transport import Request
-from pileus.objects.preview import Planned, Scope, Trouble
-from pileus.runtime.leadership import Election, LeadershipLost
-from pileus.runtime.lease import Candidate, Durations, KubeLease
+from pileus.objects.descriptor import (
+    ControllerContext,
+    ControllerNames,
+    RunningController,
+    Skipped,
+)
+from pileus.runtime.leadership import LeadershipLost
 from pileus.server.health import Health, Kind
 from pileus.telemetry.log import VALUES
 from pileus.testing.scripted import Answer, Lost, ScriptedTransport, refused
 from pileus.testing.virtual_time import loop_time
-from tests.unit.app.stage import TIMES, Kube, posted
+from tests.unit.app.stage import Kube, Stub, described, election, manager_context
 
 Start = Callable[[ClusterAccess], AbstractAsyncContextManager[None]]
 
@@ -41,7 +47,7 @@ class Diary:
 
     lines: list[str] = field(default_factory=list[str])
     times: list[float] = field(default_factory=list[float])
-    posts: dict[str, Post] = field(default_factory=dict[str, Post])
+    contexts: dict[str, ControllerContext] = field(default_factory=dict[str, ControllerContext])
 
     def note(self, line: str) -> None:
         self.lines.append(line)
@@ -55,32 +61,39 @@ class Diary:
         finally:
             self.note(f"-{name}")
 
-    def duty(self, name: str) -> MakeDuty:
-        async def run() -> None:
-            async with self.lasting(name):
-                await asyncio.get_running_loop().create_future()
+    def controllers(self, *names: ControllerNames) -> Controllers:
+        """Controllers that write into the diary when they start and stop."""
+        return Controllers(*(described(one, self._built) for one in names or THREE))
 
-        def make(post: Post) -> Duty:
-            self.posts[name] = post
-            return Duty(run, health=lambda: None, preview=nothing)
-
-        return make
-
-    def duties(self, *names: str) -> Mapping[str, MakeDuty]:
-        return {name: self.duty(name) for name in names or [one.canonical for one in THREE]}
+    def _built(self, context: ControllerContext) -> RunningController:
+        self.contexts[context.names.canonical] = context
+        return Writing(self, context.names.canonical)
 
 
-async def nothing(_: Scope) -> Sequence[Planned | Trouble]:
-    return ()
+@dataclass
+class Writing(Stub):
+    diary: Diary
+    name: str
+
+    async def run(self) -> None:
+        async with self.diary.lasting(self.name):
+            await asyncio.get_running_loop().create_future()
+
+
+NONE = Controllers()
 
 
 async def lead_for(
-    seconds: float, post: Post, duties: Mapping[str, MakeDuty], leases: Leases | None = None
+    seconds: float,
+    context: ManagerContext,
+    controllers: Controllers,
+    leases: Leases | None = None,
 ) -> list[str]:
     """Lead so long, then stop; returns the names of the health checks just before."""
     health = Health()
     async with asyncio.TaskGroup() as group:
-        leading = group.create_task(lead(post, leases or Leases(), health, duties))
+        having = replace(context, controllers=controllers)
+        leading = group.create_task(lead(having, leases or Leases(), health))
         await asyncio.sleep(seconds)
         names = [check.name for check in health.checkups(Kind.LIVEZ)]
         leading.cancel()
@@ -93,9 +106,9 @@ async def lead_for(
 async def test_an_api_server_that_refuses_us_ends_the_start_after_ten_seconds(reply: Answer):
     kube = Kube(ScriptedTransport(lambda _: reply))
 
-    async with posted(BARE, kube=kube) as post:
+    async with manager_context(BARE, kube=kube) as context:
         with pytest.raises(Fatal, match=r"^failed to wait for apiserver being healthy: .*40[13]"):
-            await lead(post, Leases(), Health(), {})
+            await lead(replace(context, controllers=NONE), Leases(), Health())
 
     assert 10 <= loop_time() <= 15
     assert len(kube.requests) <= 11  # once a second at most, no busy loop
@@ -116,13 +129,13 @@ async def test_an_absent_api_server_is_waited_for(reply: Answer | Lost):
 
     kube, diary = Kube(ScriptedTransport(respond)), Diary()
 
-    async with posted(BARE, kube=kube) as post:
-        await lead_for(3590, post, diary.duties())
-        assert diary.posts == {}
+    async with manager_context(BARE, kube=kube) as context:
+        await lead_for(3590, context, diary.controllers())
+        assert diary.contexts == {}
         waited = len(kube.requests)
-        await lead_for(300, post, diary.duties())
+        await lead_for(300, context, diary.controllers())
 
-    assert diary.posts
+    assert diary.contexts
     assert waited <= 3590 / 9  # ten seconds apart in the long run
 
 
@@ -130,8 +143,8 @@ async def test_an_api_server_that_gets_well_in_time_is_used():
     replies = iter([Lost(), refused(503, "ServiceUnavailable"), Answer(200, b"ok")])
     kube = Kube(ScriptedTransport(lambda _: next(replies)))
 
-    async with posted(BARE, kube=kube) as post:
-        await lead_for(60, post, {})
+    async with manager_context(BARE, kube=kube) as context:
+        await lead_for(60, context, NONE)
 
     assert len(kube.requests) == 3
 
@@ -159,9 +172,9 @@ def starting(enter: object) -> Start:
     ],
 )
 async def test_a_provider_that_cannot_start_ends_the_process_with_the_reason(enter, text):
-    async with posted(replace(BARE, leading=starting(enter))) as post:
+    async with manager_context(replace(BARE, leading=starting(enter))) as context:
         with pytest.raises(Fatal, match=f"^Cloud provider could not be initialized: .*{text}"):
-            await lead(post, Leases(), Health(), {})
+            await lead(replace(context, controllers=NONE), Leases(), Health())
 
 
 async def test_an_own_controller_that_crashes_is_told_and_begun_again_and_harms_no_other(caplog):
@@ -177,8 +190,11 @@ async def test_an_own_controller_that_crashes_is_told_and_begun_again_and_harms_
 
     own = (OwnController("routes", crashing), OwnController("nodes", working))
     health = Health()
-    async with posted(replace(BARE, controllers=own)) as post, asyncio.TaskGroup() as group:
-        task = group.create_task(lead(post, Leases(), health, {}))
+    async with (
+        manager_context(replace(BARE, controllers=own)) as context,
+        asyncio.TaskGroup() as group,
+    ):
+        task = group.create_task(lead(replace(context, controllers=NONE), Leases(), health))
         await asyncio.sleep(50)
         # Asked without their threads, for which virtual time would not wait.
         ready = {check.name: check._ask() for check in health.checkups(Kind.READYZ)}
@@ -196,16 +212,18 @@ async def test_an_own_controller_that_crashes_is_told_and_begun_again_and_harms_
 
 async def test_a_running_controller_is_counted_and_checked_until_it_stops():
     diary = Diary()
-    async with posted(BARE, "--controllers=cloud-node") as post:
+    async with manager_context(BARE, "--controllers=cloud-node") as context:
 
         def counted() -> float | None:
             labels = {"name": "cloud-node", "manager": "cloud-controller-manager"}
-            read = post.metrics.registry.get_sample_value
+            read = context.metrics.registry.get_sample_value
             return read("running_managed_controllers", labels)
 
         health = Health()
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(lead(post, Leases(), health, diary.duties()))
+            task = group.create_task(
+                lead(replace(context, controllers=diary.controllers()), Leases(), health)
+            )
             await asyncio.sleep(1)
             assert counted() == 1
             names = [check.name for check in health.checkups(Kind.LIVEZ)]
@@ -225,29 +243,28 @@ async def test_a_running_controller_is_counted_and_checked_until_it_stops():
 
 
 async def test_what_does_not_run_says_why(caplog: pytest.LogCaptureFixture):
-    def unable(_: Post) -> Skipped:
+    def unable(_: ControllerContext) -> Skipped:
         return Skipped("the cloud has none")
 
-    async with posted(BARE, "--controllers=cloud-node,route,-service") as post:
-        checks = await lead_for(1, post, {NODE.canonical: unable})
+    async with manager_context(BARE, "--controllers=cloud-node,-service") as context:
+        checks = await lead_for(1, context, Controllers(described(NODE, unable)))
 
     assert {str(record.message) for record in caplog.records} == {"Skipping controller"}
     values = [vars(record)[VALUES] for record in caplog.records]
     assert sorted((one["controller"], one["why"]) for one in values) == [
         (NODE.canonical, "the cloud has none"),
-        (ROUTE.canonical, "it is not part of this version of Pileus yet"),
     ]
     assert checks == ["informers", "cloud-calls"]
 
 
 async def test_what_nobody_asked_for_is_no_reason_to_warn(caplog: pytest.LogCaptureFixture):
-    async with posted(BARE, "--controllers=ssh-key") as post:
-        await lead_for(1, post, DUTIES)
+    async with manager_context(BARE, "--controllers=ssh-key") as context:
+        await lead_for(1, context, CONTROLLERS)
         assert not caplog.records
 
     flag = "--ssh-keys-from=configmap:a/b"
-    async with posted(BARE, "--controllers=ssh-key", flag) as post:
-        await lead_for(1, post, DUTIES)
+    async with manager_context(BARE, "--controllers=ssh-key", flag) as context:
+        await lead_for(1, context, CONTROLLERS)
     assert "does not support SSH keys" in str(vars(caplog.records[0])[VALUES])
 
 
@@ -255,8 +272,8 @@ async def test_the_order_is_left_to_chance():
     orders: set[tuple[str, ...]] = set()
     for seed in range(40):
         diary = Diary()
-        async with posted(BARE, seed=seed) as post:
-            await lead_for(1, post, diary.duties())
+        async with manager_context(BARE, seed=seed) as context:
+            await lead_for(1, context, diary.controllers())
         orders.add(tuple(line for line in diary.lines if line.startswith("+")))
 
     assert len(orders) == 6
@@ -264,31 +281,13 @@ async def test_the_order_is_left_to_chance():
 
 async def test_between_two_starts_are_one_to_two_intervals():
     diary = Diary()
-    async with posted(BARE, "--controller-start-interval=10s") as post:
-        await lead_for(60, post, diary.duties())
+    async with manager_context(BARE, "--controller-start-interval=10s") as context:
+        await lead_for(60, context, diary.controllers())
 
     first, second, third = diary.times[:3]
     assert 10 <= second - first <= 20
     assert 10 <= third - second <= 20
     assert first < third - first
-
-
-def election(post: Post, name: str, identity: str = "me") -> Election:
-    candidate = Candidate("kube-system", name, identity, Durations())
-    store = KubeLease(post.clients.own("leader-election"), "kube-system", name)
-    return Election(
-        candidate,
-        store,
-        random=post.random,
-        metrics=post.metrics,
-        events=Silent(),
-        times=TIMES,
-    )
-
-
-class Silent:
-    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
-        pass
 
 
 PLAN = Migration(
@@ -303,9 +302,9 @@ PLAN = Migration(
 async def test_controllers_that_move_wait_for_the_second_lock_and_heed_it():
     kube, diary = Kube(), Diary()
     own = OwnController("own", lambda _: asyncio.sleep(1000))
-    async with posted(replace(BARE, controllers=(own,)), kube=kube) as post:
-        main, moving = election(post, "ccm"), election(post, "moving")
-        other = election(post, "moving", "kube-controller-manager")
+    async with manager_context(replace(BARE, controllers=(own,)), kube=kube) as context:
+        main, moving = election(context, "ccm"), election(context, "moving")
+        other = election(context, "moving", "kube-controller-manager")
         held = asyncio.Event()
 
         async def hold() -> None:
@@ -317,7 +316,11 @@ async def test_controllers_that_move_wait_for_the_second_lock_and_heed_it():
             await asyncio.sleep(1)
             leases = Leases(main=main, migration=moving, plan=PLAN)
             task = group.create_task(
-                lead(replace(post, fence=main.fence), leases, Health(), diary.duties())
+                lead(
+                    replace(context, fence=main.fence, controllers=diary.controllers()),
+                    leases,
+                    Health(),
+                )
             )
             await asyncio.sleep(60)
             assert diary.lines == ["+cloud-node-controller"]
@@ -325,17 +328,17 @@ async def test_controllers_that_move_wait_for_the_second_lock_and_heed_it():
             await asyncio.sleep(60)
             task.cancel()
 
-    assert set(diary.posts) == {NODE.canonical, SERVICE.canonical}
-    assert diary.posts[NODE.canonical].fence is main.fence
-    assert diary.posts[SERVICE.canonical].fence is moving.fence
+    assert set(diary.contexts) == {NODE.canonical, SERVICE.canonical}
+    assert diary.contexts[NODE.canonical].fence is main.fence
+    assert diary.contexts[SERVICE.canonical].fence is moving.fence
 
 
 async def test_defect_21_the_providers_own_controllers_run_once_whatever_the_locks():
     diary = Diary()
     own = OwnController("own", lambda _: wait_within(diary, "own"))
-    async with posted(replace(BARE, controllers=(own,))) as post:
-        leases = Leases(main=election(post, "a"), migration=election(post, "b"), plan=PLAN)
-        await lead_for(60, post, {}, leases)
+    async with manager_context(replace(BARE, controllers=(own,))) as context:
+        leases = Leases(main=election(context, "a"), migration=election(context, "b"), plan=PLAN)
+        await lead_for(60, context, NONE, leases)
 
     assert diary.lines == ["+own", "-own"]
 
@@ -352,8 +355,8 @@ async def test_the_providers_start_comes_before_all_controllers_and_its_end_afte
         leading=lambda _: diary.lasting("provider"),
         controllers=(OwnController("own", lambda _: wait_within(diary, "own")),),
     )
-    async with posted(cloud, "--controllers=cloud-node") as post:
-        await lead_for(1, post, diary.duties())
+    async with manager_context(cloud, "--controllers=cloud-node") as context:
+        await lead_for(1, context, diary.controllers())
 
     assert (diary.lines[0], diary.lines[-1]) == ("+provider", "-provider")
     assert sorted(diary.lines[1:3]) == ["+cloud-node-controller", "+own"]
@@ -366,12 +369,12 @@ async def test_a_provider_sees_the_cluster_through_its_door():
     async def look(access: ClusterAccess) -> None:
         seen.extend([access.view(), access.informers(), access.client("own"), access.config("own")])
 
-    async with posted(replace(BARE, controllers=(OwnController("own", look),))) as post:
-        await lead_for(1, post, {})
+    async with manager_context(replace(BARE, controllers=(OwnController("own", look),))) as context:
+        await lead_for(1, context, NONE)
         view, informers, _, config = seen
 
-        assert informers is post.informers
-        assert config is post.clients.access_of("own")
+        assert informers is context.informers
+        assert config is context.clients.access_of("own")
         assert isinstance(view, View)
         assert (view.node("n1"), view.nodes(), view.service("u1")) == (None, (), None)
 
@@ -379,12 +382,12 @@ async def test_a_provider_sees_the_cluster_through_its_door():
 async def test_a_lost_lease_ends_all_work_before_the_loss_is_told():
     kube, diary = Kube(), Diary()
     cloud = replace(BARE, leading=lambda _: diary.lasting("provider"))
-    async with posted(cloud, "--controllers=cloud-node", kube=kube) as post:
-        main = election(post, "ccm")
+    async with manager_context(cloud, "--controllers=cloud-node", kube=kube) as context:
+        main = election(context, "ccm")
         asyncio.get_running_loop().call_later(30, kube.go_down)
-        led = replace(post, fence=main.fence)
+        led = replace(context, fence=main.fence, controllers=diary.controllers())
         with pytest.raises(LeadershipLost):
-            await lead(led, Leases(main=main), Health(), diary.duties())
+            await lead(led, Leases(main=main), Health())
 
     assert diary.lines[-2:] == ["-cloud-node-controller", "-provider"]
     assert max(diary.times) <= 30 + 2 + 10 + 0.1

@@ -3,18 +3,19 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
-from pileus.app.controllers import LIFECYCLE
 from pileus.app.leading import Leases, lead
-from pileus.app.lifecycle import lifecycle_duty
-from pileus.app.work import Skipped
+from pileus.app.registry import Controllers
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Absent, Found, Instance, InstanceId, InstanceState, NodeName, NodeRef
+from pileus.controllers.lifecycle.descriptor import DESCRIPTOR
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import EVENTS, NODES
+from pileus.objects.descriptor import Skipped
 from pileus.objects.nodes import taints_of
 from pileus.server.health import Health
-from tests.unit.app.stage import posted
+from tests.unit.app.stage import manager_context
 
 
 class Machines:
@@ -35,14 +36,14 @@ class Machines:
 async def leading(*flags: str) -> AsyncGenerator[Client]:
     """A manager with this one controller, on a cluster with four nodes that are not ready."""
     cloud = Cloud(name="fake", instances=Machines())
-    async with posted(cloud, *flags) as post:
-        client = post.clients.main("stage")
+    async with manager_context(cloud, *flags) as context:
+        client = context.clients.main("stage")
         for name in ("runs", "stopped", "lost-1", "lost-2"):
             spec = {"providerID": f"fake://{name}"}
             await client.create(NODES, {"metadata": {"name": name}, "spec": spec})
-        duties = {LIFECYCLE.canonical: lifecycle_duty}
+        alone = replace(context, controllers=Controllers(DESCRIPTOR))
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(lead(post, Leases(), Health(), duties))
+            task = group.create_task(lead(alone, Leases(), Health()))
             yield client
             task.cancel()
 
@@ -92,8 +93,8 @@ async def test_the_out_of_service_taint_is_set_if_the_flag_says_so() -> None:
 
 
 async def test_a_cloud_without_instances_has_no_lifecycle() -> None:
-    async with posted(Cloud(name="fake")) as post:
-        duty = lifecycle_duty(post)
+    async with manager_context(Cloud(name="fake")) as context:
+        built = context.build(DESCRIPTOR)
 
-    assert isinstance(duty, Skipped)
-    assert "does not support instances" in duty.why
+    assert isinstance(built, Skipped)
+    assert "does not support instances" in built.why

@@ -43,10 +43,10 @@ def balancers(stage: Scene) -> set[str]:
 
 
 async def test_what_has_no_service_is_found_with_what_its_deletion_would_do() -> None:
-    async with abandoned("old") as (stage, uids), stage.looked_at() as post:
+    async with abandoned("old") as (stage, uids), stage.looked_at() as context:
         before = stage.cloud.state
 
-        found = await find_orphans(post)
+        found = await find_orphans(context)
 
         (orphan,) = found.orphans
         assert found.owners == 2
@@ -60,10 +60,10 @@ async def test_what_has_no_service_is_found_with_what_its_deletion_would_do() ->
 
 async def test_orphans_are_deleted_and_nothing_else_is() -> None:
     async with abandoned("old", "older") as (stage, _):
-        async with stage.looked_at() as post:
-            found = await find_orphans(post)
-        async with stage.looked_at(may=APPLY) as post:
-            failed = await delete_orphans(post, found.orphans)
+        async with stage.looked_at() as context:
+            found = await find_orphans(context)
+        async with stage.looked_at(may=APPLY) as context:
+            failed = await delete_orphans(context, found.orphans)
 
         assert failed == {}
         assert balancers(stage) == {"default-kept"}
@@ -71,48 +71,48 @@ async def test_orphans_are_deleted_and_nothing_else_is() -> None:
 
 
 async def test_without_the_permission_to_write_nothing_is_deleted() -> None:
-    async with abandoned("old") as (stage, _), stage.looked_at() as post:
-        found = await find_orphans(post)
+    async with abandoned("old") as (stage, _), stage.looked_at() as context:
+        found = await find_orphans(context)
 
-        failed = await delete_orphans(post, found.orphans)
+        failed = await delete_orphans(context, found.orphans)
 
         assert ["read-only access" in why for why in failed.values()] == [True]
         assert balancers(stage) == {"default-kept", "default-old"}
 
 
 async def test_a_permission_for_balancers_is_none_for_anything_else() -> None:
-    async with scene() as stage, stage.looked_at(may=APPLY) as post:
-        assert post.cloud.volumes
+    async with scene() as stage, stage.looked_at(may=APPLY) as context:
+        assert context.cloud.volumes
         with pytest.raises(Unsupported):
-            await post.cloud.volumes.delete("v")  # type: ignore[arg-type]
+            await context.cloud.volumes.delete("v")  # type: ignore[arg-type]
 
 
 async def test_whoever_got_a_service_between_two_looks_is_spared() -> None:
     async with abandoned() as (stage, _):
         uid = await stage.add_service("late", 80)
         await stage.managed(60)
-        async with stage.looked_at() as post:
-            stranger = Owner((await find_orphans(post)).cluster, uid)
-        async with stage.looked_at(may=APPLY) as post:
-            failed = await delete_orphans(post, [Orphan(owner=stranger)])
+        async with stage.looked_at() as context:
+            stranger = Owner((await find_orphans(context)).cluster, uid)
+        async with stage.looked_at(may=APPLY) as context:
+            failed = await delete_orphans(context, [Orphan(owner=stranger)])
 
         assert failed == {}
         assert balancers(stage) == {"default-kept", "default-late"}
 
 
 async def test_what_has_changed_since_it_was_shown_is_left_alone_and_said() -> None:
-    async with abandoned("old") as (stage, _), stage.looked_at(may=APPLY) as post:
-        (orphan,) = (await find_orphans(post)).orphans
+    async with abandoned("old") as (stage, _), stage.looked_at(may=APPLY) as context:
+        (orphan,) = (await find_orphans(context)).orphans
 
-        failed = await delete_orphans(post, [replace(orphan, changes=())])
+        failed = await delete_orphans(context, [replace(orphan, changes=())])
 
         assert list(failed.values()) == ["it has changed since it was shown; look again"]
         assert "default-old" in balancers(stage)
 
 
 async def test_another_clusters_balancers_are_not_seen() -> None:
-    async with abandoned("old") as (stage, _), stage.looked_at("--cluster-id=another") as post:
-        found = await find_orphans(post)
+    async with abandoned("old") as (stage, _), stage.looked_at("--cluster-id=another") as context:
+        found = await find_orphans(context)
 
         assert (found.owners, found.orphans) == (0, ())
 
@@ -124,18 +124,18 @@ async def test_a_service_that_is_no_load_balancer_any_more_is_no_orphans_owner()
         patch = MergePatch({"spec": {"type": "ClusterIP"}})
         await stage.client.patch(SERVICES, "web", patch, namespace="default")
 
-        async with stage.looked_at() as post:
-            assert (await find_orphans(post)).orphans == ()
+        async with stage.looked_at() as context:
+            assert (await find_orphans(context)).orphans == ()
 
 
 async def test_what_others_serve_is_shown_as_the_manager_reports_it_and_never_deleted():
     """Its class is no longer among those that are served."""
     flag = "--service-classes=-"
     async with abandoned("old") as (stage, uids):
-        async with stage.looked_at(flag) as post:
-            found = await find_orphans(post)
-        async with stage.looked_at(flag, may=APPLY) as post:
-            failed = await delete_orphans(post, found.orphans)
+        async with stage.looked_at(flag) as context:
+            found = await find_orphans(context)
+        async with stage.looked_at(flag, may=APPLY) as context:
+            failed = await delete_orphans(context, found.orphans)
 
         shown = {each.service: each.owner for each in found.orphans}
         assert shown.keys() == {"", "Service default/kept, without a class"}
@@ -145,19 +145,19 @@ async def test_what_others_serve_is_shown_as_the_manager_reports_it_and_never_de
 
 
 async def test_where_the_services_cannot_be_listed_nothing_is_an_orphan() -> None:
-    async with abandoned("old") as (stage, _), stage.looked_at() as post:
+    async with abandoned("old") as (stage, _), stage.looked_at() as context:
         stage.kube.go_down()
 
         with pytest.raises(CommandFailed, match="orphans cannot be told from others"):
-            await find_orphans(post)
+            await find_orphans(context)
 
 
 async def test_a_cloud_that_does_not_say_is_no_reason_to_stop() -> None:
-    async with scene() as stage, stage.looked_at() as post:
-        owner = Owner(post.config.shared.cluster_id, "u1")
+    async with scene() as stage, stage.looked_at() as context:
+        owner = Owner(await context.cluster_identity.find(), "u1")
         deaf = FakeBalancers(lambda: frozenset({owner}))
         deaf.observe = _nothing  # type: ignore[method-assign]
-        unsaid = replace(post, cloud=replace(post.cloud, balancers=deaf))
+        unsaid = context.with_cloud(replace(context.cloud, balancers=deaf))
 
         (orphan,) = (await find_orphans(unsaid)).orphans
 
@@ -177,8 +177,8 @@ async def _nothing(*_: object, **__: object) -> None:
     ],
 )
 async def test_a_provider_that_cannot_know_says_so(change: dict[str, object], message: str) -> None:
-    async with scene() as stage, stage.looked_at() as post:
-        blind = replace(post, cloud=replace(post.cloud, **change))
+    async with scene() as stage, stage.looked_at() as context:
+        blind = context.with_cloud(replace(context.cloud, **change))
 
         with pytest.raises(CommandFailed) as refused:
             await find_orphans(blind)

@@ -1,32 +1,51 @@
 """A plan of everything: every controller is asked, nothing is written, nothing waits for ever."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
 
-from pileus.app.controllers import LIFECYCLE, NODE, ROUTE, SERVICE
 from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.leading import DUTIES
 from pileus.app.opening import World
 from pileus.app.planning import Plan, Planner, Told, looking
+from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.app.run import ending_of
-from pileus.app.work import Duty, MakeDuty, Post, Skipped
 from pileus.cli.existing import check_exists
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable, Unsupported
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController, ProviderConfig
 from pileus.cloud.registry import Registry
+from pileus.controllers.lifecycle.descriptor import LIFECYCLE
+from pileus.controllers.node.descriptor import DESCRIPTOR as NODE_DESCRIPTOR
+from pileus.controllers.node.descriptor import NODE
+from pileus.controllers.route.descriptor import ROUTE
+from pileus.controllers.service.descriptor import SERVICE
 from pileus.kube.client import Client
 from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
 from pileus.kube.transport import Reply, Request, Transport
+from pileus.objects.descriptor import (
+    ControllerContext,
+    ControllerDescriptor,
+    ControllerNames,
+    Skipped,
+)
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
 from pileus.testing.scripted import Answer, ScriptedTransport, refused
 from pileus.testing.virtual_time import loop_time
-from tests.unit.app.stage import TIMES, Kube, configured, new_node, posted
+from tests.unit.app.stage import (
+    TIMES,
+    Kube,
+    NoSettings,
+    Stub,
+    configured,
+    described,
+    manager_context,
+    new_node,
+)
 from tests.unit.classic.fakes import Provider, adapted
 from tests.unit.cloud.fakes import Change, FakeBalancers, FakeInstances, FakeRoutes, Seen
 
@@ -46,8 +65,8 @@ def world(cloud: Cloud, kube: Kube) -> World:
 async def cluster(*names: str) -> Kube:
     """An API server with such new nodes, and a Service."""
     kube = Kube()
-    async with posted(Cloud(name="fake"), kube=kube) as post:
-        client = post.clients.main("setup")
+    async with manager_context(Cloud(name="fake"), kube=kube) as context:
+        client = context.clients.main("setup")
         for name in names:
             await client.create(NODES, new_node(name))
         ports = [{"port": 80, "nodePort": 30080}]
@@ -62,11 +81,11 @@ async def plan(
     kube: Kube,
     scope: Scope = EVERYTHING,
     *,
-    duties: Mapping[str, MakeDuty] = DUTIES,
+    controllers: Controllers = CONTROLLERS,
     flags: Sequence[str] = (),
 ) -> Plan:
-    async with looking(configured(*flags), world(cloud, kube)) as post:
-        return await Planner(post, duties).plan(scope)
+    async with looking(configured(*flags), world(cloud, kube)) as context:
+        return await Planner(replace(context, controllers=controllers)).plan(scope)
 
 
 def change(about: ObjectReference = WEB, **more: object) -> Planned:
@@ -74,24 +93,36 @@ def change(about: ObjectReference = WEB, **more: object) -> Planned:
     return Planned(about=about, place=Place.CLOUD, **(given | more))  # type: ignore[arg-type]
 
 
-def duty(*lines: Planned | Trouble, error: Exception | None = None, takes: float = 0) -> MakeDuty:
-    async def never() -> None:
+@dataclass
+class Previewing(Stub):
+    lines: tuple[Planned | Trouble, ...] = ()
+    error: Exception | None = None
+    takes: float = 0
+
+    async def run(self) -> None:
         raise AssertionError("a plan runs no controller")
 
-    async def preview(_: Scope) -> Sequence[Planned | Trouble]:
-        await asyncio.sleep(takes)
-        if error:
-            raise error
-        return lines
+    async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
+        await asyncio.sleep(self.takes)
+        if self.error:
+            raise self.error
+        return self.lines
 
-    return lambda _: Duty(never, health=lambda: None, preview=preview)
+
+def planning(
+    names: ControllerNames,
+    *lines: Planned | Trouble,
+    error: Exception | None = None,
+    takes: float = 0,
+) -> ControllerDescriptor[NoSettings]:
+    return described(names, lambda _: Previewing(lines, error, takes))
 
 
 async def test_the_plan_of_a_cluster_is_made_without_a_single_write():
     kube, instances = await cluster("n1", "n2"), FakeInstances()
     cloud = Cloud(name="fake", instances=instances)
 
-    made = await plan(cloud, kube, duties={NODE.canonical: DUTIES[NODE.canonical]})
+    made = await plan(cloud, kube, controllers=Controllers(NODE_DESCRIPTOR))
 
     assert {change.about.name for _, change in made.changes} == {"n1", "n2"}
     assert {request.method for _, request in kube.requests} == {"GET"}
@@ -101,13 +132,13 @@ async def test_the_plan_of_a_cluster_is_made_without_a_single_write():
 
 async def test_all_controllers_are_asked_side_by_side_and_one_that_fails_harms_no_other():
     first, trouble = change(), Trouble(WEB, "Odd", "it is odd")
-    duties = {
-        NODE.canonical: duty(first, takes=10),
-        SERVICE.canonical: duty(error=Unavailable("the cloud is down"), takes=10),
-        ROUTE.canonical: duty(trouble, takes=10),
-    }
+    controllers = Controllers(
+        planning(NODE, first, takes=10),
+        planning(SERVICE, error=Unavailable("the cloud is down"), takes=10),
+        planning(ROUTE, trouble, takes=10),
+    )
 
-    made = await plan(Cloud(name="fake"), Kube(), duties=duties)
+    made = await plan(Cloud(name="fake"), Kube(), controllers=controllers)
 
     assert made.lines == (Told(NODE.canonical, first), Told(ROUTE.canonical, trouble))
     assert made.failures == {SERVICE.canonical: "the cloud is down"}
@@ -117,9 +148,9 @@ async def test_all_controllers_are_asked_side_by_side_and_one_that_fails_harms_n
 
 async def test_a_bug_in_one_preview_makes_the_plan_incomplete_and_hides_no_other():
     first = change()
-    duties = {NODE.canonical: duty(first), SERVICE.canonical: duty(error=KeyError("a bug"))}
+    controllers = Controllers(planning(NODE, first), planning(SERVICE, error=KeyError("a bug")))
 
-    made = await plan(Cloud(name="fake"), Kube(), duties=duties)
+    made = await plan(Cloud(name="fake"), Kube(), controllers=controllers)
 
     assert made.lines == (Told(NODE.canonical, first),)
     assert made.failures == {SERVICE.canonical: "internal error KeyError (see the log)"}
@@ -131,11 +162,14 @@ async def test_of_one_trouble_only_the_cause_is_told():
         Trouble(WEB, "NotFound", "no machine"),
         Trouble(WEB, "Kept", "kept", is_aftermath=True),
     )
-    duties = {NODE.canonical: duty(cause), LIFECYCLE.canonical: duty(echo)}
+    controllers = Controllers(planning(NODE, cause), planning(LIFECYCLE, echo))
 
-    both = await plan(Cloud(name="fake"), Kube(), duties=duties)
+    both = await plan(Cloud(name="fake"), Kube(), controllers=controllers)
     alone = await plan(
-        Cloud(name="fake"), Kube(), duties=duties, flags=["--controllers=cloud-node-lifecycle"]
+        Cloud(name="fake"),
+        Kube(),
+        controllers=controllers,
+        flags=["--controllers=cloud-node-lifecycle"],
     )
 
     assert [told.line for told in both.lines] == [cause]
@@ -143,23 +177,23 @@ async def test_of_one_trouble_only_the_cause_is_told():
 
 
 async def test_one_that_does_not_answer_holds_up_the_others_for_minutes_not_for_ever():
-    duties = {NODE.canonical: duty(change()), SERVICE.canonical: duty(takes=1e9)}
+    controllers = Controllers(planning(NODE, change()), planning(SERVICE, takes=1e9))
 
-    made = await plan(Cloud(name="fake"), Kube(), duties=duties)
+    made = await plan(Cloud(name="fake"), Kube(), controllers=controllers)
 
     assert len(made.lines) == 1
     assert made.failures[SERVICE.canonical].startswith("no answer within 300 s")
 
 
 async def test_controllers_that_are_off_are_not_asked_and_those_that_cannot_run_say_why():
-    duties = {
-        NODE.canonical: duty(change()),
-        SERVICE.canonical: lambda _: Skipped("no balancers here"),
-        ROUTE.canonical: duty(change()),
-    }
+    controllers = Controllers(
+        planning(NODE, change()),
+        described(SERVICE, lambda _: Skipped("no balancers here")),
+        planning(ROUTE, change()),
+    )
 
     made = await plan(
-        Cloud(name="fake"), Kube(), duties=duties, flags=["--controllers=service,route"]
+        Cloud(name="fake"), Kube(), controllers=controllers, flags=["--controllers=service,route"]
     )
 
     assert [told.controller for told in made.lines] == [ROUTE.canonical]
@@ -178,20 +212,21 @@ async def test_whoever_tries_to_write_during_a_plan_is_refused():
     balancers, kube = FakeBalancers(), await cluster()
     tried: list[str] = []
 
-    def make(post: Post) -> Duty:
-        async def preview(_: Scope) -> Sequence[Planned | Trouble]:
-            assert post.cloud.balancers
+    @dataclass
+    class Trying(Stub):
+        context: ControllerContext
+
+        async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
+            assert self.context.scope.cloud.balancers
             with pytest.raises(Unsupported, match="was not sent"):
-                await post.cloud.balancers.apply(Change(), Seen())
-            client = post.clients.controller("service-controller", fence=post.fence)
+                await self.context.scope.cloud.balancers.apply(Change(), Seen())
             with pytest.raises(ReadOnly):
-                await client.create(NODES, new_node("n9"))
+                await self.context.client.create(NODES, new_node("n9"))
             tried.append("both")
             return ()
 
-        return Duty(lambda: asyncio.sleep(0), health=lambda: None, preview=preview)
-
-    await plan(Cloud(name="fake", balancers=balancers), kube, duties={SERVICE.canonical: make})
+    trying = Controllers(described(SERVICE, Trying))
+    await plan(Cloud(name="fake", balancers=balancers), kube, controllers=trying)
 
     assert tried == ["both"]
     assert balancers.applied == []
@@ -218,7 +253,7 @@ async def test_a_provider_starts_with_a_view_of_the_cluster_but_without_a_way_to
 
     cloud = Cloud(name="fake", leading=leading, controllers=(OwnController("own", own),))
 
-    await plan(cloud, kube, duties={})
+    await plan(cloud, kube, controllers=Controllers())
 
     assert len(seen) == 2
     assert seen[1] == "left"
@@ -270,7 +305,7 @@ async def test_a_plan_is_given_up_when_the_cluster_cannot_be_seen(
     cloud = Cloud(name="fake", instances=FakeInstances())
 
     with pytest.raises((Fatal, BaseExceptionGroup)) as raised:
-        await plan(cloud, kube, duties={NODE.canonical: DUTIES[NODE.canonical]})
+        await plan(cloud, kube, controllers=Controllers(NODE_DESCRIPTOR))
 
     error = ending_of(raised.value)
     assert isinstance(error, Fatal)
@@ -290,16 +325,17 @@ class WithoutId:
         return self._inner.send(request)
 
 
-async def test_without_the_right_to_read_the_clusters_id_a_plan_ends_instead_of_waiting():
-    deaf = WithoutId((await cluster()).transport)
-    cloud = Cloud(name="fake", balancers=FakeBalancers())
+async def test_without_the_right_to_read_the_clusters_id_the_plan_says_what_is_missing():
+    deaf = WithoutId((await cluster("n1")).transport)
+    cloud = Cloud(name="fake", instances=FakeInstances(), balancers=FakeBalancers())
 
-    with pytest.raises((Fatal, BaseExceptionGroup)) as raised:
-        await plan(cloud, Kube(deaf))
+    made = await plan(cloud, Kube(deaf))
 
-    assert "say --cluster-id" in str(ending_of(raised.value))
-    given = await plan(cloud, Kube(deaf), duties={}, flags=["--cluster-id=blue"])
-    assert given.is_whole
+    assert "set --cluster-id" in made.failures[SERVICE.canonical]
+    assert {change.about.name for _, change in made.changes} == {"n1"}
+    assert loop_time() < 30
+    given = await plan(cloud, Kube(deaf), flags=["--cluster-id=blue"])
+    assert not given.failures
 
 
 async def test_a_plan_for_routes_alone_does_not_wait_for_the_clusters_id_either():
@@ -308,7 +344,7 @@ async def test_a_plan_for_routes_alone_does_not_wait_for_the_clusters_id_either(
 
     told = await plan(Cloud(name="fake", routes=FakeRoutes()), Kube(deaf), flags=flags)
 
-    assert "say --cluster-id" in told.failures[ROUTE.canonical]
+    assert "set --cluster-id" in told.failures[ROUTE.canonical]
     assert loop_time() < 30
 
 
@@ -326,8 +362,8 @@ async def test_an_object_that_does_not_exist_is_said_with_the_one_that_was_meant
     kube = await cluster("web-1")
 
     with pytest.raises((CommandFailed, BaseExceptionGroup)) as raised:
-        async with looking(configured(), world(Cloud(name="fake"), kube)) as post:
-            await check_exists(post, scope)
+        async with looking(configured(), world(Cloud(name="fake"), kube)) as context:
+            await check_exists(context, scope)
 
     error = ending_of(raised.value)
     assert isinstance(error, CommandFailed)
@@ -337,8 +373,8 @@ async def test_an_object_that_does_not_exist_is_said_with_the_one_that_was_meant
 async def test_an_object_that_exists_is_found():
     kube = await cluster("web-1")
 
-    async with looking(configured(), world(Cloud(name="fake"), kube)) as post:
-        found = await check_exists(post, Scope("Service", "default", "web"))
+    async with looking(configured(), world(Cloud(name="fake"), kube)) as context:
+        found = await check_exists(context, Scope("Service", "default", "web"))
         assert found
         assert found.metadata.name == "web"
-        assert await check_exists(post, EVERYTHING) is None
+        assert await check_exists(context, EVERYTHING) is None

@@ -21,7 +21,7 @@ from pileus.kube.model.core_v1 import EVENTS, NODES, Event, ObjectReference
 from pileus.kube.patch import MergePatch
 from pileus.objects.preview import Place, Planned, Scope, Trouble
 from pileus.telemetry.metrics import Metrics
-from tests.unit.app.stage import Kube, configured, new_node, posted
+from tests.unit.app.stage import Kube, configured, manager_context, new_node
 from tests.unit.app.test_planning import world
 from tests.unit.cloud.fakes import FakeInstances
 from tests.unit.controllers.events import FakeEvents
@@ -55,8 +55,8 @@ class Stage:
 async def staged(*names: str, **more: object) -> AsyncGenerator[Stage]:
     """A manager with `--dry-run` on a cluster with such new nodes."""
     kube = Kube()
-    async with posted(Cloud(name="fake"), kube=kube) as post:
-        stage = Stage(kube, post.clients.main("stage"), post.metrics)
+    async with manager_context(Cloud(name="fake"), kube=kube) as context:
+        stage = Stage(kube, context.clients.main("stage"), context.metrics)
         for name in names:
             await stage.client.create(NODES, new_node(name))
         cloud = Cloud(name="fake", instances=stage.instances, **more)  # type: ignore[arg-type]
@@ -151,10 +151,10 @@ async def test_a_plan_that_never_ends_makes_the_process_ill_and_says_so_in_any_t
         await asyncio.get_running_loop().create_future()
         return ()
 
-    async with posted(Cloud(name="fake")) as post:
-        planner = Planner(post, {})
+    async with manager_context(Cloud(name="fake")) as context:
+        planner = Planner(context)
         planner.plan = never  # type: ignore[method-assign, assignment]
-        rehearsal = Rehearsal(planner, Telling(FakeEvents(), post.metrics), post.random)
+        rehearsal = Rehearsal(planner, Telling(FakeEvents(), context.metrics), context.random)
         async with beside(rehearsal.run()):
             await asyncio.sleep(599)
             assert told_from_a_thread(rehearsal) is None

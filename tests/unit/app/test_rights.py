@@ -41,7 +41,7 @@ from pileus_lab.apiserver.state import Options
 from pileus_lab.local.host import LocalCloud, Surroundings
 from pileus_lab.local.model.machines import DeleteMachine
 from tests.unit.app.scene import Scene
-from tests.unit.app.stage import ACCESS, Kube, Wire, new_node, posted
+from tests.unit.app.stage import ACCESS, Kube, Wire, manager_context, new_node
 from tests.unit.controllers.ssh_keys.keys import public_key
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -201,8 +201,10 @@ def server(objects: list[dict[str, Any]]) -> RecordingKube:
 async def set_up(objects: list[dict[str, Any]]) -> AsyncGenerator[Scene]:
     kube = server(objects)
     cloud = LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1)))
-    async with posted(Cloud(name="fake"), kube=Kube(InProcessTransport(kube.api))) as post:
-        yield Scene(kube, post.clients.main("user"), cloud)
+    async with manager_context(
+        Cloud(name="fake"), kube=Kube(InProcessTransport(kube.api))
+    ) as context:
+        yield Scene(kube, context.clients.main("user"), cloud)
 
 
 def kept(name: str) -> dict[str, object]:

@@ -21,7 +21,7 @@ from pileus.server.health import Health, Kind
 from pileus.telemetry.metrics import Metrics, new_metrics
 from pileus_lab.local.connect import cloud_of
 from tests.unit.app.scene import Scene, scene
-from tests.unit.app.stage import configured, posted
+from tests.unit.app.stage import configured, manager_context
 
 EVERYTHING = (
     "--controllers=*,node-ipam-controller",
@@ -31,6 +31,7 @@ EVERYTHING = (
     "--ssh-keys-from=configmap:default/keys",
 )
 TASKS = {
+    "informer-configmaps",
     "informer-nodes",
     "informer-services",
     "node-monitor",
@@ -128,8 +129,8 @@ async def test_tasks_that_keep_failing_are_named_by_readyz_and_not_by_livez(monk
         await in_a_cluster(made)
         cloud = await cloud_of(made.cloud)
         flags = (*made.flags, *EVERYTHING)
-        async with posted(cloud, *flags, kube=made.kube) as post:
-            running = group.create_task(lead(post, Leases(), health))
+        async with manager_context(cloud, *flags, kube=made.kube) as context:
+            running = group.create_task(lead(context, Leases(), health))
             await asyncio.sleep(20)
 
             ready = await health.examine(Kind.READYZ)
@@ -147,7 +148,8 @@ async def test_tasks_that_keep_failing_are_named_by_readyz_and_not_by_livez(monk
 
 
 LOOPS = {
-    "app/informers.py:run": "starts informers as they are asked for; each is supervised",
+    "app/cluster_id.py:_read": "catches what it expects; part of the controller that waits for it",
+    "runtime/informers.py:run": "starts informers as they are asked for; each is supervised",
     "app/orphans.py:_perform": "a command that ends",
     "app/planning.py:_watch": "reports why a plan cannot be made yet",
     "runtime/controller.py:_hand_out": "hands out passes, which are isolated one by one",

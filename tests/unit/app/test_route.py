@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pileus.app.route import route_duty
-from pileus.app.work import Duty, Skipped
+from pileus.app.context import BuiltController
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Route
+from pileus.controllers.route.descriptor import DESCRIPTOR
 from pileus.controllers.route.ownership import Ownership
-from tests.unit.app.stage import configured, posted
+from pileus.objects.descriptor import Skipped
+from tests.unit.app.stage import configured, manager_context
 
 
 class NoRoutes:
@@ -35,27 +36,27 @@ CLOUD = Cloud(name="fake", routes=NoRoutes())
     ],
 )
 async def test_it_is_skipped_where_there_is_nothing_to_do(cloud, flags, why):
-    async with posted(cloud, *flags) as post:
-        duty = route_duty(post)
+    async with manager_context(cloud, *flags) as context:
+        built = context.build(DESCRIPTOR)
 
-    assert isinstance(duty, Skipped)
-    assert why in duty.why
+    assert isinstance(built, Skipped)
+    assert why in built.why
 
 
 async def test_defect_18_a_provider_with_routes_and_no_cluster_range_is_no_reason_to_die():
-    async with posted(CLOUD) as post:
-        duty = route_duty(post)
+    async with manager_context(CLOUD) as context:
+        built = context.build(DESCRIPTOR)
 
-    assert isinstance(duty, Skipped)
-    assert "--cluster-cidr" in duty.why
+    assert isinstance(built, Skipped)
+    assert "--cluster-cidr" in built.why
 
 
 async def test_it_is_ready_to_run():
-    async with posted(CLOUD, "--cluster-cidr=10.0.0.0/8,fd00::/48") as post:
-        duty = route_duty(post)
+    async with manager_context(CLOUD, "--cluster-cidr=10.0.0.0/8,fd00::/48") as context:
+        built = context.build(DESCRIPTOR)
 
-        assert isinstance(duty, Duty)
-        assert duty.health() is None
+        assert isinstance(built, BuiltController)
+        assert built.controller.stuck(DESCRIPTOR.stuck_after) is None
 
 
 GATE = "CloudControllerManagerWatchBasedRoutesReconciliation"

@@ -4,38 +4,41 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pileus.app.controllers import SERVICE
+from pileus.app.context import BuiltController
 from pileus.app.declared.pileus import ORPHAN_POLICIES
-from pileus.app.leading import DUTIES, Leases, lead
-from pileus.app.service import service_duty
+from pileus.app.leading import Leases, lead
+from pileus.app.registry import Controllers
 from pileus.app.validate import problems
-from pileus.app.work import Duty, Skipped
 from pileus.classic.errors import ImplementedElsewhere
 from pileus.cloud.interface import Cloud
+from pileus.controllers.service.descriptor import DESCRIPTOR
 from pileus.controllers.service.orphans import Policy
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NAMESPACES, NODES, SERVICES
 from pileus.kube.patch import MergePatch
+from pileus.objects.descriptor import Skipped
 from pileus.server.health import Health
-from tests.unit.app.stage import Kube, configured, posted
+from pileus.telemetry.log import VALUES
+from tests.unit.app.stage import Kube, configured, manager_context
 from tests.unit.classic.fakes import Provider, adapted
 from tests.unit.controllers.service.plain import PlainBalancers
 
-DUTY = {SERVICE.canonical: DUTIES[SERVICE.canonical]}
 PATH = "/api/v1/namespaces/default/services/web"
 
 
 @asynccontextmanager
 async def managed(kube: Kube, cloud: Cloud, *flags: str) -> AsyncGenerator[Client]:
     """The manager with this controller alone; the client of a user."""
-    async with posted(cloud, *flags, kube=kube) as post, asyncio.TaskGroup() as group:
-        task = group.create_task(lead(post, Leases(), Health(), DUTY))
+    async with manager_context(cloud, *flags, kube=kube) as context, asyncio.TaskGroup() as group:
+        alone = replace(context, controllers=Controllers(DESCRIPTOR))
+        task = group.create_task(lead(alone, Leases(), Health()))
         try:
-            yield post.clients.own("user")
+            yield context.clients.own("user")
         finally:
             task.cancel()
 
@@ -55,19 +58,19 @@ async def service(user: Client) -> dict[str, Any]:
 
 
 async def test_it_is_skipped_where_the_cloud_has_no_balancers():
-    async with posted(Cloud(name="fake")) as post:
-        duty = service_duty(post)
+    async with manager_context(Cloud(name="fake")) as context:
+        built = context.build(DESCRIPTOR)
 
-    assert isinstance(duty, Skipped)
-    assert "load balancers" in duty.why
+    assert isinstance(built, Skipped)
+    assert "load balancers" in built.why
 
 
 async def test_it_is_ready_to_run():
-    async with posted(Cloud(name="fake", balancers=PlainBalancers())) as post:
-        duty = service_duty(post)
+    async with manager_context(Cloud(name="fake", balancers=PlainBalancers())) as context:
+        built = context.build(DESCRIPTOR)
 
-    assert isinstance(duty, Duty)
-    assert duty.health() is None
+    assert isinstance(built, BuiltController)
+    assert built.controller.stuck(DESCRIPTOR.stuck_after) is None
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,9 @@ async def test_without_the_clusters_id_nothing_is_done_and_the_log_says_what_to_
         await furnish(user)
         await asyncio.sleep(300)
         assert (cloud.looks, cloud.standing) == ([], {})
-        assert "right to get the namespace kube-system, or say --cluster-id" in caplog.text
+        assert "grant get on namespace kube-system, or set --cluster-id" in str([
+            vars(record)[VALUES] for record in caplog.records
+        ])
 
         kube.refuses.clear()
         await asyncio.sleep(100)

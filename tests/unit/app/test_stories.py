@@ -37,10 +37,10 @@ async def told(stage: Scene, kind: str, name: str, *flags: str) -> Story:
     scope = Scope(kind, "" if kind == "Node" else "default", name)
     before = stage.cloud.state
     stage.kube.requests.clear()
-    async with stage.looked_at(*flags) as post:
-        found = await check_exists(post, scope)
+    async with stage.looked_at(*flags) as context:
+        found = await check_exists(context, scope)
         assert found
-        story = await tell(post, found, scope)
+        story = await tell(context, found, scope)
     assert stage.writes() == []
     assert stage.cloud.state is before
     return story

@@ -8,7 +8,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from pileus.app.informers import SharedInformers
 from pileus.app.view import View
 from pileus.classic.adapter import as_cloud
 from pileus.classic.calls import Calls
@@ -16,6 +15,7 @@ from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.controllers.service.controller import ServiceController
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import LoadBalancerIngress, LoadBalancerStatus, Node, Service
+from pileus.runtime.informers import Informers
 from pileus.telemetry.metrics import Metrics
 from tests.unit.classic.fakes import Provider
 from tests.unit.controllers.service import world
@@ -84,7 +84,7 @@ class Balancing(Provider):
 @dataclass(frozen=True, slots=True)
 class Access:
     kube: Client
-    shared: SharedInformers
+    shared: Informers
 
     def client(self, identity: str) -> Client:
         return self.kube
@@ -95,7 +95,7 @@ class Access:
     def view(self) -> View:
         return View(self.shared)
 
-    def informers(self) -> SharedInformers:
+    def informers(self) -> Informers:
         return self.shared
 
 
@@ -111,7 +111,7 @@ class World(world.World):
         self.metrics = Metrics(CollectorRegistry())
         settings.setdefault("classes", self.classes())
         client = Client(self.wire, user_agent="manager", metrics=self.metrics, fence=self.fence)
-        self.informers = SharedInformers(client, Random(2), 0.0)
+        self.informers = Informers(client, Random(2), 0.0)
         cloud = as_cloud(Balancing(self.account), Calls(), cluster_name="blue")
         assert cloud.leading
         async with (

@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.app.config import Config
+from pileus.app.controller_settings import asked_of
 from pileus.app.declared.table import TABLE
 from pileus.app.manager import Manager
 from pileus.app.opening import World
-from pileus.app.pod_ranges import asked_of
 from pileus.app.run import ending_of
 from pileus.cli.run import main
 from pileus.cli.terminal import Terminal

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pileus.app.config import Config
-from pileus.app.controllers import LIFECYCLE
-from pileus.app.lifecycle import lifecycle_duty
 from pileus.app.opening import World
 from pileus.app.planning import Plan, Planner, looking
+from pileus.app.registry import Controllers
 from pileus.cloud.balancer import Balancers, Change, Effect, Owner, Seen, Wish
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.model import Failure
 from pileus.cloud.registry import Registry
+from pileus.controllers.lifecycle import descriptor as lifecycle
 from pileus.objects.preview import EVERYTHING
 from pileus_lab.demo.board import Board
 from pileus_lab.local.connect import connect
@@ -72,8 +72,8 @@ class _Told:
 
 async def tell_awaited(config: Config, world: World, board: Board) -> None:
     """Tell of each deletion of a node that waits, once, until cancelled."""
-    async with looking(config, world) as post:
-        planner = Planner(post, {LIFECYCLE.canonical: lifecycle_duty})
+    async with looking(config, world) as context:
+        planner = Planner(replace(context, controllers=Controllers(lifecycle.DESCRIPTOR)))
         told: frozenset[str] = frozenset()
         while True:
             awaited = deletions(await planner.plan(EVERYTHING))

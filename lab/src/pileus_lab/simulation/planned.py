@@ -125,8 +125,8 @@ class Keeper:
         """Plans for as long as the block lasts; the first plan is made before it."""
         replica = self._world.planner(self._hear)
         config, life = self._world.schedule.setup.config, replica.next_life()
-        async with looking(config, replica.surroundings(life)) as post:
-            self._ask = Planner(post).plan
+        async with looking(config, replica.surroundings(life)) as context:
+            self._ask = Planner(context).plan
             self._first = await self._plan()
             changes = [change for _, change in self._first.changes]
             self._at_first = {replace(one, value="") for it in changes for one in promised(it)}

@@ -5,8 +5,9 @@ from functools import cached_property
 from ipaddress import ip_network
 
 from pileus.app.config import Config, build_config
-from pileus.app.controllers import IPAM, is_running
 from pileus.app.declared.table import TABLE
+from pileus.app.registry import CONTROLLERS
+from pileus.controllers.ipam.descriptor import IPAM
 from pileus.controllers.ipam.sizes import USUAL
 from pileus.settings.sources import gather
 from pileus.version import PROGRAM
@@ -51,7 +52,7 @@ class Setup:
     @property
     def gives_cidrs(self) -> bool:
         """Whether the manager gives pod ranges to nodes; else somebody else has done it before."""
-        return is_running(IPAM, self.config.generic.controllers)
+        return CONTROLLERS.is_running(IPAM, self.config.generic.controllers)
 
     @property
     def cluster_cidrs(self) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pileus.app.controllers import NODE, ROUTE, SERVICE
+from pileus.controllers.node.descriptor import NODE
+from pileus.controllers.route.descriptor import ROUTE
+from pileus.controllers.service.descriptor import SERVICE
 from pileus_lab.simulation.campaign import Summary
 from pileus_lab.simulation.kinds import FaultKind, Place
 from pileus_lab.simulation.scenario import Scenario

@@ -9,10 +9,14 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
 
-from pileus.app.controllers import ALL, LIFECYCLE, NODE, ROUTE, SERVICE, SSH_KEYS, is_running
-from pileus.app.leading import DUTIES
+from pileus.app.registry import CONTROLLERS
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud
+from pileus.controllers.lifecycle.descriptor import LIFECYCLE
+from pileus.controllers.node.descriptor import NODE
+from pileus.controllers.route.descriptor import ROUTE
+from pileus.controllers.service.descriptor import SERVICE
+from pileus.controllers.ssh_keys.descriptor import SSH_KEYS
 from pileus_lab.node_agents.node import Registration
 from pileus_lab.simulation.chance import stream
 from pileus_lab.simulation.clouds.deeds import AddMachine
@@ -234,7 +238,11 @@ class World:
 def _controllers(setup: Setup, offered: Cloud) -> frozenset[str]:
     """Those that run in this setup and with this cloud, of those that there are."""
     config = setup.config
-    running = {one.canonical for one in ALL if is_running(one, config.generic.controllers)}
+    running = {
+        one.canonical
+        for one in CONTROLLERS.names
+        if CONTROLLERS.is_running(one, config.generic.controllers)
+    }
     if offered.routes is None or not config.shared.configure_cloud_routes:
         running.discard(ROUTE.canonical)
     if offered.ssh_keys is None or not config.ssh_keys_from:
@@ -243,4 +251,4 @@ def _controllers(setup: Setup, offered: Cloud) -> frozenset[str]:
         running.discard(SERVICE.canonical)
     if offered.instances is None:
         running -= {NODE.canonical, LIFECYCLE.canonical}
-    return frozenset(running & DUTIES.keys())
+    return frozenset(running)

@@ -1,6 +1,9 @@
 """Flags of the single controllers."""
 
-from pileus.app.controllers import IPAM, LIFECYCLE, NODE, SERVICE
+from pileus.controllers.ipam.descriptor import IPAM
+from pileus.controllers.lifecycle.descriptor import LIFECYCLE
+from pileus.controllers.node.descriptor import NODE
+from pileus.controllers.service.descriptor import SERVICE
 from pileus.settings.flags import Flag, Group
 from pileus.settings.kinds import DURATION, INT32, STRING
 

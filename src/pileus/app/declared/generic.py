@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
-from pileus.app import controllers
+from pileus.app.registry import CONTROLLERS as REGISTRY
+from pileus.app.registry import Controllers
+from pileus.objects.descriptor import ControllerNames
 from pileus.settings import feature_gates as gates
 from pileus.settings.flags import Flag, Group, switch
 from pileus.settings.kinds import DURATION, FLOAT, INT32, STRING, STRINGS
@@ -10,21 +12,26 @@ from pileus.settings.kinds import DURATION, FLOAT, INT32, STRING, STRINGS
 _HOUR = 3600.0
 
 
-def _listed(chosen: Iterable[controllers.ControllerNames]) -> str:
+def _listed(chosen: Iterable[ControllerNames]) -> str:
     return ", ".join(sorted(names.canonical for names in chosen))
 
 
-CONTROLLERS = Flag(
-    "controllers",
-    STRINGS,
-    ("*",),
-    "Controllers to run: '*' enables all that are on by default, 'foo' enables foo, "
-    "'-foo' disables it; the first match counts.",
-    details=(
-        f"All: {_listed(controllers.ALL)}. Disabled by default: "
-        f"{_listed(names for names in controllers.ALL if names.off_by_default)}."
-    ),
-)
+def controllers_flag(known: Controllers) -> Flag[tuple[str, ...]]:
+    """Returns the flag `--controllers` for these controllers."""
+    return Flag(
+        "controllers",
+        STRINGS,
+        ("*",),
+        "Controllers to run: '*' enables all that are on by default, 'foo' enables foo, "
+        "'-foo' disables it; the first match counts.",
+        details=(
+            f"All: {_listed(known.names)}. Disabled by default: "
+            f"{_listed(names for names in known.names if names.off_by_default)}."
+        ),
+    )
+
+
+CONTROLLERS = controllers_flag(REGISTRY)
 CONTROLLER_START_INTERVAL = Flag(
     "controller-start-interval", DURATION, 0.0, "Pause after the start of each controller."
 )

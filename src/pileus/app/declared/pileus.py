@@ -104,7 +104,6 @@ CLUSTER_ID = Flag(
     "Must not change after installation.",
     details="Resources with another ID are not touched.",
 )
-NO_DEFAULT_CLASS = "-"
 ORPHAN_POLICIES = ("ignore", "report", "delete")
 
 SERVICE_CLASSES = Flag(

@@ -21,11 +21,11 @@ ADVICE: Mapping[str, str] = {
     "NodeContested": "nothing: it is retried",
     "NodeWriteForbidden": "see the guide",
     "InstanceStateUnknown": "wait, or check the cloud's status",
-    "NeverInitialized": "wait 30 minutes (--node-deletion-unidentified-grace), delete it yourself, "
-    "or approve it",
+    "NeverInitialized": "wait 30 minutes (--node-deletion-unidentified-grace), delete it "
+    "with kubectl, or approve the deletion",
     "DeletionVetoed": "kubectl annotate node NAME pileus.dev/deletion-",
     "DeletionAnnotationUnknown": "kubectl annotate node NAME pileus.dev/deletion-",
-    "NodeKeptByPolicy": "delete it yourself",
+    "NodeKeptByPolicy": "delete it with kubectl",
     "Misconfigured": "fix what the message names",
     "NoMembers": "see members",
     "Pending": "wait",

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from pileus.app.context import ManagerContext
 from pileus.app.planning import Plan
 from pileus.app.stories.story import Leader, Remark, Story, newest_first
-from pileus.app.work import Post
 from pileus.cloud.errors import CloudError
-from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Absent, Address, Failure, Found, Instance, NodeName
 from pileus.kube.model.core_v1 import Node, NodeAddress
+from pileus.objects.cloud_scope import CloudScope
 from pileus.objects.nodes import (
     UNINITIALIZED,
     about_node,
@@ -20,7 +20,7 @@ from pileus.objects.nodes import (
     reference,
     taints_of,
 )
-from pileus.objects.ownership import Ownership, whose_by
+from pileus.objects.ownership import Ownership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,24 +32,24 @@ class Around:
     leader: Leader | None
 
 
-async def machine_of(post: Post, node: Node) -> Found | None:
+async def machine_of(context: ManagerContext, node: Node) -> Found | None:
     """What the cloud says of the node's machine; None: nothing."""
-    if post.cloud.instances is None or owned_by(node, post.cloud) is False:
+    if context.cloud.instances is None or owned_by(node, context.scope) is False:
         return None
     try:
-        found = await post.cloud.instances.find([reference(node)], fresh=False)
+        found = await context.cloud.instances.find([reference(node)], fresh=False)
     except CloudError as error:
         return Failure(error)
     return found.get(NodeName(node.metadata.name))
 
 
-def node_story(post: Post, node: Node, found: Found | None, around: Around) -> Story:
+def node_story(context: ManagerContext, node: Node, found: Found | None, around: Around) -> Story:
     leaving = node.metadata.deletion_timestamp is not None
     return Story(
         about=about_node(node),
         created=node.metadata.creation_timestamp,
-        is_ours=owned_by(node, post.cloud) is not False,
-        wanted=tuple(_wanted(node, found, around.plan, post.cloud.name)),
+        is_ours=owned_by(node, context.scope) is not False,
+        wanted=tuple(_wanted(node, found, around.plan, context.cloud.name)),
         observed=tuple(_observed(node, around.plan)),
         changes=tuple(change for _, change in around.plan.changes),
         waits=("its deletion, which has begun",) if leaving else (),
@@ -58,7 +58,7 @@ def node_story(post: Post, node: Node, found: Found | None, around: Around) -> S
             *_missing(node, found, around.plan),
             *around.warnings,
         )),
-        owner=(_owner(node, post.cloud),),
+        owner=(_owner(node, context.scope),),
         leader=around.leader,
     )
 
@@ -107,19 +107,19 @@ def _changes(plan: Plan, field: str) -> bool:
     return any(f".{field}: " in detail for _, change in plan.changes for detail in change.details)
 
 
-def _owner(node: Node, cloud: Cloud) -> str:
-    match owned_by(node, cloud):
+def _owner(node: Node, scope: CloudScope) -> str:
+    match owned_by(node, scope):
         case True:
-            return f"cloud {cloud.name}: the provider ID is one of its own"
+            return f"cloud {scope.name}: the provider ID is one of its own"
         case False:
-            return f"another cloud: {cloud.name} does not own {provider_id_of(node)}"
+            return f"another cloud: {scope.name} does not own {provider_id_of(node)}"
         case None:
-            return f"cloud {cloud.name}: asked, because the node has no provider ID"
+            return f"cloud {scope.name}: asked, because the node has no provider ID"
 
 
-def owned_by(node: Node, cloud: Cloud) -> bool | None:
+def owned_by(node: Node, scope: CloudScope) -> bool | None:
     """Whether the node is one of that cloud's; None: it is not known before asking."""
-    whose = whose_by(cloud)(node)
+    whose = scope.whose(node)
     return None if whose is Ownership.UNPROVEN else whose is Ownership.OURS
 
 

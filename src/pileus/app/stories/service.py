@@ -3,16 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pileus.app.cluster_id import ClusterIdUnknown
+from pileus.app.context import ManagerContext
+from pileus.app.controller_settings import settings_of
+from pileus.app.ending import Fatal
 from pileus.app.planning import Plan
-from pileus.app.service import served_classes
 from pileus.app.stories.node import Around, troubles_now
 from pileus.app.stories.story import Remark, Story, newest_first
 from pileus.app.view import View
-from pileus.app.work import Post
 from pileus.cloud.balancer import Balancer, BalancerSpec
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.annotations import MANAGE, InvalidAnnotation, mode_of
 from pileus.controllers.service.classes import Classes, is_load_balancer
+from pileus.controllers.service.descriptor import DESCRIPTOR, served_classes
 from pileus.controllers.service.members import MemberRules, is_excluded
 from pileus.controllers.service.plan import is_claimed
 from pileus.controllers.service.status import condition_of, published_ingress
@@ -21,7 +24,6 @@ from pileus.controllers.service.wish import Refusal, Wishing
 from pileus.controllers.service.workshop import Workshop
 from pileus.kube.model.core_v1 import Node, Service
 from pileus.objects.nodes import reference
-from pileus.objects.ownership import whose_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,35 +34,46 @@ class Side:
     balancer: Balancer | CloudError | None
 
 
-async def cloud_side(post: Post, service: Service, nodes: Sequence[Node]) -> Side:
+async def cloud_side(context: ManagerContext, service: Service, nodes: Sequence[Node]) -> Side:
     """What it wants of the cloud, and what is there. Reads the cloud once.
 
     The informer of Services has to be synced: what serves another one is not told as this one's.
     """
-    if post.cloud.balancers is None:
+    if context.cloud.balancers is None:
         return Side(None, None)
     wishing = Wishing(
-        cluster=post.config.shared.cluster_id,
-        annotations=post.cloud.annotations,
-        abilities=post.cloud.abilities,
+        cluster=await _cluster_id(context),
+        annotations=context.cloud.annotations,
+        abilities=context.cloud.abilities,
     )
-    members = frozenset(reference(each) for each in nodes if _rules(post).is_member(each))
+    members = frozenset(reference(each) for each in nodes if _rules(context).is_member(each))
     wish = wishing.wish(service, members)
     wanted = wish if isinstance(wish, Refusal) else wish.spec
-    if isinstance(wish, Refusal) or not served_classes(post).serve(service):
+    if isinstance(wish, Refusal) or not _classes(context).serve(service):
         wish = wishing.farewell(service)
     try:
-        workshop = Workshop(post.cloud.balancers, View(post.informers).service)
+        workshop = Workshop(context.cloud.balancers, View(context.informers).service)
         look = await workshop.look(wish, deep=True)
     except CloudError as error:
         return Side(wanted, error)
     return Side(wanted, look.balancer)
 
 
+async def _cluster_id(context: ManagerContext) -> str:
+    try:
+        return await context.cluster_identity.find(wait=False)
+    except ClusterIdUnknown as error:
+        raise Fatal(str(error)) from error
+
+
+def _classes(context: ManagerContext) -> Classes:
+    return served_classes(context.scope, settings_of(context.config, DESCRIPTOR))
+
+
 def service_story(
-    post: Post, service: Service, nodes: Sequence[Node], side: Side, around: Around
+    context: ManagerContext, service: Service, nodes: Sequence[Node], side: Side, around: Around
 ) -> Story:
-    classes = served_classes(post)
+    classes = _classes(context)
     served = classes.serve(service)
     leaving = service.metadata.deletion_timestamp is not None
     changes = tuple(change for _, change in around.plan.changes)
@@ -69,7 +82,7 @@ def service_story(
         created=service.metadata.creation_timestamp,
         is_ours=served or bool(changes) or is_claimed(service),
         wanted=(
-            tuple(_wanted(service, nodes, side, post, around.plan))
+            tuple(_wanted(service, nodes, side, context, around.plan))
             if served
             else (_unserved(service),)
         ),
@@ -81,7 +94,7 @@ def service_story(
             *_condition(service),
             *around.warnings,
         )),
-        owner=tuple(_owner(service, classes, post)),
+        owner=tuple(_owner(service, classes, context)),
         leader=around.leader,
     )
 
@@ -95,7 +108,7 @@ def _unserved(service: Service) -> str:
 
 
 def _wanted(
-    service: Service, nodes: Sequence[Node], side: Side, post: Post, plan: Plan
+    service: Service, nodes: Sequence[Node], side: Side, context: ManagerContext, plan: Plan
 ) -> Iterator[str]:
     if service.metadata.deletion_timestamp is not None:
         yield "no load balancer: the Service is being deleted"
@@ -111,7 +124,7 @@ def _wanted(
     yield f"load balancer on {told}"
     names = sorted(each.name for each in side.wish.members)
     yield f"members: {', '.join(names) or 'none'} ({len(names)} of {len(nodes)} nodes)"
-    rules = _rules(post)
+    rules = _rules(context)
     for node in nodes:
         if not rules.is_member(node):
             yield f"not a member: {node.metadata.name} ({_why_not(node, rules)})"
@@ -121,9 +134,9 @@ def _wanted(
         yield f"address {side.wish.requested_address}"
 
 
-def _rules(post: Post) -> MemberRules:
-    drains = post.config.service.drain_cordoned
-    return MemberRules(whose=whose_by(post.cloud), drain_cordoned=drains)
+def _rules(context: ManagerContext) -> MemberRules:
+    drains = context.config.service.drain_cordoned
+    return MemberRules(whose=context.scope.whose, drain_cordoned=drains)
 
 
 def _why_not(node: Node, rules: MemberRules) -> str:
@@ -178,7 +191,7 @@ def _condition(service: Service) -> Iterator[Remark]:
         )
 
 
-def _owner(service: Service, classes: Classes, post: Post) -> Iterator[str]:
+def _owner(service: Service, classes: Classes, context: ManagerContext) -> Iterator[str]:
     if is_load_balancer(service):
         named = service.spec.load_balancer_class if service.spec else None
         ours = "served here" if classes.serve(service) else "served by another controller"
@@ -189,6 +202,6 @@ def _owner(service: Service, classes: Classes, post: Post) -> Iterator[str]:
         yield f"managed: {mode_of(service)} ({MANAGE})"
     except InvalidAnnotation:
         yield "managed: unknown, an annotation is not valid"
-    cluster = post.config.shared.cluster_id or "unknown"
+    cluster = context.cluster_identity.known or "unknown"
     yield f"tag in the cloud: cluster {cluster}, owner {service.metadata.uid}"
     yield f"finalizer: {'present' if is_claimed(service) else 'absent'}"

@@ -7,6 +7,8 @@ from pileus.kube.model.core_v1 import Service
 
 LOAD_BALANCER = "LoadBalancer"
 PREFIX = "pileus.dev/"
+NO_DEFAULT_CLASS = "-"
+"""In `--service-classes`: Services without a class are not served."""
 
 
 @dataclass(frozen=True, slots=True)

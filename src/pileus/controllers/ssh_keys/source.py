@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Generic, Protocol, cast
 
 import yaml
@@ -13,9 +12,9 @@ from pileus.controllers.ssh_keys.authorized_keys import Wanted, read
 from pileus.controllers.ssh_keys.location import Location
 from pileus.kube.client import Client, Selector
 from pileus.kube.errors import NotFound
-from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import CONFIG_MAPS, SECRETS, ConfigMap, Secret
 from pileus.kube.model.meta import KubeObject, Resource, T
+from pileus.runtime.informers import Informers, Part
 
 LOOK_EVERY = 10.0
 """Seconds between two looks at a file."""
@@ -36,12 +35,12 @@ class Source(Protocol):
         ...
 
 
-def source_of(location: Location, client: Client, random: Random) -> Source:
+def source_of(location: Location, client: Client, informers: Informers) -> Source:
     match location.kind:
         case "ConfigMap":
-            return ObjectSource(location, CONFIG_MAPS, _of_config_map, client, random)
+            return ObjectSource(location, CONFIG_MAPS, _of_config_map, client, informers)
         case "Secret":
-            return ObjectSource(location, SECRETS, _of_secret, client, random)
+            return ObjectSource(location, SECRETS, _of_secret, client, informers)
         case _:
             return FileSource(location)
 
@@ -66,7 +65,7 @@ class ObjectSource(Generic[T]):
     resource: Resource[T]
     entries: Callable[[T], Mapping[str, bytes]]
     client: Client
-    random: Random
+    informers: Informers
 
     async def wanted(self) -> Wanted:
         where = self.location
@@ -78,13 +77,13 @@ class ObjectSource(Generic[T]):
 
     async def follow(self, changed: Callable[[], None]) -> None:
         metadata = Resource(KubeObject, self.resource.kind, self.resource.plural)
-        options = InformerOptions(
+        part = Part(
             namespace=self.location.namespace,
             selector=Selector(fields=f"metadata.name={self.location.name}"),
+            client=self.client,
         )
-        informer = Informer(self.client, metadata, random=self.random, options=options)
-        informer.subscribe(_Changed(changed))
-        await informer.run()
+        self.informers.of(metadata, part=part).subscribe(_Changed(changed))
+        await asyncio.Event().wait()
 
 
 @dataclass(frozen=True, slots=True)

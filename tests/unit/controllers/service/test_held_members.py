@@ -2,6 +2,7 @@
 
 import asyncio
 
+from pileus.kube.model.core_v1 import NODES
 from tests.unit.controllers.service.world import World
 
 
@@ -34,7 +35,7 @@ async def test_trap_7_a_view_that_is_wrong_takes_nobody_away():
     async with world.managed() as controller:
         await asyncio.sleep(10)
         for name in "abcdefgh":
-            node = world.informers.nodes().store.list()
+            node = world.informers.of(NODES).store.list()
             (gone,) = [each for each in node if each.metadata.name == name]
             controller._membership.deleted(gone)
         await asyncio.sleep(300)

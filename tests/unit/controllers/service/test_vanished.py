@@ -7,7 +7,8 @@ from typing import Any, cast
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import Unavailable
 from pileus.kube.informer import Handler, Informer
-from pileus.kube.model.core_v1 import Service
+from pileus.kube.model.core_v1 import NODES, SERVICES, Service
+from pileus.runtime.informers import UID_INDEX
 from tests.unit.controllers.service.plain import PlainBalancers
 from tests.unit.controllers.service.world import World
 
@@ -96,9 +97,9 @@ class VeiledWorld(World):
     view: Veiled
 
     def _controller(self, client: Any, informers: Any, cloud: Any, settings: Any) -> Any:
-        self.view = Veiled(informers.services())
-        veiled = type("Informers", (), {"services": lambda _: self.view, "nodes": lambda _: nodes})
-        nodes = informers.nodes()
+        self.view = Veiled(informers.of(SERVICES, UID_INDEX))
+        found = {NODES: informers.of(NODES), SERVICES: self.view}
+        veiled = type("Veiled", (), {"of": lambda _, kind, indexes=None: found[kind]})
         return super()._controller(client, cast("Any", veiled()), cloud, settings)
 
 

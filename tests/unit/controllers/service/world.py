@@ -10,7 +10,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from pileus.app.informers import BY_UID, SharedInformers
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
@@ -26,6 +25,7 @@ from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Request
 from pileus.objects.ownership import whose_by
+from pileus.runtime.informers import BY_UID, UID_INDEX, Informers
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.api import Api
@@ -137,7 +137,7 @@ class World:
         self.metrics = Metrics(CollectorRegistry())
         settings.setdefault("classes", self.classes())
         client = Client(self.wire, user_agent="manager", metrics=self.metrics, fence=self.fence)
-        self.informers = SharedInformers(client, Random(2), 0.0)
+        self.informers = Informers(client, Random(2), 0.0)
         cloud = await cloud_of(self.front)
         if self.plain is not None:
             cloud = replace(cloud, balancers=self.plain)
@@ -150,14 +150,14 @@ class World:
                 yield controller
 
     def _controller(
-        self, client: Client, informers: SharedInformers, cloud: Cloud, settings: dict[str, Any]
+        self, client: Client, informers: Informers, cloud: Cloud, settings: dict[str, Any]
     ) -> ServiceController:
         assert cloud.balancers is not None
         around = Surroundings(
             client=client,
-            services=informers.services(),
+            services=informers.of(SERVICES, UID_INDEX),
             by_uid=BY_UID,
-            nodes=informers.nodes(),
+            nodes=informers.of(NODES),
             whose=whose_by(cloud),
             balancers=cloud.balancers,
             annotations=cloud.annotations,

@@ -17,10 +17,10 @@ from pileus.controllers.ssh_keys.controller import SshKeysController, Surroundin
 from pileus.controllers.ssh_keys.location import located
 from pileus.controllers.ssh_keys.source import source_of
 from pileus.kube.client import Client
-from pileus.kube.informer import Informer
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.objects.ownership import owner_by
+from pileus.runtime.informers import Informers
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
@@ -124,12 +124,13 @@ async def bed(
     api = api_in_memory(clock=LoopClock(), random=Random(0))
     metrics = Metrics(CollectorRegistry())
     client = Client(InProcessTransport(api), user_agent="test", metrics=metrics)
-    informer = Informer(client, NODES, random=Random(1))
+    informers = Informers(client, Random(1), 0.0)
+    informer = informers.of(NODES)
     machines: Machines = {}
     location = located(source)
     events = FakeEvents()
     around = Surroundings(
-        source=source_of(location, client, Random(2)),
+        source=source_of(location, client, informers),
         informer=informer,
         keys=cloud(machines),
         whose=owner_by("fake", lambda node: not node.name.startswith("foreign")),
@@ -143,7 +144,7 @@ async def bed(
     for name in nodes:
         await it.join(name)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(informer.run()), group.create_task(controller.run())]
+        tasks = [group.create_task(informers.run()), group.create_task(controller.run())]
         yield it
         for task in tasks:
             task.cancel()

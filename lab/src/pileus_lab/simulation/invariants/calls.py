@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from pileus.app.controllers import NODE
+from pileus.controllers.node.descriptor import NODE
 from pileus.kube.client import DEAD_AFTER
 from pileus_lab.apiserver.tree import Obj, text, texts
 from pileus_lab.simulation.invariants.facts import (

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pileus.app.controllers import NODE
 from pileus.cloud.balancer import Owner
+from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.service.departed import SUSPICION
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.lease import Durations

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pileus.app.controllers import SSH_KEYS
+from pileus.controllers.ssh_keys.descriptor import SSH_KEYS
 from pileus_lab.apiserver.tree import text, words
 from pileus_lab.simulation.invariants.facts import Facts
 from pileus_lab.simulation.stage.operators import KEYS_KNOWN, KEYS_NAME, NONE, public_key

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from pileus.app.controllers import SERVICE
 from pileus.controllers.service import departed
+from pileus.controllers.service.descriptor import SERVICE
 from pileus_lab.apiserver.tree import Obj, text
 from pileus_lab.simulation.clouds.truth import Balancer
 from pileus_lab.simulation.invariants.facts import Facts

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from pileus.app.controllers import IPAM, LIFECYCLE, NODE, ROUTE, SERVICE
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS
 from pileus.cloud.balancer import Transport
 from pileus.cloud.model import InstanceState
+from pileus.controllers.ipam.descriptor import IPAM
+from pileus.controllers.lifecycle.descriptor import LIFECYCLE
+from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
+from pileus.controllers.route.descriptor import ROUTE
+from pileus.controllers.service.descriptor import SERVICE
 from pileus_lab.apiserver.tree import Obj, branch, number, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Port, Traffic
 from pileus_lab.simulation.invariants.always import IMMEDIATE, KEEPING

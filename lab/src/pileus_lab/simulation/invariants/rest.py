@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log2
 
-from pileus.app.controllers import NODE, ROUTE
+from pileus.controllers.node.descriptor import NODE
+from pileus.controllers.route.descriptor import ROUTE
 from pileus_lab.apiserver.tree import Obj, text, texts
 from pileus_lab.simulation.invariants.facts import Facts, is_new
 from pileus_lab.simulation.setup import MONITOR_PERIOD

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from pileus.app.informers import DEAD, SILENT, illness, unreadiness
 from pileus.app.view import Access
 from pileus.cloud.interface import Cloud
 from pileus.kube.errors import KubeError, Unreachable
-from pileus.kube.model.core_v1 import SERVICES
-from tests.unit.app.stage import Kube, posted
+from pileus.kube.model.core_v1 import NODES, SERVICES
+from pileus.runtime.informers import DEAD, SILENT, UID_INDEX, illness, unreadiness
+from tests.unit.app.stage import Kube, manager_context
 
 AWAY = Unreachable("GET /api/v1/nodes", "api", "connection refused")
 
@@ -66,43 +66,52 @@ def test_a_watch_is_judged_by_its_silence_and_its_known_trouble(
 
 async def test_a_kind_is_followed_from_when_it_is_first_asked_for():
     kube = Kube()
-    async with posted(Cloud(name="fake"), kube=kube) as post, asyncio.TaskGroup() as group:
-        running = group.create_task(post.informers.run())
-        nodes = post.informers.nodes()
+    async with (
+        manager_context(Cloud(name="fake"), kube=kube) as context,
+        asyncio.TaskGroup() as group,
+    ):
+        running = group.create_task(context.informers.run())
+        nodes = context.informers.of(NODES)
         await nodes.wait_synced()
         assert {request.path for _, request in kube.requests} == {"/api/v1/nodes"}
 
-        services = post.informers.services()
-        assert post.informers.not_ready() == "services are not listed yet: under way"
+        services = context.informers.of(SERVICES, UID_INDEX)
+        assert context.informers.not_ready() == "services are not listed yet: under way"
         await services.wait_synced()
 
-        assert post.informers.not_ready() is None
-        assert post.informers.ill() is None
-        assert post.informers.nodes() is nodes
-        assert post.informers.services() is services
+        assert context.informers.not_ready() is None
+        assert context.informers.ill() is None
+        assert context.informers.of(NODES) is nodes
+        assert context.informers.of(SERVICES, UID_INDEX) is services
         running.cancel()
 
 
 async def test_an_api_server_that_is_away_makes_nobody_ill_but_not_ready():
     kube = Kube(is_down=True)
-    async with posted(Cloud(name="fake"), kube=kube) as post, asyncio.TaskGroup() as group:
-        running = group.create_task(post.informers.run())
-        post.informers.nodes()
+    async with (
+        manager_context(Cloud(name="fake"), kube=kube) as context,
+        asyncio.TaskGroup() as group,
+    ):
+        running = group.create_task(context.informers.run())
+        context.informers.of(NODES)
         await asyncio.sleep(2 * DEAD)
 
-        assert post.informers.ill() is None
-        assert "connection refused" in (post.informers.not_ready() or "")
+        assert context.informers.ill() is None
+        assert "connection refused" in (context.informers.not_ready() or "")
         running.cancel()
 
 
 async def test_a_provider_finds_a_service_by_its_uid():
-    async with posted(Cloud(name="fake"), kube=Kube()) as post, asyncio.TaskGroup() as group:
+    async with (
+        manager_context(Cloud(name="fake"), kube=Kube()) as context,
+        asyncio.TaskGroup() as group,
+    ):
         body = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
-        made = await post.clients.main("test").create(SERVICES, body, namespace="default")
-        running = group.create_task(post.informers.run())
-        await post.informers.services().wait_synced()
+        made = await context.clients.main("test").create(SERVICES, body, namespace="default")
+        running = group.create_task(context.informers.run())
+        await context.informers.of(SERVICES, UID_INDEX).wait_synced()
 
-        view = Access(post).view()
+        view = Access(context).view()
 
         assert view.service(made.metadata.uid) == made
         assert view.service("another") is None

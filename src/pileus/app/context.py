@@ -1,0 +1,112 @@
+"""What the manager has for one cloud, and how it builds controllers from it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Any
+
+from pileus.app.beside import beside
+from pileus.app.clients import Clients, Rate
+from pileus.app.cluster_id import ClusterIdentity
+from pileus.app.config import Config
+from pileus.app.controller_settings import settings_of
+from pileus.app.registry import CONTROLLERS, Controllers
+from pileus.clock import Clock
+from pileus.cloud.interface import Cloud
+from pileus.fence import Fence
+from pileus.kube.client import Client
+from pileus.objects.cloud_scope import CloudScope
+from pileus.objects.descriptor import (
+    ControllerContext,
+    ControllerDescriptor,
+    ControllerNames,
+    RunningController,
+    Skipped,
+)
+from pileus.runtime.events import EventRecorder
+from pileus.runtime.informers import Informers
+from pileus.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerContext:
+    """What all controllers of one cloud share. Their writes stop with the fence."""
+
+    config: Config
+    scope: CloudScope
+    clients: Clients
+    informers: Informers
+    cluster_identity: ClusterIdentity
+    fence: Fence
+    metrics: Metrics
+    clock: Clock
+    random: Random
+    controllers: Controllers = CONTROLLERS
+
+    @property
+    def cloud(self) -> Cloud:
+        return self.scope.cloud
+
+    def with_cloud(self, cloud: Cloud) -> "ManagerContext":
+        """Returns this context with middleware around its cloud."""
+        return replace(self, scope=replace(self.scope, cloud=cloud))
+
+    def enabled(self) -> tuple[ControllerDescriptor[Any], ...]:
+        """Returns the controllers that `--controllers` enables."""
+        return self.controllers.enabled(self.config.generic.controllers)
+
+    def build(self, descriptor: ControllerDescriptor[Any]) -> "BuiltController | Skipped":
+        """Builds a controller, or says why it does not run here."""
+        client = self.clients.controller(descriptor.names.identity, fence=self.fence)
+        events = self._events(descriptor.names, client)
+        context = self._of(descriptor.names, client, events)
+        built = descriptor.build(context, settings_of(self.config, descriptor))
+        if isinstance(built, Skipped):
+            return built
+        return BuiltController(self.scope.scoped(descriptor.names.canonical), built, events)
+
+    def _of(
+        self, names: ControllerNames, client: Client, events: EventRecorder
+    ) -> ControllerContext:
+        rate = Rate.of(self.config.client)
+        return ControllerContext(
+            names=names,
+            scope=self.scope,
+            client=client,
+            events=events,
+            informers=self.informers,
+            fence=self.fence,
+            metrics=self.metrics,
+            clock=self.clock,
+            random=self.random,
+            cluster_id=self._cluster_id(),
+            request_rate=rate and rate.qps,
+        )
+
+    def _cluster_id(self) -> Callable[[], Awaitable[str]]:
+        return partial(self.cluster_identity.find, wait=not self.config.dry_run)
+
+    def _events(self, names: ControllerNames, client: Client) -> EventRecorder:
+        return EventRecorder(
+            names.event_source,
+            client,
+            clock=self.clock,
+            random=self.random,
+            metrics=self.metrics,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltController:
+    """A controller with the recorder of its events."""
+
+    name: str
+    """In health checks and plans: with the cloud, if there are several."""
+    controller: RunningController
+    events: EventRecorder
+
+    async def run(self) -> None:
+        """Work and write events until cancelled."""
+        async with beside(self.events.run()):
+            await self.controller.run()

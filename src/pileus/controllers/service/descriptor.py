@@ -1,0 +1,105 @@
+"""The service controller, as the manager knows it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pileus.controllers.service.classes import NO_DEFAULT_CLASS, Classes
+from pileus.kube.model.core_v1 import NODES, SERVICES
+from pileus.objects.descriptor import (
+    ControllerContext,
+    ControllerDescriptor,
+    ControllerNames,
+    Skipped,
+)
+
+if TYPE_CHECKING:
+    from pileus.controllers.service.controller import ServiceController, ServiceSettings
+    from pileus.objects.cloud_scope import CloudScope
+
+SERVICE = ControllerNames(
+    canonical="service-lb-controller",
+    alias="service",
+    event_source="service-controller",
+    metric="service",
+    identity="service-controller",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceFlags:
+    """The flags of this controller. Durations are seconds."""
+
+    workers: int | None
+    """Services reconciled at a time; None: as many as the request rate affords."""
+    classes: tuple[str, ...]
+    drift_period: float
+    drain_cordoned: bool
+    orphans: str
+
+
+def served_classes(scope: "CloudScope", flags: ServiceFlags) -> Classes:
+    """Returns which Services a cloud serves, as `--service-classes` says."""
+    return Classes.of(
+        scope.name,
+        (name for name in flags.classes if name != NO_DEFAULT_CLASS),
+        default=NO_DEFAULT_CLASS not in flags.classes,
+    )
+
+
+def build(context: ControllerContext, flags: ServiceFlags) -> "ServiceController | Skipped":
+    from pileus.controllers.service.controller import (  # noqa: PLC0415 -- not needed by help
+        ServiceController,
+        Surroundings,
+    )
+    from pileus.runtime.informers import BY_UID, UID_INDEX  # noqa: PLC0415 -- the same
+
+    cloud = context.scope.cloud
+    if cloud.balancers is None:
+        return Skipped("the cloud provider does not support load balancers")
+    around = Surroundings(
+        client=context.client,
+        services=context.informers.of(SERVICES, UID_INDEX),
+        by_uid=BY_UID,
+        nodes=context.informers.of(NODES),
+        whose=context.scope.whose,
+        balancers=cloud.balancers,
+        annotations=cloud.annotations,
+        abilities=cloud.abilities,
+        identify=context.cluster_id,
+        events=context.events,
+        clock=context.clock,
+        metrics=context.metrics,
+        random=context.random,
+    )
+    return ServiceController(around, _settings(context, flags))
+
+
+def _settings(context: ControllerContext, flags: ServiceFlags) -> "ServiceSettings":
+    from pileus.controllers.service.controller import (  # noqa: PLC0415 -- not needed by help
+        WORKERS,
+        ServiceSettings,
+    )
+    from pileus.controllers.service.orphans import (  # noqa: PLC0415 -- the same
+        SWEEP_PERIOD,
+        Policy,
+        SweepSettings,
+    )
+
+    return ServiceSettings(
+        classes=served_classes(context.scope, flags),
+        workers=flags.workers or context.affordable(WORKERS),
+        drift_period=flags.drift_period,
+        drain_cordoned=flags.drain_cordoned,
+        sweep=SweepSettings(
+            policy=Policy(flags.orphans), period=flags.drift_period or SWEEP_PERIOD
+        ),
+    )
+
+
+DESCRIPTOR = ControllerDescriptor(
+    names=SERVICE,
+    settings=ServiceFlags,
+    build=build,
+    kinds=(NODES, SERVICES),
+    stuck_after=900.0,
+)

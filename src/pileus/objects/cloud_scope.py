@@ -1,0 +1,34 @@
+"""The cloud for which a controller works, in a manager that may have several."""
+
+from dataclasses import dataclass
+
+from pileus.cloud.interface import Cloud
+from pileus.objects.ownership import Whose, whose_by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudScope:
+    """One cloud of this manager, as its controllers use it."""
+
+    name: str
+    """Unique in this manager: the provider's name, or the name given in the configuration."""
+    cloud: Cloud
+    """With middleware: batching, budget, fence, metrics and deadlines of its own."""
+    whose: Whose
+    """Whether a node belongs to this cloud."""
+    is_default: bool = True
+    """Whether it serves Services that name no class."""
+    is_only: bool = True
+    """Whether it is the manager's only cloud; then it is not part of any name."""
+
+    def scoped(self, name: str) -> str:
+        """Returns the name of a queue, round, health check or metric in this scope.
+
+        The name itself if there is one cloud, and `name@cloud` if there are several.
+        """
+        return name if self.is_only or not self.name else f"{name}@{self.name}"
+
+
+def only_scope(cloud: Cloud) -> CloudScope:
+    """Returns the scope of a manager's only cloud."""
+    return CloudScope(name=cloud.name, cloud=cloud, whose=whose_by(cloud))
