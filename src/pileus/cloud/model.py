@@ -93,21 +93,33 @@ Found = Instance | Absent | Failure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
+    """A route to the pod range of one node: one entry, or the same entry in several tables."""
+
     destination: str
-    """A CIDR."""
+    """The pod range, a CIDR."""
     target: NodeName | None
-    """None: the cloud has the route, but we do not know its target."""
+    """Name of the node. None in a list: the provider does not know it. The core then finds the node
+    by `provider_id`; without one, the route leads to an unknown machine."""
+    provider_id: str = ""
+    """Provider ID of the node. Of a route to be created: the node's, empty if it has none yet. Of a
+    listed one: where the cloud knows its machines by ID. A listed route with another provider ID
+    than its node has now leads to another machine, and is replaced."""
     name: str = ""
+    """Of a route to be created: the UID of the node, as a hint for the name."""
     addresses: tuple[Address, ...] | None = None
-    """The target's, where this cloud's routes carry them and must be kept current; else None.
-    Of a route to be created: always the target's."""
+    """Addresses of the node. Of a route to be created: always. Of a listed one: only where routes
+    carry addresses that must be kept current; None: they do not."""
     blackhole: bool = False
+    """Whether the route leads nowhere, for example because its machine is deleted."""
     cluster: str | None = None
-    """The cluster for which it was created, where this cloud's routes say so; "" if for none.
-    None: this cloud cannot tell."""
+    """The cluster for which it was created; "" if for none. None: this cloud cannot tell
+    (`Abilities.marks_routes`)."""
+    missing_in: frozenset[str] = frozenset()
+    """Of a listed route that belongs in several tables: names of those where it is missing. The
+    core then calls `Routes.create` for it again, which completes it; it is not deleted for that."""
     origin: object = field(default=None, compare=False, repr=False)
-    """The provider's own record of a listed route. The core does not read it, and hands it back
-    to `Routes.delete` as it was listed."""
+    """The provider's own record of a listed route. The core does not read it, and passes it back to
+    `Routes.delete`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

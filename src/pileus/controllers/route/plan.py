@@ -10,7 +10,7 @@ from a deleted node and a node that has the same range now gets its own.
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pileus.cloud.model import NodeName, Route
@@ -24,7 +24,7 @@ from pileus.controllers.route.ownership import (
     is_ours,
 )
 from pileus.kube.model.core_v1 import Node, NodeCondition
-from pileus.objects.nodes import addresses_of, condition_of, reference
+from pileus.objects.nodes import addresses_of, condition_of, provider_id_of, reference
 from pileus.objects.ranges import Range, pod_ranges_of
 
 CONDITION = "NetworkUnavailable"
@@ -81,7 +81,7 @@ class _Round:
         self._table: dict[Range, list[Route]] = {}
         self._kept: set[Route] = set()
         self._replaced: set[Route] = set()
-        for route in listed:
+        for route in with_targets(listed, nodes):
             destination = destination_of(route.destination)
             if destination is not None:
                 self._table.setdefault(destination, []).append(route)
@@ -118,6 +118,8 @@ class _Round:
             elif not self._is_in_place(node, claim.range):
                 create.append(route_to(node, claim.range))
                 self._replaced.update(self._left_over(claim.range))
+                own = self._own(node, claim.range)
+                self._kept.update(each for each in own if _serves(each, node))  # to be completed
                 continue
             self._kept.update(self._own(node, claim.range))
         return Standing(node, tuple(dict.fromkeys(create)), tuple(problems))
@@ -129,7 +131,8 @@ class _Round:
 
     def _is_in_place(self, node: Node, destination: Range) -> bool:
         believed = (node.metadata.name, destination) in self._memory.created
-        return believed or any(_serves(route, node) for route in self._own(node, destination))
+        own = self._own(node, destination)
+        return believed or any(_serves(each, node) and not each.missing_in for each in own)
 
     def _contested(self, node: Node, destination: Range) -> str:
         """What to say if the node lacks a route and somebody else's leads there already.
@@ -171,9 +174,18 @@ def route_to(node: Node, destination: Range) -> Route:
     return Route(
         destination=str(destination),
         target=NodeName(node.metadata.name),
+        provider_id=provider_id_of(node),
         name=node.metadata.uid,
         addresses=reference(node).addresses,
     )
+
+
+def with_targets(listed: Iterable[Route], nodes: Iterable[Node]) -> Iterable[Route]:
+    """Yields the routes, each with its node where the cloud only knows the ID of the machine."""
+    names = {provider_id_of(node): NodeName(node.metadata.name) for node in nodes}
+    for route in listed:
+        known = names.get(route.provider_id) if route.provider_id else None
+        yield replace(route, target=known) if route.target is None and known else route
 
 
 def sparing(made: Plan, is_doubtful: Callable[[NodeName | None], bool]) -> Plan:
@@ -217,14 +229,17 @@ def is_worth_a_round(old: Node | None, new: Node | None) -> bool:
 
 
 def _looked_at(node: Node | None) -> tuple[tuple[str, ...], object]:
-    return (pod_ranges_of(node), addresses_of(node)) if node else ((), ())
+    if node is None:
+        return (), ()
+    return pod_ranges_of(node), (addresses_of(node), provider_id_of(node))
 
 
 def _serves(route: Route, node: Node) -> bool:
     """Whether the route leads to the node as it is now."""
-    carried = route.addresses
+    carried, machine = route.addresses, provider_id_of(node)
     current = carried is None or set(carried) == set(reference(node).addresses)
-    return current and not route.blackhole
+    is_same = not route.provider_id or not machine or route.provider_id == machine
+    return current and is_same and not route.blackhole
 
 
 def _contested(destination: Range, route: Route) -> str:

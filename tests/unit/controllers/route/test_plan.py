@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_fields
 
 from pileus.cloud.model import Route
 from pileus.controllers.route.ownership import readable_ranges
@@ -67,6 +68,43 @@ def test_a_route_that_carries_other_addresses_than_the_node_is_made_anew():
     assert made.delete == tuple(listed)
     assert places(made.create) == [("10.1.0.0/24", "n1")]
     assert planned(nodes, current).create == ()
+
+
+def test_a_route_that_is_missing_in_some_tables_is_completed_and_not_deleted():
+    nodes = [node("n1", "10.1.0.0/24")]
+    partial = route("10.1.0.0/24", "n1", missing_in=frozenset({"rtb-2"}))
+    whole = route("10.1.0.0/24", "n1")
+
+    made = planned(nodes, [partial])
+
+    assert places(made.create) == [("10.1.0.0/24", "n1")]
+    assert made.delete == ()
+    assert planned(nodes, [whole]).create == ()
+
+
+def test_a_route_by_provider_id_alone_is_that_of_its_node():
+    nodes = [with_id(node("n1", "10.1.0.0/24"), "acme://1")]
+    listed = [route("10.1.0.0/24", None, provider_id="acme://1")]
+
+    made = planned(nodes, listed)
+
+    assert (made.create, made.delete) == ((), ())
+    assert [each.provider_id for each in planned(nodes, []).create] == ["acme://1"]
+
+
+def test_a_route_to_a_former_machine_of_the_same_name_is_replaced():
+    nodes = [with_id(node("n1", "10.1.0.0/24"), "acme://2")]
+    listed = [route("10.1.0.0/24", "n1", provider_id="acme://1")]
+
+    made = planned(nodes, listed)
+
+    assert made.delete == tuple(listed)
+    assert places(made.create) == [("10.1.0.0/24", "n1")]
+
+
+def with_id(node: Node, provider_id: str) -> Node:
+    assert node.spec is not None
+    return replace_fields(node, spec=replace_fields(node.spec, provider_id=provider_id))
 
 
 def test_a_route_that_leads_to_another_of_our_nodes_makes_room():
