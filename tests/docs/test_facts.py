@@ -12,7 +12,7 @@ from pileus.controllers.ipam import plan as ipam_plan
 from pileus.controllers.lifecycle import plan as lifecycle_plan
 from pileus.controllers.lifecycle import reconciler as lifecycle_reconciler
 from pileus.controllers.node import events as node_events
-from pileus.controllers.route import telling
+from pileus.controllers.route import status as route_status
 from pileus.controllers.service.reasons import Reason
 from pileus.controllers.ssh_keys import events as ssh_keys
 from pileus.runtime.informers import DEAD, SILENT
@@ -101,7 +101,7 @@ def test_every_event_about_ssh_keys_is_explained():
 @pytest.mark.parametrize(
     ("page", "reasons"),
     [
-        ("routes.md", (telling.FAILED, telling.REFUSED)),
+        ("routes.md", (route_status.FAILED, route_status.REFUSED)),
         ("ipam.md", (ipam_plan.FULL, ipam_plan.FAILED, ipam_plan.ODD)),
     ],
 )

@@ -15,7 +15,7 @@ from pileus.controllers.lifecycle import reconciler as lifecycle
 from pileus.controllers.lifecycle.guard import Guard, Share, Suspect
 from pileus.controllers.node import patches as node_patches
 from pileus.controllers.route import plan as route_plan
-from pileus.controllers.route import reconciler as route
+from pileus.controllers.route import status as route_status
 from pileus.controllers.service import holding, serving, withdrawing
 from pileus.controllers.service import plan as service_plan
 from pileus.controllers.service.classes import Classes
@@ -187,11 +187,11 @@ def stopped_nodes_are_not_marked() -> Iterable[Patch]:
 
 
 def routes_stay() -> Iterable[Patch]:
-    yield route_plan._Round, "_unwanted", lambda self: ()
+    yield route_plan._Routing, "unwanted", lambda self: ()
 
 
 def routes_are_not_told() -> Iterable[Patch]:
-    yield route, "condition", lambda node, available, now: None
+    yield route_status, "condition", lambda node, available, now: None
 
 
 def some_get_no_range() -> Iterable[Patch]:

@@ -53,14 +53,14 @@ def routes_are_renewed() -> Iterable[Patch]:
 
     Two, because a plan that deletes a route is made again after a list of the nodes.
     """
-    sound, plans = route_plan._Round._unwanted, count()
+    sound, plans = route_plan._Routing.unwanted, count()
 
     def unwanted(self: Any) -> Any:
         yield from sound(self)
         if next(plans) % 5 >= 3:
             yield from self._kept
 
-    yield route_plan._Round, "_unwanted", unwanted
+    yield route_plan._Routing, "unwanted", unwanted
 
 
 def the_taint_goes_without_labels() -> Iterable[Patch]:
@@ -131,13 +131,13 @@ def vanished_services_are_left_to_the_sweeper() -> Iterable[Patch]:
 
 
 def one_bad_range_spoils_the_others() -> Iterable[Patch]:
-    sound = route_plan._Round._standing
+    sound = route_plan._Routing._report
 
-    def standing(self: Any, node: Any, made: Any) -> Any:
+    def report(self: Any, node: Any, made: Any) -> Any:
         found = sound(self, node, made)
         return replace(found, create=()) if found.problems else found
 
-    yield route_plan._Round, "_standing", standing
+    yield route_plan._Routing, "_report", report
 
 
 def ranges_are_never_given_back() -> Iterable[Patch]:

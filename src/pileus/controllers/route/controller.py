@@ -1,4 +1,4 @@
-"""The route controller as one thing to run: a queue of rounds, and what asks for them."""
+"""The route controller: its queue with one key, its workers, and what asks for passes."""
 
 import asyncio
 import random
@@ -8,15 +8,14 @@ from dataclasses import dataclass
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Routes
-from pileus.controllers.route.ledger import Ledger
 from pileus.controllers.route.ownership import Ownership, Rules
-from pileus.controllers.route.patches import condition_patch
 from pileus.controllers.route.plan import is_worth_a_round
-from pileus.controllers.route.preview import lines
 from pileus.controllers.route.reconciler import RouteReconciler, Tools
-from pileus.controllers.route.telling import Telling
+from pileus.controllers.route.record import RouteRecord
+from pileus.controllers.route.status import NodeWarnings, condition_patch, lines
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import Node
+from pileus.objects import ownership as nodes
 from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer
 from pileus.objects.events import ObjectEvents
 from pileus.objects.ownership import Whose
@@ -33,14 +32,14 @@ from pileus.telemetry.metrics import Metrics
 QUEUE = "Routes"
 ROUND = "route-check"
 ALL = "all"
-"""The one key: a round is over all routes."""
+"""The only key: a pass covers all routes."""
 RETRIES = Exponential(1.0, 300.0)
 GATHER = 0.5
-"""Seconds after a change in which further ones join the same round."""
+"""Seconds after a change of a node in which further changes join the same pass."""
 BURST, WINDOW = 3, 30.0
-"""Node changes cause at most so many rounds in so many seconds."""
+"""Changes of nodes cause at most so many passes in so many seconds."""
 SPREAD = 0.1
-"""The part by which pauses between checks vary, where node changes cause rounds as well."""
+"""The fraction by which pauses between checks vary, if changes of nodes cause passes as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +48,21 @@ class RouteSettings:
     """`--cluster-cidr`."""
     ownership: Ownership = Ownership.RECORDED
     watch: bool = True
-    """Whether changes of nodes cause rounds; without it only the period does."""
+    """Whether changes of nodes cause passes. Otherwise only the period does."""
     period: float = 300.0
-    """Seconds between the starts of two checks."""
+    """Seconds between two checks for drift."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the controller is put into."""
+    """What the controller works with."""
 
     client: Client
     informer: NodeInformer
     routes: Routes
     whose: Whose
     identify: Callable[[], Awaitable[str]]
-    """Finds out the cluster's id, however long that takes; never a guess."""
+    """Returns the cluster's ID, however long that takes; never a guess."""
     events: Recorder
     clock: Clock
     metrics: Metrics
@@ -71,21 +70,21 @@ class Surroundings:
 
 
 class RouteController:
-    """Keeps the cloud's routes to the nodes' pod ranges."""
+    """Keeps the cloud's routes to the pod ranges of nodes."""
 
     def __init__(self, around: Surroundings, settings: RouteSettings) -> None:
         self._around = around
         self._settings = settings
         self._nodes = ClusterNodes(around.client, around.informer.store, condition_patch)
-        self._ledger = Ledger()
-        self._telling = Telling(ObjectEvents(around.events))
+        self._record = RouteRecord()
+        self._warnings = NodeWarnings(ObjectEvents(around.events))
         self._queue = WorkQueue[str](QUEUE, around.metrics)
         self._checks = Periodic(ROUND, self._check, around.metrics, around.random)
         self._due: float | None = None
         self._controller: Controller[str] | None = None
 
     async def run(self) -> None:
-        """Work until cancelled, once all nodes and the cluster's id are known; call once."""
+        """Work until cancelled; call once. Waits until all nodes and the cluster's ID are known."""
         reconciler = await self._reconciler()
         pace = Pace(self._queue)
         controller = self._controller = Controller(
@@ -95,26 +94,28 @@ class RouteController:
             RetryPolicy(RETRIES, self._around.random),
             Limits(workers=1),
         )
-        watcher = _Watcher(self._ledger, reconciler, pace if self._settings.watch else None)
+        watcher = _Watcher(
+            self._record, reconciler, self._around.whose, pace if self._settings.watch else None
+        )
         self._around.informer.subscribe(self._nodes.without_echoes(watcher))
         if self._settings.watch:
-            pace.ask()  # also without nodes: the last one may have been deleted before the start
+            pace.ask()  # even without nodes: the last one may have been deleted before the start
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
             group.create_task(self._checks.run())
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
-        """What the next round would do about the nodes of `scope`. Reads only."""
-        made = await (await self._reconciler()).plan()
-        return lines(made, scope, self._around.clock.now())
+        """Returns what the next pass would do for the nodes of `scope`. Reads only."""
+        steps = await (await self._reconciler()).plan()
+        return lines(steps, scope, self._around.clock.now())
 
     def stuck(self, limit: float) -> str | None:
-        """What to tell a health check if a round has been going on for longer than `limit`."""
-        rounds = None if self._controller is None else self._controller.stuck(limit)
-        return rounds or self._checks.stuck(limit)
+        """Returns the message for a health check if a pass runs for longer than `limit` seconds."""
+        passes = None if self._controller is None else self._controller.stuck(limit)
+        return passes or self._checks.stuck(limit)
 
     def failing(self) -> str | None:
-        """The message for a health check if periodic checks cannot be started."""
+        """Returns the message for a health check if periodic checks cannot be started."""
         return self._checks.failing()
 
     async def _reconciler(self) -> RouteReconciler:
@@ -129,15 +130,15 @@ class RouteController:
             nodes=self._nodes,
             routes=self._around.routes,
             rules=rules,
-            ledger=self._ledger,
-            telling=self._telling,
+            record=self._record,
+            warnings=self._warnings,
             clock=self._around.clock,
             metrics=self._around.metrics,
         )
         return RouteReconciler(tools)
 
     async def _check(self) -> float:
-        """Ask for a round once per period, at fixed times; where nodes are watched they vary.
+        """Ask for a pass once per period, at fixed times; the period varies if nodes are watched.
 
         Returns the seconds until the next call.
         """
@@ -155,7 +156,7 @@ class RouteController:
 
 
 class Pace:
-    """Lets changes cause rounds, but not too many: each asks, and the round comes when it may."""
+    """Limits how often changes of nodes cause passes."""
 
     def __init__(self, queue: WorkQueue[str]) -> None:
         self._queue = queue
@@ -173,7 +174,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Paced:
-    """A reconciler whose passes the pace knows of."""
+    """A reconciler that reports the start of each pass to the pace."""
 
     inner: RouteReconciler
     pace: Pace
@@ -185,8 +186,9 @@ class Paced:
 
 @dataclass(frozen=True, slots=True)
 class _Watcher:
-    ledger: Ledger
+    record: RouteRecord
     reconciler: RouteReconciler
+    whose: Whose
     pace: Pace | None
 
     def added(self, new: Node, /) -> None:
@@ -196,7 +198,8 @@ class _Watcher:
         self._changed(old, new)
 
     def deleted(self, old: Node, /) -> None:
-        self.ledger.departed(old)
+        if self.whose(old) is not nodes.Ownership.FOREIGN:
+            self.record.node_deleted(old)
         self._changed(old, None)
 
     def _changed(self, old: Node | None, new: Node | None) -> None:

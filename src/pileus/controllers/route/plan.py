@@ -1,111 +1,153 @@
-"""Which routes are to be created and deleted, and what is said of the nodes. Pure.
+"""Which routes to create and delete, and what to report on nodes. Pure.
 
-    nodes ──claims──▶ wanted ─┐
-                              ├─plan─▶ create · delete · how each node stands
-    cloud ──list────▶ listed ─┘
+    nodes ──claims──▶ desired ─┐
+                               ├─ plan ─▶ delete ▸ create ▸ report
+    cloud ──list────▶ routes ──┘
 
-A route is deleted only if it is ours (see `ownership`) and no node wants it, or if it is left over
-from a deleted node and a node that has the same range now gets its own.
+A route is deleted only if it belongs to this cluster (see `ownership`) and no node needs it, or if
+it is left over from a deleted node and another node with the same range gets its own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pileus.cloud.model import NodeName, Route
-from pileus.controllers.route.claims import Claim, claims
 from pileus.controllers.route.ownership import (
-    Departed,
-    Records,
+    Claim,
+    KnownNodes,
     Rules,
+    claims,
     destination_of,
     is_left_over,
     is_ours,
 )
+from pileus.controllers.route.record import NOTHING, Recorded
 from pileus.kube.model.core_v1 import Node, NodeCondition
 from pileus.objects.nodes import addresses_of, condition_of, provider_id_of, reference
 from pileus.objects.ranges import Range, pod_ranges_of
 
+CHUNK = 100
+"""Routes per call to the cloud."""
 CONDITION = "NetworkUnavailable"
 GOOD = ("False", "RouteCreated", "RouteController created a route")
 BAD = ("True", "NoRouteCreated", "RouteController failed to create a route")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What one pass knows about nodes and routes."""
+
+    nodes: tuple[Node, ...]
+    routes: tuple[Route, ...]
+    """Every route that the cloud lists."""
+    recorded: Recorded = NOTHING
+    unreadable: frozenset[str] = frozenset()
+    """Names of nodes that exist and cannot be decoded."""
+    nodes_error: Exception | None = None
+    """Why the nodes could not be listed from the API server; no route is deleted then."""
+
+    def may_exist(self, target: NodeName | None) -> bool:
+        """Returns whether a route's target may be an existing node that is not in `nodes`."""
+        if self.nodes_error is not None:
+            return True
+        return bool(self.unreadable) and (target is None or target in self.unreadable)
+
+
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What a round knows that neither the cluster nor the cloud's list shows."""
+class DeleteRoutes:
+    """Delete these routes, in one call to the cloud. Comes before any route is created."""
 
-    departed: frozenset[Departed] = frozenset()
-    created: frozenset[tuple[str, Range]] = frozenset()
-    """Node and range of routes that we created so recently that a list may lack them."""
+    routes: tuple[Route, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How one node stands: the routes that it lacks, and why it cannot have others."""
+class KeepRoutes:
+    """Keep these routes for now although no known node needs them: their nodes may exist."""
+
+    routes: tuple[Route, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRoutes:
+    """Create these routes, in one call to the cloud."""
+
+    routes: tuple[Route, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportNode:
+    """Report on a node whether its pod ranges have routes: by its condition and by events."""
 
     node: Node
     create: tuple[Route, ...] = ()
+    """Its routes that an earlier step creates: the report depends on the outcome."""
     problems: tuple[str, ...] = ()
+    """Why it gets no routes to some of its ranges."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    delete: tuple[Route, ...]
-    """They go first: a route may have to make room."""
-    standings: tuple[Standing, ...]
-    """Of all nodes that have pod ranges, or routes of ours."""
-    spared: tuple[Route, ...] = ()
-    """Not wanted, but not deleted now either, because of doubts about their nodes."""
-
-    @property
-    def create(self) -> tuple[Route, ...]:
-        return tuple(route for each in self.standings for route in each.create)
+Step = DeleteRoutes | KeepRoutes | CreateRoutes | ReportNode
 
 
-def plan(nodes: Sequence[Node], listed: Iterable[Route], memory: Memory, rules: Rules) -> Plan:
-    """What is to be done. Nothing is ever created or deleted that the cloud has as it should be."""
-    return _Round(nodes, listed, memory, rules).plan()
+def plan(observed: Observation, rules: Rules) -> tuple[Step, ...]:
+    """Returns the steps of a pass, in order. Empty: cluster and cloud match the desired state."""
+    routing = _Routing(observed, rules)
+    reports = tuple(routing.reports())
+    unwanted = tuple(routing.unwanted())
+    keep = tuple(each for each in unwanted if observed.may_exist(each.target))
+    delete = [each for each in unwanted if each not in keep]
+    create = [route for each in reports for route in each.create]
+    return (
+        *(DeleteRoutes(chunk) for chunk in _chunks(delete)),
+        *((KeepRoutes(keep),) if keep else ()),
+        *(CreateRoutes(chunk) for chunk in _chunks(create)),
+        *(each for each in reports if _is_worth_reporting(each)),
+    )
 
 
-class _Round:
-    def __init__(
-        self, nodes: Sequence[Node], listed: Iterable[Route], memory: Memory, rules: Rules
-    ) -> None:
-        self._nodes = nodes
-        self._memory = memory
+class _Routing:
+    """The desired routes compared with those that exist."""
+
+    def __init__(self, observed: Observation, rules: Rules) -> None:
+        self._observed = observed
         self._rules = rules
-        self._records = Records(nodes, memory.departed, rules)
-        self._foreign = {each.metadata.name for each in nodes if not rules.is_managed(each)}
+        self._managed = tuple(filter(rules.is_managed, observed.nodes))
+        self._known = KnownNodes(observed.nodes, observed.recorded.deleted, rules)
+        ours = {each.metadata.name for each in self._managed}
+        self._foreign = {each.metadata.name for each in observed.nodes} - ours
         self._table: dict[Range, list[Route]] = {}
         self._kept: set[Route] = set()
         self._replaced: set[Route] = set()
-        for route in with_targets(listed, nodes):
+        for route in with_targets(observed.routes, observed.nodes):
             destination = destination_of(route.destination)
             if destination is not None:
                 self._table.setdefault(destination, []).append(route)
 
-    def plan(self) -> Plan:
-        made = claims(self._nodes, self._has_route, self._rules.allows)
+    def reports(self) -> Iterable[ReportNode]:
+        """Returns a report for each node of this cloud that has pod ranges, or routes of ours."""
+        made = claims(self._managed, self._has_route, self._rules.allows)
         routed = {
             route.target
             for destination, routes in self._table.items()
             for route in routes
             if self._is_ours(route, destination)
         }
-        standings = tuple(
-            self._standing(node, made[node.metadata.name])
-            for node in self._nodes
-            if self._rules.is_managed(node)
-            and (pod_ranges_of(node) or node.metadata.name in routed)
-        )
-        return Plan(tuple(self._unwanted()), standings)
+        for node in self._managed:
+            if pod_ranges_of(node) or node.metadata.name in routed:
+                yield self._report(node, made[node.metadata.name])
+
+    def unwanted(self) -> Iterable[Route]:
+        """Returns the routes to delete. Call `reports` first."""
+        for destination, routes in self._table.items():
+            for route in routes:
+                if route in self._replaced or self._is_unwanted(route, destination):
+                    yield route
 
     def _has_route(self, name: str, destination: Range) -> bool:
         return any(route.target == name for route in self._table.get(destination, ()))
 
-    def _standing(self, node: Node, made: Sequence[Claim]) -> Standing:
+    def _report(self, node: Node, made: Sequence[Claim]) -> ReportNode:
         create: list[Route] = []
         problems: list[str] = []
         for claim in made:
@@ -122,22 +164,22 @@ class _Round:
                 self._kept.update(each for each in own if _serves(each, node))  # to be completed
                 continue
             self._kept.update(self._own(node, claim.range))
-        return Standing(node, tuple(dict.fromkeys(create)), tuple(problems))
+        return ReportNode(node, tuple(dict.fromkeys(create)), tuple(problems))
 
     def _own(self, node: Node, destination: Range) -> list[Route]:
-        """The node's routes to there. They go only if a new one takes their place."""
+        """The node's routes to the destination. They are deleted only if replaced."""
         routes = self._table.get(destination, ())
         return [route for route in routes if route.target == node.metadata.name]
 
     def _is_in_place(self, node: Node, destination: Range) -> bool:
-        believed = (node.metadata.name, destination) in self._memory.created
+        believed = (node.metadata.name, destination) in self._observed.recorded.created
         own = self._own(node, destination)
         return believed or any(_serves(each, node) and not each.missing_in for each in own)
 
     def _contested(self, node: Node, destination: Range) -> str:
-        """What to say if the node lacks a route and somebody else's leads there already.
+        """Why the node gets no route: one that is not ours has the same destination.
 
-        A second one would split its traffic.
+        A second route would split the traffic.
         """
         if self._is_in_place(node, destination):
             return ""
@@ -151,26 +193,20 @@ class _Round:
         return [
             route
             for route in self._table.get(destination, ())
-            if is_left_over(route, destination, self._rules, self._records)
+            if is_left_over(route, destination, self._rules, self._known)
         ]
-
-    def _unwanted(self) -> Iterable[Route]:
-        for destination, routes in self._table.items():
-            for route in routes:
-                if route in self._replaced or self._is_unwanted(route, destination):
-                    yield route
 
     def _is_unwanted(self, route: Route, destination: Range) -> bool:
         if route in self._kept or not self._is_ours(route, destination):
             return False
-        return route.target not in self._foreign or destination in self._records.assigned
+        return route.target not in self._foreign or destination in self._known.assigned
 
     def _is_ours(self, route: Route, destination: Range) -> bool:
-        return is_ours(route, destination, self._rules, self._records)
+        return is_ours(route, destination, self._rules, self._known)
 
 
 def route_to(node: Node, destination: Range) -> Route:
-    """The route as it is to be created; its name is a hint that tells whose it is."""
+    """Returns the route to create. Its name is the node's UID, which tells whose it is."""
     return Route(
         destination=str(destination),
         target=NodeName(node.metadata.name),
@@ -180,37 +216,35 @@ def route_to(node: Node, destination: Range) -> Route:
     )
 
 
-def with_targets(listed: Iterable[Route], nodes: Iterable[Node]) -> Iterable[Route]:
-    """Yields the routes, each with its node where the cloud only knows the ID of the machine."""
+def with_targets(routes: Iterable[Route], nodes: Iterable[Node]) -> Iterable[Route]:
+    """Returns the routes, each with its node if the cloud knows only the ID of the machine."""
     names = {provider_id_of(node): NodeName(node.metadata.name) for node in nodes}
-    for route in listed:
+    for route in routes:
         known = names.get(route.provider_id) if route.provider_id else None
         yield replace(route, target=known) if route.target is None and known else route
 
 
-def sparing(made: Plan, is_doubtful: Callable[[NodeName | None], bool]) -> Plan:
-    """The plan without deletions of routes whose target may be a node after all."""
-    spared = tuple(each for each in made.delete if is_doubtful(each.target))
-    return Plan(tuple(each for each in made.delete if each not in spared), made.standings, spared)
+def deletes(steps: Iterable[Step]) -> bool:
+    """Returns whether a step deletes routes."""
+    return any(isinstance(each, DeleteRoutes) for each in steps)
 
 
 def is_available(
-    standing: Standing, failed: AbstractSet[Route], untried: AbstractSet[Route]
+    report: ReportNode, failed: AbstractSet[Route], untried: AbstractSet[Route]
 ) -> bool | None:
-    """Whether all the node's ranges have their routes; None: not known yet."""
-    if standing.problems or not failed.isdisjoint(standing.create):
+    """Returns whether all pod ranges of the node have routes; None: not known yet."""
+    if report.problems or not failed.isdisjoint(report.create):
         return False
-    if not untried.isdisjoint(standing.create):
+    if not untried.isdisjoint(report.create):
         return None
-    return bool(pod_ranges_of(standing.node))
+    return bool(pod_ranges_of(report.node))
 
 
 def condition(node: Node, *, available: bool, now: datetime) -> NodeCondition | None:
-    """What is to be written about the node's network; None if it says so already."""
-    status, reason, message = GOOD if available else BAD
-    present = condition_of(node, CONDITION)
-    if present is not None and (present.status, present.reason) == (status, reason):
+    """Returns the condition to write on the node; None if it has it already."""
+    if _has_condition(node, available=available):
         return None
+    status, reason, message = GOOD if available else BAD
     now = now.replace(microsecond=0)
     return NodeCondition(
         type=CONDITION,
@@ -223,19 +257,38 @@ def condition(node: Node, *, available: bool, now: datetime) -> NodeCondition | 
 
 
 def is_worth_a_round(old: Node | None, new: Node | None) -> bool:
-    """Whether a change of a node (None: it was not there, or is no more) may change its routes."""
-    before, after = _looked_at(old), _looked_at(new)
+    """Returns whether a change of a node may change its routes. None: it does not exist."""
+    before, after = _relevant(old), _relevant(new)
     return before != after and bool(before[0] or after[0])
 
 
-def _looked_at(node: Node | None) -> tuple[tuple[str, ...], object]:
+def _relevant(node: Node | None) -> tuple[tuple[str, ...], object]:
     if node is None:
         return (), ()
     return pod_ranges_of(node), (addresses_of(node), provider_id_of(node))
 
 
+def _is_worth_reporting(report: ReportNode) -> bool:
+    if report.create or report.problems:
+        return True
+    available = bool(is_available(report, frozenset(), frozenset()))
+    return not _has_condition(report.node, available=available)
+
+
+def _has_condition(node: Node, *, available: bool) -> bool:
+    present = condition_of(node, CONDITION)
+    return (
+        present is not None and (present.status, present.reason) == (GOOD if available else BAD)[:2]
+    )
+
+
+def _chunks(routes: Sequence[Route]) -> Iterable[tuple[Route, ...]]:
+    for start in range(0, len(routes), CHUNK):
+        yield tuple(routes[start : start + CHUNK])
+
+
 def _serves(route: Route, node: Node) -> bool:
-    """Whether the route leads to the node as it is now."""
+    """Whether the route leads to the node's machine at its current addresses."""
     carried, machine = route.addresses, provider_id_of(node)
     current = carried is None or set(carried) == set(reference(node).addresses)
     is_same = not route.provider_id or not machine or route.provider_id == machine

@@ -1,12 +1,21 @@
 """Nodes with pod ranges, and routes, to test with."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from pileus.cloud.model import Address, AddressType, NodeName, Route
-from pileus.controllers.route.ownership import Departed, Ownership, Rules
-from pileus.controllers.route.plan import Memory, Plan, plan
+from pileus.controllers.route.ownership import DeletedNode, Ownership, Rules
+from pileus.controllers.route.plan import (
+    CreateRoutes,
+    DeleteRoutes,
+    KeepRoutes,
+    Observation,
+    ReportNode,
+    Step,
+    plan,
+)
+from pileus.controllers.route.record import NOTHING, Recorded
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
 from pileus.kube.model.meta import ObjectMeta
 from pileus.objects.ranges import parse_range, parse_ranges
@@ -49,18 +58,50 @@ def internal(ip: str) -> Address:
 
 
 WIDE = replace(RULES, ownership=Ownership.CLUSTER_CIDR)
-NOTHING = Memory()
 
 
-def departed(name: str, text: str) -> Departed:
-    return Departed(name, f"uid-{name}", parse_range(text))
+def deleted(name: str, text: str) -> DeletedNode:
+    return DeletedNode(name, f"uid-{name}", parse_range(text))
 
 
 def places(routes: Iterable[Route]) -> list[tuple[str, str | None]]:
     return sorted((each.destination, each.target) for each in routes)
 
 
+@dataclass(frozen=True)
+class Made:
+    """The steps of a plan, by their kind."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def delete(self) -> tuple[Route, ...]:
+        return self._routes(DeleteRoutes)
+
+    @property
+    def kept(self) -> tuple[Route, ...]:
+        return self._routes(KeepRoutes)
+
+    @property
+    def create(self) -> tuple[Route, ...]:
+        return self._routes(CreateRoutes)
+
+    @property
+    def reports(self) -> tuple[ReportNode, ...]:
+        return tuple(each for each in self.steps if isinstance(each, ReportNode))
+
+    def _routes(
+        self, kind: type[DeleteRoutes] | type[KeepRoutes] | type[CreateRoutes]
+    ) -> tuple[Route, ...]:
+        chosen = (each for each in self.steps if isinstance(each, kind))
+        return tuple(route for each in chosen for route in each.routes)
+
+
 def planned(
-    nodes: Sequence[Node], listed: Sequence[Route], memory: Memory = NOTHING, rules: Rules = RULES
-) -> Plan:
-    return plan(nodes, listed, memory, rules)
+    nodes: Sequence[Node],
+    listed: Sequence[Route],
+    recorded: Recorded = NOTHING,
+    rules: Rules = RULES,
+) -> Made:
+    observed = Observation(nodes=tuple(nodes), routes=tuple(listed), recorded=recorded)
+    return Made(plan(observed, rules))

@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from pileus.controllers.route.plan import Memory, sparing
+from pileus.controllers.route.plan import Observation, plan
+from pileus.controllers.route.record import Recorded
+from pileus.kube.errors import KubeError
 from pileus.objects.ownership import owner_by
 from tests.unit.controllers.route.objects import (
     RULES,
     WIDE,
-    departed,
+    Made,
+    deleted,
     node,
     places,
     planned,
@@ -18,9 +21,9 @@ from tests.unit.controllers.route.objects import (
 
 
 def test_the_route_of_a_node_that_was_seen_being_deleted_goes():
-    memory = Memory(departed=frozenset({departed("n1", "10.1.0.0/24")}))
+    recorded = Recorded(deleted=frozenset({deleted("n1", "10.1.0.0/24")}))
 
-    made = planned([], [route("10.1.0.0/24", "n1")], memory)
+    made = planned([], [route("10.1.0.0/24", "n1")], recorded)
 
     assert places(made.delete) == [("10.1.0.0/24", "n1")]
 
@@ -66,8 +69,8 @@ def test_a_foreign_route_to_a_nodes_range_is_told_and_no_second_one_is_made():
     made = planned([node("n1", "10.1.0.0/24")], [route("10.1.0.0/24", None)])
 
     assert (made.create, made.delete) == ((), ())
-    assert "leads elsewhere" in made.standings[0].problems[0]
-    assert "--route-ownership=cluster-cidr" in made.standings[0].problems[0]
+    assert "leads elsewhere" in made.reports[0].problems[0]
+    assert "--route-ownership=cluster-cidr" in made.reports[0].problems[0]
 
 
 def test_a_node_gets_the_route_of_one_that_was_deleted_while_no_manager_ran():
@@ -98,7 +101,57 @@ def test_a_node_of_another_cloud_gets_no_route_and_no_word_and_keeps_what_it_has
 
     assert places(empty.create) == places(full.create) == [("10.1.0.0/24", "n1")]
     assert (empty.delete, full.delete) == ((), ())
-    assert [each.node.metadata.name for each in full.standings] == ["n1"]
+    assert [each.node.metadata.name for each in full.reports] == ["n1"]
+
+
+SHARED = "10.1.0.0/24"
+
+
+@pytest.mark.parametrize("age", [1, 3], ids=["younger", "older"])
+@pytest.mark.parametrize(
+    ("listed", "deleted", "created"),
+    [
+        pytest.param([], [], [(SHARED, "n1")], id="no route"),
+        pytest.param([route(SHARED, "n1")], [], [], id="ours has its route"),
+        pytest.param(
+            [route(SHARED, "n1"), route(SHARED, "other")],
+            [(SHARED, "other")],
+            [],
+            id="both have one",
+        ),
+        pytest.param(
+            [route(SHARED, "other")],
+            [(SHARED, "other")],
+            [(SHARED, "n1")],
+            id="only the other cloud's node has one",
+        ),
+        pytest.param(
+            [route(SHARED, "n1", addresses=())],
+            [(SHARED, "n1")],
+            [(SHARED, "n1")],
+            id="ours has an outdated one",
+        ),
+    ],
+)
+def test_a_node_of_another_cloud_with_the_same_range_takes_no_route_from_ours(
+    listed, deleted, created, age
+):
+    nodes = [node("n1", SHARED, age=2), node("other", SHARED, age=age)]
+
+    made = planned(nodes, listed, rules=FOREIGN)
+
+    assert (places(made.delete), places(made.create)) == (deleted, created)
+    assert not any(each.problems for each in made.reports)
+
+
+def test_a_route_to_another_clouds_node_by_way_of_a_gateway_node_stays():
+    """Clouds are joined like this: one node of this cloud forwards to the pods of the other."""
+    nodes = [node("gateway", "10.1.0.0/24"), node("other", "10.2.0.0/24")]
+
+    made = planned(nodes, [route("10.2.0.0/24", "gateway")], rules=FOREIGN)
+
+    assert made.delete == ()
+    assert places(made.create) == [("10.1.0.0/24", "gateway")]
 
 
 def test_a_route_to_the_range_of_another_clouds_node_is_not_taken_for_a_left_over():
@@ -131,12 +184,22 @@ def test_with_the_wide_rule_a_range_outside_of_the_clusters_gets_its_route():
     assert places(made.create) == [("192.168.7.0/24", "n1")]
 
 
-def test_the_routes_of_nodes_that_could_not_be_read_are_spared():
-    listed = [route("10.1.0.0/24", name, cluster="blue") for name in ("odd", "gone", None)]
-    made = planned([], listed)
+LISTED = tuple(route("10.1.0.0/24", name, cluster="blue") for name in ("odd", "gone", None))
 
-    spared = sparing(made, lambda target: target in {None, "odd"})
 
-    assert places(spared.delete) == [("10.1.0.0/24", "gone")]
-    assert [each.target for each in spared.spared] == ["odd", None]
-    assert sparing(made, lambda _: False) == made
+def test_the_routes_of_nodes_that_could_not_be_read_are_kept():
+    observed = Observation(nodes=(), routes=LISTED, unreadable=frozenset({"odd"}))
+
+    made = Made(plan(observed, RULES))
+
+    assert places(made.delete) == [("10.1.0.0/24", "gone")]
+    assert [each.target for each in made.kept] == ["odd", None]
+
+
+def test_no_route_is_deleted_if_the_nodes_could_not_be_listed():
+    observed = Observation(nodes=(), routes=LISTED, nodes_error=KubeError("no answer"))
+
+    made = Made(plan(observed, RULES))
+
+    assert (made.delete, made.kept) == ((), LISTED)
+    assert planned([], LISTED).kept == ()

@@ -1,32 +1,23 @@
 """The decisions about routes: what is created, what is deleted, and above all what is not."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace as replace_fields
 
-from pileus.cloud.model import Route
-from pileus.controllers.route.ownership import readable_ranges
 from pileus.controllers.route.plan import (
     CONDITION,
-    Memory,
-    Plan,
+    CreateRoutes,
+    DeleteRoutes,
     condition,
     is_available,
     is_worth_a_round,
-    route_to,
 )
+from pileus.controllers.route.record import Recorded
 from pileus.kube.model.core_v1 import Node, NodeCondition
-from pileus.objects.ownership import owner_by
-from pileus.objects.ranges import Range, is_within, parse_range
+from pileus.objects.ranges import parse_range
 from tests.unit.controllers.route.objects import (
     RULES,
     START,
     WIDE,
-    departed,
     internal,
     node,
     places,
@@ -44,18 +35,39 @@ def test_a_node_without_a_route_gets_one_for_each_of_its_ranges():
     assert made.delete == ()
 
 
+def test_steps_carry_what_one_call_to_the_cloud_carries_and_deletions_come_first():
+    many = [node(f"n{number}", f"10.1.{number}.0/24") for number in range(120)]
+    unwanted = [route(f"10.2.{number}.0/24", "gone", cluster="blue") for number in range(101)]
+
+    steps = planned(many, unwanted).steps
+
+    calls = [each for each in steps if isinstance(each, DeleteRoutes | CreateRoutes)]
+    assert [(type(each), len(each.routes)) for each in calls] == [
+        (DeleteRoutes, 100),
+        (DeleteRoutes, 1),
+        (CreateRoutes, 100),
+        (CreateRoutes, 20),
+    ]
+    assert tuple(calls) == steps[:4]
+
+
+def test_a_plan_is_empty_if_routes_and_conditions_match():
+    one = node("n1", "10.1.0.0/24", conditions=[saying("False", "RouteCreated")])
+
+    assert planned([one], [route("10.1.0.0/24", "n1")]).steps == ()
+
+
 def test_trap_8_a_route_in_another_spelling_is_the_same_route():
     nodes = [node("n1", "10.1.0.7/24", "FD00:0001:0::/64")]
     listed = [route("10.1.0.0/24", "n1"), route("fd00:1:0:0::/64", "n1")]
 
-    assert planned(nodes, listed) == Plan((), planned(nodes, listed).standings)
-    assert planned(nodes, listed).create == ()
+    assert planned(nodes, listed).delete == planned(nodes, listed).create == ()
 
 
 def test_a_route_that_was_created_a_moment_ago_is_believed_although_it_is_not_listed():
-    memory = Memory(created=frozenset({("n1", parse_range("10.1.0.0/24"))}))
+    recorded = Recorded(created=frozenset({("n1", parse_range("10.1.0.0/24"))}))
 
-    assert planned([node("n1", "10.1.0.0/24")], [], memory).create == ()
+    assert planned([node("n1", "10.1.0.0/24")], [], recorded).create == ()
 
 
 def test_a_route_that_carries_other_addresses_than_the_node_is_made_anew():
@@ -132,7 +144,7 @@ def test_a_route_that_leads_to_another_of_our_nodes_makes_room():
 def test_a_range_that_cannot_have_a_route_is_told_and_the_others_are_served(text, told):
     made = planned([node("odd", text, "fd00:1::/64"), node("n1", "10.1.0.0/24")], [])
 
-    odd, good = made.standings
+    odd, good = made.reports
     assert told in odd.problems[0]
     assert places(odd.create) == [("fd00:1::/64", "odd")], "its other family"
     assert places(good.create) == [("10.1.0.0/24", "n1")]
@@ -147,7 +159,7 @@ def test_of_two_nodes_whose_ranges_overlap_the_older_one_is_served(overlapping):
     made = planned([young, old, node("c", "10.200.0.0/24")], [])
 
     assert places(made.create) == [("10.1.0.0/24", "b"), ("10.200.0.0/24", "c")]
-    assert "overlaps 10.1.0.0/24 of node b" in made.standings[0].problems[0]
+    assert "overlaps 10.1.0.0/24 of node b" in made.reports[0].problems[0]
 
 
 def test_of_two_nodes_with_one_range_the_one_that_has_the_route_keeps_it():
@@ -156,7 +168,7 @@ def test_of_two_nodes_with_one_range_the_one_that_has_the_route_keeps_it():
     made = planned([young, old], [route("10.1.0.0/24", "a")])
 
     assert (made.create, made.delete) == ((), ())
-    assert "of node a" in made.standings[1].problems[0]
+    assert "of node a" in made.reports[1].problems[0]
 
 
 def test_of_two_nodes_whose_ranges_overlap_neither_loses_a_route_that_is_there():
@@ -165,7 +177,7 @@ def test_of_two_nodes_whose_ranges_overlap_neither_loses_a_route_that_is_there()
     made = planned(nodes, [route("10.1.0.0/24", "a"), route("10.0.0.0/12", "b")])
 
     assert (made.create, made.delete) == ((), ())
-    assert "overlaps 10.0.0.0/12 of node b" in made.standings[0].problems[0]
+    assert "overlaps 10.0.0.0/12 of node b" in made.reports[0].problems[0]
 
 
 def test_a_route_that_should_be_made_anew_stays_while_somebody_elses_is_in_the_way():
@@ -174,150 +186,14 @@ def test_a_route_that_should_be_made_anew_stays_while_somebody_elses_is_in_the_w
     made = planned([node("n1", "10.1.0.0/24")], [outdated, route("10.1.0.0/24", None)])
 
     assert (made.create, made.delete) == ((), ())
-    assert "leads elsewhere" in made.standings[0].problems[0]
+    assert "leads elsewhere" in made.reports[0].problems[0]
 
 
 def test_a_range_that_a_node_names_twice_is_one_route():
     made = planned([node("n1", "10.1.0.0/24", "10.1.0.0/24")], [])
 
     assert places(made.create) == [("10.1.0.0/24", "n1")]
-    assert made.standings[0].problems == ()
-
-
-NAMES = ("n1", "n2", "n3")
-RANGES = (
-    *("10.1.0.0/24", "10.2.0.0/24", "10.1.0.0/25", "10.1.0.9/24", "10.0.0.0/8", "0.0.0.0/0"),
-    *("fd00:1::/64", "fd00:0001::/64", "fe80::/64", "nonsense", "10.1.0.0"),
-)
-clusters = st.builds(
-    lambda found: [node(name, *ranges, age=age) for name, (ranges, age) in found.items()],
-    st.dictionaries(
-        st.sampled_from(NAMES),
-        st.tuples(st.lists(st.sampled_from(RANGES), max_size=2), st.integers(0, 2)),
-    ),
-)
-tables = st.lists(
-    st.builds(
-        route,
-        st.sampled_from(RANGES),
-        st.sampled_from((*NAMES, "elsewhere", None)),
-        name=st.sampled_from(("", "uid-n1", "x-uid-n2", "uid-elsewhere")),
-        blackhole=st.booleans(),
-        cluster=st.sampled_from((None, "", "blue", "green")),
-        addresses=st.sampled_from((None, (), (internal("192.168.0.1"),))),
-    ),
-    max_size=6,
-)
-memories = st.builds(
-    Memory,
-    st.frozensets(
-        st.builds(departed, st.sampled_from((*NAMES, "gone")), st.sampled_from(RANGES[:6]))
-    ),
-)
-FOREIGN = replace(RULES, whose=owner_by("fake", lambda ref: ref.name != "n3"))
-"""Node n3 is one of another cloud."""
-rules = st.sampled_from((RULES, WIDE, FOREIGN))
-
-
-def ranges_of(nodes: Sequence[Node]) -> set[Range]:
-    """The ranges of all nodes of this cloud."""
-    ours = (each for each in nodes if each.metadata.name != "n3")
-    return {found for each in ours for found in readable_ranges(each)}
-
-
-def performed(made: Plan, listed: Sequence[Route]) -> list[Route]:
-    return [*(each for each in listed if each not in made.delete), *made.create]
-
-
-@given(clusters, tables, memories, rules)
-def test_after_a_plan_was_performed_nothing_is_left_to_do(nodes, listed, memory, by):
-    after = performed(planned(nodes, listed, memory, by), listed)
-
-    again = planned(nodes, after, memory, by)
-
-    assert (again.create, again.delete) == ((), ())
-
-
-def is_replaced(gone: Route, made: Plan) -> bool:
-    """Whether it leads to no node, and a node that has exactly its range gets a route instead."""
-    created = {parse_range(each.destination) for each in made.create}
-    return bool(gone.target) and gone.cluster is None and parse_range(gone.destination) in created
-
-
-@given(clusters, tables, memories, st.sampled_from((RULES, FOREIGN)))
-def test_what_is_deleted_was_ours_by_mark_or_record_or_is_replaced(nodes, listed, memory, by):
-    known = {each.metadata.name for each in nodes} | {each.node for each in memory.departed}
-    uids = {each.metadata.uid for each in nodes} | {each.uid for each in memory.departed}
-
-    made = planned(nodes, listed, memory, by)
-    for gone in made.delete:
-        assert is_within(parse_range(gone.destination), RULES.ranges)
-        assert gone.cluster in {None, "blue"}
-        assert gone.cluster == "blue" or (
-            gone.target in known
-            or gone.blackhole
-            or any(uid in gone.name for uid in uids)
-            or is_replaced(gone, made)
-        )
-
-
-@given(clusters, tables, memories)
-def test_a_node_of_another_cloud_gets_no_route_and_no_condition(nodes, listed, memory):
-    made = planned(nodes, listed, memory, FOREIGN)
-
-    assert "n3" not in {each.target for each in made.create}
-    assert "n3" not in {each.node.metadata.name for each in made.standings}
-    wanted = {parse_range(each.destination) for each in made.create}
-    for gone in made.delete:
-        assert (
-            gone.target != "n3"
-            or "n3" not in {each.metadata.name for each in nodes}
-            or (parse_range(gone.destination) in wanted | ranges_of(nodes))
-        )
-
-
-@given(clusters, tables, memories, rules)
-def test_no_two_nodes_get_routes_to_one_address(nodes, listed, memory, by):
-    created = planned(nodes, listed, memory, by).create
-
-    for one in created:
-        for other in created:
-            if one.target != other.target:
-                assert not parse_range(one.destination).overlaps(parse_range(other.destination))
-
-
-@given(clusters, tables, memories, rules)
-def test_a_nodes_route_to_its_own_range_goes_only_if_a_new_one_takes_its_place(
-    nodes, listed, memory, by
-):
-    made = planned(nodes, listed, memory, by)
-    own = {(each.metadata.name, one) for each in nodes for one in readable_ranges(each)}
-    created = {(each.target, parse_range(each.destination)) for each in made.create}
-
-    deleted = {(each.target, parse_range(each.destination)) for each in made.delete}
-
-    assert deleted & own <= created
-
-
-@given(tables)
-def test_who_knows_nothing_deletes_nothing_unmarked(listed):
-    assert {each.cluster for each in planned([], listed).delete} <= {"blue"}
-
-
-@given(clusters, tables, memories, rules)
-def test_what_is_as_it_should_be_is_not_touched(nodes, listed, memory, by):
-    right = [route_to(each, parse_range(text)) for each in nodes for text in ("10.77.0.0/24",)][:1]
-    nodes = [
-        replace_ranges(each, "10.77.0.0/24") if i == 0 else each for i, each in enumerate(nodes)
-    ]
-
-    made = planned(nodes, [*right, *listed], memory, by)
-
-    assert not set(right) & {*made.create, *made.delete}
-
-
-def replace_ranges(before: Node, text: str) -> Node:
-    return node(before.metadata.name, text)
+    assert made.reports[0].problems == ()
 
 
 def saying(status: str, reason: str) -> NodeCondition:
@@ -353,9 +229,9 @@ def test_the_condition_is_written_only_if_status_or_reason_differ(before, availa
     ],
 )
 def test_a_node_with_a_route_of_ours_and_without_a_range_is_not_available(listed, rules):
-    (standing,) = planned([node("n1")], [listed], rules=rules).standings
+    (report,) = planned([node("n1")], [listed], rules=rules).reports
 
-    assert is_available(standing, frozenset(), frozenset()) is False
+    assert is_available(report, frozenset(), frozenset()) is False
 
 
 @pytest.mark.parametrize(
@@ -369,16 +245,16 @@ def test_a_node_with_a_route_of_ours_and_without_a_range_is_not_available(listed
     ],
 )
 def test_a_node_without_a_range_is_left_alone_whatever_else_leads_to_it(listed, rules):
-    assert planned([node("n1")], [listed], rules=rules).standings == ()
+    assert planned([node("n1")], [listed], rules=rules).reports == ()
 
 
 def test_a_node_whose_routes_were_not_tried_yet_is_neither_available_nor_not():
-    (standing,) = planned([node("n1", "10.1.0.0/24", "fd00:1::/64")], []).standings
-    one, other = standing.create
+    (report,) = planned([node("n1", "10.1.0.0/24", "fd00:1::/64")], []).reports
+    one, other = report.create
 
-    assert is_available(standing, frozenset(), {one}) is None
-    assert is_available(standing, {other}, {one}) is False
-    assert is_available(standing, frozenset(), frozenset()) is True
+    assert is_available(report, frozenset(), {one}) is None
+    assert is_available(report, {other}, {one}) is False
+    assert is_available(report, frozenset(), frozenset()) is True
 
 
 def test_heartbeats_and_nodes_without_ranges_cause_no_round():

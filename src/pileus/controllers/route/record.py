@@ -1,0 +1,76 @@
+"""What this process remembers about routes: nodes that were deleted, and routes it created.
+
+The record ends with the process. If the cloud's routes do not say whose they are, the route of a
+node that was deleted while no manager ran stays until another node gets the same pod range.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pileus.cloud.model import Route
+from pileus.controllers.route.ownership import DeletedNode, destination_of, readable_ranges
+from pileus.kube.model.core_v1 import Node
+from pileus.objects.ranges import Range
+
+SETTLING = 60.0
+"""Seconds after which the cloud's list shows what was created, and no longer what was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The record at one moment."""
+
+    deleted: frozenset[DeletedNode] = frozenset()
+    created: frozenset[tuple[str, Range]] = frozenset()
+    """Node and range of routes that were created so recently that a list may lack them."""
+
+
+NOTHING = Recorded()
+
+
+class RouteRecord:
+    """The record of one process."""
+
+    def __init__(self) -> None:
+        self._deleted: dict[DeletedNode, float] = {}
+        self._created: dict[tuple[str, Range], float] = {}
+
+    def node_deleted(self, node: Node) -> None:
+        """Record that a node of this cloud was reported as deleted.
+
+        The record says whose its routes are, not that the node does not exist: a relist that lacks
+        the node reports it, too.
+        """
+        for each in readable_ranges(node):
+            self._deleted[DeletedNode(node.metadata.name, node.metadata.uid, each)] = _now()
+
+    def routes_created(self, routes: Iterable[Route]) -> None:
+        for route in routes:
+            destination = destination_of(route.destination)
+            if destination is not None and route.target is not None:
+                self._created[route.target, destination] = _now()
+
+    def routes_deleted(self, routes: Iterable[Route]) -> None:
+        for route in routes:
+            destination = destination_of(route.destination)
+            if destination is not None:
+                self._created.pop((route.target or "", destination), None)
+
+    def now(self) -> Recorded:
+        """Returns what counts at this moment."""
+        horizon = _now() - SETTLING
+        self._created = {key: at for key, at in self._created.items() if at > horizon}
+        return Recorded(frozenset(self._deleted), frozenset(self._created))
+
+    def tidy(self, unwanted: Iterable[Route]) -> None:
+        """Forget the deleted nodes that no unwanted route leads to, once lists have settled."""
+        horizon = _now() - SETTLING
+        left = {destination_of(route.destination) for route in unwanted}
+        self._deleted = {
+            each: at for each, at in self._deleted.items() if at > horizon or each.range in left
+        }
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
