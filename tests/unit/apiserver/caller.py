@@ -9,7 +9,7 @@ from typing import Any
 from pileus_lab.apiserver.api import Api
 from pileus_lab.apiserver.call import Request, Response
 from pileus_lab.apiserver.identity import User
-from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
 
 MASTER = User("admin", ("system:masters", "system:authenticated"))

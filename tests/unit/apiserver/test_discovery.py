@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pileus_lab.apiserver.discovery import AGGREGATED
-from pileus_lab.apiserver.table import age
+from pileus_lab.apiserver.representation import age
 from tests.unit.apiserver.caller import DEFAULT, NODES, SERVICES, caller, node, service
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from pileus_lab.apiserver.serving import ServerInfo, Settings, serving_api
+from pileus_lab.apiserver.server import ServerInfo, Settings, serving_api
 from tests.unit.apiserver.caller import MAPS, NODES, config_map
 
 pytestmark = pytest.mark.real_time

@@ -10,7 +10,7 @@ from pileus.kube.errors import Unreachable
 from pileus.kube.transport import Request
 from pileus_lab.apiserver.identity import User
 from pileus_lab.apiserver.in_process import InProcessTransport
-from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.server import api_in_memory
 from tests.unit.apiserver.caller import MAPS, NODES, StillClock, config_map
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus_lab.apiserver.patch import merge, operations, strategic
+from pileus_lab.apiserver import patches
 from pileus_lab.apiserver.tree import Obj
 
 JSON = st.recursive(
@@ -30,21 +30,21 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), JSON)
     ],
 )
 def test_a_merge_patch_as_the_rfc_has_it(target: object, patch: object, result: object):
-    assert merge.apply(target, patch) == result
+    assert patches.apply_merge_patch(target, patch) == result
 
 
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_twice_is_once(target: Obj, patch: Obj):
-    once = merge.apply(target, patch)
+    once = patches.apply_merge_patch(target, patch)
 
-    assert merge.apply(once, patch) == once
+    assert patches.apply_merge_patch(once, patch) == once
 
 
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_leaves_its_inputs_alone(target: Obj, patch: Obj):
     before = repr(target), repr(patch)
 
-    merge.apply(target, patch)
+    patches.apply_merge_patch(target, patch)
 
     assert (repr(target), repr(patch)) == before
 
@@ -68,7 +68,7 @@ def test_a_json_patch_as_the_rfc_has_it(
 ):
     patch = [{"op": op, "path": path, "value": value} for op, path, value in given_operations]
 
-    assert operations.apply(target, patch) == result
+    assert patches.apply_json_patch(target, patch) == result
 
 
 def test_values_are_moved_and_copied():
@@ -77,7 +77,7 @@ def test_values_are_moved_and_copied():
         {"op": "copy", "from": "/b", "path": "/c"},
     ]
 
-    assert operations.apply({"a": {"x": 1}}, patch) == {"b": {"x": 1}, "c": {"x": 1}}
+    assert patches.apply_json_patch({"a": {"x": 1}}, patch) == {"b": {"x": 1}, "c": {"x": 1}}
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_values_are_moved_and_copied():
     ],
 )
 def test_a_json_patch_that_does_not_fit_is_refused(operation: Obj):
-    with pytest.raises(operations.Unprocessable):
-        operations.apply({"list": [1], "one": 1}, [operation])
+    with pytest.raises(patches.Unprocessable):
+        patches.apply_json_patch({"list": [1], "one": 1}, [operation])
 
 
 def taint(key: str, value: str = "") -> dict[str, Any]:
@@ -124,7 +124,9 @@ OLD_ADDRESSES: Obj = {
     ],
 )
 def test_a_list_merges_by_its_key(patch: list[Any], addresses: list[tuple[str, str]]):
-    merged: Any = strategic.apply("core.Node", OLD_ADDRESSES, {"status": {"addresses": patch}})
+    merged: Any = patches.apply_strategic_patch(
+        "core.Node", OLD_ADDRESSES, {"status": {"addresses": patch}}
+    )
 
     found = [(a["type"], a["address"]) for a in merged["status"]["addresses"]]
     assert found == addresses
@@ -133,7 +135,7 @@ def test_a_list_merges_by_its_key(patch: list[Any], addresses: list[tuple[str, s
 def test_a_list_without_a_key_is_replaced():
     old: Obj = {"spec": {"taints": [taint("a"), taint("b")]}}
 
-    merged = strategic.apply("core.Node", old, {"spec": {"taints": [taint("c")]}})
+    merged = patches.apply_strategic_patch("core.Node", old, {"spec": {"taints": [taint("c")]}})
 
     assert merged == {"spec": {"taints": [taint("c")]}}
 
@@ -142,7 +144,9 @@ def test_primitives_are_added_and_deleted_by_value():
     old: Obj = {"metadata": {"finalizers": ["a", "b"]}}
     patch: Obj = {"metadata": {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]}}
 
-    assert strategic.apply("core.Node", old, patch) == {"metadata": {"finalizers": ["c", "b"]}}
+    assert patches.apply_strategic_patch("core.Node", old, patch) == {
+        "metadata": {"finalizers": ["c", "b"]}
+    }
 
 
 def test_an_order_is_kept():
@@ -154,7 +158,7 @@ def test_an_order_is_kept():
         }
     }
 
-    merged: Any = strategic.apply("core.Node", OLD_ADDRESSES, patch)
+    merged: Any = patches.apply_strategic_patch("core.Node", OLD_ADDRESSES, patch)
 
     found = [a["type"] for a in merged["status"]["addresses"]]
     assert found == ["ExternalIP", "InternalIP", "Hostname"]
@@ -163,10 +167,12 @@ def test_an_order_is_kept():
 def test_an_object_is_replaced_or_emptied_by_directive():
     old: Obj = {"metadata": {"labels": {"a": "1", "b": "2"}}}
 
-    replaced = strategic.apply(
+    replaced = patches.apply_strategic_patch(
         "core.Node", old, {"metadata": {"labels": {"c": "3", "$patch": "replace"}}}
     )
-    emptied = strategic.apply("core.Node", old, {"metadata": {"labels": {"$patch": "delete"}}})
+    emptied = patches.apply_strategic_patch(
+        "core.Node", old, {"metadata": {"labels": {"$patch": "delete"}}}
+    )
 
     assert replaced == {"metadata": {"labels": {"c": "3"}}}
     assert emptied == {"metadata": {"labels": {}}}
@@ -176,7 +182,7 @@ def test_only_retained_keys_stay():
     old: Obj = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}
     volume = {"name": "v", "hostPath": {"path": "/x"}, "$retainKeys": ["name", "hostPath"]}
 
-    merged = strategic.apply("core.Pod", old, {"spec": {"volumes": [volume]}})
+    merged = patches.apply_strategic_patch("core.Pod", old, {"spec": {"volumes": [volume]}})
 
     kept = {"name": "v", "hostPath": {"path": "/x"}}
     assert merged == {"spec": {"volumes": [kept]}}
@@ -190,12 +196,12 @@ def test_only_retained_keys_stay():
     ],
 )
 def test_a_malformed_strategic_patch_is_refused(patch: Obj):
-    with pytest.raises(strategic.Unfit):
-        strategic.apply("core.Node", OLD_ADDRESSES, patch)
+    with pytest.raises(patches.Unfit):
+        patches.apply_strategic_patch("core.Node", OLD_ADDRESSES, patch)
 
 
 def test_an_item_that_does_not_say_which_one_it_is_is_refused():
     patch: Obj = {"status": {"addresses": [{"address": "1"}]}}
 
-    with pytest.raises(strategic.Keyless, match="does not contain declared merge key: type"):
-        strategic.apply("core.Node", OLD_ADDRESSES, patch)
+    with pytest.raises(patches.Keyless, match="does not contain declared merge key: type"):
+        patches.apply_strategic_patch("core.Node", OLD_ADDRESSES, patch)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus_lab.apiserver.schema import scalar, shape, strict, table, wire
+from pileus_lab.apiserver.schema import conversion, field_tables, protobuf
 from pileus_lab.apiserver.tree import Obj
 from tests.unit.apiserver.caller import caller
 
@@ -29,15 +29,15 @@ from tests.unit.apiserver.caller import caller
     ],
 )
 def test_a_quantity_has_one_spelling(written: str, canonical: str):
-    assert scalar.quantity(written) == canonical
+    assert conversion.quantity(written) == canonical
 
 
 @given(st.integers(0, 10**15), st.sampled_from(["", "m", "k", "M", "Ki", "Mi", "Gi"]))
 def test_a_canonical_quantity_stays_and_means_the_same(number: int, suffix: str):
-    once = scalar.quantity(f"{number}{suffix}")
+    once = conversion.quantity(f"{number}{suffix}")
 
-    assert scalar.quantity(once) == once
-    assert scalar.amount(once) == scalar.amount(f"{number}{suffix}")
+    assert conversion.quantity(once) == once
+    assert conversion.amount(once) == conversion.amount(f"{number}{suffix}")
 
 
 def test_empty_fields_fall_away_and_go_structs_stay():
@@ -46,7 +46,7 @@ def test_empty_fields_fall_away_and_go_structs_stay():
         "spec": {"taints": [], "unschedulable": False, "podCIDR": ""},
     }
 
-    found: Any = shape.canonical("core.Node", given_object)
+    found: Any = conversion.canonical("core.Node", given_object)
 
     assert found["metadata"] == {"name": "n"}
     assert found["spec"] == {}
@@ -56,7 +56,7 @@ def test_empty_fields_fall_away_and_go_structs_stay():
 def test_a_false_behind_a_pointer_stays():
     spec = {"allocateLoadBalancerNodePorts": False, "publishNotReadyAddresses": False}
 
-    found = shape.canonical("core.Service", {"spec": spec})
+    found = conversion.canonical("core.Service", {"spec": spec})
 
     assert found["spec"] == {"allocateLoadBalancerNodePorts": False}
 
@@ -64,18 +64,18 @@ def test_a_false_behind_a_pointer_stays():
 def test_times_are_in_utc_and_whole():
     conditions = [{"type": "Ready", "lastHeartbeatTime": "2024-01-01T01:00:00.7+01:00"}]
 
-    found: Any = shape.canonical("core.Node", {"status": {"conditions": conditions}})
+    found: Any = conversion.canonical("core.Node", {"status": {"conditions": conditions}})
 
     condition = found["status"]["conditions"][0]
     assert condition["lastHeartbeatTime"] == "2024-01-01T00:00:00Z"
     assert condition["lastTransitionTime"] is None
 
 
-@pytest.mark.parametrize("type_name", sorted(table.types()))
+@pytest.mark.parametrize("type_name", sorted(field_tables.types()))
 def test_every_type_of_the_tables_can_be_read(type_name: str):
-    empty = shape.canonical(type_name, {})
+    empty = conversion.canonical(type_name, {})
 
-    assert shape.canonical(type_name, empty) == empty
+    assert conversion.canonical(type_name, empty) == empty
 
 
 def varint(number: int) -> bytes:
@@ -97,7 +97,7 @@ def message(*members: tuple[int, bytes | int]) -> bytes:
 
 
 def envelope(kind: bytes, raw: bytes) -> bytes:
-    return wire.MAGIC + message((1, message((1, b"v1"), (2, kind))), (2, raw))
+    return protobuf.MAGIC + message((1, message((1, b"v1"), (2, kind))), (2, raw))
 
 
 def test_a_pod_in_protobuf_is_the_pod_in_json():
@@ -112,7 +112,7 @@ def test_a_pod_in_protobuf_is_the_pod_in_json():
     volume = message((1, b"v"), (2, message((2, b""))))
     spec = message((1, volume), (2, container), (4, 30))
 
-    found = wire.decode("core.Pod", envelope(b"Pod", message((1, metadata), (2, spec))))
+    found = protobuf.decode("core.Pod", envelope(b"Pod", message((1, metadata), (2, spec))))
 
     assert found == {
         "apiVersion": "v1",
@@ -150,7 +150,7 @@ def test_a_typed_go_client_can_write():
 
 @given(st.binary(max_size=60))
 def test_garbage_in_protobuf_is_refused_or_read_but_never_breaks(garbage: bytes):
-    answer = caller_of_all(wire.MAGIC + garbage)
+    answer = caller_of_all(protobuf.MAGIC + garbage)
 
     assert answer in {201, 400, 422}
 
@@ -179,15 +179,17 @@ def test_no_field_that_is_there_twice_is_overlooked(first: dict[str, str], secon
 
     repeats = bool(first.keys() & second.keys())
 
-    assert strict.may_repeat(body, {**first, **second}) >= repeats
+    assert conversion.may_repeat(body, {**first, **second}) >= repeats
 
 
 def test_a_text_without_repetition_needs_no_second_look():
-    assert not strict.may_repeat(b'{ "a" : {"b": "c\\"d"}, "e": 1.0 }', {"a": {"b": 'c"d'}, "e": 1})
+    assert not conversion.may_repeat(
+        b'{ "a" : {"b": "c\\"d"}, "e": 1.0 }', {"a": {"b": 'c"d'}, "e": 1}
+    )
 
 
 def test_what_is_known_is_kept_as_it_always_is():
     value: Obj = {"metadata": {"name": "n", "labels": None}, "spec": {"unschedulable": False}}
 
-    assert shape.known("core.Node", value) == shape.canonical("core.Node", value)
-    assert shape.known("core.Node", {**value, "spice": {}}) is None
+    assert conversion.known("core.Node", value) == conversion.canonical("core.Node", value)
+    assert conversion.known("core.Node", {**value, "spice": {}}) is None

@@ -13,8 +13,7 @@ import pytest
 
 from pileus_lab.apiserver.call import Request
 from pileus_lab.apiserver.credentials import CREDENTIALS
-from pileus_lab.apiserver.http import Front
-from pileus_lab.apiserver.serving import ServerInfo, Settings, serving_api
+from pileus_lab.apiserver.server import Front, ServerInfo, Settings, serving_api
 from pileus_lab.apiserver.sqlite import FILE, NotKept, SqliteJournal, Unusable, open_store
 from pileus_lab.apiserver.store import Key
 from tests.unit.apiserver.caller import MAPS, MASTER

@@ -39,7 +39,7 @@ from pileus.settings.sources import gather
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, loop_time
 from pileus_lab.apiserver.in_process import InProcessTransport
-from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.server import api_in_memory
 
 
 def new_node(name: str) -> dict[str, object]:

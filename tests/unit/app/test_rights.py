@@ -36,7 +36,7 @@ from pileus_lab.apiserver.call import Response, locate, verb_of
 from pileus_lab.apiserver.identity import User, service_account
 from pileus_lab.apiserver.in_process import InProcessReply, InProcessTransport
 from pileus_lab.apiserver.selector import selected_name
-from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
 from pileus_lab.local.host import LocalCloud, Surroundings
 from pileus_lab.local.model.machines import DeleteMachine

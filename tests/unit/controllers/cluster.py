@@ -18,7 +18,7 @@ from pileus.kube.transport import Reply, Request
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
-from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.server import api_in_memory
 from tests.unit.controllers.events import FakeEvents
 
 

@@ -21,7 +21,7 @@ from pileus.kube.transport import Request
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
-from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.local.host import LocalCloud, Surroundings
 from pileus_lab.local.model.account import AddFault
 from pileus_lab.local.model.machines import (

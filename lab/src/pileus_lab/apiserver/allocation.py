@@ -5,10 +5,9 @@ from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
-from pileus_lab.apiserver import field
-from pileus_lab.apiserver.field import Fault
-from pileus_lab.apiserver.resources.service import needs_health_port
-from pileus_lab.apiserver.resources.service_faults import check_cluster_ips, family_of
+from pileus_lab.apiserver import field_errors
+from pileus_lab.apiserver.field_errors import Fault
+from pileus_lab.apiserver.resources.service import check_cluster_ips, family_of, needs_health_port
 from pileus_lab.apiserver.store import Entry
 from pileus_lab.apiserver.tree import Obj, branch, items, look, number, rows, text, texts, words
 
@@ -99,7 +98,7 @@ class Allocator:
         many = (("clusterIPs", "multiple cluster IPs"), ("ipFamilies", "multiple IP families"))
         policy = text(spec, "ipFamilyPolicy")
         faults = [
-            field.invalid(
+            field_errors.invalid(
                 "spec.ipFamilyPolicy",
                 policy,
                 f"must be 'RequireDualStack' or 'PreferDualStack' when {words_} are specified",
@@ -115,9 +114,9 @@ class Allocator:
         policy = text(spec, "ipFamilyPolicy")
         if policy == "RequireDualStack" and len(self._ranges.networks) == 1:
             detail = "this cluster is not configured for dual-stack services"
-            faults.append(field.invalid("spec.ipFamilyPolicy", policy, detail))
+            faults.append(field_errors.invalid("spec.ipFamilyPolicy", policy, detail))
         faults += [
-            field.invalid(f"spec.ipFamilies[{i}]", family, "not configured on this cluster")
+            field_errors.invalid(f"spec.ipFamilies[{i}]", family, "not configured on this cluster")
             for i, family in enumerate(families)
             if self._ranges.network(family) is None
         ]
@@ -140,15 +139,15 @@ class Allocator:
             detail = (
                 f"failed to allocate IP {ip}: the provided network does not match the current range"
             )
-            raise Unallocated(field.invalid("spec.clusterIPs", ips, detail))
+            raise Unallocated(field_errors.invalid("spec.clusterIPs", ips, detail))
         if self._ips[ip]:
             detail = f"failed to allocate IP {ip}: provided IP is already allocated"
-            raise Unallocated(field.invalid("spec.clusterIPs", ips, detail))
+            raise Unallocated(field_errors.invalid("spec.clusterIPs", ips, detail))
 
     def _free_ip(self, family: str) -> str:
         network = self._ranges.network(family)
         if network is None:
-            raise Unallocated(field.invalid("spec.ipFamilies", [family], "not configured"))
+            raise Unallocated(field_errors.invalid("spec.ipFamilies", [family], "not configured"))
         size = min(network.num_addresses, SPAN) - 2
         start = self._random.randrange(size)
         for offset in range(size):
@@ -156,7 +155,7 @@ class Allocator:
             if not self._ips[ip]:
                 return ip
         detail = "failed to allocate IP: range is full"
-        raise Unallocated(field.invalid("spec.clusterIPs", [""], detail))
+        raise Unallocated(field_errors.invalid("spec.clusterIPs", [""], detail))
 
     def _allocate_ports(self, value: Obj, owned: set[int]) -> None:
         spec = branch(value, "spec")
@@ -180,10 +179,10 @@ class Allocator:
                     "provided port is not in the valid range. The range of valid ports is "
                     f"{first}-{last}"
                 )
-                raise Unallocated(field.invalid(path, wanted, detail))
+                raise Unallocated(field_errors.invalid(path, wanted, detail))
             if wanted not in owned and self._ports[wanted]:
                 detail = "provided port is already allocated"
-                raise Unallocated(field.invalid(path, wanted, detail))
+                raise Unallocated(field_errors.invalid(path, wanted, detail))
             given.setdefault(wanted, set()).add(text(port, "protocol"))
 
     def _fill_ports(self, spec: Obj, given: dict[int, set[str]]) -> None:
@@ -206,7 +205,7 @@ class Allocator:
             if not self._ports[port] and port not in taken:
                 return port
         detail = "failed to allocate a nodePort: range is full"
-        raise Unallocated(field.invalid("spec.ports[0].nodePort", 0, detail))
+        raise Unallocated(field_errors.invalid("spec.ports[0].nodePort", 0, detail))
 
 
 def _ports(value: Obj) -> list[int]:

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pileus.telemetry.log import Log
-from pileus_lab.apiserver import discovery, negotiate, openapi, problem, table
+from pileus_lab.apiserver import discovery, errors, representation
 from pileus_lab.apiserver.access import Attempt
 from pileus_lab.apiserver.call import Call, Place, Request, Response, answer, locate, verb_of
+from pileus_lab.apiserver.errors import Problem
 from pileus_lab.apiserver.identity import ANONYMOUS, ISSUER, User, authenticated
 from pileus_lab.apiserver.impersonation import impersonated
-from pileus_lab.apiserver.problem import Problem
 from pileus_lab.apiserver.selector import selected_name
 from pileus_lab.apiserver.state import BODY_LIMIT, State
 from pileus_lab.apiserver.store import Entry, encode
 from pileus_lab.apiserver.tree import Obj
-from pileus_lab.apiserver.verbs import listing, remove, review, watching, write
+from pileus_lab.apiserver.verbs import delete, read, review, watch, write
 
 log = Log(__name__)
 TEXT = "text/plain; charset=utf-8"
@@ -25,12 +25,12 @@ _VERBS: dict[str, Work] = {
     "create": write.create,
     "update": write.update,
     "patch": write.patch,
-    "delete": remove.delete,
-    "deletecollection": remove.delete_collection,
+    "delete": delete.delete,
+    "deletecollection": delete.delete_collection,
 }
 _SUBRESOURCES: dict[tuple[str, str], Work] = {
     ("serviceaccounts", "token"): review.request_token,
-    ("pods", "eviction"): remove.evict,
+    ("pods", "eviction"): delete.evict,
     ("pods", "binding"): write.bind,
     ("namespaces", "finalize"): write.finalize,
 }
@@ -49,7 +49,7 @@ class Api:
         except Problem as refused:
             return refusal(refused)
         except RecursionError:
-            return refusal(problem.bad_request("the object is nested too deeply"))
+            return refusal(errors.bad_request("the object is nested too deeply"))
 
     def _respond(self, request: Request) -> Response:
         user = impersonated(request.headers, self._authenticate(request), self.state.authorizer)
@@ -68,7 +68,7 @@ class Api:
         )
         self._authorize(call, place)
         if len(request.body) > BODY_LIMIT:
-            raise problem.too_large(BODY_LIMIT)
+            raise errors.too_large(BODY_LIMIT)
         return self._work(call)
 
     def _authenticate(self, request: Request) -> User:
@@ -80,7 +80,7 @@ class Api:
         if found is None:
             if request.peer is not None:
                 return request.peer
-            raise problem.unauthorized()
+            raise errors.unauthorized()
         return authenticated(found[0])
 
     def _authorize(self, call: Call, place: Place) -> None:
@@ -96,8 +96,8 @@ class Api:
         )
         if self.state.authorizer.allows(call.user, attempt) is None:
             refused = replace(attempt, namespace=call.namespace)
-            subject = problem.Subject(call.resource.group, attempt.target)
-            told = problem.forbidden(subject, attempt.name, refused.refusal(call.user))
+            subject = errors.Subject(call.resource.group, attempt.target)
+            told = errors.forbidden(subject, attempt.name, refused.refusal(call.user))
             if told.details is not None:
                 told.details["kind"] = call.resource.plural
             raise told
@@ -112,7 +112,7 @@ class Api:
         return work(self.state, call)
 
     def _read(self, call: Call) -> Response:
-        wanted = negotiate.choose(call.request.headers.get("accept", ""))
+        wanted = representation.choose(call.request.headers.get("accept", ""))
         if call.subresource == "log":
             return _logs(self.state, call)
         if wanted.form == "Table":
@@ -120,26 +120,26 @@ class Api:
         if wanted.form:
             return self._metadata(call)
         if call.verb == "get":
-            return listing.get(self.state, call)
+            return read.get(self.state, call)
         if call.verb == "list":
-            return listing.listing(self.state, call)
-        return watching.watch(self.state, call)
+            return read.listing(self.state, call)
+        return watch.watch(self.state, call)
 
     def _table(self, call: Call) -> Response:
         include = call.query.get("includeObject", "Metadata")
 
         def render(entries: list[Entry], meta: Obj) -> bytes:
             now = self.state.clock.now()
-            return table.render(call.resource, entries, meta, now=now, include=include)
+            return representation.render(call.resource, entries, meta, now=now, include=include)
 
         def one(entry: Entry) -> bytes:
             return render([entry], {"resourceVersion": str(entry.version)})
 
         if call.verb == "watch":
-            return watching.watch(self.state, call, one)
+            return watch.watch(self.state, call, one)
         if call.verb == "get":
-            return Response(body=one(listing.find(self.state, call)))
-        chosen, version, more = listing.page(self.state, call)
+            return Response(body=one(read.find(self.state, call)))
+        chosen, version, more = read.page(self.state, call)
         meta: Obj = {"resourceVersion": str(version)}
         if more is not None:
             meta |= {"continue": more.token, "remainingItemCount": more.remaining or 0}
@@ -147,15 +147,15 @@ class Api:
 
     def _metadata(self, call: Call) -> Response:
         if call.verb == "watch":
-            return watching.watch(self.state, call, _partial)
+            return watch.watch(self.state, call, _partial)
         if call.verb == "get":
-            return Response(body=_partial(listing.find(self.state, call)))
-        chosen, version = listing.select(self.state, call)
+            return Response(body=_partial(read.find(self.state, call)))
+        chosen, version = read.select(self.state, call)
         return answer({
             "kind": "PartialObjectMetadataList",
-            "apiVersion": table.META,
+            "apiVersion": representation.META,
             "metadata": {"resourceVersion": str(version)},
-            "items": [table.partial(e.decode()) for e in chosen],
+            "items": [representation.partial(e.decode()) for e in chosen],
         })
 
     def _other(self, request: Request, user: User) -> Response:
@@ -198,9 +198,9 @@ class Api:
             case ["apis", group, version]:
                 return discovery.resources(catalog, group, version)
             case ["openapi", "v3"]:
-                return openapi.index(catalog)
+                return discovery.index(catalog)
             case ["openapi", "v3", *path]:
-                return openapi.document(catalog, "/".join(path))
+                return discovery.document(catalog, "/".join(path))
             case _:
                 return None
 
@@ -213,15 +213,15 @@ def _selected_name(call: Call) -> str:
 
 
 def _partial(entry: Entry) -> bytes:
-    return encode(table.partial(entry.decode()))
+    return encode(representation.partial(entry.decode()))
 
 
 def _openapi_v2(request: Request, parts: list[str]) -> Response | None:
     if parts != ["openapi", "v2"]:
         return None
-    if openapi.wants_protobuf_v2(request.headers.get("accept", "")):
-        return Response(body=openapi.document_v2_protobuf(), content_type=openapi.PROTOBUF_V2)
-    return answer(openapi.document_v2())
+    if discovery.wants_protobuf_v2(request.headers.get("accept", "")):
+        return Response(body=discovery.document_v2_protobuf(), content_type=discovery.PROTOBUF_V2)
+    return answer(discovery.document_v2())
 
 
 def _maybe(value: Obj | None) -> Response | None:
@@ -235,8 +235,8 @@ def _health(parts: list[str]) -> Response | None:
 
 
 def _logs(state: State, call: Call) -> Response:
-    listing.get(state, call)
-    raise problem.bad_request(
+    read.get(state, call)
+    raise errors.bad_request(
         f"pod {call.name} has no logs: this API server is embedded in Pileus and runs no containers"
     )
 

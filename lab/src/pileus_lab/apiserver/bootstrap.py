@@ -4,12 +4,12 @@ from pileus_lab.apiserver.call import Call, Request
 from pileus_lab.apiserver.identity import User
 from pileus_lab.apiserver.resource import Resource
 from pileus_lab.apiserver.resources import core, rbac, service
-from pileus_lab.apiserver.schema import shape
+from pileus_lab.apiserver.schema import conversion
 from pileus_lab.apiserver.state import State
 from pileus_lab.apiserver.store import Key
 from pileus_lab.apiserver.tree import Obj, name_of, namespace_of
-from pileus_lab.apiserver.verbs import admit
-from pileus_lab.apiserver.verbs.body import typeless
+from pileus_lab.apiserver.verbs import admission
+from pileus_lab.apiserver.verbs.request_body import typeless
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 AUTHENTICATION_MAP = "extension-apiserver-authentication"
@@ -152,7 +152,7 @@ def _ensure(state: State, resource: Resource, value: Obj, *, replace: bool = Fal
     known = shelf.entries.get(key)
     if known is not None and not (replace and known.decode().get("data") != value.get("data")):
         return
-    made = typeless(shape.canonical(resource.schema, value))
+    made = typeless(conversion.canonical(resource.schema, value))
     request = Request(method="POST", path="")
     call = Call(
         verb="create",
@@ -161,5 +161,5 @@ def _ensure(state: State, resource: Resource, value: Obj, *, replace: bool = Fal
         request=request,
         user=User("system:apiserver", ("system:masters",)),
     )
-    admit.new_object(state, call, made)
+    admission.new_object(state, call, made)
     state.store.write(shelf, key, made)

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from pileus_lab.apiserver import problem
+from pileus_lab.apiserver import errors
 from pileus_lab.apiserver.identity import User
 from pileus_lab.apiserver.resource import Resource
 from pileus_lab.apiserver.resources.catalog import Catalog
@@ -105,11 +105,11 @@ def _locate(catalog: Catalog, version: tuple[str, str], rest: list[str], *, watc
     plural, name, subresource = (*rest, "", "", "")[:3]
     resource = catalog.find(*version, plural)
     if resource is None or len(rest) > 3:  # noqa: PLR2004 -- resource, name, subresource
-        raise problem.unknown_resource()
+        raise errors.unknown_resource()
     if bool(namespace) != resource.namespaced and (namespace or name):
-        raise problem.unknown_resource()
+        raise errors.unknown_resource()
     if subresource and all(s.name != subresource for s in resource.subresources):
-        raise problem.unknown_resource()
+        raise errors.unknown_resource()
     return Place(resource, namespace, name, subresource, watches)
 
 
@@ -123,7 +123,7 @@ def verb_of(place: Place, method: str, query: Mapping[str, str]) -> str:
         watched = query.get("watch", "false").lower() not in {"false", "0"}
         verb = "watch" if watched or place.watches else "list"
     if not verb or not _is_allowed(place, verb):
-        raise problem.method_not_allowed()
+        raise errors.method_not_allowed()
     return verb
 
 

@@ -1,11 +1,12 @@
-"""What the server has: groups, versions, resources, in the plain and in the aggregated form."""
+"""Discovery: groups, versions and resources, and OpenAPI v3 from the field tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pileus.version import KUBERNETES
 from pileus_lab.apiserver.resource import Resource
 from pileus_lab.apiserver.resources.catalog import Catalog
-from pileus_lab.apiserver.tree import Obj
+from pileus_lab.apiserver.schema import field_tables
+from pileus_lab.apiserver.tree import Obj, grow
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -154,3 +155,181 @@ def paths(catalog: Catalog) -> Obj:
         found += [f"/apis/{name}", f"/apis/{name}/{served}"] if name else []
     found += ["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
     return {"paths": sorted(found)}
+
+
+TITLE = "Pileus"
+PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_PROTOBUF_V2_ASKED = ("spec.v2@v1.0+protobuf", "spec.v2.v1.0+protobuf")
+"""Clients ask by the older name, which is no valid media type and therefore never answered."""
+_PLAIN: dict[str, Obj] = {
+    "string": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "int": {"type": "integer"},
+    "uint8": {"type": "integer"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "time": {"type": "string", "format": "date-time"},
+    "microtime": {"type": "string", "format": "date-time"},
+    "bytes": {"type": "string", "format": "byte"},
+}
+_NAMED: dict[str, tuple[str, Obj]] = {
+    "quantity": (
+        "io.k8s.apimachinery.pkg.api.resource.Quantity",
+        {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    ),
+    "intorstring": (
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        {"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"},
+    ),
+    "any": ("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", {"type": "object"}),
+}
+"""Plain values that have a name of their own."""
+_METHODS = {"create": "post", "update": "put", "patch": "patch", "delete": "delete", "get": "get"}
+_WRITES = frozenset({"create", "update", "patch"})
+
+
+def document_v2() -> Obj:
+    """Return `/openapi/v2`."""
+    info = {"title": TITLE, "version": KUBERNETES}
+    return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
+
+
+def wants_protobuf_v2(accept: str) -> bool:
+    return any(name in accept for name in _PROTOBUF_V2_ASKED)
+
+
+def document_v2_protobuf() -> bytes:
+    """Return `/openapi/v2` as kubectl asks for it."""
+    info = _bytes_field(1, TITLE.encode()) + _bytes_field(2, KUBERNETES.encode())
+    parts = ((1, b"2.0"), (2, info), (8, b""), (9, b""))
+    return b"".join(_bytes_field(number, value) for number, value in parts)
+
+
+def _bytes_field(number: int, value: bytes) -> bytes:
+    """Return a short field of protobuf's length-delimited kind."""
+    return bytes((number << 3 | 2, len(value))) + value
+
+
+def index(catalog: Catalog) -> Obj:
+    """Return `/openapi/v3`."""
+    found = {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in _paths(catalog)}
+    return {"paths": found}
+
+
+def _paths(catalog: Catalog) -> Iterator[str]:
+    for group, version in catalog.groups():
+        yield f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def document(catalog: Catalog, path: str) -> Obj | None:
+    """Return `/openapi/v3/<path>`."""
+    for (group, version), found in catalog.groups().items():
+        if path == (f"apis/{group}/{version}" if group else f"api/{version}"):
+            return _document(path, found)
+    return None
+
+
+def _document(root: str, found: list[Resource]) -> Obj:
+    paths: Obj = {}
+    schemas: Obj = {}
+    for resource in found:
+        _describe(root, resource, paths)
+        _add(resource.schema, schemas)
+        kind = {"group": resource.group, "kind": resource.kind, "version": resource.version}
+        grow(schemas, _name(resource.schema))["x-kubernetes-group-version-kind"] = [kind]
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": TITLE, "version": KUBERNETES},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def _describe(root: str, resource: Resource, paths: Obj) -> None:
+    base = f"/{root}/namespaces/{{namespace}}" if resource.namespaced else f"/{root}"
+    collection, single = f"{base}/{resource.plural}", f"{base}/{resource.plural}/{{name}}"
+    for verb in resource.verbs:
+        method = _METHODS.get(verb)
+        if method is None:
+            continue
+        path = collection if verb == "create" else single
+        grow(paths, path)[method] = _operation(resource, verb)
+
+
+def _operation(resource: Resource, verb: str) -> Obj:
+    reference = {"$ref": f"#/components/schemas/{_name(resource.schema)}"}
+    content = {"application/json": {"schema": reference}}
+    operation: Obj = {
+        "operationId": f"{verb}{resource.kind}",
+        "parameters": [_parameter(p) for p in _parameters(verb)],
+        "responses": {"200": {"description": "OK", "content": content}},
+        "x-kubernetes-action": verb,
+        "x-kubernetes-group-version-kind": {
+            "group": resource.group,
+            "kind": resource.kind,
+            "version": resource.version,
+        },
+    }
+    if verb in _WRITES:
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _parameters(verb: str) -> tuple[str, ...]:
+    return ("dryRun", "fieldManager", "fieldValidation") if verb in _WRITES else ()
+
+
+def _parameter(name: str) -> Obj:
+    return {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+
+
+def _name(type_name: str) -> str:
+    package, _, kind = type_name.partition(".")
+    where = "apimachinery.pkg.apis" if package == "meta" else "api"
+    return f"io.k8s.{where}.{package}.v1.{kind}"
+
+
+def _add(type_name: str, schemas: Obj) -> None:
+    """Add the type and all that it refers to."""
+    if _name(type_name) in schemas:
+        return
+    described = field_tables.types()[type_name]
+    properties = {field.name: _property(field) for field in described.fields.values()}
+    required = [name for name, field in described.fields.items() if "required" in field.flags]
+    schema: Obj = {"type": "object", "properties": properties}
+    schemas[_name(type_name)] = schema | ({"required": required} if required else {})
+    for field in described.fields.values():
+        if field.target in _NAMED:
+            name, value = _NAMED[field.target]
+            schemas[name] = value
+        if field.has_fields:
+            _add(field.target, schemas)
+
+
+def _property(field: field_tables.Field) -> Obj:
+    described = _written(field.type.lstrip("*"))
+    if field.merge_key:
+        described["x-kubernetes-patch-merge-key"] = field.merge_key
+    strategies = [s for s, has in _strategies(field) if has]
+    if strategies:
+        described["x-kubernetes-patch-strategy"] = ",".join(strategies)
+    return described
+
+
+def _strategies(field: field_tables.Field) -> list[tuple[str, bool]]:
+    return [
+        ("merge", field.merge_key is not None),
+        ("replace", "replace" in field.flags),
+        ("retainKeys", "retainKeys" in field.flags),
+    ]
+
+
+def _written(written: str) -> Obj:
+    if written.startswith("[]"):
+        return {"type": "array", "items": _written(written[2:])}
+    if written.startswith("map:"):
+        return {"type": "object", "additionalProperties": _written(written[4:])}
+    if written in _PLAIN:
+        return dict(_PLAIN[written])
+    name = _NAMED[written][0] if written in _NAMED else _name(written)
+    return {"allOf": [{"$ref": f"#/components/schemas/{name}"}]}

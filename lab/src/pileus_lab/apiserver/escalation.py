@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
-from pileus_lab.apiserver import problem
+from pileus_lab.apiserver import errors
 from pileus_lab.apiserver.access import GROUP, Attempt, covers
 from pileus_lab.apiserver.call import Call
 from pileus_lab.apiserver.state import State
@@ -33,7 +33,7 @@ def check(state: State, call: Call, new: Obj, old: Obj | None) -> None:
             f'user "{call.user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions '
             f"not currently held:\n{shown}"
         )
-        raise problem.forbidden(call.resource.subject, name_of(new), why)
+        raise errors.forbidden(call.resource.subject, name_of(new), why)
 
 
 def _as_grant(value: Obj) -> Obj:
@@ -55,7 +55,7 @@ def _granted(state: State, call: Call, value: Obj) -> list[Obj] | None:
     namespace = call.namespace if kind == "Role" else ""
     rules = state.authorizer.rules_of(kind, namespace, name)
     if rules is None:
-        raise problem.not_found(problem.Subject(GROUP, plural), name)
+        raise errors.not_found(errors.Subject(GROUP, plural), name)
     return rules
 
 

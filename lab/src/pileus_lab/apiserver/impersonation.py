@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from pileus_lab.apiserver import problem
+from pileus_lab.apiserver import errors
 from pileus_lab.apiserver.access import Attempt, Authorizer
 from pileus_lab.apiserver.identity import (
     ACCOUNT_PREFIX,
@@ -65,8 +65,8 @@ def impersonated(headers: Mapping[str, str], user: User, authorizer: Authorizer)
         return user
     for attempt in wanted.attempts():
         if authorizer.allows(user, attempt) is None:
-            subject = problem.Subject(attempt.group, attempt.target)
-            raise problem.forbidden(subject, attempt.name, attempt.refusal(user))
+            subject = errors.Subject(attempt.group, attempt.target)
+            raise errors.forbidden(subject, attempt.name, attempt.refusal(user))
     return wanted.user()
 
 
@@ -77,7 +77,7 @@ def _wanted(headers: Mapping[str, str]) -> _Wanted | None:
     name = given.get("impersonate-user", "")
     if not name:
         parts = ", ".join(sorted(given))
-        raise problem.bad_request(f"requested {parts} without impersonating a user name")
+        raise errors.bad_request(f"requested {parts} without impersonating a user name")
     return _Wanted(
         name,
         given.get("impersonate-uid", ""),

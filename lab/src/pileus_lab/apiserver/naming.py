@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from pileus_lab.apiserver import field
-from pileus_lab.apiserver.field import Fault
+from pileus_lab.apiserver import field_errors
+from pileus_lab.apiserver.field_errors import Fault
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -126,9 +126,9 @@ def config_key_faults(key: str) -> Iterator[str]:
 def check_labels(labels: dict[str, str], path: str) -> Iterator[Fault]:
     for key, value in sorted(labels.items()):
         for why in qualified_faults(key):
-            yield field.invalid(path, key, why)
+            yield field_errors.invalid(path, key, why)
         for why in value_faults(value):
-            yield field.invalid(path, value, why)
+            yield field_errors.invalid(path, value, why)
 
 
 def check_metadata(value: Obj, name_faults: Iterable[str]) -> Iterator[Fault]:
@@ -136,9 +136,9 @@ def check_metadata(value: Obj, name_faults: Iterable[str]) -> Iterator[Fault]:
     meta = branch(value, "metadata")
     name = text(meta, "name")
     if name:
-        yield from (field.invalid("metadata.name", name, why) for why in name_faults)
+        yield from (field_errors.invalid("metadata.name", name, why) for why in name_faults)
     elif not text(meta, "generateName"):
-        yield field.required("metadata.name", "name or generateName is required")
+        yield field_errors.required("metadata.name", "name or generateName is required")
     yield from check_labels(words(meta, "labels"), "metadata.labels")
     yield from _check_annotations(words(meta, "annotations"))
     yield from _check_owners(meta)
@@ -150,9 +150,9 @@ def _check_annotations(annotations: dict[str, str]) -> Iterator[Fault]:
     for key, value in sorted(annotations.items()):
         size += len(key) + len(value)
         for why in qualified_faults(key.lower()):
-            yield field.invalid("metadata.annotations", key, why)
+            yield field_errors.invalid("metadata.annotations", key, why)
     if size > ANNOTATIONS_SIZE:
-        yield field.too_long("metadata.annotations", ANNOTATIONS_SIZE)
+        yield field_errors.too_long("metadata.annotations", ANNOTATIONS_SIZE)
 
 
 def _check_owners(meta: Obj) -> Iterator[Fault]:
@@ -165,13 +165,13 @@ def _check_owners(meta: Obj) -> Iterator[Fault]:
             ("uid", "must not be empty"),
         ):
             if not text(owner, key):
-                yield field.invalid(f"{path}.{key}", "", detail)
+                yield field_errors.invalid(f"{path}.{key}", "", detail)
 
 
 def _check_finalizers(finalizers: list[str]) -> Iterator[Fault]:
     for finalizer in finalizers:
         for why in qualified_faults(finalizer):
-            yield field.invalid("metadata.finalizers", finalizer, why)
+            yield field_errors.invalid("metadata.finalizers", finalizer, why)
         if "/" not in finalizer and finalizer not in {"orphan", "foregroundDeletion", "kubernetes"}:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
-            yield field.invalid("metadata.finalizers", finalizer, detail)
+            yield field_errors.invalid("metadata.finalizers", finalizer, detail)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pileus_lab.apiserver.field import Fault
-from pileus_lab.apiserver.problem import Problem, Subject, invalid
+from pileus_lab.apiserver.errors import Problem, Subject, invalid
+from pileus_lab.apiserver.field_errors import Fault
 from pileus_lab.apiserver.store import Entry, encode
-from pileus_lab.apiserver.tree import Obj, look, name_of, namespace_of
+from pileus_lab.apiserver.tree import Obj, look, name_of, namespace_of, text
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATE_ONLY = ("create",)
@@ -159,3 +159,16 @@ class Resource:
 
     def unfit(self, name: str, faults: list[Fault]) -> Problem:
         return invalid(self.group, self.kind, name, faults)
+
+
+NONE = "<none>"
+UNKNOWN = "<unknown>"
+
+
+def created(value: Obj) -> object:
+    """The moment of creation; `table.py` turns it into an age."""
+    return text(value, "metadata", "creationTimestamp")
+
+
+NAME = Column("Name", name_of)
+AGE = Column("Age", created, type="age")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pileus_lab.apiserver import problem
+from pileus_lab.apiserver import errors
 from pileus_lab.apiserver.naming import BAD_QUALIFIED, BAD_VALUE, path_segment_faults
 
 _TOKEN = re.compile(r"\s*(==|!=|=|<|>|,|\(|\)|!|[^\s=!<>,()]+)")
@@ -63,7 +63,7 @@ class _Parser:
             if self._peek():
                 self._expect(",")
                 if not self._peek():
-                    raise problem.bad_request("found '', expected: identifier after ','")
+                    raise errors.bad_request("found '', expected: identifier after ','")
         return LabelSelector(tuple(found))
 
     def _peek(self) -> str:
@@ -135,8 +135,8 @@ class _Parser:
                 raise _unparsable(f"found '{found}', expected: ',' or ')'")
 
 
-def _unparsable(why: str) -> problem.Problem:
-    return problem.bad_request(f"unable to parse requirement: {why}")
+def _unparsable(why: str) -> errors.Problem:
+    return errors.bad_request(f"unable to parse requirement: {why}")
 
 
 def parse_labels(written: str) -> LabelSelector:
@@ -169,8 +169,8 @@ def parse_fields(written: str, known: frozenset[str], *, special: bool) -> Field
             continue
         usual = 'only "metadata.name", "metadata.namespace"'
         if special:
-            raise problem.bad_request(f"field label not supported: {name}")
-        raise problem.bad_request(f'"{name}" is not a known field selector: {usual}')
+            raise errors.bad_request(f"field label not supported: {name}")
+        raise errors.bad_request(f'"{name}" is not a known field selector: {usual}')
     return selector
 
 
@@ -178,7 +178,7 @@ def selected_name(written: str) -> str:
     """Return the name that every object must have to be selected; "" if there is none."""
     try:
         name = _parse_fields(written).exact("metadata.name") or ""
-    except problem.Problem:
+    except errors.Problem:
         return ""
     return "" if any(path_segment_faults(name)) else name
 
@@ -189,7 +189,7 @@ def _parse_fields(written: str) -> FieldSelector:
         name, operator, value = _split(term)
         if not operator:
             message = f"invalid selector: '{written}'; can't understand '{term}'"
-            raise problem.bad_request(message)
+            raise errors.bad_request(message)
         terms.append((name, operator != "!=", re.sub(r"\\(.)", r"\1", value)))
     return FieldSelector(tuple(terms))
 

@@ -12,7 +12,7 @@ from pileus.cli.terminal import Terminal
 from pileus.telemetry.logs import LogSettings, logging_to
 from pileus_lab.apiserver.allocation import Ranges
 from pileus_lab.apiserver.credentials import write_private
-from pileus_lab.apiserver.serving import ServerInfo, Settings, serving_api
+from pileus_lab.apiserver.server import ServerInfo, Settings, serving_api
 from pileus_lab.apiserver.sqlite import Unusable
 
 PORT = 6443

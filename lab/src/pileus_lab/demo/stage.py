@@ -18,7 +18,7 @@ from pileus.app.beside import beside
 from pileus.clock import Clock, SystemClock
 from pileus.cloud.balancer import Effect
 from pileus.telemetry.logs import Verbosity
-from pileus_lab.apiserver.serving import ServerInfo, serving_api
+from pileus_lab.apiserver.server import ServerInfo, serving_api
 from pileus_lab.demo.board import Board
 from pileus_lab.demo.cluster import Cluster, api_client, seen_cluster
 from pileus_lab.demo.facts import balancer_row, cloud_changes, event_row, listeners, node_rows

@@ -26,7 +26,7 @@ from pileus.objects.ownership import whose_by
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, loop_time
 from pileus_lab.apiserver.in_process import InProcessTransport
-from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.server import api_in_memory
 from tests.unit.controllers.events import FakeEvents
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule"

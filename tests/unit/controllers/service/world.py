@@ -30,7 +30,7 @@ from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.api import Api
 from pileus_lab.apiserver.in_process import InProcessReply, InProcessTransport
-from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
 from pileus_lab.local.connect import cloud_of
 from pileus_lab.local.host import LocalCloud

@@ -3,10 +3,9 @@
 import ipaddress
 from collections.abc import Iterator
 
-from pileus_lab.apiserver import field
-from pileus_lab.apiserver.field import Fault
-from pileus_lab.apiserver.resource import Column, Resource, Rules
-from pileus_lab.apiserver.resources.cells import AGE, NAME, NONE
+from pileus_lab.apiserver import field_errors
+from pileus_lab.apiserver.field_errors import Fault
+from pileus_lab.apiserver.resource import AGE, NAME, NONE, Column, Resource, Rules
 from pileus_lab.apiserver.tree import Obj, default, items, look, rows, text, texts
 
 ADDRESS_TYPES = ("IPv4", "IPv6", "FQDN")
@@ -17,10 +16,10 @@ MAX_PORT = 65535
 def _validate_lease(value: Obj) -> Iterator[Fault]:
     duration = look(value, "spec", "leaseDurationSeconds")
     if isinstance(duration, int) and duration <= 0:
-        yield field.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
+        yield field_errors.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
     transitions = look(value, "spec", "leaseTransitions")
     if isinstance(transitions, int) and transitions < 0:
-        yield field.invalid(
+        yield field_errors.invalid(
             "spec.leaseTransitions", transitions, "must be greater than or equal to 0"
         )
 
@@ -45,9 +44,9 @@ def _default_slice(value: Obj) -> None:
 def _validate_slice(value: Obj) -> Iterator[Fault]:
     kind = text(value, "addressType")
     if not kind:
-        yield field.required("addressType")
+        yield field_errors.required("addressType")
     elif kind not in ADDRESS_TYPES:
-        yield field.unsupported("addressType", kind, ADDRESS_TYPES)
+        yield field_errors.unsupported("addressType", kind, ADDRESS_TYPES)
     for index, endpoint in enumerate(rows(value, "endpoints")):
         yield from _endpoint_faults(endpoint, kind, f"endpoints[{index}]")
     names: set[str] = set()
@@ -59,22 +58,22 @@ def _validate_slice(value: Obj) -> Iterator[Fault]:
 def _endpoint_faults(endpoint: Obj, kind: str, path: str) -> Iterator[Fault]:
     addresses = texts(endpoint, "addresses")
     if not addresses:
-        yield field.required(f"{path}.addresses", "must contain at least 1 address")
+        yield field_errors.required(f"{path}.addresses", "must contain at least 1 address")
     for index, address in enumerate(addresses):
         version = {"IPv4": 4, "IPv6": 6}.get(kind)
         if version is not None and not _is_ip(address, version):
             detail = f"must be an {kind} address"
-            yield field.invalid(f"{path}.addresses[{index}]", address, detail)
+            yield field_errors.invalid(f"{path}.addresses[{index}]", address, detail)
 
 
 def _port_faults(port: Obj, path: str, names: set[str]) -> Iterator[Fault]:
     if text(port, "name") in names:
-        yield field.duplicate(f"{path}.name", text(port, "name"))
+        yield field_errors.duplicate(f"{path}.name", text(port, "name"))
     if text(port, "protocol") not in PROTOCOLS:
-        yield field.unsupported(f"{path}.protocol", text(port, "protocol"), PROTOCOLS)
+        yield field_errors.unsupported(f"{path}.protocol", text(port, "protocol"), PROTOCOLS)
     number = look(port, "port")
     if isinstance(number, int) and not 0 < number <= MAX_PORT:
-        yield field.invalid(f"{path}.port", number, "must be between 1 and 65535, inclusive")
+        yield field_errors.invalid(f"{path}.port", number, "must be between 1 and 65535, inclusive")
 
 
 def _is_ip(address: str, version: int) -> bool:
@@ -86,7 +85,7 @@ def _is_ip(address: str, version: int) -> bool:
 
 def _validate_slice_update(new: Obj, old: Obj) -> Iterator[Fault]:
     if text(new, "addressType") != text(old, "addressType"):
-        yield field.immutable("addressType", text(new, "addressType"))
+        yield field_errors.immutable("addressType", text(new, "addressType"))
 
 
 def _ports(value: Obj) -> str:

@@ -3,10 +3,17 @@
 import base64
 from collections.abc import Iterator
 
-from pileus_lab.apiserver import field, naming
-from pileus_lab.apiserver.field import Fault
-from pileus_lab.apiserver.resource import STATUS_VERBS, Column, Resource, Rules, Subresource
-from pileus_lab.apiserver.resources.cells import AGE, NAME
+from pileus_lab.apiserver import field_errors, naming
+from pileus_lab.apiserver.field_errors import Fault
+from pileus_lab.apiserver.resource import (
+    AGE,
+    NAME,
+    STATUS_VERBS,
+    Column,
+    Resource,
+    Rules,
+    Subresource,
+)
 from pileus_lab.apiserver.tree import Obj, branch, default, grow, look, name_of, text, words
 
 DATA_SIZE = 1024 * 1024
@@ -55,21 +62,23 @@ def _check_data(value: Obj) -> Iterator[Fault]:
         for key, content in sorted(branch(value, part).items()):
             size += len(str(content))
             path = f"{part}[{key}]"
-            yield from (field.invalid(path, key, why) for why in naming.config_key_faults(key))
+            yield from (
+                field_errors.invalid(path, key, why) for why in naming.config_key_faults(key)
+            )
             if part == "binaryData" and key in branch(value, "data"):
-                yield field.invalid(path, key, "duplicate of key present in data")
+                yield field_errors.invalid(path, key, "duplicate of key present in data")
     if size > DATA_SIZE:
-        yield field.too_long("[]", DATA_SIZE)
+        yield field_errors.too_long("[]", DATA_SIZE)
 
 
 def _check_frozen(new: Obj, old: Obj) -> Iterator[Fault]:
     if look(old, "immutable") is not True:
         return
     if look(new, "immutable") is not True:
-        yield field.forbidden("immutable", "field is immutable when `immutable` is set")
+        yield field_errors.forbidden("immutable", "field is immutable when `immutable` is set")
     for part in ("data", "binaryData"):
         if look(new, part) != look(old, part):
-            yield field.forbidden(part, "field is immutable when `immutable` is set")
+            yield field_errors.forbidden(part, "field is immutable when `immutable` is set")
 
 
 def _data_count(value: Obj) -> int:
@@ -104,12 +113,12 @@ def _check_secret(value: Obj) -> Iterator[Fault]:
     yield from _check_data(value)
     for key in _NEEDED_KEYS.get(text(value, "type"), ()):
         if key not in branch(value, "data"):
-            yield field.required(f"data[{key}]")
+            yield field_errors.required(f"data[{key}]")
 
 
 def _check_secret_update(new: Obj, old: Obj) -> Iterator[Fault]:
     if look(new, "type") != look(old, "type"):
-        yield field.immutable("type", text(new, "type"))
+        yield field_errors.immutable("type", text(new, "type"))
     yield from _check_frozen(new, old)
 
 

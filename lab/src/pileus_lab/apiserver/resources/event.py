@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from pileus_lab.apiserver import field
-from pileus_lab.apiserver.field import Fault
+from pileus_lab.apiserver import field_errors
+from pileus_lab.apiserver.field_errors import Fault
 from pileus_lab.apiserver.resource import Column, Face, Resource, Rules
-from pileus_lab.apiserver.schema.shape import canonical
+from pileus_lab.apiserver.schema.conversion import canonical
 from pileus_lab.apiserver.tree import Obj, look, name_of, namespace_of, number, text
 
 _RENAMED = {
@@ -50,19 +50,19 @@ def _namespace_faults(value: Obj, about: str) -> Iterator[Fault]:
     homes = {target} if target else {"default", "kube-system"}
     if namespace_of(value) not in homes:
         detail = "does not match event.namespace"
-        yield field.invalid(f"{about}.namespace", target, detail)
+        yield field_errors.invalid(f"{about}.namespace", target, detail)
 
 
 def _validate_new_api(value: Obj) -> Iterator[Fault]:
     """The younger API asks for more; objects come here in the stored form."""
     if not text(value, "eventTime"):
-        yield field.required("eventTime")
+        yield field_errors.required("eventTime")
     for stored, shown in _NEEDED.items():
         given = text(value, stored)
         if not given:
-            yield field.required(shown)
+            yield field_errors.required(shown)
         elif len(given) > TEXT_LENGTH:
-            yield field.invalid(shown, given, f"can have at most {TEXT_LENGTH} characters")
+            yield field_errors.invalid(shown, given, f"can have at most {TEXT_LENGTH} characters")
     yield from _content_faults(value)
 
 
@@ -70,17 +70,17 @@ def _keep_content(new: Obj, old: Obj) -> Iterator[Fault]:
     """In the younger API only the series of an event changes."""
     for name in _KEPT:
         if look(new, name) != look(old, name):
-            yield field.immutable(_NEEDED.get(name, name), look(new, name))
+            yield field_errors.immutable(_NEEDED.get(name, name), look(new, name))
 
 
 def _content_faults(value: Obj) -> Iterator[Fault]:
     if len(text(value, "message")) > NOTE_LENGTH:
-        yield field.invalid("note", "", f"can have at most {NOTE_LENGTH} characters")
+        yield field_errors.invalid("note", "", f"can have at most {NOTE_LENGTH} characters")
     if text(value, "type") not in {"Normal", "Warning"}:
-        yield field.invalid("type", text(value, "type"), "has invalid value: ")
+        yield field_errors.invalid("type", text(value, "type"), "has invalid value: ")
     for name in ("firstTimestamp", "lastTimestamp", "count", "source"):
         if look(value, name):
-            yield field.invalid(name, look(value, name), "needs to be unset")
+            yield field_errors.invalid(name, look(value, name), "needs to be unset")
 
 
 def _target(value: Obj) -> str:

@@ -2,10 +2,19 @@
 
 from collections.abc import Iterator
 
-from pileus_lab.apiserver import field, naming
-from pileus_lab.apiserver.field import Fault
-from pileus_lab.apiserver.resource import STATUS_VERBS, Column, Resource, Rules, Subresource
-from pileus_lab.apiserver.resources.cells import AGE, NAME, NONE, UNKNOWN
+from pileus_lab.apiserver import field_errors, naming
+from pileus_lab.apiserver.field_errors import Fault
+from pileus_lab.apiserver.resource import (
+    AGE,
+    NAME,
+    NONE,
+    STATUS_VERBS,
+    UNKNOWN,
+    Column,
+    Resource,
+    Rules,
+    Subresource,
+)
 from pileus_lab.apiserver.tree import (
     Obj,
     branch,
@@ -45,26 +54,32 @@ def _validate(value: Obj) -> Iterator[Fault]:
         yield from _taint_faults(taint, path := f"metadata.taints[{index}]")
         pair = (text(taint, "key"), text(taint, "effect"))
         if pair in seen:
-            yield field.duplicate(path, {k: v for k, v in taint.items() if v})
+            yield field_errors.duplicate(path, {k: v for k, v in taint.items() if v})
         seen.add(pair)
     yield from _cidr_faults(value)
 
 
 def _taint_faults(taint: Obj, path: str) -> Iterator[Fault]:
     key, value, effect = (text(taint, part) for part in ("key", "value", "effect"))
-    yield from (field.invalid(f"{path}.key", key, why) for why in naming.qualified_faults(key))
-    yield from (field.invalid(f"{path}.value", value, why) for why in naming.value_faults(value))
+    yield from (
+        field_errors.invalid(f"{path}.key", key, why) for why in naming.qualified_faults(key)
+    )
+    yield from (
+        field_errors.invalid(f"{path}.value", value, why) for why in naming.value_faults(value)
+    )
     if not effect:
-        yield field.required(f"{path}.effect")
+        yield field_errors.required(f"{path}.effect")
     elif effect not in EFFECTS:
-        yield field.unsupported(f"{path}.effect", effect, EFFECTS)
+        yield field_errors.unsupported(f"{path}.effect", effect, EFFECTS)
 
 
 def _cidr_faults(value: Obj) -> Iterator[Fault]:
     cidrs = texts(value, "spec", "podCIDRs")
     single = text(value, "spec", "podCIDR")
     if single and cidrs and cidrs[0] != single:
-        yield field.invalid("spec.podCIDRs", cidrs, "node has inconsistent podCIDR and podCIDRs")
+        yield field_errors.invalid(
+            "spec.podCIDRs", cidrs, "node has inconsistent podCIDR and podCIDRs"
+        )
 
 
 def _follow_cidr(value: Obj) -> None:
@@ -79,12 +94,12 @@ def _follow_cidr(value: Obj) -> None:
 def _validate_update(new: Obj, old: Obj) -> Iterator[Fault]:
     before, after = branch(old, "spec"), branch(new, "spec")
     if items(before, "podCIDRs") and items(before, "podCIDRs") != items(after, "podCIDRs"):
-        yield field.forbidden(
+        yield field_errors.forbidden(
             "spec.podCIDRs",
             'node updates may not change podCIDR except from "" to valid',
         )
     if text(before, "providerID") and text(before, "providerID") != text(after, "providerID"):
-        yield field.invalid("spec.providerID", None, "field cannot be modified once set")
+        yield field_errors.invalid("spec.providerID", None, "field cannot be modified once set")
 
 
 def _status(value: Obj) -> str:

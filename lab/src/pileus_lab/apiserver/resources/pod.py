@@ -2,10 +2,18 @@
 
 from collections.abc import Iterator
 
-from pileus_lab.apiserver import field, naming
-from pileus_lab.apiserver.field import Fault
-from pileus_lab.apiserver.resource import STATUS_VERBS, Column, Resource, Rules, Subresource
-from pileus_lab.apiserver.resources.cells import AGE, NAME, NONE
+from pileus_lab.apiserver import field_errors, naming
+from pileus_lab.apiserver.field_errors import Fault
+from pileus_lab.apiserver.resource import (
+    AGE,
+    NAME,
+    NONE,
+    STATUS_VERBS,
+    Column,
+    Resource,
+    Rules,
+    Subresource,
+)
 from pileus_lab.apiserver.tree import (
     Obj,
     branch,
@@ -117,24 +125,24 @@ def _quality(value: Obj) -> str:
 def _validate(value: Obj) -> Iterator[Fault]:
     containers = rows(value, "spec", "containers")
     if not containers:
-        yield field.required("spec.containers")
+        yield field_errors.required("spec.containers")
     names: set[str] = set()
     for index, container in enumerate(containers):
         path, name = f"spec.containers[{index}]", text(container, "name")
         if not name:
-            yield field.required(f"{path}.name")
+            yield field_errors.required(f"{path}.name")
         else:
             faults = naming.label_faults(name)
-            yield from (field.invalid(f"{path}.name", name, why) for why in faults)
+            yield from (field_errors.invalid(f"{path}.name", name, why) for why in faults)
         if name in names:
-            yield field.duplicate(f"{path}.name", name)
+            yield field_errors.duplicate(f"{path}.name", name)
         names.add(name)
         if not text(container, "image"):
-            yield field.required(f"{path}.image")
+            yield field_errors.required(f"{path}.image")
     policy = text(value, "spec", "restartPolicy")
     if policy not in {"Always", "OnFailure", "Never"}:
         allowed = ("Always", "OnFailure", "Never")
-        yield field.unsupported("spec.restartPolicy", policy, allowed)
+        yield field_errors.unsupported("spec.restartPolicy", policy, allowed)
 
 
 def _validate_update(new: Obj, old: Obj) -> Iterator[Fault]:
@@ -147,7 +155,7 @@ def _validate_update(new: Obj, old: Obj) -> Iterator[Fault]:
         for container in (*rows(spec, "containers"), *rows(spec, "initContainers")):
             container.pop("image", None)
     if before != after:
-        yield field.forbidden(
+        yield field_errors.forbidden(
             "spec",
             "pod updates may not change fields other than `spec.containers[*].image`,"
             "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from pileus_lab.apiserver import field, naming
-from pileus_lab.apiserver.field import Fault
-from pileus_lab.apiserver.resource import Column, Resource, Rules
-from pileus_lab.apiserver.resources.cells import AGE, NAME
+from pileus_lab.apiserver import field_errors, naming
+from pileus_lab.apiserver.field_errors import Fault
+from pileus_lab.apiserver.resource import AGE, NAME, Column, Resource, Rules
 from pileus_lab.apiserver.tree import Obj, branch, default, grow, items, look, rows, text, texts
 
 GROUP = "rbac.authorization.k8s.io"
@@ -15,20 +14,20 @@ def _validate_rules(value: Obj) -> Iterator[Fault]:
     for index, rule in enumerate(rows(value, "rules")):
         path = f"rules[{index}]"
         if not texts(rule, "verbs"):
-            yield field.required(f"{path}.verbs", "verbs must contain at least one value")
+            yield field_errors.required(f"{path}.verbs", "verbs must contain at least one value")
         if texts(rule, "nonResourceURLs"):
             if text(value, "metadata", "namespace"):
                 detail = "namespaced rules cannot apply to non-resource URLs"
-                yield field.invalid(
+                yield field_errors.invalid(
                     f"{path}.nonResourceURLs", texts(rule, "nonResourceURLs"), detail
                 )
             continue
         if not items(rule, "apiGroups"):
             detail = "resource rules must supply at least one api group"
-            yield field.required(f"{path}.apiGroups", detail)
+            yield field_errors.required(f"{path}.apiGroups", detail)
         if not items(rule, "resources"):
             detail = "resource rules must supply at least one resource"
-            yield field.required(f"{path}.resources", detail)
+            yield field_errors.required(f"{path}.resources", detail)
 
 
 def _default_binding(value: Obj) -> None:
@@ -43,31 +42,33 @@ def _validate_binding(value: Obj) -> Iterator[Fault]:
     reference = branch(value, "roleRef")
     kinds = ("Role", "ClusterRole") if text(value, "metadata", "namespace") else ("ClusterRole",)
     if text(reference, "apiGroup") != GROUP:
-        yield field.unsupported("roleRef.apiGroup", text(reference, "apiGroup"), (GROUP,))
+        yield field_errors.unsupported("roleRef.apiGroup", text(reference, "apiGroup"), (GROUP,))
     if text(reference, "kind") not in kinds:
-        yield field.unsupported("roleRef.kind", text(reference, "kind"), kinds)
+        yield field_errors.unsupported("roleRef.kind", text(reference, "kind"), kinds)
     if not text(reference, "name"):
-        yield field.required("roleRef.name")
+        yield field_errors.required("roleRef.name")
     for index, subject in enumerate(rows(value, "subjects")):
         yield from _subject_faults(subject, f"subjects[{index}]")
 
 
 def _subject_faults(subject: Obj, path: str) -> Iterator[Fault]:
     if not text(subject, "name"):
-        yield field.required(f"{path}.name")
+        yield field_errors.required(f"{path}.name")
     match text(subject, "kind"):
         case "ServiceAccount":
             if not text(subject, "namespace"):
-                yield field.required(f"{path}.namespace")
+                yield field_errors.required(f"{path}.namespace")
         case "User" | "Group":
             pass
         case kind:
-            yield field.unsupported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group"))
+            yield field_errors.unsupported(
+                f"{path}.kind", kind, ("ServiceAccount", "User", "Group")
+            )
 
 
 def _keep_reference(new: Obj, old: Obj) -> Iterator[Fault]:
     if look(new, "roleRef") != look(old, "roleRef"):
-        yield field.invalid("roleRef", look(new, "roleRef"), "cannot change roleRef")
+        yield field_errors.invalid("roleRef", look(new, "roleRef"), "cannot change roleRef")
 
 
 def _subjects(value: Obj, kind: str) -> str:

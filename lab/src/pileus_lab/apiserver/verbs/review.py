@@ -2,16 +2,16 @@
 
 from datetime import timedelta
 
-from pileus_lab.apiserver import field, problem
+from pileus_lab.apiserver import errors, field_errors
 from pileus_lab.apiserver.access import MASTERS, Attempt
 from pileus_lab.apiserver.call import Call, Response
 from pileus_lab.apiserver.identity import ISSUER, Claims, TokenRequest, User, service_account
 from pileus_lab.apiserver.resource import Resource
-from pileus_lab.apiserver.schema import shape
+from pileus_lab.apiserver.schema import conversion
 from pileus_lab.apiserver.state import State, stamp
 from pileus_lab.apiserver.store import Key, encode
 from pileus_lab.apiserver.tree import Obj, branch, grow, items, look, number, text, texts
-from pileus_lab.apiserver.verbs import body
+from pileus_lab.apiserver.verbs import request_body
 
 LEAST_SECONDS = 600
 MOST_SECONDS = 1 << 32
@@ -52,7 +52,7 @@ def _is_alive(state: State, claims: Claims) -> bool:
 
 
 def review(state: State, call: Call) -> Response:
-    value, warnings = body.decode(call, call.resource)
+    value, warnings = request_body.decode(call, call.resource)
     answers = {
         "TokenReview": _token_review,
         "SelfSubjectReview": _self_review,
@@ -66,7 +66,7 @@ def review(state: State, call: Call) -> Response:
 
 
 def _shown(resource: Resource, value: Obj, warnings: tuple[str, ...]) -> Response:
-    whole = body.typeless(shape.canonical(resource.schema, value))
+    whole = request_body.typeless(conversion.canonical(resource.schema, value))
     return Response(status=201, body=resource.head + encode(whole)[1:], warnings=warnings)
 
 
@@ -74,7 +74,7 @@ def _token_review(state: State, call: Call, value: Obj) -> Obj:
     token = text(value, "spec", "token")
     if not token:
         told = "token is required for TokenReview in authentication"
-        raise problem.bad_request(told)
+        raise errors.bad_request(told)
     asked = texts(value, "spec", "audiences")
     found = user_of_token(state, token, asked or [ISSUER])
     _ = call
@@ -111,15 +111,15 @@ def _judge(state: State, user: User, spec: Obj) -> Obj:
     return {"allowed": True, "reason": reason}
 
 
-def _check_one_question(call: Call, spec: Obj) -> list[field.Fault]:
+def _check_one_question(call: Call, spec: Obj) -> list[field_errors.Fault]:
     about, url = look(spec, "resourceAttributes"), look(spec, "nonResourceAttributes")
     if about is not None and url is not None:
         path = "spec.nonResourceAttributes"
         detail = "cannot be specified in combination with resourceAttributes"
-        return [field.invalid(path, url, detail)]
+        return [field_errors.invalid(path, url, detail)]
     if about is None and url is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [field.invalid("spec.resourceAttributes", None, detail)]
+        return [field_errors.invalid("spec.resourceAttributes", None, detail)]
     _ = call
     return []
 
@@ -129,7 +129,7 @@ def _access_review(state: State, call: Call, value: Obj) -> Obj:
     faults = _check_one_question(call, spec)
     if not text(spec, "user") and not items(spec, "groups"):
         detail = "at least one of user or group must be specified"
-        faults.append(field.invalid("spec.user", "", detail))
+        faults.append(field_errors.invalid("spec.user", "", detail))
     if faults:
         raise call.resource.unfit("", faults)
     groups = texts(spec, "groups") or texts(spec, "group")
@@ -160,10 +160,10 @@ def _rules_review(state: State, call: Call, value: Obj) -> Obj:
 
 def request_token(state: State, call: Call) -> Response:
     """Return `serviceaccounts/<name>/token`."""
-    value, warnings = body.decode(call, TOKEN_REQUESTS)
+    value, warnings = request_body.decode(call, TOKEN_REQUESTS)
     entry = state.shelf(call.resource).entries.get(call.key)
     if entry is None:
-        raise problem.not_found(call.resource.subject, call.name)
+        raise errors.not_found(call.resource.subject, call.name)
     account, spec = entry.decode(), grow(value, "spec")
     spec["audiences"] = texts(spec, "audiences") or [ISSUER]
     seconds = number(spec, "expirationSeconds") or USUAL_SECONDS
@@ -193,10 +193,14 @@ def request_token(state: State, call: Call) -> Response:
 def _check_seconds(call: Call, seconds: int) -> None:
     path = "spec.expirationSeconds"
     if seconds < LEAST_SECONDS:
-        fault = field.invalid(path, seconds, "may not specify a duration less than 10 minutes")
+        fault = field_errors.invalid(
+            path, seconds, "may not specify a duration less than 10 minutes"
+        )
         raise TOKEN_REQUESTS.unfit(call.name, [fault])
     if seconds > MOST_SECONDS:
-        fault = field.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")
+        fault = field_errors.invalid(
+            path, seconds, "may not specify a duration larger than 2^32 seconds"
+        )
         raise TOKEN_REQUESTS.unfit(call.name, [fault])
 
 
@@ -209,18 +213,18 @@ def _bound(state: State, call: Call, spec: Obj) -> Obj:
     if shelf is None:
         group, _, version = text(reference, "apiVersion").rpartition("/")
         told = f"cannot bind token to object of type {group}/{version}, Kind={kind}"
-        raise problem.bad_request(told)
+        raise errors.bad_request(told)
     where = "" if kind == "Node" else call.namespace
     entry = state.store.shelf(shelf).entries.get(Key(where, name))
     if entry is None:
-        raise problem.not_found(problem.Subject("", shelf), name)
+        raise errors.not_found(errors.Subject("", shelf), name)
     known, given = text(entry.decode(), "metadata", "uid"), text(reference, "uid")
     if given and given != known:
         why = (
             f"the UID in the bound object reference ({given}) does not match the UID in record. "
             "The object might have been deleted and then recreated"
         )
-        raise problem.conflict(problem.Subject("", kind), name, why)
+        raise errors.conflict(errors.Subject("", kind), name, why)
     return {kind.lower(): {"name": name, "uid": known}}
 
 

@@ -5,16 +5,15 @@ from typing import cast
 
 import msgspec
 
-from pileus_lab.apiserver import escalation, field, problem
+from pileus_lab.apiserver import errors, escalation, field_errors, patches
 from pileus_lab.apiserver.access import Attempt
 from pileus_lab.apiserver.call import Call, Response
-from pileus_lab.apiserver.patch import merge, operations, strategic
 from pileus_lab.apiserver.resource import Resource
-from pileus_lab.apiserver.schema import shape, strict
+from pileus_lab.apiserver.schema import conversion
 from pileus_lab.apiserver.state import State
 from pileus_lab.apiserver.store import Entry, encode
 from pileus_lab.apiserver.tree import Obj, grow, name_of, text, texts
-from pileus_lab.apiserver.verbs import admit, body, remove
+from pileus_lab.apiserver.verbs import admission, delete, request_body
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -24,8 +23,8 @@ PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
 def create(state: State, call: Call) -> Response:
-    value, warnings = body.decode(call, call.resource)
-    admit.check_namespace(state, call.resource, call.namespace, name_of(value))
+    value, warnings = request_body.decode(call, call.resource)
+    admission.check_namespace(state, call.resource, call.namespace, name_of(value))
     return _create(state, call, value, warnings)
 
 
@@ -33,7 +32,7 @@ def _create(state: State, call: Call, given: Obj, warnings: tuple[str, ...]) -> 
     resource, shelf = call.resource, state.shelf(call.resource)
     value = _inward(resource, given)
     escalation.check(state, call, value, None)
-    key = admit.new_object(state, call, value)
+    key = admission.new_object(state, call, value)
     if key in shelf.entries:
         raise _taken(resource, shelf.entries[key])
     if call.query.get("dryRun"):
@@ -42,22 +41,22 @@ def _create(state: State, call: Call, given: Obj, warnings: tuple[str, ...]) -> 
     return Response(status=201, body=resource.whole(entry), warnings=warnings)
 
 
-def _taken(resource: Resource, entry: Entry) -> problem.Problem:
-    told = problem.already_exists(resource.subject, entry.key.name)
+def _taken(resource: Resource, entry: Entry) -> errors.Problem:
+    told = errors.already_exists(resource.subject, entry.key.name)
     if text(entry.decode(), "metadata", "deletionTimestamp"):
         told.message = f"object is being deleted: {told.message}"
     return told
 
 
 def update(state: State, call: Call) -> Response:
-    value, warnings = body.decode(call, call.resource)
+    value, warnings = request_body.decode(call, call.resource)
     current = state.shelf(call.resource).entries.get(call.key)
     if current is None:
         if not call.resource.creates_on_update or call.subresource:
-            raise problem.not_found(call.resource.subject, call.name)
-        admit.check_namespace(state, call.resource, call.namespace, call.name)
+            raise errors.not_found(call.resource.subject, call.name)
+        admission.check_namespace(state, call.resource, call.namespace, call.name)
         _check_may_create(state, call)
-        admit.check_name(call, value)
+        admission.check_name(call, value)
         grow(value, "metadata").pop("resourceVersion", None)
         return _create(state, call, value, warnings)
     return _replace(state, call, current, (_inward(call.resource, value), warnings))
@@ -74,54 +73,56 @@ def _check_may_create(state: State, call: Call) -> None:
         name=call.name,
     )
     if state.authorizer.allows(call.user, attempt) is None:
-        raise problem.forbidden(resource.subject, call.name, "")
+        raise errors.forbidden(resource.subject, call.name, "")
 
 
 def patch(state: State, call: Call) -> Response:
-    media = body.media_type(call)
+    media = request_body.media_type(call)
     if media not in PATCHES:
-        raise problem.unsupported_patch(PATCHES)
-    body.check_write_options(call)
+        raise errors.unsupported_patch(PATCHES)
+    request_body.check_write_options(call)
     current = state.shelf(call.resource).entries.get(call.key)
     if current is None:
-        raise problem.not_found(call.resource.subject, call.name)
+        raise errors.not_found(call.resource.subject, call.name)
     shown = _outward(call.resource, current.decode())
     patched = _apply(call.resource, media, shown, call.request.body)
-    body.check_kind(patched, call.resource)
+    request_body.check_kind(patched, call.resource)
     value, warnings = _fit(call, patched)
-    value = _inward(call.resource, body.typeless(value))
+    value = _inward(call.resource, request_body.typeless(value))
     return _replace(state, call, current, (value, warnings))
 
 
 def _fit(call: Call, patched: Obj) -> tuple[Obj, tuple[str, ...]]:
     """The object as it is kept, and warnings about it."""
     schema = call.resource.schema
-    kept = shape.known(schema, patched)
+    kept = conversion.known(schema, patched)
     if kept is not None:
         return kept, ()
-    warnings = body.judge(call, call.resource, strict.unknown(schema, patched))
+    warnings = request_body.judge(call, call.resource, conversion.unknown(schema, patched))
     try:
-        return shape.canonical(schema, patched), warnings
-    except shape.Unfit as error:
+        return conversion.canonical(schema, patched), warnings
+    except conversion.Unfit as error:
         shown = encode(patched).decode()
-        raise problem.invalid("", "", "", [field.invalid("patch", shown, str(error))]) from error
+        raise errors.invalid(
+            "", "", "", [field_errors.invalid("patch", shown, str(error))]
+        ) from error
 
 
 def _apply(resource: Resource, media: str, value: Obj, given: bytes) -> Obj:
     wanted = _decode_patch(media, given)
     try:
         if media == JSON_PATCH:
-            return operations.apply(value, wanted)
+            return patches.apply_json_patch(value, wanted)
         if media == MERGE_PATCH:
-            return cast("Obj", merge.apply(value, wanted))
-        return strategic.apply(resource.schema, value, cast("Obj", wanted))
-    except operations.Unprocessable as error:
+            return cast("Obj", patches.apply_merge_patch(value, wanted))
+        return patches.apply_strategic_patch(resource.schema, value, cast("Obj", wanted))
+    except patches.Unprocessable as error:
         told = "the server rejected our request due to an error in our request"
-        raise problem.Problem(422, "Invalid", told, {}) from error
-    except strategic.Keyless as error:
-        raise problem.Problem(500, "", str(error)) from error
-    except (operations.Malformed, strategic.Unfit) as error:
-        raise problem.bad_request(str(error)) from error
+        raise errors.Problem(422, "Invalid", told, {}) from error
+    except patches.Keyless as error:
+        raise errors.Problem(500, "", str(error)) from error
+    except (patches.Malformed, patches.Unfit) as error:
+        raise errors.bad_request(str(error)) from error
 
 
 def _decode_patch(media: str, given: bytes) -> object:
@@ -129,16 +130,16 @@ def _decode_patch(media: str, given: bytes) -> object:
         wanted = msgspec.json.decode(given, type=object)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         told = "invalid JSON patch" if media == MERGE_PATCH else f"error decoding patch: {error}"
-        raise problem.bad_request(told) from error
+        raise errors.bad_request(told) from error
     if media == JSON_PATCH:
         return _check_operations([] if wanted is None else wanted)
     if wanted is None and media == STRATEGIC_PATCH:
         return {}
     if wanted is None:
-        raise problem.bad_request("Invalid JSON Patch")
+        raise errors.bad_request("Invalid JSON Patch")
     if not isinstance(wanted, dict):
         prefix = "error decoding patch: " if media == MERGE_PATCH else ""
-        raise problem.bad_request(prefix + _not_a("map[string]interface {}", wanted))
+        raise errors.bad_request(prefix + _not_a("map[string]interface {}", wanted))
     return cast("Obj", wanted)
 
 
@@ -151,15 +152,15 @@ def _not_a(wanted: str, found: object) -> str:
 def _check_operations(wanted: object) -> object:
     if not isinstance(wanted, list):
         told = _not_a("[]handlers.jsonPatchOp", wanted)
-        raise problem.bad_request(f"error decoding patch: {told}")
+        raise errors.bad_request(f"error decoding patch: {told}")
     for operation in cast("list[object]", wanted):
         if not isinstance(operation, dict):
             told = _not_a("handlers.jsonPatchOp", operation)
-            raise problem.bad_request(f"error decoding patch: {told}")
+            raise errors.bad_request(f"error decoding patch: {told}")
     count = len(cast("list[object]", wanted))
-    if count > operations.LIMIT:
-        told = f"The allowed maximum operations in a JSON patch is {operations.LIMIT}, got {count}"
-        raise problem.Problem(413, "RequestEntityTooLarge", told)
+    if count > patches.LIMIT:
+        told = f"The allowed maximum operations in a JSON patch is {patches.LIMIT}, got {count}"
+        raise errors.Problem(413, "RequestEntityTooLarge", told)
     return cast("object", wanted)
 
 
@@ -169,16 +170,16 @@ def _replace(
     value, warnings = given
     resource, shelf = call.resource, state.shelf(call.resource)
     old = current.decode()
-    admit.check_version(call, value, current)
+    admission.check_version(call, value, current)
     escalation.check(state, call, value, old)
-    admit.changed_object(state, call, value, old)
+    admission.changed_object(state, call, value, old)
     grow(value, "metadata")["resourceVersion"] = str(current.version)
     if call.query.get("dryRun"):
         return _shown(resource, value, 200, warnings)
     if text(value, "metadata", "deletionTimestamp") and not _is_held(resource, value):
         gone = state.store.remove(shelf, call.key, old)
         grow(value, "metadata")["resourceVersion"] = str(gone.version)
-        remove.after_removal(state, resource, call.namespace)
+        delete.after_removal(state, resource, call.namespace)
         return _shown(resource, value, 200, warnings)
     if value == old:
         return Response(body=resource.whole(current), warnings=warnings)
@@ -206,16 +207,16 @@ def _outward(resource: Resource, value: Obj) -> Obj:
 def _inward(resource: Resource, value: Obj) -> Obj:
     if resource.face is None:
         return value
-    return body.typeless(shape.canonical("core.Event", resource.face.inward(value)))
+    return request_body.typeless(conversion.canonical("core.Event", resource.face.inward(value)))
 
 
 def finalize(state: State, call: Call) -> Response:
     """Set the finalizers of a namespace's spec; the last one gone, it goes."""
-    value, warnings = body.decode(call, call.resource)
+    value, warnings = request_body.decode(call, call.resource)
     current = state.shelf(call.resource).entries.get(call.key)
     if current is None:
-        raise problem.not_found(call.resource.subject, call.name)
-    admit.check_version(call, value, current)
+        raise errors.not_found(call.resource.subject, call.name)
+    admission.check_version(call, value, current)
     old = current.decode()
     old["spec"] = value.get("spec", {})
     if text(old, "metadata", "deletionTimestamp") and not _is_held(call.resource, old):
@@ -227,15 +228,15 @@ def finalize(state: State, call: Call) -> Response:
 
 def bind(state: State, call: Call) -> Response:
     """Give a pod its node."""
-    binding, _ = body.decode(replace(call, verb="create"), BINDINGS)
+    binding, _ = request_body.decode(replace(call, verb="create"), BINDINGS)
     shelf = state.shelf(call.resource)
     current = shelf.entries.get(call.key)
     if current is None:
-        raise problem.not_found(call.resource.subject, call.name)
+        raise errors.not_found(call.resource.subject, call.name)
     value = current.decode()
     if text(value, "spec", "nodeName"):
         why = f'pod {call.name} is already assigned to node "{text(value, "spec", "nodeName")}"'
-        raise problem.conflict(problem.Subject("", "pods/binding"), call.name, why)
+        raise errors.conflict(errors.Subject("", "pods/binding"), call.name, why)
     grow(value, "spec")["nodeName"] = text(binding, "target", "name")
     state.store.write(shelf, call.key, value)
     return success(201)

@@ -17,10 +17,10 @@ from pileus_lab.apiserver.allocation import Ranges
 from pileus_lab.apiserver.api import Api, refusal
 from pileus_lab.apiserver.call import Request as ApiRequest
 from pileus_lab.apiserver.call import Response
+from pileus_lab.apiserver.errors import Problem
 from pileus_lab.apiserver.identity import authenticated
 from pileus_lab.apiserver.in_process import MASTER, as_asked
-from pileus_lab.apiserver.problem import Problem
-from pileus_lab.apiserver.serving import api_in_memory
+from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
 from pileus_lab.apiserver.store import Entry, Key, Shelf
 from pileus_lab.apiserver.tree import Obj, rows, text

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from pileus_lab.apiserver import field, problem
+from pileus_lab.apiserver import errors, field_errors
 from pileus_lab.apiserver.call import Call, Response
 from pileus_lab.apiserver.selector import FieldSelector, LabelSelector, parse_fields, parse_labels
 from pileus_lab.apiserver.state import State
@@ -62,10 +62,10 @@ def find(state: State, call: Call) -> Entry:
     """Return the object that the call names. Errors: `Problem` 404, 504."""
     version = whole_number(call.query, "resourceVersion")
     if version > state.store.version:
-        raise problem.version_too_large(version, state.store.version)
+        raise errors.version_too_large(version, state.store.version)
     entry = state.shelf(call.resource).entries.get(call.key)
     if entry is None:
-        raise problem.not_found(call.resource.subject, call.name)
+        raise errors.not_found(call.resource.subject, call.name)
     return entry
 
 
@@ -173,7 +173,7 @@ def _start(state: State, shelf: Shelf, call: Call) -> tuple[Key | None, int]:
     if written:
         if call.query.get("resourceVersion", "0") not in {"", "0"}:
             told = "specifying resource version is not allowed when using continue"
-            raise problem.bad_request(told)
+            raise errors.bad_request(told)
         token = _decode(written)
         if token.version < 0:
             return Key(token.namespace, token.name), current
@@ -182,17 +182,17 @@ def _start(state: State, shelf: Shelf, call: Call) -> tuple[Key | None, int]:
         return Key(token.namespace, token.name), token.version
     version = whole_number(call.query, "resourceVersion")
     if version > current:
-        raise problem.version_too_large(version, current)
+        raise errors.version_too_large(version, current)
     if call.query.get("resourceVersionMatch") == EXACT and version:
         if version < shelf.forgotten:
-            raise problem.expired("The resourceVersion for the provided list is too old.")
+            raise errors.expired("The resourceVersion for the provided list is too old.")
         return None, version
     return None, current
 
 
-def _lapsed(token: _Token) -> problem.Problem:
+def _lapsed(token: _Token) -> errors.Problem:
     again = _encode(_Token(-1, token.namespace, token.name))
-    return problem.expired(
+    return errors.expired(
         "The provided continue parameter is too old to display a consistent list result. You can "
         "start a new list without the continue parameter, or use the continue token in this "
         "response to retrieve the remainder of the results. Continuing with the provided token "
@@ -212,7 +212,7 @@ def _decode(written: str) -> _Token:
         return msgspec.json.decode(raw, type=_Token)
     except (binascii.Error, ValueError) as error:
         told = f"invalid continue token: continue key is not valid: {error}"
-        raise problem.bad_request(told) from error
+        raise errors.bad_request(told) from error
 
 
 def whole_number(query: Mapping[str, str], name: str) -> int:
@@ -221,21 +221,21 @@ def whole_number(query: Mapping[str, str], name: str) -> int:
     if written.isascii() and written.isdigit():
         return int(written)
     if name == "resourceVersion":
-        raise problem.bad_request(
+        raise errors.bad_request(
             f'invalid resource version: resourceVersion: Invalid value: "{written}": '
             f'strconv.ParseUint: parsing "{written}": invalid syntax'
         )
-    raise problem.bad_request(f'strconv.ParseInt: parsing "{written}": invalid syntax')
+    raise errors.bad_request(f'strconv.ParseInt: parsing "{written}": invalid syntax')
 
 
 def check_list_options(call: Call) -> None:
     """Refuse combinations that mean nothing. Errors: `Problem` 422."""
     faults = list(_option_faults(call))
     if faults:
-        raise problem.invalid("meta.k8s.io", "ListOptions", "", faults)
+        raise errors.invalid("meta.k8s.io", "ListOptions", "", faults)
 
 
-def _option_faults(call: Call) -> Iterator[field.Fault]:
+def _option_faults(call: Call) -> Iterator[field_errors.Fault]:
     query, path = call.query, "resourceVersionMatch"
     match, version = query.get(path, ""), query.get("resourceVersion", "")
     if call.verb == "watch":
@@ -243,27 +243,27 @@ def _option_faults(call: Call) -> Iterator[field.Fault]:
         return
     if "sendInitialEvents" in query:
         detail = "sendInitialEvents is forbidden for list"
-        yield field.forbidden("sendInitialEvents", detail)
+        yield field_errors.forbidden("sendInitialEvents", detail)
     if not match:
         return
     if not version:
         detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        yield field.forbidden(path, detail)
+        yield field_errors.forbidden(path, detail)
     if query.get("continue"):
         detail = "resourceVersionMatch is forbidden when continue is provided"
-        yield field.forbidden(path, detail)
+        yield field_errors.forbidden(path, detail)
     if match not in {EXACT, NOT_OLDER}:
-        yield field.unsupported(path, match, (EXACT, NOT_OLDER, ""))
+        yield field_errors.unsupported(path, match, (EXACT, NOT_OLDER, ""))
     if match == EXACT and version == "0":
         detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        yield field.forbidden(path, detail)
+        yield field_errors.forbidden(path, detail)
 
 
-def _watch_faults(query: Mapping[str, str], match: str) -> Iterator[field.Fault]:
+def _watch_faults(query: Mapping[str, str], match: str) -> Iterator[field_errors.Fault]:
     initial = query.get("sendInitialEvents")
     if initial is not None and match != NOT_OLDER:
         detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        yield field.forbidden("resourceVersionMatch", detail)
+        yield field_errors.forbidden("resourceVersionMatch", detail)
     elif initial is None and match:
         detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        yield field.forbidden("resourceVersionMatch", detail)
+        yield field_errors.forbidden("resourceVersionMatch", detail)

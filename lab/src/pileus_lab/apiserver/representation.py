@@ -1,11 +1,13 @@
-"""Objects as rows of a table, which is how `kubectl get` asks for them; and as metadata alone."""
+"""Forms of an answer, chosen by the Accept header: objects, tables, metadata alone."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from math import inf
 
-from pileus_lab.apiserver.resource import Column, Resource
-from pileus_lab.apiserver.resources.cells import UNKNOWN
+from pileus_lab.apiserver import errors
+from pileus_lab.apiserver.resource import UNKNOWN, Column, Resource
 from pileus_lab.apiserver.store import Entry, encode
 from pileus_lab.apiserver.tree import Obj, branch
 
@@ -87,3 +89,34 @@ def partial(value: Obj) -> Obj:
     """Return the object's metadata alone."""
     meta = branch(value, "metadata")
     return {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": meta}
+
+
+OFFERED = ("application/json", "application/json;stream=watch")
+FORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+ANY = frozenset({"*/*", "application/*", "application/json"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Objects as they are (""), as a Table, or their metadata alone."""
+
+    form: str = ""
+    parameters: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@lru_cache(64)
+def choose(accept: str) -> Wanted:
+    """Return the first form that there is. Errors: `Problem` 406."""
+    if not accept:
+        return Wanted()
+    for part in accept.split(","):
+        media, *rest = (piece.strip() for piece in part.split(";"))
+        if media.lower() not in ANY:
+            continue
+        parameters = {key: value for key, _, value in (p.partition("=") for p in rest)}
+        form = parameters.get("as", "")
+        if not form:
+            return Wanted("", parameters)
+        if form in FORMS and parameters.get("v", "v1") == "v1":
+            return Wanted(form, parameters)
+    raise errors.not_acceptable(OFFERED)

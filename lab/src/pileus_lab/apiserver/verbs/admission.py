@@ -1,9 +1,9 @@
 """What every write goes through before it is kept: metadata, defaults, rules, validation."""
 
-from pileus_lab.apiserver import field, naming, problem
+from pileus_lab.apiserver import errors, field_errors, naming
 from pileus_lab.apiserver.allocation import Unallocated
 from pileus_lab.apiserver.call import Call
-from pileus_lab.apiserver.field import Fault
+from pileus_lab.apiserver.field_errors import Fault
 from pileus_lab.apiserver.resource import Resource
 from pileus_lab.apiserver.state import State
 from pileus_lab.apiserver.store import Entry, Key
@@ -32,12 +32,12 @@ def check_namespace(state: State, resource: Resource, namespace: str, name: str)
         return
     home = state.store.shelf("namespaces").entries.get(Key("", namespace))
     if home is None:
-        raise problem.not_found(problem.Subject("", "namespaces"), namespace)
+        raise errors.not_found(errors.Subject("", "namespaces"), namespace)
     if text(home.decode(), "status", "phase") == "Terminating":
         why = (
             f"unable to create new content in namespace {namespace} because it is being terminated"
         )
-        refused = problem.forbidden(resource.subject, name, why)
+        refused = errors.forbidden(resource.subject, name, why)
         cause = {
             "reason": "NamespaceTerminating",
             "message": f"namespace {namespace} is being terminated",
@@ -51,7 +51,7 @@ def match_namespace(value: Obj, call: Call) -> None:
     given = namespace_of(value)
     if call.resource.namespaced:
         if given and given != call.namespace:
-            raise problem.bad_request(
+            raise errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the "
                 "request"
             )
@@ -65,7 +65,7 @@ def new_object(state: State, call: Call, value: Obj) -> Key:
     resource, meta = call.resource, grow(value, "metadata")
     if text(meta, "resourceVersion"):
         told = "resourceVersion should not be set on objects to be created"
-        raise problem.Problem(500, "", told)
+        raise errors.Problem(500, "", told)
     match_namespace(value, call)
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
         meta.pop(name, None)
@@ -118,12 +118,12 @@ def check_name(call: Call, value: Obj) -> None:
     """Refuse an object whose name is not that of the URL. Errors: `Problem` 400."""
     name = name_of(value)
     if not name:
-        raise problem.bad_request(
+        raise errors.bad_request(
             f"the name of the object ({call.name} based on URL) was undeterminable: "
             "name must be provided"
         )
     if name != call.name:
-        raise problem.bad_request(
+        raise errors.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({call.name})"
         )
 
@@ -133,7 +133,7 @@ def _check_identity(call: Call, new: Obj, old: Obj) -> None:
     name = name_of(new)
     uid, known = text(new, "metadata", "uid"), text(old, "metadata", "uid")
     if uid and uid != known and call.verb == "patch":
-        raise call.resource.unfit(name, [field.immutable("metadata.uid", uid)])
+        raise call.resource.unfit(name, [field_errors.immutable("metadata.uid", uid)])
     if uid and uid != known:
         place = "/".join(filter(None, (call.resource.plural, call.namespace, name)))
         why = (
@@ -141,21 +141,23 @@ def _check_identity(call: Call, new: Obj, old: Obj) -> None:
             "AdditionalErrorMsg: Precondition failed: UID in precondition: "
             f"{uid}, UID in object meta: {known}"
         )
-        raise problem.conflict(call.resource.subject, name, why)
+        raise errors.conflict(call.resource.subject, name, why)
 
 
 def check_version(call: Call, new: Obj, current: Entry) -> None:
     """Refuse a write that is based on another version than the present one."""
     given = text(new, "metadata", "resourceVersion")
     if not given and call.resource.needs_version and call.verb == "update":
-        fault = field.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        fault = field_errors.invalid(
+            "metadata.resourceVersion", 0, "must be specified for an update"
+        )
         resource = call.resource
-        raise problem.invalid(resource.group, resource.plural, call.name, [fault])
+        raise errors.invalid(resource.group, resource.plural, call.name, [fault])
     if given and not given.isdigit():
         told = f'strconv.ParseUint: parsing "{given}": invalid syntax'
-        raise problem.Problem(500, "", told)
+        raise errors.Problem(500, "", told)
     if given and int(given) not in {0, current.version}:
-        raise problem.stale(call.resource.subject, call.name)
+        raise errors.stale(call.resource.subject, call.name)
 
 
 def _keep_system_fields(resource: Resource, new: Obj, old: Obj) -> None:
@@ -210,7 +212,7 @@ def _finalizer_faults(new: Obj, old: Obj) -> list[Fault]:
         "no new finalizers can be added if the object is being deleted, found new finalizers "
         f"[]string{{{shown}}}"
     )
-    return [field.forbidden("metadata.finalizers", detail)]
+    return [field_errors.forbidden("metadata.finalizers", detail)]
 
 
 def _raise_faults(resource: Resource, value: Obj, faults: list[Fault]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pileus_lab.apiserver.field import Fault
+from pileus_lab.apiserver.field_errors import Fault
 from pileus_lab.apiserver.tree import Obj
 
 

@@ -5,14 +5,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from pileus_lab.apiserver import problem
+from pileus_lab.apiserver import errors
 from pileus_lab.apiserver.call import Call, Response
 from pileus_lab.apiserver.resource import Resource
-from pileus_lab.apiserver.schema import shape
+from pileus_lab.apiserver.schema import conversion
 from pileus_lab.apiserver.state import State
 from pileus_lab.apiserver.store import Change, Entry, Key, Shelf, encode
 from pileus_lab.apiserver.tree import Obj, grow
-from pileus_lab.apiserver.verbs.listing import Chooser, check_list_options, whole_number
+from pileus_lab.apiserver.verbs.read import Chooser, check_list_options, whole_number
 
 STREAM = "application/json"
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
@@ -58,7 +58,7 @@ def _wish(state: State, call: Call) -> Wish:
     if written and not written.isdigit():
         told = f'strconv.ParseUint: parsing "{written}": invalid syntax'
         told = f'resourceVersion: Invalid value: "{written}": {told}'
-        raise problem.Problem(500, "", told)
+        raise errors.Problem(500, "", told)
     bookmarks = call.flag("allowWatchBookmarks")
     asked = call.query.get("sendInitialEvents")
     from_start = written in {"", "0"}
@@ -76,7 +76,7 @@ def _wish(state: State, call: Call) -> Wish:
 
 
 async def _refused(since: int, oldest: int) -> AsyncGenerator[bytes]:
-    status = problem.expired(f"too old resource version: {since} ({oldest})").status()
+    status = errors.expired(f"too old resource version: {since} ({oldest})").status()
     yield _event(b"ERROR", encode(status))
 
 
@@ -185,7 +185,7 @@ class Watcher:
         meta: Obj = {"resourceVersion": str(self._at)}
         if annotations:
             meta["annotations"] = annotations
-        empty = shape.canonical(self._resource.schema, {"metadata": meta})
+        empty = conversion.canonical(self._resource.schema, {"metadata": meta})
         return _event(b"BOOKMARK", self._head + encode(empty)[1:])
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import cast
 
 from pileus.clock import rfc3339
-from pileus_lab.apiserver.schema import table
+from pileus_lab.apiserver.schema import field_tables
 from pileus_lab.apiserver.tree import Obj, grow
 
 MAGIC = b"k8s\x00"
@@ -41,8 +41,8 @@ def decode(type_name: str, body: bytes) -> Obj:
 
 
 @cache
-def _by_number(type_name: str) -> dict[tuple[int, ...], table.Field]:
-    fields = table.types()[type_name].fields.values()
+def _by_number(type_name: str) -> dict[tuple[int, ...], field_tables.Field]:
+    fields = field_tables.types()[type_name].fields.values()
     return {field.numbers: field for field in fields if field.numbers}
 
 
@@ -63,7 +63,7 @@ def _fill(type_name: str, body: bytes, above: tuple[int, ...], value: Obj) -> No
             _fill(type_name, _bytes(member), here, value)
 
 
-def _put(field: table.Field, member: Member, value: Obj) -> None:
+def _put(field: field_tables.Field, member: Member, value: Obj) -> None:
     written = field.type.lstrip("*")
     if written.startswith("map:"):
         entry = dict(_members(_bytes(member)))

@@ -5,16 +5,16 @@ from datetime import timedelta
 
 import msgspec
 
-from pileus_lab.apiserver import field, problem
+from pileus_lab.apiserver import errors, field_errors
 from pileus_lab.apiserver.call import Call, Response
 from pileus_lab.apiserver.resource import Resource
 from pileus_lab.apiserver.resources.pod import grace_of
-from pileus_lab.apiserver.schema import shape, wire
+from pileus_lab.apiserver.schema import conversion, protobuf
 from pileus_lab.apiserver.state import State, stamp
 from pileus_lab.apiserver.store import Entry, Key, encode
 from pileus_lab.apiserver.tree import Obj, branch, grow, items, look, number, text, texts
-from pileus_lab.apiserver.verbs import listing
-from pileus_lab.apiserver.verbs.body import PROTOBUF, media_type
+from pileus_lab.apiserver.verbs import read
+from pileus_lab.apiserver.verbs.request_body import PROTOBUF, media_type
 
 PROTECTED = frozenset({"default", "kube-system", "kube-public"})
 POLICIES = ("Foreground", "Background", "Orphan", "nil")
@@ -35,23 +35,23 @@ def delete(state: State, call: Call) -> Response:
     terms = _terms(call)
     current = state.shelf(call.resource).entries.get(call.key)
     if current is None:
-        raise problem.not_found(call.resource.subject, call.name)
+        raise errors.not_found(call.resource.subject, call.name)
     return _answer(call.resource, *remove(state, call.resource, current, terms))
 
 
 def delete_collection(state: State, call: Call) -> Response:
     terms = _terms(call)
-    chosen, version = listing.select(state, call)
+    chosen, version = read.select(state, call)
     for entry in chosen:
         remove(state, call.resource, entry, terms)
-    return listing.listed(call, chosen, {"resourceVersion": str(version)})
+    return read.listed(call, chosen, {"resourceVersion": str(version)})
 
 
 def evict(state: State, call: Call) -> Response:
     """Delete a pod, as no disruption budget speaks against it."""
     current = state.shelf(call.resource).entries.get(call.key)
     if current is None:
-        raise problem.not_found(call.resource.subject, call.name)
+        raise errors.not_found(call.resource.subject, call.name)
     eviction = _options(call, "policy.Eviction")
     remove(state, call.resource, current, _read(branch(eviction, "deleteOptions"), call))
     status: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -77,7 +77,7 @@ def _terms(call: Call) -> Terms:
     options = _options(call, "meta.DeleteOptions")
     if text(options, "kind") not in {"", "DeleteOptions"}:
         version = text(options, "apiVersion") or "meta.k8s.io/v1"
-        raise problem.bad_request(
+        raise errors.bad_request(
             f'no kind "{text(options, "kind")}" is registered for version "{version}" '
             'in scheme "pkg/runtime/scheme.go:111"'
         )
@@ -89,26 +89,26 @@ def _options(call: Call, type_name: str) -> Obj:
         return {}
     try:
         if media_type(call) == PROTOBUF:
-            given = wire.decode(type_name, call.request.body)
+            given = protobuf.decode(type_name, call.request.body)
         else:
             given = msgspec.json.decode(call.request.body, type=dict[str, object])
-        return shape.canonical(type_name, given)
-    except (msgspec.DecodeError, shape.Unfit, wire.Garbled) as error:
-        raise problem.bad_request(f"couldn't decode the options: {error}") from error
+        return conversion.canonical(type_name, given)
+    except (msgspec.DecodeError, conversion.Unfit, protobuf.Garbled) as error:
+        raise errors.bad_request(f"couldn't decode the options: {error}") from error
 
 
 def _read(options: Obj, call: Call) -> Terms:
     policy = text(options, "propagationPolicy") or call.query.get("propagationPolicy", "")
     dry_run = items(options, "dryRun") or [v for v in [call.query.get("dryRun")] if v]
-    faults: list[field.Fault] = []
+    faults: list[field_errors.Fault] = []
     if policy and policy not in POLICIES:
         known = ", ".join(f'"{p}"' for p in POLICIES)
         told = f'Unsupported value: "{policy}": supported values: {known}'
-        faults.append(field.Fault("propagationPolicy", "FieldValueNotSupported", told))
+        faults.append(field_errors.Fault("propagationPolicy", "FieldValueNotSupported", told))
     if dry_run and dry_run != ["All"]:
-        faults.append(field.unsupported("dryRun", dry_run, ("All",)))
+        faults.append(field_errors.unsupported("dryRun", dry_run, ("All",)))
     if faults:
-        raise problem.invalid("meta.k8s.io", "DeleteOptions", "", faults)
+        raise errors.invalid("meta.k8s.io", "DeleteOptions", "", faults)
     grace = look(options, "gracePeriodSeconds")
     asked = call.query.get("gracePeriodSeconds", "")
     if grace is None and asked.lstrip("-").isdigit():
@@ -122,23 +122,23 @@ def _read(options: Obj, call: Call) -> Terms:
 
 
 def _check(resource: Resource, entry: Entry, value: Obj, terms: Terms) -> None:
-    subject = problem.Subject(resource.group, resource.kind)
+    subject = errors.Subject(resource.group, resource.kind)
     uid = text(value, "metadata", "uid")
     if terms.uid and terms.uid != uid:
         why = (
             f"the UID in the precondition ({terms.uid}) does not match the UID in record ({uid}). "
             "The object might have been deleted and then recreated"
         )
-        raise problem.conflict(subject, entry.key.name, why)
+        raise errors.conflict(subject, entry.key.name, why)
     if terms.version and terms.version != str(entry.version):
         why = (
             f"the ResourceVersion in the precondition ({terms.version}) does not match the "
             f"ResourceVersion in record ({entry.version}). The object might have been modified"
         )
-        raise problem.conflict(subject, entry.key.name, why)
+        raise errors.conflict(subject, entry.key.name, why)
     if resource.kind == "Namespace" and entry.key.name in PROTECTED:
         why = "this namespace may not be deleted"
-        raise problem.forbidden(resource.subject, entry.key.name, why)
+        raise errors.forbidden(resource.subject, entry.key.name, why)
 
 
 def remove(state: State, resource: Resource, entry: Entry, terms: Terms) -> tuple[Entry, bool]:

@@ -5,10 +5,10 @@ from typing import cast
 import msgspec
 import yaml
 
-from pileus_lab.apiserver import field, problem
+from pileus_lab.apiserver import errors, field_errors
 from pileus_lab.apiserver.call import JSON, Call
 from pileus_lab.apiserver.resource import Resource
-from pileus_lab.apiserver.schema import shape, strict, table, wire
+from pileus_lab.apiserver.schema import conversion, field_tables, protobuf
 from pileus_lab.apiserver.tree import Obj, branch, text
 
 YAML = "application/yaml"
@@ -35,14 +35,14 @@ def decode(call: Call, resource: Resource) -> tuple[Obj, tuple[str, ...]]:
     check_write_options(call)
     value, given = _read(call, resource)
     check_kind(value, resource)
-    kept = shape.known(resource.schema, value)
-    if kept is not None and not (given and strict.may_repeat(given, value)):
+    kept = conversion.known(resource.schema, value)
+    if kept is not None and not (given and conversion.may_repeat(given, value)):
         return typeless(kept), ()
-    complaints = strict.complaints(resource.schema, given) if given else []
+    complaints = conversion.complaints(resource.schema, given) if given else []
     warnings = judge(call, resource, complaints)
     try:
-        return typeless(shape.canonical(resource.schema, value)), warnings
-    except shape.Unfit as error:
+        return typeless(conversion.canonical(resource.schema, value)), warnings
+    except conversion.Unfit as error:
         raise _unusable(resource, str(error)) from error
 
 
@@ -51,11 +51,11 @@ def _read(call: Call, resource: Resource) -> tuple[Obj, bytes]:
     media, given = media_type(call), call.request.body
     if media == PROTOBUF:
         try:
-            return wire.decode(resource.schema, given), b""
-        except wire.Garbled as error:
+            return protobuf.decode(resource.schema, given), b""
+        except protobuf.Garbled as error:
             raise _unrecognized(resource, str(error)) from error
     if media not in ACCEPTED:
-        raise problem.unsupported_media(ACCEPTED)
+        raise errors.unsupported_media(ACCEPTED)
     body = _as_json(given, resource) if media == YAML else given
     ignored = call.query.get("fieldValidation") == "Ignore"
     return _parse(body, resource), b"" if ignored else body
@@ -97,15 +97,15 @@ def _syntax(body: bytes, error: Exception) -> str:
     return f"{text_} ({shown})"
 
 
-def _unrecognized(resource: Resource, why: str) -> problem.Problem:
-    return problem.bad_request(
+def _unrecognized(resource: Resource, why: str) -> errors.Problem:
+    return errors.bad_request(
         f"the object provided is unrecognized (must be of type {resource.kind}): "
         f"couldn't get version/kind; {why}"
     )
 
 
-def _unusable(resource: Resource, why: str, kind: str = "", version: str = "") -> problem.Problem:
-    return problem.bad_request(
+def _unusable(resource: Resource, why: str, kind: str = "", version: str = "") -> errors.Problem:
+    return errors.bad_request(
         f'{kind or resource.kind} in version "{version or resource.version}" cannot be handled '
         f"as a {resource.kind}: {why}"
     )
@@ -118,7 +118,7 @@ def check_kind(value: Obj, resource: Resource) -> None:
     if (kind, written) == (resource.kind, resource.api_version):
         return
     version = written.rpartition("/")[2]
-    known = written == "v1" and f"core.{kind}" in table.types()
+    known = written == "v1" and f"core.{kind}" in field_tables.types()
     if known and kind != resource.kind:
         target = f"{resource.schema.partition('.')[0]}.{resource.kind}"
         why = f"converting (v1.{kind}) to ({target}): unknown conversion"
@@ -130,15 +130,15 @@ def check_kind(value: Obj, resource: Resource) -> None:
 def check_write_options(call: Call) -> None:
     """Refuse unknown values of `dryRun` and `fieldValidation`. Errors: `Problem` 422."""
     kind = {"create": "CreateOptions", "patch": "PatchOptions"}.get(call.verb, "UpdateOptions")
-    faults: list[field.Fault] = []
+    faults: list[field_errors.Fault] = []
     dry_run = call.query.get("dryRun", "")
     if dry_run not in {"", "All"}:
-        faults.append(field.unsupported("dryRun", [dry_run], ("All",)))
+        faults.append(field_errors.unsupported("dryRun", [dry_run], ("All",)))
     validation = call.query.get("fieldValidation", "")
     if validation not in VALIDATIONS:
-        faults.append(field.unsupported("fieldValidation", validation, VALIDATIONS))
+        faults.append(field_errors.unsupported("fieldValidation", validation, VALIDATIONS))
     if faults:
-        raise problem.invalid("meta.k8s.io", kind, "", faults)
+        raise errors.invalid("meta.k8s.io", kind, "", faults)
 
 
 def judge(call: Call, resource: Resource, complaints: list[str]) -> tuple[str, ...]:

@@ -1,1 +1,0 @@
-"""The three kinds of patch, as pure functions from object and patch to object."""
