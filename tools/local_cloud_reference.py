@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from pileus_lab.cli.local_commands import COMMANDS
-from pileus_lab.local.model.catalogue import OPERATIONS
+from pileus_lab.local.http_api import OPERATIONS
 from pileus_lab.local.options import ANNOTATIONS, FILE
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "local-cloud.md"

@@ -28,9 +28,9 @@ from pileus.kube.model.core_v1 import LoadBalancerIngress
 from pileus.objects import ownership as node_ownership
 from pileus.objects.ownership import Ownership
 from pileus_lab.local import api as provider_api
-from pileus_lab.local import balancers as provider
+from pileus_lab.local import balancer_plan as provider_plan
 from pileus_lab.local import capabilities
-from pileus_lab.local import plan as provider_plan
+from pileus_lab.local import capabilities as provider
 from pileus_lab.local.model import balancers as model
 from pileus_lab.local.model.records import Mark, Member
 from tests.simulation.planting import Patch

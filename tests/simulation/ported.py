@@ -19,9 +19,8 @@ from pileus.kube.model.core_v1 import (
     Service,
     ServiceSpec,
 )
-from pileus_lab.local.api import Permitted
+from pileus_lab.local.api import SCHEME, Permitted, instance_id, provider_id
 from pileus_lab.local.capabilities import addresses_of, machine_of
-from pileus_lab.local.identity import SCHEME, instance_id, provider_id
 from pileus_lab.local.model.balancers import (
     AddMembers,
     CreateBalancer,

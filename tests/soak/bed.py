@@ -20,13 +20,12 @@ from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NAMESPACES, NODES, SERVICES
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
-from pileus_lab.local.client import RemoteCloud, reaching
+from pileus_lab.local.http_api import RemoteCloud, reaching
 from pileus_lab.local.model.account import Describe, SetQuota
 from pileus_lab.local.model.balancers import CreateBalancer, ListBalancers
 from pileus_lab.local.model.machines import ListMachines
 from pileus_lab.local.model.records import Balancer, Port
-from pileus_lab.node_agents.agent import Cluster, Pace
-from pileus_lab.node_agents.agents import run_agents
+from pileus_lab.node_agents.agents import Cluster, Pace, run_agents
 from tests.soak.replicas import Replicas
 from tests.soak.verdict import World
 

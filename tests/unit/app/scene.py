@@ -16,8 +16,8 @@ from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.objects.preview import EVERYTHING, Scope
 from pileus.testing.virtual_time import LoopClock
+from pileus_lab.local.cloud import LocalCloud, Surroundings
 from pileus_lab.local.connect import cloud_of
-from pileus_lab.local.host import LocalCloud, Surroundings
 from pileus_lab.local.model.machines import CreateMachine
 from tests.unit.app.stage import TIMES, Kube, configured, manager_context, new_node
 

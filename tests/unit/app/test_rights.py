@@ -38,7 +38,7 @@ from pileus_lab.apiserver.in_process import InProcessReply, InProcessTransport
 from pileus_lab.apiserver.selector import selected_name
 from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
-from pileus_lab.local.host import LocalCloud, Surroundings
+from pileus_lab.local.cloud import LocalCloud, Surroundings
 from pileus_lab.local.model.machines import DeleteMachine
 from tests.unit.app.scene import Scene
 from tests.unit.app.stage import ACCESS, Kube, Wire, manager_context, new_node

@@ -8,7 +8,7 @@ from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES
 from pileus.kube.patch import MergePatch
 from pileus.objects.preview import EVERYTHING, Scope
 from pileus_lab.local.model.machines import DeleteMachine
-from pileus_lab.local.model.operation import A, Operation
+from pileus_lab.local.model.state import A, Operation
 from tests.unit.app.scene import Scene, scene
 
 WEB = Scope("Service", "default", "web")

@@ -21,7 +21,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
     """A cloud that is served in a thread of its own."""
     import asyncio
 
-    from pileus_lab.local.server import serving
+    from pileus_lab.local.http_api import serving
     from tests.unit.providers.local.clouds import local_cloud
 
     path = tmp_path_factory.mktemp("cloud") / "local.sock"

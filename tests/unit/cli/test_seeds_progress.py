@@ -5,7 +5,7 @@ import io
 import pytest
 
 from pileus.cli.terminal import Terminal
-from pileus_lab.cli.seeds_progress import SeedsProgress, drawn_bar, told_duration, told_progress
+from pileus_lab.cli.simulate import SeedsProgress, drawn_bar, told_duration, told_progress
 from pileus_lab.simulation.campaign import Summary
 from pileus_lab.simulation.report import Report
 

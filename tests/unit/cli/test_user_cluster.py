@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pileus_lab.apiserver.server import ServerInfo, Settings, serving_api
-from pileus_lab.local.server import serving
+from pileus_lab.local.http_api import serving
 from tests.unit.providers.local.clouds import local_cloud
 
 pytestmark = pytest.mark.real_time

@@ -150,10 +150,10 @@ def test_a_failed_step_is_named_with_the_last_lines_of_the_log(folder: Path):
     program = (
         "import sys\n"
         "from dataclasses import replace\n"
-        "from pileus_lab.demo import performance, show, story\n"
-        "hopeless = replace(story.STORY[1], act=story.just_look, within=0.2)\n"
-        "performance.STORY = (story.STORY[0], hopeless)\n"
-        "sys.exit(show.show(performance.Options(\n"
+        "from pileus_lab.demo import run, scenario\n"
+        "hopeless = replace(scenario.STORY[1], act=scenario.just_look, within=0.2)\n"
+        "run.STORY = (scenario.STORY[0], hopeless)\n"
+        "sys.exit(run.show(run.Options(\n"
         "    once=True, folder=None, out=sys.stdout, console=None)))\n"
     )
     done = subprocess.run(

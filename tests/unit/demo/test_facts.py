@@ -35,7 +35,7 @@ from pileus_lab.demo.facts import (
     node_rows,
     service_changes,
 )
-from pileus_lab.demo.scene import NodeState
+from pileus_lab.demo.state import NodeState
 from pileus_lab.local.model.records import Balancer, Machine, Mark, Member, Port, Power
 from pileus_lab.local.model.state import State
 

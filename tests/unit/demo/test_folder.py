@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pileus_lab.demo.folder import Unusable, state_folder
+from pileus_lab.demo.host import Unusable, state_folder
 
 
 def test_our_files_and_the_folder_that_we_made_are_gone_in_the_end(tmp_path: Path):

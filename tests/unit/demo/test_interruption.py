@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from pileus_lab.demo.interruption import SIGNALS, Interruption
+from pileus_lab.demo.host import SIGNALS, Interruption
 
 pytestmark = pytest.mark.real_time
 

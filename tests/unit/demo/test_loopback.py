@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pileus_lab.demo.folder import Unusable
-from pileus_lab.demo.loopback import Block, claimed_block, free_port
+from pileus_lab.demo.host import Block, Unusable, claimed_block, free_port
 
 TRIED = range(240, 256)
 """High ones: a demo that someone runs on this machine takes the low ones."""

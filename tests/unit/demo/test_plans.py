@@ -9,8 +9,8 @@ from pileus.cloud.balancer import Effect, Owner, Wish
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import Place, Planned, Trouble
-from pileus_lab.demo.board import Board
-from pileus_lab.demo.plans import deletions, telling
+from pileus_lab.demo.manager import deletions, telling
+from pileus_lab.demo.state import Board
 from tests.unit.cloud.fakes import Change, Seen
 
 

@@ -5,11 +5,10 @@ from typing import cast
 
 import pytest
 
-from pileus_lab.demo.board import Board
-from pileus_lab.demo.scene import Progress
-from pileus_lab.demo.stage import Stage
-from pileus_lab.demo.story import Held, Missing, Step
-from pileus_lab.demo.telling import StepFailed, prepare, tell
+from pileus_lab.demo.environment import Stage
+from pileus_lab.demo.run import StepFailed, prepare, tell
+from pileus_lab.demo.scenario import Held, Missing, Step
+from pileus_lab.demo.state import Board, Progress
 
 
 class World:

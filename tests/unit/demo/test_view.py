@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pileus.cloud.balancer import Effect
-from pileus_lab.demo.scene import (
+from pileus_lab.demo.state import (
     BalancerRow,
     EventRow,
     NodeRow,

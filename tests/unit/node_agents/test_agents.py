@@ -22,7 +22,7 @@ from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
-from pileus_lab.local.host import LocalCloud, Surroundings
+from pileus_lab.local.cloud import LocalCloud, Surroundings
 from pileus_lab.local.model.account import AddFault
 from pileus_lab.local.model.machines import (
     CreateMachine,
@@ -31,8 +31,7 @@ from pileus_lab.local.model.machines import (
     StopMachine,
 )
 from pileus_lab.local.model.records import FaultKind
-from pileus_lab.node_agents.agent import Cluster, Pace
-from pileus_lab.node_agents.agents import run_agents
+from pileus_lab.node_agents.agents import Cluster, Pace, run_agents
 from pileus_lab.node_agents.node import LEASE_NAMESPACE, Registration
 
 

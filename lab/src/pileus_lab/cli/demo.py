@@ -37,9 +37,8 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     terminal.out.write("Pileus demo: starting a cluster, a cloud and the manager ...\n")
     terminal.out.flush()
     # They take a second to load: the first words come before.
-    from pileus_lab.demo.folder import Unusable  # noqa: PLC0415
-    from pileus_lab.demo.performance import Options  # noqa: PLC0415
-    from pileus_lab.demo.show import show  # noqa: PLC0415
+    from pileus_lab.demo.host import Unusable  # noqa: PLC0415
+    from pileus_lab.demo.run import Options, show  # noqa: PLC0415
 
     folder = given.text("state-dir")
     options = Options(

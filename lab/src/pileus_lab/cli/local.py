@@ -1,23 +1,183 @@
-"""`pileus local`: a whole cloud on this machine, served, shown and changed from the shell."""
+"""`pileus local`: run a cloud on this machine, and show and change what is in it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
 
 import msgspec
 
 from pileus.app import help as help_text
-from pileus.cli.arguments import Help, UsageError, answered, parse
+from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, answered, parse
 from pileus.cli.table import show_table
 from pileus.cli.terminal import Terminal
+from pileus.clock import SystemClock
+from pileus.cloud.connection import read_config
 from pileus.cloud.errors import CloudError
+from pileus.kube.access import Access
+from pileus.kube.client import Client
+from pileus.kube.config.choose import load_user_access
 from pileus.kube.config.errors import InvalidConfiguration
+from pileus.kube.http import HttpTransport
 from pileus.suggest import closest
+from pileus.telemetry.metrics import new_metrics
 from pileus_lab.cli.local_commands import COMMANDS, Shown
 from pileus_lab.cli.local_commands.command import Command
-from pileus_lab.cli.local_nodes import NODES, nodes
-from pileus_lab.cli.local_serve import SERVE, serve
-from pileus_lab.local.client import reaching
-from pileus_lab.local.options import endpoint_of
+from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.http_api import reaching, serving
+from pileus_lab.local.journal import open_journal
+from pileus_lab.local.netns.namespaces import check_state, claim_rights, settings_inside
+from pileus_lab.local.netns.sockets import namespaces
+from pileus_lab.local.options import (
+    ENDPOINT,
+    HEALTH_INTERVAL,
+    NETWORK_KIND,
+    STATE,
+    Network,
+    behaviour_of,
+    endpoint_of,
+    read_file,
+    settings_of,
+)
+from pileus_lab.local.traffic.data_plane import carrying
+from pileus_lab.local.traffic.health_checks import Checking
+from pileus_lab.node_agents.agents import Cluster, Pace, run_agents
+from pileus_lab.node_agents.node import Registration
+
+NODES = Usage(
+    "Register the running instances as nodes of a cluster, until Ctrl-C.",
+    (
+        Argument(
+            name="--kubeconfig",
+            text="Kubeconfig file; default: $KUBECONFIG, else ~/.kube/config, else the pod's own.",
+        ),
+        Argument(name="--context", text="Context of the kubeconfig; default: its current one."),
+        Argument(name="--master", text="URL of the API server; overrides the kubeconfig."),
+        Argument(name="--provider-id", text="Register nodes with their provider ID.", kind=bool),
+        Argument(
+            name="--no-silence",
+            text="Do not mark silent nodes as not ready; kube-controller-manager does.",
+            kind=bool,
+        ),
+        Argument(name="--endpoint", text="Socket of the cloud; default: this user's own."),
+    ),
+)
+
+
+def nodes(given: Given, terminal: Terminal) -> int:
+    """Errors: `InvalidConfiguration` if there is no way to a cluster."""
+    access = load_user_access(
+        given.text("kubeconfig"), given.text("master"), given.text("context"), terminal.environment
+    )
+    asyncio.run(_until_stopped(given, access, terminal))
+    return 0
+
+
+async def _until_stopped(given: Given, access: Access, terminal: Terminal) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    endpoint = endpoint_of(given.text("endpoint"), terminal.environment)
+    async with (
+        HttpTransport(access) as transport,
+        reaching(endpoint, operator=True) as api,
+        asyncio.TaskGroup() as tasks,
+    ):
+        metrics = new_metrics()
+        client = Client(transport, user_agent="pileus-local-nodes", metrics=metrics)
+        agents = tasks.create_task(run_agents(api, _cluster(given, client)))
+        terminal.out.write(f"Instances of {endpoint} are nodes of {access.server} now.\n")
+        terminal.out.flush()
+        await stopped.wait()
+        agents.cancel()
+
+
+def _cluster(given: Given, client: Client) -> Cluster:
+    return Cluster(
+        client,
+        SystemClock(),
+        Registration(reports_provider_id=given.is_set("provider-id")),
+        Pace(silence=None) if given.is_set("no-silence") else Pace(),
+    )
+
+
+SERVE = Usage(
+    "Run a cloud on this machine until Ctrl-C.",
+    (
+        Argument(
+            name="--config",
+            text="Configuration file, YAML or JSON; see docs/reference/local-cloud.md.",
+        ),
+        Argument(name="--state", text="SQLite file that keeps the state; default: in memory."),
+        Argument(
+            name="--network",
+            text="How traffic is carried.",
+            choices=tuple(Network),
+        ),
+        Argument(name="--endpoint", text="Socket to serve at; default: this user's own."),
+    ),
+)
+
+
+def serve(given: Given, terminal: Terminal) -> int:
+    """Errors: `Misconfigured` naming the file, the socket or the database at fault."""
+    path = given.text("config")
+    values = read_file(read_config(path).text, path)
+    endpoint = endpoint_of(given.text("endpoint") or values[ENDPOINT], terminal.environment)
+    network = Network(given.text("network") or values[NETWORK_KIND])
+    settings = settings_of(values)
+    with ExitStack() as stack:
+        state = given.text("state") or values[STATE]
+        journal = stack.enter_context(open_journal(Path(state))) if state else None
+        surroundings = Surroundings(
+            clock=SystemClock(),
+            chance=SystemRandom(),
+            journal=journal,
+            settings=settings_inside(settings) if network is Network.NETNS else settings,
+            behaviour=behaviour_of(values),
+        )
+        cloud = LocalCloud(surroundings)
+        if network is Network.NETNS:
+            check_state(cloud.state)
+            claim_rights()
+        checking = Checking(interval=values[HEALTH_INTERVAL])
+        asyncio.run(_serve(cloud, endpoint, Carriage(network, checking), terminal))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Carriage:
+    """How traffic is carried."""
+
+    network: Network
+    checking: Checking
+
+    @asynccontextmanager
+    async def of(self, cloud: LocalCloud) -> AsyncGenerator[None]:
+        """Carry the cloud's traffic for as long as the block lasts."""
+        async with AsyncExitStack() as stack:
+            if self.network is Network.NETNS:
+                wires = stack.enter_context(namespaces())
+                await stack.enter_async_context(carrying(cloud, self.checking, wires))
+            elif self.network is Network.LOOPBACK:
+                await stack.enter_async_context(carrying(cloud, self.checking))
+            yield
+
+
+async def _serve(cloud: LocalCloud, endpoint: Path, carriage: Carriage, terminal: Terminal) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    async with carriage.of(cloud), serving(cloud, endpoint):
+        terminal.out.write(f"The local cloud is served at {endpoint} (Ctrl-C stops it).\n")
+        terminal.out.flush()
+        await stopped.wait()
+
 
 HELP_WORDS = ("-h", "--help", "help")
 

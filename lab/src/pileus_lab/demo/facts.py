@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import Event, Node, Service
-from pileus_lab.demo.scene import BalancerRow, EventRow, NodeRow, NodeState
-from pileus_lab.local.model.machines import as_of
+from pileus_lab.demo.state import BalancerRow, EventRow, NodeRow, NodeState
+from pileus_lab.local.model.machines import machine_as_of
 from pileus_lab.local.model.records import Balancer, Machine, Power, R
 from pileus_lab.local.model.state import State
 
@@ -148,7 +148,7 @@ def node_rows(
     machines: Iterable[Machine], nodes: Iterable[Node], now: float
 ) -> tuple[NodeRow, ...]:
     """Instances and nodes side by side, in the order of their names."""
-    known = {machine.name: as_of(machine, now) for machine in machines}
+    known = {machine.name: machine_as_of(machine, now) for machine in machines}
     joined = {node.metadata.name: node for node in nodes}
     return tuple(
         _row(name, known.get(name), joined.get(name)) for name in sorted({*known, *joined})

@@ -1,20 +1,21 @@
-"""How a scene looks on a screen of a given size. Pure.
+"""How the demo is shown: a full screen on a terminal, plain lines elsewhere."""
 
-Narrow: one column. Wide: the story and its changes on the left, what there is on the right.
-What does not fit is cut at its end, and the oldest lines go first; commands to try are folded,
-because a command that is cut is of no use.
-"""
-
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import TextIO
 
-from rich.console import Group
+from rich.console import Console, Group
+from rich.live import Live
 from rich.text import Text
 
+from pileus.app.beside import beside
 from pileus.cloud.balancer import Effect
-from pileus_lab.demo.scene import (
+from pileus_lab.demo.state import (
     BalancerRow,
+    Board,
     EventRow,
     NodeRow,
     NodeState,
@@ -229,3 +230,80 @@ def _event(row: EventRow) -> Text:
     line.append(row.reason, style="yellow" if row.is_warning else "green")
     line.append(f" {row.message}", style="dim")
     return line
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An audience that writes each line as soon as it is known."""
+
+    out: TextIO
+    is_brief: bool = False
+    """Whether the steps alone are told, without the changes that they cause."""
+
+    when_gone: Callable[[], None] = lambda: None
+    """Called when nobody reads any more, as after `| head`."""
+
+    def say(self, text: str) -> None:
+        try:
+            self.out.write(f"{text}\n")
+            self.out.flush()
+        except BrokenPipeError:
+            self.when_gone()
+
+    def noted(self, note: Note) -> None:
+        if not self.is_brief:
+            self.say(f"  {note.at:5.1f} s  {note.source:<7} {note.effect} {note.text}")
+
+    def began(self, step: StepRow) -> None:
+        if not self.is_brief:
+            self.say(f"{step.title} ...")
+
+    def ended(self, step: StepRow) -> None:
+        self.say(f"{_line(step)} ({step.detail})" if step.detail else _line(step))
+
+    def invited(self, hints: Iterable[str]) -> None:
+        self.say("\n".join(("Try, in another terminal (Ctrl-C here ends it):", *hints)))
+
+    def summarize(self, steps: Iterable[StepRow]) -> None:
+        """For a screen that is gone: how each step ended."""
+        for step in steps:
+            if step.progress in {Progress.HELD, Progress.FAILED}:
+                self.say(_line(step))
+
+    def confess(self, failure: str, last_words: Iterable[str]) -> None:
+        """Say what went wrong, and what the log had to say in the end."""
+        self.say(f"\nThe demo failed: {failure}")
+        lines = [f"  {line}" for line in last_words]
+        if lines:
+            self.say("\n".join(("The last lines of its log:", *lines)))
+
+
+def _line(step: StepRow) -> str:
+    return f"{step.progress:<6} {step.seconds:5.1f} s  {step.title}"
+
+
+REDRAW = 0.1
+
+
+@asynccontextmanager
+async def screen(board: Board, console: Console) -> AsyncGenerator[None]:
+    """Show the board for as long as the block lasts; then the terminal is as it was before."""
+    live = Live(
+        console=console,
+        screen=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    with live:
+        async with beside(_redraw(live, board, console)):
+            yield
+
+
+async def _redraw(live: Live, board: Board, console: Console) -> None:
+    """A terminal that does not take what is written (Ctrl-S) must not stop the others."""
+    while True:
+        width, height = console.size
+        drawn = draw(board.scene(), width, height)
+        await asyncio.to_thread(live.update, drawn, refresh=True)
+        await asyncio.sleep(REDRAW)

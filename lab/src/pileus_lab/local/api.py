@@ -1,10 +1,11 @@
-"""The seam between a local cloud and who uses it: one call, in this process or over a socket."""
+"""The API of a local cloud as its users see it: one call, in this process or over a socket."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
+from pileus.cloud.model import NodeRef
 from pileus.cloud.permission import check_permission
-from pileus_lab.local.model.operation import A, Operation
+from pileus_lab.local.model.state import A, Operation
 
 
 class Api(Protocol):
@@ -23,3 +24,20 @@ class Permitted:
         """Errors: those of the call, and of `check_permission`."""
         check_permission()
         return await self.api.call(operation)
+
+
+SCHEME = "local"
+
+
+def provider_id(instance: str) -> str:
+    return f"{SCHEME}://{instance}"
+
+
+def instance_id(text: str) -> str | None:
+    """The instance that a provider ID names; None if it is not one of this cloud's."""
+    scheme, separator, instance = text.partition("://")
+    return instance if separator and scheme == SCHEME and instance else None
+
+
+def owns(node: NodeRef) -> bool | None:
+    return instance_id(node.provider_id) is not None if node.provider_id else None

@@ -1,29 +1,40 @@
-"""The capabilities of the contract, each a thin face of the cloud's API."""
+"""The capabilities of the provider contract, each implemented with calls of the cloud's API."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pileus.cloud import model as contract
-from pileus.cloud.errors import CloudError, NotFound, Throttled, Unavailable
+from pileus.cloud.balancer import Owner, Wish
+from pileus.cloud.errors import CloudError, Conflict, NotFound, Throttled, Unavailable
 from pileus.cloud.model import (
     Absent,
     Address,
     AddressType,
+    Failure,
     Found,
     Instance,
     InstanceId,
     InstanceState,
+    NodeKeys,
     NodeName,
     NodeRef,
+    SshKey,
     VolumeId,
     VolumeSpec,
     Zone,
 )
-from pileus_lab.local.api import Api
-from pileus_lab.local.identity import instance_id, provider_id
-from pileus_lab.local.model.account import Description, ListClusters
+from pileus_lab.local import balancer_plan
+from pileus_lab.local.api import Api, instance_id, provider_id
+from pileus_lab.local.balancer_plan import Change, Seen, mark_of
+from pileus_lab.local.model.account import AddKey, Description, ListClusters, ListKeys, RemoveKey
+from pileus_lab.local.model.balancers import (
+    DeleteBalancer,
+    ListBalancers,
+    OutlineBalancers,
+    StampBalancer,
+)
 from pileus_lab.local.model.machines import ListMachines
-from pileus_lab.local.model.records import Machine, Page, Power, R, Volume
+from pileus_lab.local.model.records import Key, Machine, Mark, Outline, Page, Power, R, Volume
 from pileus_lab.local.model.routes import CreateRoute, DeleteRoute, ListRoutes, normal
 from pileus_lab.local.model.volumes import (
     AttachVolume,
@@ -249,3 +260,122 @@ def whole(page: Page[R], what: str) -> tuple[R, ...]:
     if not page.is_complete:
         raise Unavailable(f"the local cloud gave only a part of its {what}")
     return page.items
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSshKeys:
+    api: Api
+
+    async def list_keys(
+        self, cluster: str, nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, NodeKeys | Failure]:
+        keys = whole(await self.api.call(ListKeys()), "keys")
+        ours = {_plain(key) for key in keys if _comment(key) == mark(cluster)}
+        found = NodeKeys(frozenset(ours), frozenset({_plain(key) for key in keys} - ours))
+        absent = await self._absent(nodes)
+        return {
+            node.name: Failure(absent[node.name]) if node.name in absent else found
+            for node in nodes
+        }
+
+    async def add(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        for key in keys:
+            text = f"{key.public_key} {mark(cluster)}"
+            await self.api.call(AddKey(user=key.user, public_key=text))
+        return await self._absent(nodes)
+
+    async def remove(
+        self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
+    ) -> Mapping[NodeName, CloudError]:
+        for key in keys:
+            await self.api.call(
+                RemoveKey(user=key.user, public_key=key.public_key, only_comment=mark(cluster))
+            )
+        return await self._absent(nodes)
+
+    async def _absent(self, nodes: Sequence[NodeRef]) -> dict[NodeName, CloudError]:
+        machines = whole(await self.api.call(ListMachines(fresh=True)), "instances")
+        return {
+            node.name: NotFound(f"the local cloud has no instance for node {node.name}")
+            for node in nodes
+            if machine_of(node, machines) is None
+        }
+
+
+def mark(cluster: str) -> str:
+    """The comment of keys that were added for the cluster."""
+    return f"pileus:{cluster}"
+
+
+def _plain(key: Key) -> SshKey:
+    return SshKey(key.user, " ".join(key.public_key.split()[:2]))
+
+
+def _comment(key: Key) -> str:
+    return " ".join(key.public_key.split()[2:])
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBalancers:
+    api: Api
+
+    async def owners(self, cluster: str) -> frozenset[Owner]:
+        outlines = whole(await self.api.call(OutlineBalancers()), "balancers")
+        return frozenset(
+            Owner(one.mark.cluster, one.mark.owner)
+            for one in outlines
+            if one.mark.cluster == cluster and one.mark != Mark()
+        )
+
+    async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
+        seen = _identified(wishes, await self.api.call(OutlineBalancers()))
+        ids = {
+            found.id
+            for wish in wishes
+            if (found := seen.get(wish.owner, Seen(wish.owner)).subject) is not None
+            if deep or balancer_plan.needs_parts(wish, seen[wish.owner])
+        }
+        return await self._with_parts(seen, ids) if ids else seen
+
+    async def _with_parts(self, seen: Mapping[Owner, Seen], ids: set[str]) -> Mapping[Owner, Seen]:
+        """Those of that id in whole; one that is not told now is unknown."""
+        page = await self.api.call(ListBalancers(ids=tuple(sorted(ids))))
+        read = {one.id: one for one in page.items}
+        return {
+            owner: one.with_parts(read)
+            for owner, one in seen.items()
+            if one.subject is None or one.subject.id not in ids or one.subject.id in read
+        }
+
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        return balancer_plan.changes(wish, seen)
+
+    async def apply(self, change: Change, seen: Seen) -> Seen:
+        step = change.step
+        if isinstance(step, DeleteBalancer):
+            await self.api.call(step)
+            return Seen(seen.owner)
+        if isinstance(step, StampBalancer) and not balancer_plan.is_complete(change, seen):
+            return seen
+        try:
+            return balancer_plan.seen_of(seen.owner, await self.api.call(step))
+        except NotFound as error:
+            raise Conflict(f"{error}: it was deleted meanwhile; observe again") from error
+
+    def lock_key(self, wish: Wish) -> str:
+        return wish.owner.uid
+
+
+def _identified(wishes: Sequence[Wish], page: Page[Outline]) -> dict[Owner, Seen]:
+    """Whose is which, by mark; of a part of the list, only those that are in it."""
+    by_mark = {one.mark: one for one in page.items}
+    by_id = {one.id: one for one in page.items}
+    seen: dict[Owner, Seen] = {}
+    for wish in wishes:
+        owner = wish.owner
+        found = by_mark.get(mark_of(owner))
+        if found is not None or page.is_complete:
+            seen[owner] = Seen(owner, found, by_id.get(wish.adopts) if found is None else None)
+    return seen

@@ -6,20 +6,19 @@ from contextlib import asynccontextmanager
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.suggest import did_you_mean
-from pileus_lab.local.api import Api, Permitted
-from pileus_lab.local.balancers import LocalBalancers
+from pileus_lab.local.api import SCHEME, Api, Permitted, owns
 from pileus_lab.local.capabilities import (
+    LocalBalancers,
     LocalClusters,
     LocalInstances,
     LocalRoutes,
+    LocalSshKeys,
     LocalVolumes,
     LocalZones,
 )
-from pileus_lab.local.client import reaching
-from pileus_lab.local.identity import SCHEME, owns
+from pileus_lab.local.http_api import reaching
 from pileus_lab.local.model.account import Describe
 from pileus_lab.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
-from pileus_lab.local.ssh_keys import LocalSshKeys
 
 
 @asynccontextmanager

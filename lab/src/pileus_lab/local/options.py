@@ -11,7 +11,7 @@ import yaml
 
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.options import NAMES, TEXT, Kind, Option, Options, Values, integer, one_of
-from pileus_lab.local.host import Behaviour
+from pileus_lab.local.cloud import Behaviour
 from pileus_lab.local.model.records import ProxyHeader
 from pileus_lab.local.model.state import Settings
 

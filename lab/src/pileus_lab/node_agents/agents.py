@@ -1,28 +1,122 @@
-"""The agents of all machines: one runs while its machine does; the silence of others is told.
-
-cloud ──machines──▶ running: an agent each · stopped: silent since · gone: tidied up
-"""
+"""One agent for each running machine: registers its node and keeps it alive."""
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from pileus.clock import Clock
 from pileus.cloud.errors import CloudError
-from pileus.kube.errors import KubeError, NotFound
+from pileus.kube.client import Client
+from pileus.kube.errors import AlreadyExists, KubeError, NotFound
 from pileus.kube.model.coordination_v1 import LEASES
-from pileus.kube.model.core_v1 import NODES
-from pileus.kube.patch import StrategicPatch
+from pileus.kube.model.core_v1 import NODES, Node
+from pileus.kube.patch import MergePatch, StrategicPatch
 from pileus.telemetry.log import Log
-from pileus_lab.local.api import Api
-from pileus_lab.local.identity import provider_id
+from pileus_lab.local.api import Api, provider_id
 from pileus_lab.local.model.machines import ListMachines
 from pileus_lab.local.model.records import Machine, Power
 from pileus_lab.local.model.state import TYPES
 from pileus_lab.node_agents import node
-from pileus_lab.node_agents.agent import Agent, Cluster
-from pileus_lab.node_agents.node import LEASE_NAMESPACE, Host
+from pileus_lab.node_agents.node import LEASE_NAMESPACE, Host, Registration
 
 log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often agents speak, and how long silence is taken for nothing; in seconds."""
+
+    look: float = 0.5
+    """Between two looks at the cloud's machines."""
+    lease: float = 10.0
+    status: float = 300.0
+    retry: float = 2.0
+    silence: float | None = 40.0
+    """After which a silent node's conditions become Unknown. None: a kube-controller-manager
+    sees to that, and to the taint of new nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What agents share: their way to the cluster, and how they behave."""
+
+    client: Client
+    clock: Clock
+    registration: Registration = field(default_factory=Registration)
+    pace: Pace = field(default_factory=Pace)
+
+
+class Agent:
+    def __init__(self, host: Host, cluster: Cluster) -> None:
+        self._host = host
+        self._cluster = cluster
+        self._since = cluster.clock.now()
+
+    async def run(self) -> None:
+        """Register once, as a kubelet does at its start; then renew the lease for ever.
+
+        A node that is deleted meanwhile is not made anew before the machine starts again.
+        """
+        registered = await self._register()
+        pace = self._cluster.pace
+        renewals_per_status = max(1, round(pace.status / pace.lease))
+        count = 0
+        while True:
+            is_due = count % renewals_per_status == 0
+            if await self._keep_alive(registered, with_status=is_due):
+                count += 1
+                await asyncio.sleep(pace.lease)
+            else:
+                await asyncio.sleep(pace.retry)
+
+    async def _register(self) -> Node:
+        while True:
+            try:
+                return await self._create_or_get()
+            except KubeError as error:
+                log.error("Node cannot register yet", error=error, node=self._host.name)
+                await asyncio.sleep(self._cluster.pace.retry)
+
+    async def _create_or_get(self) -> Node:
+        client = self._cluster.client
+        body = node.new_node(self._host, self._cluster.registration)
+        try:
+            made = await client.create(NODES, body)
+        except AlreadyExists:
+            return await client.get(NODES, self._host.name)
+        log.info("Node registered", node=self._host.name)
+        return made
+
+    async def _keep_alive(self, registered: Node, *, with_status: bool) -> bool:
+        try:
+            await self._renew(registered)
+            if with_status:
+                await self._post_status()
+        except KubeError as error:
+            log.error("Node cannot say that it is alive", error=error, node=self._host.name)
+            return False
+        return True
+
+    async def _renew(self, registered: Node) -> None:
+        client, name, now = self._cluster.client, self._host.name, self._cluster.clock.now()
+        try:
+            patch = MergePatch(node.renewal(now))
+            await client.patch(LEASES, name, patch, namespace=LEASE_NAMESPACE)
+        except NotFound:
+            body = node.new_lease(name, registered.metadata.uid, now)
+            await client.create(LEASES, body, namespace=LEASE_NAMESPACE)
+
+    async def _post_status(self) -> None:
+        now = self._cluster.clock.now()
+        body = node.alive_status(self._host, self._cluster.registration, now, self._since)
+        client, name = self._cluster.client, self._host.name
+        try:
+            alive = await client.patch(NODES, name, StrategicPatch(body), subresource="status")
+            patch = node.without_not_ready(alive)
+            if patch and self._cluster.pace.silence is not None:
+                await client.patch(NODES, name, MergePatch(patch))
+        except NotFound:
+            log.info("Node is gone, but its machine runs", node=self._host.name)
 
 
 @dataclass(slots=True)

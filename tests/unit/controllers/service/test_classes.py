@@ -8,7 +8,7 @@ import pytest
 from pileus.controllers.service.classes import Classes
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import Request
-from pileus_lab.local.model.operation import Operation
+from pileus_lab.local.model.state import Operation
 from tests.unit.controllers.service.world import FINALIZER, World
 
 OTHER = "example.com/other"

@@ -32,11 +32,11 @@ from pileus_lab.apiserver.api import Api
 from pileus_lab.apiserver.in_process import InProcessReply, InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
+from pileus_lab.local.cloud import LocalCloud
+from pileus_lab.local.cloud import Surroundings as CloudSurroundings
 from pileus_lab.local.connect import cloud_of
-from pileus_lab.local.host import LocalCloud
-from pileus_lab.local.host import Surroundings as CloudSurroundings
-from pileus_lab.local.model.operation import Operation
 from pileus_lab.local.model.records import Balancer
+from pileus_lab.local.model.state import Operation
 from pileus_lab.local.model.state import Settings as CloudSettings
 from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.service.plain import PlainBalancers

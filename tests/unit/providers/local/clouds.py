@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from pileus.clock import Clock
-from pileus_lab.local.host import Behaviour, LocalCloud, Surroundings
+from pileus_lab.local.cloud import Behaviour, LocalCloud, Surroundings
 from pileus_lab.local.journal import Journal
 from pileus_lab.local.model.state import Moment, Settings
 

@@ -25,7 +25,6 @@ from pileus_lab.local.model.machines import (
     StartMachine,
     StopMachine,
 )
-from pileus_lab.local.model.operation import Operation, Request
 from pileus_lab.local.model.records import (
     Mark,
     Member,
@@ -33,7 +32,7 @@ from pileus_lab.local.model.records import (
     Traffic,
 )
 from pileus_lab.local.model.routes import CreateRoute, DeleteRoute
-from pileus_lab.local.model.state import Moment, State
+from pileus_lab.local.model.state import Moment, Operation, Request, State
 from pileus_lab.local.model.volumes import (
     AttachVolume,
     CreateVolume,

@@ -7,8 +7,9 @@ import pytest
 from pileus.cloud.balancer import BalancerSpec, BalancerState, Listener, Owner, Part, Wish
 from pileus.cloud.errors import Conflict, Misconfigured
 from pileus.cloud.model import NodeName, NodeRef
-from pileus_lab.local.balancers import LocalBalancers
-from pileus_lab.local.host import LocalCloud
+from pileus_lab.local.balancer_plan import Change
+from pileus_lab.local.capabilities import LocalBalancers
+from pileus_lab.local.cloud import LocalCloud
 from pileus_lab.local.model.account import AddFault
 from pileus_lab.local.model.balancers import (
     AddMembers,
@@ -17,7 +18,6 @@ from pileus_lab.local.model.balancers import (
     RemoveMembers,
     SetTraffic,
 )
-from pileus_lab.local.model.operation import A, Operation
 from pileus_lab.local.model.records import (
     Balancer,
     FaultKind,
@@ -26,8 +26,7 @@ from pileus_lab.local.model.records import (
     Port,
     Traffic,
 )
-from pileus_lab.local.model.state import Settings
-from pileus_lab.local.plan import Change
+from pileus_lab.local.model.state import A, Operation, Settings
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
 OWNER = Owner("blue", "u1")

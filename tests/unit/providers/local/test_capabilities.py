@@ -34,8 +34,8 @@ from pileus.cloud.model import (
 from pileus.cloud.permission import permitted_by
 from pileus.fence import Fenced
 from pileus_lab.local.capabilities import LocalInstances
+from pileus_lab.local.cloud import Behaviour, LocalCloud
 from pileus_lab.local.connect import cloud_of, connect
-from pileus_lab.local.host import Behaviour, LocalCloud
 from pileus_lab.local.model.account import AddFault, PutCluster
 from pileus_lab.local.model.machines import CreateMachine, DeleteMachine
 from pileus_lab.local.model.records import FaultKind
@@ -167,7 +167,7 @@ async def test_old_answers_are_given_only_to_those_who_take_them():
 
 
 def test_only_our_own_provider_ids_are_ours():
-    from pileus_lab.local.identity import owns
+    from pileus_lab.local.api import owns
 
     assert owns(node("a", "local://i-1")) is True
     assert owns(node("a", "aws:///eu/i-1")) is False

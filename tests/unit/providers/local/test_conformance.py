@@ -13,10 +13,9 @@ from pileus.testing.conformance.instances import InstancesLaws
 from pileus.testing.conformance.routes import RoutesLaws
 from pileus.testing.conformance.ssh_keys import SshKeysLaws
 from pileus.testing.virtual_time import VirtualTimeLoop
-from pileus_lab.local.balancers import LocalBalancers
-from pileus_lab.local.capabilities import LocalInstances, LocalRoutes
+from pileus_lab.local.capabilities import LocalBalancers, LocalInstances, LocalRoutes, LocalSshKeys
+from pileus_lab.local.cloud import Behaviour, LocalCloud
 from pileus_lab.local.connect import cloud_of
-from pileus_lab.local.host import Behaviour, LocalCloud
 from pileus_lab.local.model.account import AddFault, AddKey, ListKeys, RemoveFault
 from pileus_lab.local.model.balancers import (
     CreateBalancer,
@@ -25,11 +24,9 @@ from pileus_lab.local.model.balancers import (
     SetTraffic,
 )
 from pileus_lab.local.model.machines import CreateMachine, DeleteMachine, StopMachine
-from pileus_lab.local.model.operation import A, Operation
 from pileus_lab.local.model.records import FaultKind, Mark, Port, Traffic
 from pileus_lab.local.model.routes import CreateRoute
-from pileus_lab.local.model.state import Settings
-from pileus_lab.local.ssh_keys import LocalSshKeys
+from pileus_lab.local.model.state import A, Operation, Settings
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
 CLUSTERS = ("our-cluster", "their-cluster")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pileus.cloud.errors import CloudError, Conflict, Throttled, Unavailable
-from pileus_lab.local.host import Behaviour, LocalCloud
+from pileus_lab.local.cloud import Behaviour, LocalCloud
 from pileus_lab.local.journal import open_journal
 from pileus_lab.local.model.account import AddFault, ListFaults
 from pileus_lab.local.model.machines import CreateMachine, DeleteMachine, ListMachines

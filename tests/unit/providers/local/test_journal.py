@@ -13,9 +13,8 @@ from pileus.cloud.errors import Misconfigured
 from pileus_lab.local.journal import open_journal
 from pileus_lab.local.model.account import AddFault, AddKey, PutCluster, SetQuota
 from pileus_lab.local.model.machines import CreateMachine
-from pileus_lab.local.model.operation import Request
 from pileus_lab.local.model.records import FaultKind
-from pileus_lab.local.model.state import Moment, State
+from pileus_lab.local.model.state import Moment, Request, State
 from tests.unit.providers.local.clouds import local_cloud
 from tests.unit.providers.local.histories import OPERATION, aimed, tried
 

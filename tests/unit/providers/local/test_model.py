@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from pileus.cloud.balancer import Transport
 from pileus.cloud.errors import CloudError, Conflict, NotFound, QuotaExceeded, Rejected, Unsupported
+from pileus_lab.local.http_api import OPERATIONS
 from pileus_lab.local.model.account import AddFault, AddKey, RemoveFault, SetQuota, usage
 from pileus_lab.local.model.balancers import (
     AddMembers,
     CreateBalancer,
     ListBalancers,
+    ListHealth,
     OutlineBalancers,
     PutPort,
     Readdress,
 )
-from pileus_lab.local.model.catalogue import OPERATIONS
-from pileus_lab.local.model.health import ListHealth
 from pileus_lab.local.model.machines import (
     CreateMachine,
     DeleteMachine,
@@ -25,7 +25,6 @@ from pileus_lab.local.model.machines import (
     ListMachines,
     StopMachine,
 )
-from pileus_lab.local.model.operation import Operation, Request
 from pileus_lab.local.model.records import (
     FaultKind,
     Mark,
@@ -37,7 +36,7 @@ from pileus_lab.local.model.records import (
     Traffic,
 )
 from pileus_lab.local.model.routes import CreateRoute, DeleteRoute, ListRoutes
-from pileus_lab.local.model.state import Moment, Settings, State
+from pileus_lab.local.model.state import Moment, Operation, Request, Settings, State
 from pileus_lab.local.model.volumes import (
     AttachVolume,
     CreateVolume,

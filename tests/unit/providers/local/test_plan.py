@@ -23,12 +23,12 @@ from pileus.cloud.model import (
     NodeName,
     NodeRef,
 )
-from pileus_lab.local import plan
-from pileus_lab.local.balancers import LocalBalancers
+from pileus_lab.local import balancer_plan
+from pileus_lab.local.balancer_plan import Change, Seen
+from pileus_lab.local.capabilities import LocalBalancers
 from pileus_lab.local.model.balancers import CreateBalancer, DeleteBalancer
 from pileus_lab.local.model.records import Balancer, Port
 from pileus_lab.local.model.state import Moment, State
-from pileus_lab.local.plan import Change, Seen
 from tests.unit.providers.local.clouds import local_cloud
 
 OWNER = Owner("c", "u")
@@ -236,10 +236,12 @@ async def test_changing_a_balancer_that_was_deleted_meanwhile_is_a_conflict():
 
 async def test_a_balancer_that_failed_as_it_should_be_is_tried_again_by_its_stamp():
     wished = wish(spec())
-    made = plan.desired(wished, spec()).step(State(), Moment(0.0, Random(1), doom="no room"))[1]
+    made = balancer_plan.desired(wished, spec()).step(
+        State(), Moment(0.0, Random(1), doom="no room")
+    )[1]
     seen = Seen(OWNER, made)
 
-    left = plan.changes(wished, seen)
+    left = balancer_plan.changes(wished, seen)
 
     assert seen.balancer is not None
     assert seen.balancer.state is BalancerState.FAILED

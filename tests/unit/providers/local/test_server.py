@@ -23,10 +23,9 @@ from pileus.cloud.errors import (
 )
 from pileus.cloud.interface import ProviderConfig
 from pileus.cloud.model import Instance, NodeName, NodeRef
-from pileus_lab.local.client import RemoteCloud, reaching
+from pileus_lab.local.cloud import LocalCloud
 from pileus_lab.local.connect import connect
-from pileus_lab.local.endpoint import check_owner
-from pileus_lab.local.host import LocalCloud
+from pileus_lab.local.http_api import RemoteCloud, check_owner, reaching, serving
 from pileus_lab.local.model.account import AddFault, SetQuota
 from pileus_lab.local.model.machines import (
     CreateMachine,
@@ -35,7 +34,6 @@ from pileus_lab.local.model.machines import (
     StopMachine,
 )
 from pileus_lab.local.model.records import FaultKind
-from pileus_lab.local.server import serving
 from tests.unit.providers.local.clouds import local_cloud
 
 pytestmark = pytest.mark.real_time
@@ -288,7 +286,7 @@ async def body(url: str) -> str:
 
 
 async def test_a_cloud_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pileus_lab.local.client.DEADLINE", aiohttp.ClientTimeout(total=0.2))
+    monkeypatch.setattr("pileus_lab.local.http_api.DEADLINE", aiohttp.ClientTimeout(total=0.2))
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "silent.sock"))
         silent.listen()
@@ -298,7 +296,7 @@ async def test_a_cloud_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytes
 
 
 def test_rejected_is_what_an_unknown_word_becomes():
-    from pileus_lab.local.wire import decode_error, encode_error
+    from pileus_lab.local.http_api import decode_error, encode_error
 
     status, body = encode_error(Rejected("no"))
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from pileus_lab.cli.local_commands import account, balancers, machines, volumes
+from pileus_lab.cli.local_commands import account, balancers, instances, volumes
 from pileus_lab.cli.local_commands.command import Command, Shown
 
 COMMANDS: Mapping[str, Mapping[str, Command]] = {
-    "instances": machines.VERBS,
+    "instances": instances.VERBS,
     "balancers": balancers.VERBS,
     "routes": volumes.ROUTE_VERBS,
     "volumes": volumes.VOLUME_VERBS,

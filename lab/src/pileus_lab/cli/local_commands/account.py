@@ -7,6 +7,7 @@ from pileus.cloud.model import SshKey
 from pileus.suggest import did_you_mean
 from pileus_lab.cli.local_commands.command import Command, Shown, command, pairs
 from pileus_lab.local.api import Api
+from pileus_lab.local.http_api import OPERATIONS
 from pileus_lab.local.model.account import (
     ERRORS,
     AddFault,
@@ -21,7 +22,6 @@ from pileus_lab.local.model.account import (
     SetQuota,
     ShowQuota,
 )
-from pileus_lab.local.model.catalogue import OPERATIONS
 from pileus_lab.local.model.records import Fault, FaultKind, Key
 
 KEY_COLUMNS = ("user", "kind", "fingerprint")

@@ -14,9 +14,9 @@ from pileus_lab.local.model.balancers import (
     CreateBalancer,
     DeleteBalancer,
     ListBalancers,
+    ListHealth,
     RemoveMembers,
 )
-from pileus_lab.local.model.health import ListHealth
 from pileus_lab.local.model.records import (
     Balancer,
     Member,

@@ -9,7 +9,6 @@ from msgspec.structs import replace as changed
 
 from pileus.cloud.errors import NotFound, Rejected
 from pileus.suggest import did_you_mean
-from pileus_lab.local.model.operation import Request
 from pileus_lab.local.model.records import (
     Cluster,
     Fault,
@@ -21,6 +20,7 @@ from pileus_lab.local.model.records import (
 )
 from pileus_lab.local.model.state import (
     Moment,
+    Request,
     State,
     hold_quota,
     identified,

@@ -1,6 +1,6 @@
-"""Operations on balancers: create, listeners, members, traffic, addresses, delete, list."""
+"""Operations on balancers and their listeners, members, addresses and health."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import ClassVar
@@ -9,31 +9,100 @@ from msgspec.structs import replace as changed
 
 from pileus.cloud.balancer import Transport
 from pileus.cloud.errors import Conflict, NotFound, Rejected, Unsupported
-from pileus_lab.local.model.addresses import check_requested, family_of, give
-from pileus_lab.local.model.health import listener_problems
-from pileus_lab.local.model.operation import Request
+from pileus_lab.local.model.machines import machine_as_of
 from pileus_lab.local.model.records import (
     Balancer,
+    Machine,
     Mark,
     Member,
     Outline,
     Page,
     Port,
+    Power,
+    Record,
     Traffic,
 )
 from pileus_lab.local.model.state import (
     Moment,
+    Request,
     State,
+    check_requested,
+    family_of,
+    give,
     hold_quota,
     identified,
     with_item,
     without,
 )
 
+LISTENER = "listener "
+
+
+class MemberHealth(Record, frozen=True):
+    balancer: str
+    member: str
+    """Its name; or `listener …` for one that cannot listen."""
+    problem: str = ""
+    """Empty: it is healthy."""
+
+
+class ListHealth(Request, frozen=True):
+    NAME: ClassVar[str] = "balancers.health"
+    WRITES: ClassVar[bool] = False
+    ANSWER: ClassVar[object] = Page[MemberHealth]
+
+    def step(self, state: State, moment: Moment) -> tuple[State, Page[MemberHealth]]:
+        told = (
+            MemberHealth(
+                balancer=balancer.id,
+                member=member.name,
+                problem=_problem(state, balancer, member, moment),
+            )
+            for balancer in state.balancers.values()
+            for member in balancer.members
+        )
+        return state, Page(items=(*told, *_listeners(state, moment)))
+
+
+def _listeners(state: State, moment: Moment) -> Iterator[MemberHealth]:
+    for (balancer, name), problem in (moment.health or {}).items():
+        if balancer in state.balancers and name.startswith(LISTENER):
+            yield MemberHealth(balancer=balancer, member=name, problem=problem)
+
+
+def listener_problems(moment: Moment) -> Mapping[str, str]:
+    """What keeps balancers from listening, by id; those that can are not in it."""
+    told: dict[str, list[str]] = {}
+    for (balancer, name), problem in (moment.health or {}).items():
+        if name.startswith(LISTENER) and problem:
+            told.setdefault(balancer, []).append(f"{name}: {problem}")
+    return {balancer: "; ".join(sorted(problems)) for balancer, problems in told.items()}
+
+
+def _problem(state: State, balancer: Balancer, member: Member, moment: Moment) -> str:
+    if moment.health is not None:
+        return moment.health.get((balancer.id, member.name), "not checked yet")
+    machine = machine_of(state, member)
+    if machine is None:
+        return "no such instance"
+    power = machine_as_of(machine, moment.now).power
+    if power is not Power.RUNNING:
+        return f"instance is {power}"
+    probe = balancer.traffic.probe
+    return "answers 503" if probe and probe.node_port in machine.failing_ports else ""
+
+
+def machine_of(state: State, member: Member) -> Machine | None:
+    """By id if the member has one: a name may have been given anew."""
+    if member.machine:
+        return state.machines.get(member.machine)
+    return state.machine_named(member.name)
+
+
 HIGHEST_PORT = 65535
 
 
-def as_of(balancer: Balancer, now: float, problem: str = "") -> Balancer:
+def balancer_as_of(balancer: Balancer, now: float, problem: str = "") -> Balancer:
     is_busy = now < balancer.busy_until
     return changed(balancer, is_busy=is_busy, problem=problem or _failure(balancer, now))
 
@@ -62,7 +131,7 @@ class CreateBalancer(Request, frozen=True):
     def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
         made = [one for one in state.balancers.values() if one.mark == self.mark]
         if made and self.mark != Mark():
-            return state, as_of(made[0], moment.now)
+            return state, balancer_as_of(made[0], moment.now)
         hold_quota("balancers", len(state.balancers) + 1, state.quota.balancers)
         state, identity = identified(state, "lb", moment)
         balancer = Balancer(
@@ -245,7 +314,7 @@ class ListBalancers(Request, frozen=True):
         known = (state.balancers[identity] for identity in asked if identity in state.balancers)
         problems = listener_problems(moment)
         return state, Page(
-            items=tuple(as_of(one, moment.now, problems.get(one.id, "")) for one in known)
+            items=tuple(balancer_as_of(one, moment.now, problems.get(one.id, "")) for one in known)
         )
 
 
@@ -303,7 +372,7 @@ def _put(
         balancer = changed(balancer, fingerprint=fingerprint)
     if balancer != before:
         state = replace(state, balancers=with_item(state.balancers, balancer.id, balancer))
-    return state, as_of(balancer, moment.now)
+    return state, balancer_as_of(balancer, moment.now)
 
 
 def _addressed(

@@ -10,13 +10,13 @@ from msgspec.structs import replace as changed
 
 from pileus.cloud.errors import Conflict, NotFound, Rejected
 from pileus.suggest import did_you_mean
-from pileus_lab.local.model.addresses import give
-from pileus_lab.local.model.operation import Request
 from pileus_lab.local.model.records import Machine, Page, Power
 from pileus_lab.local.model.state import (
     TYPES,
     Moment,
+    Request,
     State,
+    give,
     hold_quota,
     identified,
     with_item,
@@ -26,7 +26,7 @@ from pileus_lab.local.model.state import (
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
 
-def as_of(machine: Machine, now: float) -> Machine:
+def machine_as_of(machine: Machine, now: float) -> Machine:
     """The machine at that time: one that was booting may have come up meanwhile."""
     if machine.power is Power.PENDING and now >= machine.ready_at:
         return changed(machine, power=Power.RUNNING)
@@ -69,7 +69,7 @@ class CreateMachine(Request, frozen=True):
             labels=self.labels,
         )
         state = replace(state, machines=with_item(state.machines, identity, machine))
-        return state, as_of(machine, moment.now)
+        return state, machine_as_of(machine, moment.now)
 
     def _check(self, state: State, moment: Moment) -> None:
         if not NAME.fullmatch(self.name):
@@ -131,7 +131,7 @@ class StartMachine(Request, frozen=True):
         if machine.power is Power.STOPPED:
             ready_at = moment.now + moment.settings.boot_seconds
             machine = changed(machine, power=Power.PENDING, ready_at=ready_at)
-        return _put(state, machine), as_of(machine, moment.now)
+        return _put(state, machine), machine_as_of(machine, moment.now)
 
 
 class DeleteMachine(Request, frozen=True):
@@ -169,7 +169,7 @@ class FailPorts(Request, frozen=True):
     def step(self, state: State, moment: Moment) -> tuple[State, Machine]:
         ports = tuple(sorted(set(self.ports)))
         machine = changed(state.machine(self.machine), failing_ports=ports)
-        return _put(state, machine), as_of(machine, moment.now)
+        return _put(state, machine), machine_as_of(machine, moment.now)
 
 
 class ListMachines(Request, frozen=True):
@@ -180,7 +180,7 @@ class ListMachines(Request, frozen=True):
     fresh: bool = True
 
     def step(self, state: State, moment: Moment) -> tuple[State, Page[Machine]]:
-        machines = tuple(as_of(one, moment.now) for one in state.machines.values())
+        machines = tuple(machine_as_of(one, moment.now) for one in state.machines.values())
         return state, Page(items=machines)
 
 

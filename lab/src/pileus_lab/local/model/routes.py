@@ -7,9 +7,8 @@ from typing import ClassVar
 from msgspec.structs import replace as changed
 
 from pileus.cloud.errors import Conflict, Rejected
-from pileus_lab.local.model.operation import Request
 from pileus_lab.local.model.records import Page, Route
-from pileus_lab.local.model.state import Moment, State, hold_quota, with_item, without
+from pileus_lab.local.model.state import Moment, Request, State, hold_quota, with_item, without
 
 
 class CreateRoute(Request, frozen=True):

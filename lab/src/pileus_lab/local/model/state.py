@@ -1,15 +1,15 @@
-"""The state of the whole cloud, and what a transition is given beside it: time, chance, settings.
+"""The state of the whole cloud, its operations, and their input: time, randomness, settings."""
 
-States are never changed; a transition returns a new one that shares all that stayed the same.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address, ip_network
 from random import Random
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from pileus.cloud.errors import NotFound, QuotaExceeded
+import msgspec
+
+from pileus.cloud.errors import NotFound, QuotaExceeded, Rejected
 from pileus.suggest import did_you_mean
 from pileus_lab.local.model.records import (
     Balancer,
@@ -119,3 +119,67 @@ def hold_quota(name: str, wanted: int, limit: int) -> None:
             f"quota {name} would be exceeded: {wanted} wanted, {limit} allowed; "
             f"delete some, or raise it with `pileus local quota set {name}={wanted}`"
         )
+
+
+def family_of(address: str) -> str:
+    return f"IPv{ip_address(address).version}"
+
+
+def give(pool: str, start: int, is_free: Callable[[str], bool]) -> str:
+    """The first free address, from the `start`-th on: one that was freed rests for a while.
+
+    Errors: `QuotaExceeded` if none is left.
+    """
+    network = ip_network(pool)
+    first = int(network.network_address)
+    size = min(network.num_addresses, 2**16)
+    usable = range(1, size - 1) if size > 2 else range(size)  # noqa: PLR2004 -- network, broadcast
+    for step in range(len(usable)):
+        address = str(_same_kind(pool)(first + usable[(start + step) % len(usable)]))
+        if is_free(address):
+            return address
+    raise QuotaExceeded(f"no free address is left in {pool}; delete something that has one")
+
+
+def _same_kind(pool: str) -> Callable[[int], object]:
+    return type(ip_network(pool).network_address)
+
+
+def check_requested(address: str, pools: tuple[str, ...]) -> str:
+    """The address in its usual spelling.
+
+    Errors: `Rejected` if it is none, or not one of ours to give.
+    """
+    try:
+        parsed = ip_address(address)
+    except ValueError as error:
+        raise Rejected(f'"{address}" is no IP address') from error
+    for pool in map(ip_network, pools):
+        if parsed.version == pool.version and parsed in pool:
+            return str(parsed)
+    raise Rejected(f"{parsed} is not in the balancers' pools {', '.join(pools)}")
+
+
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Request(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True
+):
+    """Base of the operations' values, as they cross the wire."""
+
+
+class Operation(Protocol[A_co]):
+    NAME: ClassVar[str]
+    """`capability.method`; the address of the operation, and what faults are aimed at."""
+    WRITES: ClassVar[bool]
+    ANSWER: ClassVar[Any]
+    """The type of the answer, for decoding."""
+
+    def step(self, state: State, moment: Moment) -> tuple[State, A_co]:
+        """The state after it, and its answer. Pure but for `moment.chance`.
+
+        Errors: `CloudError`; then nothing has happened.
+        """
+        ...

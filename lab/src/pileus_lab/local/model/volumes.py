@@ -8,11 +8,11 @@ from msgspec.structs import replace as changed
 
 from pileus.cloud.errors import Conflict, NotFound, QuotaExceeded, Rejected
 from pileus.suggest import did_you_mean
-from pileus_lab.local.model.operation import Request
 from pileus_lab.local.model.records import Machine, Page, Volume
 from pileus_lab.local.model.state import (
     TYPES,
     Moment,
+    Request,
     State,
     hold_quota,
     identified,

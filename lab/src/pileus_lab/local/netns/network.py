@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
-from pileus_lab.local.model.machines import as_of
+from pileus_lab.local.model.machines import machine_as_of
 from pileus_lab.local.model.records import Machine, Power
 from pileus_lab.local.model.state import State
-from pileus_lab.local.traffic.wanted import reached_at
+from pileus_lab.local.traffic.desired import reached_at
 
 LINK, OWN = "eth0", "lo"
 
@@ -54,7 +54,7 @@ def wanted_network(state: State, now: float) -> Network:
     hosts: dict[str, Host] = {}
     routes: dict[str, Route] = {}
     for machine in state.machines.values():
-        is_up = as_of(machine, now).power is Power.RUNNING
+        is_up = machine_as_of(machine, now).power is Power.RUNNING
         hosts[machine.id] = Host(frozenset(_addresses(state, machine)), is_up)
         if is_up:
             routes.update({one.destination: one for one in _led_to(state, machine)})

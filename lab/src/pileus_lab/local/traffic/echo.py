@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from pileus.cloud.balancer import Transport
-from pileus_lab.local.traffic import header
-from pileus_lab.local.traffic.listening import server_at
-from pileus_lab.local.traffic.wanted import Answering
-from pileus_lab.local.traffic.wires import Wires
+from pileus_lab.local.traffic import proxy_protocol
+from pileus_lab.local.traffic.desired import Answering
+from pileus_lab.local.traffic.sockets import Wires, server_at
 
 LONGEST = 64 * 1024
 
@@ -120,10 +119,10 @@ class _Conversation:
 
     async def _first_line(self) -> bytes:
         """The first line, whether or not a PROXY header stands before it."""
-        start = await self._reader.read(len(header.SIGNATURE))
+        start = await self._reader.read(len(proxy_protocol.SIGNATURE))
         while start:
             try:
-                decoded = header.decode(start)
+                decoded = proxy_protocol.decode(start)
             except ValueError:
                 break
             if decoded is not None:

@@ -10,15 +10,14 @@ from msgspec.structs import replace as changed
 
 from pileus.cloud.balancer import Owner
 from pileus.cloud.interface import Cloud
-from pileus_lab.local import ssh_keys
+from pileus_lab.local import capabilities
+from pileus_lab.local.api import provider_id
 from pileus_lab.local.capabilities import STATES, addresses_of
 from pileus_lab.local.connect import cloud_of
-from pileus_lab.local.identity import provider_id
 from pileus_lab.local.model import account, balancers, machines, records, routes
-from pileus_lab.local.model.operation import Operation
 from pileus_lab.local.model.records import Mark, Page, Power
 from pileus_lab.local.model.state import Moment as LocalMoment
-from pileus_lab.local.model.state import Settings, State
+from pileus_lab.local.model.state import Operation, Settings, State
 from pileus_lab.simulation.clouds import deeds
 from pileus_lab.simulation.clouds.deeds import BalancerDeed, CloudDeed, MachineDeed
 from pileus_lab.simulation.clouds.interface import Api, Asked, Moment
@@ -112,7 +111,9 @@ class _Machines:
             booting = (one.ready_at for one in source.values() if one.power is Power.PENDING)
             self._source = source
             self._until = min((at for at in booting if at > now), default=float("inf"))
-            self._made = tuple(_machine(machines.as_of(one, now)) for one in source.values())
+            self._made = tuple(
+                _machine(machines.machine_as_of(one, now)) for one in source.values()
+            )
         return self._made
 
 
@@ -190,7 +191,7 @@ def _route(route: records.Route) -> Route:
 
 def _key(key: records.Key) -> Key:
     algorithm, body, *comment = key.public_key.split()
-    prefix = ssh_keys.mark("")
+    prefix = capabilities.mark("")
     marks = [one.removeprefix(prefix) for one in comment if one.startswith(prefix)]
     return Key(key.user, f"{algorithm} {body}", marks[0] if marks else None)
 

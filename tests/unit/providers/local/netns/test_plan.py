@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pileus_lab.local.model.machines import CreateMachine, StopMachine
 from pileus_lab.local.model.routes import CreateRoute
 from pileus_lab.local.model.state import Settings, State
-from pileus_lab.local.netns.commands import PEER, ROUTER, commands, device_of
 from pileus_lab.local.netns.network import (
     Address,
     Host,
@@ -18,7 +17,18 @@ from pileus_lab.local.netns.network import (
     first_host,
     wanted_network,
 )
-from pileus_lab.local.netns.plan import AddRoute, Join, RemoveRoute, SetLink, after, plan
+from pileus_lab.local.netns.plan import (
+    PEER,
+    ROUTER,
+    AddRoute,
+    Join,
+    RemoveRoute,
+    SetLink,
+    after,
+    commands,
+    device_of,
+    plan,
+)
 from tests.unit.providers.local.clouds import moment
 
 IDS = [f"i-000{number}0000000{number}" for number in range(4)]

@@ -5,8 +5,8 @@ import pytest
 from pileus.cloud.errors import Misconfigured
 from pileus_lab.local.model.machines import CreateMachine
 from pileus_lab.local.model.state import Settings, State
-from pileus_lab.local.netns import prepare
-from pileus_lab.local.netns.prepare import (
+from pileus_lab.local.netns import namespaces
+from pileus_lab.local.netns.namespaces import (
     check_state,
     claim_rights,
     has_rights,
@@ -46,7 +46,7 @@ def test_rights_are_read_from_the_capabilities(capabilities: str, *, expected: b
 
 
 def test_a_missing_command_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(prepare, "ip_command", lambda: None)
+    monkeypatch.setattr(namespaces, "ip_command", lambda: None)
 
     with pytest.raises(Misconfigured, match="needs the command `ip`.*--network=loopback"):
         claim_rights()
@@ -56,9 +56,9 @@ def test_missing_rights_are_named_with_the_way_out(monkeypatch: pytest.MonkeyPat
     def refuse() -> None:
         raise PermissionError(1, "unshare: not permitted")
 
-    monkeypatch.setattr(prepare, "ip_command", lambda: "/sbin/ip")
-    monkeypatch.setattr(prepare, "has_rights", lambda _: False)
-    monkeypatch.setattr(prepare, "enter_user_namespace", refuse)
+    monkeypatch.setattr(namespaces, "ip_command", lambda: "/sbin/ip")
+    monkeypatch.setattr(namespaces, "has_rights", lambda _: False)
+    monkeypatch.setattr(namespaces, "enter_user_namespace", refuse)
 
     with pytest.raises(Misconfigured, match="root, or user namespaces.*--network=loopback"):
         claim_rights()

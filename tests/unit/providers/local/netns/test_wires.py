@@ -15,8 +15,8 @@ import pytest
 
 from pileus.clock import SystemClock
 from pileus.cloud.balancer import Transport
-from pileus_lab.local.client import reaching
-from pileus_lab.local.host import LocalCloud
+from pileus_lab.local.cloud import LocalCloud
+from pileus_lab.local.http_api import reaching
 from pileus_lab.local.model.balancers import CreateBalancer
 from pileus_lab.local.model.machines import (
     CreateMachine,
@@ -24,17 +24,15 @@ from pileus_lab.local.model.machines import (
     StartMachine,
     StopMachine,
 )
-from pileus_lab.local.model.operation import Operation
 from pileus_lab.local.model.records import Balancer, Machine, Member, Port
 from pileus_lab.local.model.routes import CreateRoute, DeleteRoute
-from pileus_lab.local.model.state import Settings
-from pileus_lab.local.netns.commands import device_of
-from pileus_lab.local.netns.namespace import ip_command
-from pileus_lab.local.netns.prepare import has_rights, settings_inside
-from pileus_lab.local.netns.wires import NamespaceWires, namespaces
-from pileus_lab.local.traffic.checks import Checking
-from pileus_lab.local.traffic.plane import carrying
-from pileus_lab.local.traffic.wires import dialled
+from pileus_lab.local.model.state import Operation, Settings
+from pileus_lab.local.netns.namespaces import has_rights, ip_command, settings_inside
+from pileus_lab.local.netns.plan import device_of
+from pileus_lab.local.netns.sockets import NamespaceWires, namespaces
+from pileus_lab.local.traffic.data_plane import carrying
+from pileus_lab.local.traffic.health_checks import Checking
+from pileus_lab.local.traffic.sockets import dialled
 from tests.unit.providers.local.clouds import local_cloud
 
 CAN = bool(ip_command()) and has_rights(Path("/proc/self/status").read_text())

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus_lab.local.traffic.choice import Turns, is_allowed
-from pileus_lab.local.traffic.wanted import Backend
+from pileus_lab.local.traffic.desired import Backend
+from pileus_lab.local.traffic.forwarding import Turns, is_allowed
 
 ABC = [Backend(name, "127.0.0.1", 1) for name in "abc"]
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus_lab.local.model.records import ProxyHeader
-from pileus_lab.local.traffic.header import Decoded, Peers, decode, encode
+from pileus_lab.local.traffic.proxy_protocol import Decoded, Peers, decode, encode
 
 PORTS = st.integers(1, 65535)
 V4 = st.tuples(st.ip_addresses(v=4).map(str), PORTS)

@@ -12,16 +12,16 @@ import pytest
 
 from pileus.clock import SystemClock
 from pileus.cloud.balancer import Transport
-from pileus_lab.local.host import LocalCloud
+from pileus_lab.local.cloud import LocalCloud
 from pileus_lab.local.model.balancers import (
     AddMembers,
     CreateBalancer,
     DeleteBalancer,
+    ListHealth,
     RemoveMembers,
     RemovePort,
     SetTraffic,
 )
-from pileus_lab.local.model.health import ListHealth
 from pileus_lab.local.model.machines import (
     CreateMachine,
     DeleteMachine,
@@ -38,8 +38,8 @@ from pileus_lab.local.model.records import (
     Traffic,
 )
 from pileus_lab.local.model.state import Settings
-from pileus_lab.local.traffic.checks import Checking
-from pileus_lab.local.traffic.plane import carrying
+from pileus_lab.local.traffic.data_plane import carrying
+from pileus_lab.local.traffic.health_checks import Checking
 from tests.unit.providers.local.clouds import local_cloud
 
 pytestmark = pytest.mark.real_time

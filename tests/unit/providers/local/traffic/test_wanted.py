@@ -1,11 +1,10 @@
 from pileus.cloud.balancer import Transport
 from pileus_lab.local.model.balancers import CreateBalancer
 from pileus_lab.local.model.machines import CreateMachine, FailPorts, StopMachine
-from pileus_lab.local.model.operation import Operation
 from pileus_lab.local.model.records import Member, Port, Probe, Traffic
-from pileus_lab.local.model.state import Settings, State
-from pileus_lab.local.traffic.checks import Subject, subjects
-from pileus_lab.local.traffic.wanted import Answering, Backend, Place, next_change, wanted
+from pileus_lab.local.model.state import Operation, Settings, State
+from pileus_lab.local.traffic.desired import Answering, Backend, Place, next_change, wanted
+from pileus_lab.local.traffic.health_checks import Subject, subjects
 from tests.unit.providers.local.clouds import moment
 
 TCP, UDP = Transport.TCP, Transport.UDP

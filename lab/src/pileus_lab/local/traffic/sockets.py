@@ -1,12 +1,13 @@
-"""Where the sockets of the data plane are made: the seam between it and the kinds of network."""
+"""Where the sockets of the data plane are created: the interface of every kind of network."""
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Protocol
 
 from pileus.cloud.balancer import Transport
 from pileus_lab.local.model.state import State
-from pileus_lab.local.traffic.wanted import Place
+from pileus_lab.local.traffic.desired import Place
 
 BACKLOG = 512
 
@@ -81,3 +82,15 @@ async def dialled(
     except BaseException:
         made.close()
         raise
+
+
+Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
+
+
+async def server_at(
+    bound: socket.socket, connected: Connected, *, longest_line: int
+) -> asyncio.Server:
+    """A server on that socket that accepts nobody yet. Never suspends."""
+    return await asyncio.start_server(
+        connected, sock=bound, limit=longest_line, backlog=BACKLOG, start_serving=False
+    )

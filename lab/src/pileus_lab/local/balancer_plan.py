@@ -10,8 +10,7 @@ from pileus.cloud.balancer import BalancerState, Effect, Ingress, Owner, Part, W
 from pileus.cloud.errors import Conflict, Misconfigured
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import NodeRef
-from pileus_lab.local.identity import instance_id
-from pileus_lab.local.model.addresses import family_of
+from pileus_lab.local.api import instance_id
 from pileus_lab.local.model.balancers import (
     AddMembers,
     ClaimBalancer,
@@ -36,6 +35,7 @@ from pileus_lab.local.model.records import (
     ProxyHeader,
     Traffic,
 )
+from pileus_lab.local.model.state import family_of
 from pileus_lab.local.options import ANNOTATIONS, DRAIN, PROXY_PROTOCOL
 
 SHOWN = 3

@@ -4,8 +4,7 @@ from pileus.cli.arguments import Argument, Given
 from pileus.cloud.errors import NotFound
 from pileus.suggest import did_you_mean
 from pileus_lab.cli.local_commands.command import Command, Shown, command, pairs
-from pileus_lab.local.api import Api
-from pileus_lab.local.identity import provider_id
+from pileus_lab.local.api import Api, provider_id
 from pileus_lab.local.model.machines import (
     CreateMachine,
     DeleteMachine,

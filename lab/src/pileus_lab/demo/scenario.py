@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pileus_lab.demo.cluster import is_listening
+from pileus_lab.demo.environment import Stage
 from pileus_lab.demo.facts import missing_in, zone_of
-from pileus_lab.demo.shop import is_listening
-from pileus_lab.demo.stage import Stage
 
 FIRST = ("web-1", "web-2", "web-3")
 LOST, NEW = "web-2", "web-4"

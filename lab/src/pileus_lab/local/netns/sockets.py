@@ -15,12 +15,21 @@ from contextlib import contextmanager
 from pileus.cloud.balancer import Transport
 from pileus.telemetry.log import Log
 from pileus_lab.local.model.state import State
-from pileus_lab.local.netns.commands import PEER, ROUTER, ROUTER_SETUP, commands
-from pileus_lab.local.netns.namespace import Namespace
+from pileus_lab.local.netns.namespaces import Namespace
 from pileus_lab.local.netns.network import LINK, Address, Network, wanted_network
-from pileus_lab.local.netns.plan import Join, Leave, Step, after, plan
-from pileus_lab.local.traffic.wanted import Place
-from pileus_lab.local.traffic.wires import BACKLOG, bound, unconnected
+from pileus_lab.local.netns.plan import (
+    PEER,
+    ROUTER,
+    ROUTER_SETUP,
+    Join,
+    Leave,
+    Step,
+    after,
+    commands,
+    plan,
+)
+from pileus_lab.local.traffic.desired import Place
+from pileus_lab.local.traffic.sockets import BACKLOG, bound, unconnected
 
 log = Log(__name__)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from pileus.cloud.balancer import Transport
-from pileus_lab.local.model.health import machine_of
-from pileus_lab.local.model.machines import as_of
+from pileus_lab.local.model.balancers import machine_of
+from pileus_lab.local.model.machines import machine_as_of
 from pileus_lab.local.model.records import Balancer, Machine, Port, Power, Traffic
 from pileus_lab.local.model.state import State
 
@@ -70,7 +70,9 @@ def wanted(state: State, now: float) -> Wanted:
         front for balancer in state.balancers.values() for front in _fronts(state, balancer)
     )
     running = [
-        machine for machine in state.machines.values() if as_of(machine, now).power is Power.RUNNING
+        machine
+        for machine in state.machines.values()
+        if machine_as_of(machine, now).power is Power.RUNNING
     ]
     answering = {one.place: one for machine in running for one in _answering(state, machine)}
     return Wanted(

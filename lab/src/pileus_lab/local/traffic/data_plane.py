@@ -10,12 +10,8 @@ from contextlib import asynccontextmanager
 
 from pileus.cloud.balancer import Transport
 from pileus.telemetry.log import Log
-from pileus_lab.local.host import LocalCloud
-from pileus_lab.local.traffic.checks import Checking, Checks, subjects
-from pileus_lab.local.traffic.echo import Echo
-from pileus_lab.local.traffic.tcp import TcpFront
-from pileus_lab.local.traffic.udp import UdpFront
-from pileus_lab.local.traffic.wanted import (
+from pileus_lab.local.cloud import LocalCloud
+from pileus_lab.local.traffic.desired import (
     Answering,
     Front,
     Place,
@@ -23,7 +19,10 @@ from pileus_lab.local.traffic.wanted import (
     next_change,
     wanted,
 )
-from pileus_lab.local.traffic.wires import Loopback, Wires
+from pileus_lab.local.traffic.echo import Echo
+from pileus_lab.local.traffic.forwarding import TcpFront, UdpFront
+from pileus_lab.local.traffic.health_checks import Checking, Checks, subjects
+from pileus_lab.local.traffic.sockets import Loopback, Wires
 
 RETRY = 2.0
 """Seconds until a port that could not be had is tried again."""

@@ -1,12 +1,95 @@
-"""Where everyone on the stage tells what happens, and from where the audience hears it."""
+"""What the demo shows, as frozen values, and the board on which its parts report events."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Protocol
 
 from pileus.cloud.balancer import Effect
-from pileus_lab.demo.scene import Note, Progress, Scene, Sight, StepRow
+
+
+class Progress(StrEnum):
+    WAITING = "waiting"
+    UNDER_WAY = "under way"
+    HELD = "ok"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    title: str
+    progress: Progress = Progress.WAITING
+    seconds: float = 0.0
+    detail: str = ""
+    """What was seen when it held; what was missing when it failed."""
+
+
+class NodeState(StrEnum):
+    BOOTING = "booting"
+    TAINTED = "tainted"
+    INITIALIZED = "initialized"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """An instance and its node, side by side."""
+
+    name: str
+    state: NodeState
+    address: str = ""
+    zone: str = ""
+    type: str = ""
+    ready: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalancerRow:
+    name: str
+    where: str
+    members: tuple[str, ...] = ()
+    answers: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often the demo's own visitor was answered, by member."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    about: str
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line of what happened: a change that was planned, or one that was seen."""
+
+    at: float
+    """Seconds since the demo began."""
+    source: str
+    effect: Effect
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """Cluster and cloud at one moment."""
+
+    nodes: tuple[NodeRow, ...] = ()
+    balancers: tuple[BalancerRow, ...] = ()
+    events: tuple[EventRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    elapsed: float
+    steps: tuple[StepRow, ...] = ()
+    sight: Sight = Sight()
+    notes: tuple[Note, ...] = ()
+    hints: tuple[str, ...] = ()
+    """Commands for the user to try."""
+
 
 REMEMBERED = 200
 

@@ -8,8 +8,8 @@ from http import HTTPStatus
 
 from pileus.cloud.balancer import Transport
 from pileus_lab.local.model.records import Port, Probe
-from pileus_lab.local.traffic.wanted import Backend, Front
-from pileus_lab.local.traffic.wires import Wires, dialled
+from pileus_lab.local.traffic.desired import Backend, Front
+from pileus_lab.local.traffic.sockets import Wires, dialled
 
 AT_ONCE = 64
 

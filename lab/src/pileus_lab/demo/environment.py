@@ -19,25 +19,19 @@ from pileus.clock import Clock, SystemClock
 from pileus.cloud.balancer import Effect
 from pileus.telemetry.logs import Verbosity
 from pileus_lab.apiserver.server import ServerInfo, serving_api
-from pileus_lab.demo.board import Board
-from pileus_lab.demo.cluster import Cluster, api_client, seen_cluster
+from pileus_lab.demo.cluster import Cluster, Ports, Shop, api_client, seen_cluster
 from pileus_lab.demo.facts import balancer_row, cloud_changes, event_row, listeners, node_rows
-from pileus_lab.demo.folder import Folder
-from pileus_lab.demo.loopback import FRONT_PORTS, NODE_PORTS, Block, claimed_block, free_port
-from pileus_lab.demo.managing import configuration, manage, world_of
-from pileus_lab.demo.plans import tell_awaited
-from pileus_lab.demo.scene import Sight
-from pileus_lab.demo.shop import Ports, Shop
-from pileus_lab.local.host import LocalCloud, Surroundings
+from pileus_lab.demo.host import FRONT_PORTS, NODE_PORTS, Block, Folder, claimed_block, free_port
+from pileus_lab.demo.manager import configuration, manage, tell_awaited, world_of
+from pileus_lab.demo.state import Board, Sight
+from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.http_api import serving
 from pileus_lab.local.model.machines import CreateMachine, DeleteMachine
-from pileus_lab.local.model.operation import A, Operation
-from pileus_lab.local.model.state import Settings
-from pileus_lab.local.server import serving
-from pileus_lab.local.traffic.checks import Checking
-from pileus_lab.local.traffic.plane import carrying
-from pileus_lab.node_agents.agent import Cluster as AgentsCluster
-from pileus_lab.node_agents.agent import Pace
-from pileus_lab.node_agents.agents import run_agents
+from pileus_lab.local.model.state import A, Operation, Settings
+from pileus_lab.local.traffic.data_plane import carrying
+from pileus_lab.local.traffic.health_checks import Checking
+from pileus_lab.node_agents.agents import Cluster as AgentsCluster
+from pileus_lab.node_agents.agents import Pace, run_agents
 
 BOOT_SECONDS = 0.3
 """Long enough to be seen."""

@@ -1,0 +1,210 @@
+"""What the demo uses of this machine: a folder, a block of loopback addresses, signals."""
+
+import asyncio
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self, TypeAlias
+
+LONGEST_SOCKET = 100
+"""Bytes; systems allow a socket's path little more."""
+
+
+class Unusable(Exception):
+    """The folder cannot be used; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    path: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.path / "kubeconfig"
+
+    @property
+    def cloud_config(self) -> Path:
+        return self.path / "cloud.yaml"
+
+    @property
+    def socket(self) -> Path:
+        return self.path / "local.sock"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "manager.log"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All that the demo ever puts there."""
+        return (self.kubeconfig, self.cloud_config, self.socket, self.log)
+
+
+@contextmanager
+def state_folder(wanted: Path | None) -> Generator[Folder]:
+    """A folder of our own; None: a new one among the system's temporary ones.
+
+    Guarantees: in the end our files are gone, and the folder if it is empty and we made it; what
+    somebody else put there stays. Errors: `Unusable`.
+    """
+    made, path = _make(wanted)
+    folder = Folder(path)
+    try:
+        if len(os.fsencode(folder.socket)) > LONGEST_SOCKET:
+            raise Unusable(f"{path} is too long a path for a socket; name one with --state-dir")
+        yield folder
+    finally:
+        for file in folder.files:
+            file.unlink(missing_ok=True)
+        if made:
+            with suppress(OSError):
+                path.rmdir()
+
+
+def _make(wanted: Path | None) -> tuple[bool, Path]:
+    try:
+        if wanted is None:
+            return True, Path(tempfile.mkdtemp(prefix="pileus-demo-"))
+        path = wanted.absolute()
+        made = not path.exists()
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if found := sorted(file.name for file in path.iterdir()):
+            raise Unusable(
+                f"{path} is not empty ({found[0]}): another demo may run there; "
+                "stop that one, or name another folder with --state-dir"
+            )
+    except OSError as error:
+        where = wanted or tempfile.gettempdir()
+        raise Unusable(f"cannot use {where}: {error.strerror}; try --state-dir") from error
+    return made, path
+
+
+BLOCKS = range(256)
+FRONT_PORTS = range(8080, 8180)
+NODE_PORTS = range(30080, 30180)
+CLAIM_PORT = 47090
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    number: int
+
+    @property
+    def instances(self) -> str:
+        return f"127.90.{self.number}.0/25"
+
+    @property
+    def balancers(self) -> str:
+        return f"127.90.{self.number}.128/25"
+
+    @property
+    def external(self) -> str:
+        return f"127.91.{self.number}.0/24"
+
+    @property
+    def spare(self) -> str:
+        """An address that is given to nobody."""
+        return f"127.90.{self.number}.127"
+
+
+@contextmanager
+def claimed_block(numbers: Iterable[int] = BLOCKS) -> Generator[Block]:
+    """The first block that is free, ours until the end. Errors: `Unusable`."""
+    problem: OSError | None = None
+    for number in numbers:
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with claim:
+            try:
+                claim.bind((Block(number).spare, CLAIM_PORT))
+            except OSError as error:
+                problem = error
+                continue
+            yield Block(number)
+            return
+    raise Unusable(
+        f"no block of loopback addresses below 127.90.0.0/16 can be had ({problem}); "
+        "the demo needs addresses of 127.0.0.0/8 other than 127.0.0.1"
+    )
+
+
+def free_port(block: Block, wanted: Iterable[int]) -> int:
+    """The first port that nobody has taken on all addresses, as many servers do.
+
+    Errors: `Unusable`.
+    """
+    tried: list[int] = []
+    for port in wanted:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((block.spare, port))
+            except OSError:
+                tried.append(port)
+                continue
+            return port
+    raise Unusable(f"every port from {tried[0]} to {tried[-1]} is taken; stop one of their users")
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
+
+
+class Interruption:
+    """While its block lasts, a signal only asks the work of `guard` to end.
+
+    What runs before that work begins, or after it has ended, is not disturbed; if a signal came
+    before, the work does not begin.
+    """
+
+    def __init__(self) -> None:
+        self.told: signal.Signals | None = None
+        self._end: Callable[[], None] | None = None
+        self._before: dict[signal.Signals, _Handler] = {}
+
+    def __enter__(self) -> Self:
+        for sign in SIGNALS:
+            self._before[sign] = signal.signal(sign, self._hear)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for sign, handler in self._before.items():
+            signal.signal(sign, handler)
+
+    def reader_gone(self) -> None:
+        """Nobody is there any more to see the work."""
+        self._hear(signal.SIGPIPE, None)
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        if self.told is not None:
+            return
+        self.told = signal.Signals(number)
+        if self._end is not None:
+            self._end()
+
+    async def guard(self, work: Coroutine[object, object, None]) -> None:
+        """Do the work. Errors: its own; `CancelledError` if a signal ended it."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def end() -> None:
+            if task is not None:
+                loop.call_soon_threadsafe(task.cancel)
+
+        self._end = end
+        try:
+            if self.told is not None:
+                work.close()
+                raise asyncio.CancelledError
+            await work
+        finally:
+            self._end = None
