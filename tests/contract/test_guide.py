@@ -8,7 +8,7 @@ from typing import Any
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.connection import connected
 from pileus.cloud.interface import ProviderConfig
-from pileus.cloud.model import Absent, NodeName, NodeRef
+from pileus.cloud.model import Absent, NodeName, NodeRef, Route
 from pileus.testing.conformance.balancers import BalancersLaws
 from pileus.testing.conformance.harness import CRASH, Built
 from pileus.testing.virtual_time import VirtualTimeLoop
@@ -27,6 +27,36 @@ async def test_the_smallest_provider_of_the_guide_works():
 
     assert found[nodes[0].name].provider_id == "acme://i-17"  # type: ignore[union-attr]
     assert isinstance(found[nodes[1].name], Absent)
+
+
+class Sdk:
+    """Acme's blocking SDK."""
+
+    def __init__(self) -> None:
+        self.routes: list[Route] = []
+
+    def list_routes(self, cluster: str) -> list[Route]:
+        return list(self.routes)
+
+    def create_route(self, cluster: str, route: Route) -> None:
+        self.routes.append(route)
+
+    def delete_route(self, cluster: str, route: Route) -> None:
+        self.routes.remove(route)
+
+
+async def test_the_blocking_provider_of_the_guide_works():
+    connect = module(GUIDE, "acme_blocking").connect_to(Sdk())
+    route = Route(destination="10.0.0.0/24", target=NodeName("node-1"))
+
+    async with connected("acme", connect, ProviderConfig()) as cloud:
+        assert cloud.routes
+        assert cloud.health
+        assert await cloud.routes.create("blue", [route]) == {}
+        assert await cloud.routes.list_routes("blue") == [route]
+        assert await cloud.routes.delete("blue", [route]) == {}
+        assert await cloud.routes.list_routes("blue") == []
+        assert cloud.health() is None
 
 
 @dataclass

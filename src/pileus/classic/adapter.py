@@ -90,6 +90,7 @@ def as_cloud(
         leading=lambda access: _leading(provider, calls, access, (view, notes)),
         knows_leftovers=False,
         has_cluster_id=provider.has_cluster_id(),
+        health=calls.health,
     )
 
 

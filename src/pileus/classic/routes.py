@@ -36,10 +36,12 @@ class ClassicRoutes:
         routes: Sequence[Route],
     ) -> Mapping[Route, CloudError]:
         """Create them one by one; the name hint of each is its node's UID."""
-        make, each = self.calls.make, self._routes().create_route
+        write, create = self.calls.make_alone, self._routes().create_route
         return await _each(
             routes,
-            lambda route: make(each, self.cluster_name, self._hint(route), _to_create(route)),
+            lambda route: write(
+                _key(route), create, self.cluster_name, self._hint(route), _to_create(route)
+            ),
         )
 
     async def delete(
@@ -48,8 +50,10 @@ class ClassicRoutes:
         routes: Sequence[Route],
     ) -> Mapping[Route, CloudError]:
         """Delete them one by one; the provider gets the very routes that it listed."""
-        make, each = self.calls.make, self._routes().delete_route
-        return await _each(routes, lambda route: make(each, self.cluster_name, _to_delete(route)))
+        write, delete = self.calls.make_alone, self._routes().delete_route
+        return await _each(
+            routes, lambda route: write(_key(route), delete, self.cluster_name, _to_delete(route))
+        )
 
     def _hint(self, route: Route) -> str:
         """The node's UID; the route controller names the routes that it creates by it."""
@@ -65,19 +69,31 @@ class ClassicRoutes:
         return routes
 
 
+def _key(route: Route) -> str:
+    """Writes of one destination exclude each other, also those whose caller was cancelled."""
+    return f"route {route.destination}"
+
+
 async def _each(
     routes: Sequence[Route], act: Callable[[Route], Awaitable[None]]
 ) -> Mapping[Route, CloudError]:
-    async def error_of(route: Route) -> CloudError | None:
-        try:
-            await act(route)
-        except Exception as error:  # noqa: BLE001 -- a ported provider raises what it likes
-            return translated(error)
-        return None
+    """Act on all routes at once, but one by one on those of one destination."""
+    errors: dict[Route, CloudError] = {}
 
+    async def act_on(alike: Sequence[Route]) -> None:
+        for route in alike:
+            try:
+                await act(route)
+            except Exception as error:  # noqa: BLE001 -- a ported provider raises what it likes
+                errors[route] = translated(error)
+
+    by_key: dict[str, list[Route]] = {}
+    for route in routes:
+        by_key.setdefault(_key(route), []).append(route)
     async with asyncio.TaskGroup() as group:
-        tasks = [(route, group.create_task(error_of(route))) for route in routes]
-    return {route: error for route, task in tasks if (error := task.result())}
+        for alike in by_key.values():
+            group.create_task(act_on(alike))
+    return errors
 
 
 def _neutral(route: interface.Route) -> Route:

@@ -27,7 +27,8 @@ class ClassicSshKeys:
         add = self.inner.add_ssh_key_to_all_instances
         try:
             for key in keys:
-                await self.calls.make(add, key.user, key.public_key.encode())
+                name = f"SSH key {key.fingerprint}"
+                await self.calls.make_alone(name, add, key.user, key.public_key.encode())
         except Exception as error:
             raise translated(error) from error
         return {}

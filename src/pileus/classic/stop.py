@@ -8,7 +8,7 @@ from functools import partial
 from random import SystemRandom
 from threading import Event
 
-from pileus.classic.thread import in_thread
+from pileus.cloud.threads import in_thread
 from pileus.runtime.supervision import Supervised
 from pileus.telemetry.log import Log
 

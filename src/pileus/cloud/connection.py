@@ -107,6 +107,7 @@ def _wrong_fields(cloud: Cloud) -> list[str]:
         "controllers must be a tuple of OwnController, no two alike": _are_controllers(
             given["controllers"]
         ),
+        "health must be a function or None": _is_function_or_none(given["health"]),
         "has_cluster_id must be True or False": isinstance(given["has_cluster_id"], bool),
     }
     return [text for text, is_right in checks.items() if not is_right]

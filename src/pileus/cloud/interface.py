@@ -184,6 +184,10 @@ class Cloud:
     the simulation judge the provider by it."""
     has_cluster_id: bool = True
     """False stops the manager unless `--allow-untagged-cloud` is given."""
+    health: Callable[[], str | None] | None = None
+    """Returns why only a restart of the process helps; None while healthy. Part of the health
+    check `cloud-calls`. A provider with threads passes `Blocking.health` (`pileus.cloud.threads`).
+    Must be cheap: it makes no requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

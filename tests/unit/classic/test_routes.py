@@ -2,14 +2,17 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.classic.interface import Route
 from pileus.cloud import model
+from pileus.cloud.errors import Conflict
 from pileus.cloud.interface import Cloud
 from pileus.kube.model.core_v1 import NODES, NodeAddress
 from pileus.kube.patch import MergePatch
@@ -168,3 +171,51 @@ async def test_a_route_that_was_not_listed_is_deleted_by_what_is_known_of_it():
 
     (call,) = provider.record.calls
     assert call[-1] == Route(name="r7", destination_cidr="10.1.0.0/24", target_node="n1")
+
+
+class BlockingTable(Table):
+    """A blocking SDK: the first creation hangs until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = Event()
+
+    def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:  # type: ignore[override]
+        self.release.wait(60)
+        self.routes.append(route)
+
+    def delete_route(self, cluster_name: str, route: Route) -> None:  # type: ignore[override]
+        self.routes.remove(route)
+
+
+@pytest.mark.real_time
+async def test_a_route_is_not_deleted_while_its_cancelled_creation_still_runs():
+    table = BlockingTable()
+    cloud = adapted(Routed(table))
+    route = model.Route(destination="10.1.0.0/24", target=model.NodeName("n1"), name="hint")
+    other = replace(route, destination="10.2.0.0/24")
+    assert cloud.routes
+    assert cloud.leading
+    async with cloud.leading(Access(View())):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(cloud.routes.create("blue", [route]), 0.05)
+        errors = await cloud.routes.delete("blue", [route])
+        table.release.set()
+        await cloud.routes.create("blue", [other])
+
+    assert isinstance(errors[route], Conflict)
+    assert "10.2.0.0/24" in {each.destination_cidr for each in table.routes}
+
+
+async def test_routes_of_one_destination_are_deleted_one_by_one():
+    twins = [Route(name=name, target_node="n1", destination_cidr="10.1.0.0/24") for name in "ab"]
+    table = Table(list(twins))
+    cloud = adapted(Routed(table))
+    assert cloud.routes
+    assert cloud.leading
+    async with cloud.leading(Access(View())):
+        listed = await cloud.routes.list_routes("blue")
+        errors = await cloud.routes.delete("blue", listed)
+
+    assert errors == {}
+    assert table.routes == []

@@ -84,7 +84,6 @@ IN_THE_CLOUD = "what may exist in the cloud, and is known from nothing else"
 KEPT = "pruned in each round to the objects that exist"
 
 EXEMPT = {
-    "classic/calls.py:Calls._busy": SHORT,
     "classic/calls.py:Calls._logged": FIXED,
     "classic/memory.py:ProcessMemory._forgotten": BOUNDED,
     "classic/memory.py:ProcessMemory._remembered": IN_THE_CLOUD,

@@ -107,6 +107,15 @@ class Guard:
             return None
         return verdict if isinstance(verdict, bool) else None
 
+    def health(self, function: Callable[[], str | None]) -> str | None:
+        """Returns the answer of `Cloud.health`, with the provider's name."""
+        try:
+            with self.errors("health"):
+                answer = cast("object", function())
+        except CloudError as error:
+            return str(error)
+        return None if answer is None else f'cloud provider "{self._provider}": {answer}'
+
     def _report_error(self, method: str, error: BaseException) -> None:
         where = (method, type(error).__qualname__)
         if where in self._reported:

@@ -1,7 +1,7 @@
 """Deadlines of calls: a provider that hangs does not block other work."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from math import inf
 
@@ -23,6 +23,7 @@ class Overdue:
 
     def __init__(self) -> None:
         self._due: dict[object, tuple[float, str]] = {}
+        self._of_providers: dict[str, Callable[[], str | None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @asynccontextmanager
@@ -56,8 +57,16 @@ class Overdue:
         finally:
             del self._due[token]
 
+    def include(self, provider: str, health: Callable[[], str | None]) -> None:
+        """Report what the provider says of its own health, too."""
+        self._of_providers[provider] = health
+
     def health(self) -> str | None:
         """Returns the message for a health check; None while all calls end in time."""
+        answers = (self._late(), *(health() for health in self._of_providers.values()))
+        return next((answer for answer in answers if answer is not None), None)
+
+    def _late(self) -> str | None:
         due, what = min(list(self._due.values()), default=(inf, ""))  # from a thread, hence a copy
         late = self._loop.time() - due if self._loop else -inf
         return f"{what} was cancelled {late:.0f} s ago and has not ended" if late > GRACE else None

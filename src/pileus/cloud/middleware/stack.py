@@ -96,6 +96,8 @@ def composed(
         deadlines=equipment.deadlines or cloud.abilities.deadlines,
         guard=Guard(cloud.name, metrics),
     )
+    if cloud.health is not None:
+        equipment.overdue.include(cloud.name, partial(stack.guard.health, cloud.health))
     owns = cloud.owns
     return replace(
         rebuilt(cloud, stack.around, methods),
