@@ -164,15 +164,15 @@ def test_cluster_and_cloud_are_byte_for_byte_the_same_after_each_look(
     cluster, cloud = everything(clean), kept(local)
 
     planned = looked("plan", local, reader)
-    node_story = looked("explain node one", local, reader)
-    service_story = looked("explain service shop", local, reader)
+    explain_node = looked("explain node one", local, reader)
+    explain_service = looked("explain service shop", local, reader)
     orphans = looked("orphans", local, reader)
 
     assert (everything(clean), kept(local)) == (cluster, cloud)
     assert planned.returncode == 2, planned.stderr
     assert "+ cloud    balancer default-shop on 80/TCP" in planned.stdout, planned.stdout
-    assert "Node one: in progress" in node_story.stdout, node_story.stderr
-    assert "Service default/shop: waiting" in service_story.stdout, service_story.stderr
+    assert "Node one: in progress" in explain_node.stdout, explain_node.stderr
+    assert "Service default/shop: waiting" in explain_service.stdout, explain_service.stderr
     assert (orphans.returncode, orphans.stderr) == (0, "")
 
 

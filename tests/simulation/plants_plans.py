@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pileus.app import planning
+from pileus.app import plan
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.controllers.ipam import controller as ipam
@@ -163,7 +163,7 @@ def no_withdrawn_key() -> Iterable[Patch]:
 
 
 def always_empty() -> Iterable[Patch]:
-    yield planning, "once", lambda lines: ()
+    yield plan, "once", lambda lines: ()
 
 
 def never_done() -> Iterable[Patch]:
@@ -189,4 +189,4 @@ def plan_by_doing() -> Iterable[Patch]:
         return ()
 
     yield RouteController, "preview", preview
-    yield planning, "read_only", lambda cloud, but: cloud
+    yield plan, "read_only", lambda cloud, but: cloud

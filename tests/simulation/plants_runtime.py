@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from pileus.app import configz, manager, opening
+from pileus.app import configz, manager, startup
 from pileus.cloud.middleware.budget import Budget
 from pileus.controllers.service import serving
 from pileus.fence import Fenced
@@ -70,24 +70,24 @@ def loose_talk() -> Iterable[Patch]:
 
 def a_loose_log() -> Iterable[Patch]:
     """The log says with which token the cloud is opened."""
-    sound, log = opening.connected, Log("pileus.app.opening")
+    sound, log = startup.connected, Log("pileus.app.startup")
 
     def connected(name: str, connect: Any, given: Any) -> Any:
         log.info("Opening the cloud", account=given.environ["CLOUD_TOKEN"])
         return sound(name, connect, given)
 
-    yield opening, "connected", connected
+    yield startup, "connected", connected
 
 
 def a_loose_label() -> Iterable[Patch]:
     """A metric has a label for the account, and the token is what it is known by."""
-    sound = opening.make_context
+    sound = startup.make_context
 
     def make_context(config: Any, world: Any, clients: Any, cloud: Any, fence: Any) -> Any:
         clients.metrics.route_syncs.labels(world.environ["CLOUD_TOKEN"], "").inc()
         return sound(config, world, clients, cloud, fence)
 
-    yield opening, "make_context", make_context
+    yield startup, "make_context", make_context
     yield manager, "make_context", make_context
 
 

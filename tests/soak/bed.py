@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 from pileus.clock import SystemClock
 from pileus.cloud.errors import CloudError
 from pileus.kube.client import Client
@@ -144,7 +144,7 @@ async def bed(cluster: ControlPlane, folder: Path) -> AsyncGenerator[Bed]:
         kubelets = run_agents(it.api, Cluster(it.client, SystemClock(), pace=KUBELETS))
         it.replicas.start()
         try:
-            async with beside(kubelets), beside(it.replicas.run()):
+            async with background(kubelets), background(it.replicas.run()):
                 yield it
         finally:
             it.replicas.stop()

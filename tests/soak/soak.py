@@ -14,7 +14,7 @@ from random import Random
 
 import aiohttp
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 from pileus.kube.errors import NotFound
 from pileus.kube.model.core_v1 import NODES, SERVICES, Service
 from pileus.kube.patch import MergePatch
@@ -110,7 +110,7 @@ async def _live(it: Bed, outcome: Outcome, tell: Tell) -> None:
     async with _timed(outcome, tell, "filled and converged"):
         await fill(churn)
         await _converged(it, size.patience, tell)
-    async with beside(go_on(churn, size.per_second)):
+    async with background(go_on(churn, size.per_second)):
         async with _timed(outcome, tell, "churn with restarts"):
             await _restless(it, size, churn, tell)
         async with _timed(outcome, tell, "churn in peace"):

@@ -148,9 +148,9 @@ DEADLINES = {
     "kube/pages.py:listing_in_time": IMPATIENT,
     "server/review.py:persistently": IMPATIENT,
     "server/checkup.py:run": IMPATIENT,
-    "app/leading.py:wait_for_api_server": IMPATIENT,
+    "app/leader.py:wait_for_api_server": IMPATIENT,
     "app/orphans.py:_delete": NESTS,
-    "app/planning.py:_ask": IMPATIENT,
+    "app/plan.py:_ask": IMPATIENT,
 }
 
 

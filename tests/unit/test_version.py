@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pileus import version
-from pileus.app.reported import VersionRequest
+from pileus.app.version_flag import VersionRequest
 from pileus.server.build import this_build
 
 

@@ -1,28 +1,31 @@
-"""Clients of the API server by identity: each with its own user agent, credentials and rate."""
+"""API clients by identity, each with its own user agent, credentials and rate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from pileus.app.config import ClientConnection, Config
+from pileus.app.config import ClientConnection, Config, Delegation
 from pileus.app.declared.generic import KUBE_API_BURST, KUBE_API_QPS
 from pileus.clock import Clock
 from pileus.fence import Fence, Open
 from pileus.kube.access import Access, Server
 from pileus.kube.client import Client
+from pileus.kube.config.choose import load_delegated_access
 from pileus.kube.config.service_account import service_account_access
 from pileus.kube.http import HttpTransport
 from pileus.kube.restricted import Permits, Restricted, all_requests
 from pileus.kube.throttle import Adaptive, Throttle, TokenBucket
 from pileus.kube.transport import Transport
+from pileus.server.delegation import delegates_of
+from pileus.server.review import Delegates
 from pileus.telemetry.metrics import Metrics
 from pileus.version import KUBERNETES, PILEUS, PROGRAM, system
 
 
 class Connection(Transport, Protocol):
-    """A transport that is closed at the end."""
+    """A transport that can be closed."""
 
     @property
     def host(self) -> str: ...
@@ -40,7 +43,7 @@ Connect = Callable[[Access], Connection]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What `--kube-api-qps` and `--kube-api-burst` ask for; None: no fixed rate."""
+    """The values of `--kube-api-qps` and `--kube-api-burst`; None: no fixed rate."""
 
     qps: float
     burst: int
@@ -55,7 +58,7 @@ class Rate:
 
 
 class Clients:
-    """Makes clients; closes their connections at the end of its `async with` block."""
+    """Creates clients. Leaving its `async with` block closes their connections."""
 
     def __init__(
         self,
@@ -67,14 +70,14 @@ class Clients:
         connect: Connect = HttpTransport,
         permits: Permits = all_requests,
     ) -> None:
-        """`permits` holds for every request of every client, tokens and leases included."""
+        """`permits` applies to every request of every client, tokens and leases included."""
         self._access = access
         self._connect = connect
         self._permits = permits
         self.metrics = metrics
         self._clock = clock
         self._rate = Rate.of(config.client)
-        # Tokens are made by a write, which a dry run must not send: it keeps its own identity.
+        # Creating a token is a write, which a dry run must not send: it keeps its own identity.
         self._own_accounts = config.shared.use_service_account_credentials and not config.dry_run
         self._shared_throttle = Adaptive()
         self._stack = AsyncExitStack()
@@ -93,13 +96,13 @@ class Clients:
         await self._stack.__aexit__(kind, error, trace)
 
     def main(self, suffix: str) -> Client:
-        """A client with the manager's own credentials, for what stand-bys do as well."""
+        """Returns a client with the manager's own credentials, not fenced: standbys use it too."""
         return self._client(suffix, self._access, Open())
 
     def own(self, suffix: str) -> Client:
-        """A client for leases and tokens: never behind other requests.
+        """Returns a client for leases and tokens that is not throttled.
 
-        Other requests wait for tokens: did tokens wait for their turn among them, none would end.
+        Other requests wait for tokens. If token requests waited behind them, none would end.
         """
         connection = self._connection(suffix, self._access)
         return Client(
@@ -110,11 +113,11 @@ class Clients:
         )
 
     def controller(self, identity: str, *, fence: Fence) -> Client:
-        """A client of a controller: of its service account, where that is wanted."""
+        """Returns a fenced client of a controller, with its service account if that is enabled."""
         return self._client(identity, self.access_of(identity), fence)
 
     def access_of(self, identity: str) -> Access:
-        """The access of a controller; the same one each time, for its token is kept in it."""
+        """Returns the access of a controller, always the same one: it caches the token."""
         if not self._own_accounts:
             return self._access
         if identity not in self._accounts:
@@ -135,7 +138,7 @@ class Clients:
         )
 
     def _connection(self, name: str, access: Access) -> Connection:
-        """One for each name, shared by all clients of it."""
+        """Returns one connection per name, shared by all its clients."""
         if name not in self._connections:
             connection = self._connections[name] = self._connect(access)
             self._stack.push_async_exit(connection)
@@ -148,5 +151,34 @@ class Clients:
 
 
 def user_agent(suffix: str) -> str:
-    """As Go components name themselves, so that audit logs and flow schemas tell us apart."""
+    """Returns a user agent like those of Go components, for audit logs and flow schemas."""
     return f"{PROGRAM}/{KUBERNETES} ({system()}) kubernetes/pileus-{PILEUS}/{suffix}"
+
+
+def delegates(
+    config: Delegation, environ: Mapping[str, str], metrics: Metrics, stack: AsyncExitStack
+) -> Delegates:
+    """Returns the API servers that review tokens and rights of callers of the HTTPS port.
+
+    Their connections are closed with the stack. Raises InvalidConfiguration.
+    """
+    authentication = load_delegated_access(
+        "--authentication-kubeconfig", config.authentication_kubeconfig, environ
+    )
+    authorization = load_delegated_access(
+        "--authorization-kubeconfig", config.authorization_kubeconfig, environ
+    )
+
+    def client(access: Access | None, suffix: str) -> Client | None:
+        if access is None:
+            return None
+        transport = HttpTransport(access)
+        stack.push_async_exit(transport)
+        agent = user_agent(suffix)
+        server = Server(transport.host, access.refused)
+        return Client(transport, user_agent=agent, metrics=metrics, server=server)
+
+    return delegates_of(
+        client(authentication, "delegated-authentication"),
+        client(authorization, "delegated-authorization"),
+    )

@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 from pileus.app.clients import Clients, Rate
 from pileus.app.cluster_id import ClusterIdentity
 from pileus.app.config import Config
@@ -108,5 +108,5 @@ class BuiltController:
 
     async def run(self) -> None:
         """Work and write events until cancelled."""
-        async with beside(self.events.run()):
+        async with background(self.events.run()):
             await self.controller.run()

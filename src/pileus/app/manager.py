@@ -9,16 +9,15 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from pileus.app.beside import beside
-from pileus.app.clients import Clients
+from pileus.app.background import background
+from pileus.app.clients import Clients, delegates
 from pileus.app.config import Config
 from pileus.app.configz import GROUP, configz
-from pileus.app.delegates import delegates
-from pileus.app.ending import CommandFailed
-from pileus.app.leading import Leases, lead
+from pileus.app.dry_run import run_dry
+from pileus.app.errors import CommandFailed
+from pileus.app.leader import Leases, lead
 from pileus.app.migration import DEFAULT, Migration, MigrationError, read_migration
-from pileus.app.opening import World, choose_provider, connections, make_context, provider
-from pileus.app.rehearsal import rehearse
+from pileus.app.startup import World, choose_provider, connections, make_context, provider
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import read_only
 from pileus.fence import Open
@@ -69,7 +68,7 @@ class Manager:
         ):
             log.info("Version", kubernetes=KUBERNETES, pileus=PILEUS)
             events = self._events(clients)
-            async with beside(events.run()), AsyncExitStack() as stack:
+            async with background(events.run()), AsyncExitStack() as stack:
                 if port is not None:
                     await stack.enter_async_context(port.serving(self._routes()))
                 await self._work(clients, cloud, events)
@@ -78,7 +77,7 @@ class Manager:
         """Lead, or if it is a dry run only say what a leader would do; that takes no lease."""
         if self._config.dry_run:
             context = make_context(self._config, self._world, clients, read_only(cloud), Open())
-            await rehearse(context, self._health, events)
+            await run_dry(context, self._health, events)
             return
         leases = self._leases(clients, events)
         fence = leases.main.fence if leases.main else Open()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pileus.app.context import ManagerContext
 from pileus.app.controller_settings import settings_of
-from pileus.app.ending import CommandFailed
+from pileus.app.errors import CommandFailed
 from pileus.cloud.balancer import Balancer, Change, Owner, Wish
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.annotations import Mode
@@ -51,7 +51,7 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
-class Orphanage:
+class OrphanReport:
     cluster: str
     owners: int
     """How many are marked as this cluster's, those with a Service included."""
@@ -63,7 +63,7 @@ class Orphanage:
         return tuple(each for each in self.orphans if not each.service)
 
 
-async def find_orphans(context: ManagerContext) -> Orphanage:
+async def find_orphans(context: ManagerContext) -> OrphanReport:
     """Errors: `CommandFailed`, if it cannot be known who has none."""
     workshop, client = _workshop(context), context.clients.main("orphans")
     try:
@@ -80,7 +80,7 @@ async def find_orphans(context: ManagerContext) -> Orphanage:
             group.create_task(_seen(workshop, Owner(cluster, uid), _described(services.get(uid))))
             for uid in sorted(unwanted(ours, services.values(), classes))
         ]
-    return Orphanage(cluster, len(owners), tuple(task.result() for task in tasks))
+    return OrphanReport(cluster, len(owners), tuple(task.result() for task in tasks))
 
 
 def _described(service: Service | None) -> str:

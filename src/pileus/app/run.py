@@ -10,9 +10,9 @@ from functools import partial
 from random import SystemRandom
 
 from pileus.app.config import Config
-from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.manager import Manager
-from pileus.app.opening import World
+from pileus.app.startup import World
 from pileus.runtime.failure import leaves
 from pileus.runtime.leadership import SYSTEM_TIMES, LeadershipLost
 from pileus.telemetry.log import Log

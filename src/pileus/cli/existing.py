@@ -1,8 +1,8 @@
 """Whether the object that a command is about exists, and what was meant if not."""
 
 from pileus.app.context import ManagerContext
-from pileus.app.ending import CommandFailed
-from pileus.app.planning import giving_up_when_blind
+from pileus.app.errors import CommandFailed
+from pileus.app.plan import failing_if_unreadable
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.kube.store import NamespacedName
 from pileus.objects.preview import Scope
@@ -22,7 +22,7 @@ async def check_exists(context: ManagerContext, scope: Scope) -> Node | Service 
         if scope.kind == "Node"
         else context.informers.of(SERVICES, UID_INDEX)
     )
-    async with giving_up_when_blind(context):
+    async with failing_if_unreadable(context):
         await informer.wait_synced()
     found = informer.store.get(NamespacedName(scope.namespace, scope.name))
     if found is not None:

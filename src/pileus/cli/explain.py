@@ -6,10 +6,10 @@ Exit codes: 0 explained · 1 there is no such object, or something failed.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from pileus.app.ending import CommandFailed
-from pileus.app.planning import looking
-from pileus.app.stories.story import Leader, Remark, Standing, Story
-from pileus.app.stories.tell import tell
+from pileus.app.errors import CommandFailed
+from pileus.app.explain.explain import explain
+from pileus.app.explain.explanation import Explanation, Leader, Message, State
+from pileus.app.plan import looking
 from pileus.cli.ages import age
 from pileus.cli.existing import check_exists
 from pileus.cli.looking import CONTEXT, NAMESPACE, OUTPUT, Asked, Manual, Runs, Takes, look
@@ -28,11 +28,11 @@ MANUAL = Manual(
 )
 VERSION = 2
 INKS = {
-    Standing.AS_WANTED: Ink.GREEN,
-    Standing.IN_WORK: Ink.YELLOW,
-    Standing.WAITING: Ink.YELLOW,
-    Standing.STUCK: Ink.RED,
-    Standing.NOT_OURS: Ink.DIM,
+    State.AS_WANTED: Ink.GREEN,
+    State.IN_WORK: Ink.YELLOW,
+    State.WAITING: Ink.YELLOW,
+    State.STUCK: Ink.RED,
+    State.NOT_OURS: Ink.DIM,
 }
 INDENT = len("  managed by   ")
 RUN = "run: "
@@ -40,43 +40,45 @@ RUN = "run: "
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     def work(asked: Asked, run: Runs) -> int:
-        story = run(_story(asked))
+        explanation = run(_explanation(asked))
         now = asked.world.times.wall.now()
-        text = as_json(story) if asked.as_json else as_text(story, now, Style.of(terminal))
+        text = (
+            as_json(explanation) if asked.as_json else as_text(explanation, now, Style.of(terminal))
+        )
         terminal.out.write(text)
         return 0
 
     return look(program, MANUAL, arguments, terminal, work)
 
 
-async def _story(asked: Asked) -> Story:
+async def _explanation(asked: Asked) -> Explanation:
     scope = asked.scope
     async with looking(asked.config, asked.world) as context:
         found = await check_exists(context, scope)
         if found is None:
             raise CommandFailed(f"there is no {scope.kind} {scope.name}")
-        return await tell(context, found, scope)
+        return await explain(context, found, scope)
 
 
-def as_text(story: Story, now: datetime, style: Style) -> str:
-    return "".join(f"{line.rstrip()}\n" for line in _lines(story, now, style))
+def as_text(explanation: Explanation, now: datetime, style: Style) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in _lines(explanation, now, style))
 
 
-def _lines(story: Story, now: datetime, style: Style) -> Iterator[str]:
-    standing = style.inked(story.standing, INKS[story.standing])
-    born = f" (created {age(story.created, now)} ago)" if story.created else ""
-    yield f"{style.inked(title(story.about), Ink.BOLD)}: {standing}{born}"
+def _lines(explanation: Explanation, now: datetime, style: Style) -> Iterator[str]:
+    state = style.inked(explanation.state, INKS[explanation.state])
+    born = f" (created {age(explanation.created, now)} ago)" if explanation.created else ""
+    yield f"{style.inked(title(explanation.about), Ink.BOLD)}: {state}{born}"
     yield ""
-    yield from _part("desired", story.wanted, style)
-    yield from _part("actual", story.observed, style)
-    if story.changes:
+    yield from _part("desired", explanation.wanted, style)
+    yield from _part("actual", explanation.observed, style)
+    if explanation.changes:
         yield "  changes"
-        for change in story.changes:
+        for change in explanation.changes:
             yield from change_lines(change, style, margin=4)
-    yield from _part("waits for", story.waits, style)
-    yield from _part("messages", _messages(story.remarks, now), style)
-    yield from _part("managed by", (*story.owner, _leader(story.leader, now)), style)
-    yield from _part("next", story.next_steps, style)
+    yield from _part("waits for", explanation.waits, style)
+    yield from _part("messages", _messages(explanation.messages, now), style)
+    yield from _part("managed by", (*explanation.owner, _leader(explanation.leader, now)), style)
+    yield from _part("next", explanation.next_steps, style)
 
 
 def _part(name: str, texts: Iterable[str], style: Style) -> Iterator[str]:
@@ -95,21 +97,21 @@ def _wrapped(text: str, style: Style) -> Iterator[str]:
         yield from style.lines(text, INDENT)
 
 
-def _messages(remarks: Iterable[Remark], now: datetime) -> Iterator[str]:
+def _messages(messages: Iterable[Message], now: datetime) -> Iterator[str]:
     """Each message once, with all its sources; fixes are left to the next steps."""
     sources: dict[tuple[str, str], list[str]] = {}
-    for remark in remarks:
-        message, _ = split_fix(remark.message)
-        same = next((key for key in sources if key[1] and key[1] in message), None)
-        sources.setdefault(same or (remark.reason, message), []).append(_source(remark, now))
-    for (reason, message), found in sources.items():
-        yield f"{reason} ({'; '.join(dict.fromkeys(found))}): {message}"
+    for each in messages:
+        text, _ = split_fix(each.message)
+        same = next((key for key in sources if key[1] and key[1] in text), None)
+        sources.setdefault(same or (each.reason, text), []).append(_source(each, now))
+    for (reason, text), found in sources.items():
+        yield f"{reason} ({'; '.join(dict.fromkeys(found))}): {text}"
 
 
-def _source(remark: Remark, now: datetime) -> str:
-    when = f", {age(remark.at, now)} ago" if remark.at else ""
-    often = f", {remark.count} times" if remark.count > 1 else ""
-    return f"{remark.source}{often}{when}"
+def _source(message: Message, now: datetime) -> str:
+    when = f", {age(message.at, now)} ago" if message.at else ""
+    often = f", {message.count} times" if message.count > 1 else ""
+    return f"{message.source}{often}{when}"
 
 
 def _leader(leader: Leader | None, now: datetime) -> str:
@@ -125,19 +127,19 @@ def _leader(leader: Leader | None, now: datetime) -> str:
     return f"leader: {leader.holder} (Lease {leader.lock}, renewed {renewed})"
 
 
-def as_json(story: Story) -> str:
-    leader = story.leader
+def as_json(explanation: Explanation) -> str:
+    leader = explanation.leader
     return written({
         "version": VERSION,
-        "object": reference(story.about),
-        "created": story.created.isoformat() if story.created else "",
-        "standing": story.standing.value,
-        "wanted": list(story.wanted),
-        "observed": list(story.observed),
-        "changes": [change_document("", change) for change in story.changes],
-        "waits": list(story.waits),
-        "remarks": [_remark(remark) for remark in story.remarks],
-        "owner": list(story.owner),
+        "object": reference(explanation.about),
+        "created": explanation.created.isoformat() if explanation.created else "",
+        "standing": explanation.state.value,
+        "wanted": list(explanation.wanted),
+        "observed": list(explanation.observed),
+        "changes": [change_document("", change) for change in explanation.changes],
+        "waits": list(explanation.waits),
+        "remarks": [_message(message) for message in explanation.messages],
+        "owner": list(explanation.owner),
         "leader": leader
         and {
             "lease": leader.lock,
@@ -146,16 +148,16 @@ def as_json(story: Story) -> str:
             "alive": leader.is_alive,
             "problem": leader.problem,
         },
-        "next": list(story.next_steps),
+        "next": list(explanation.next_steps),
     })
 
 
-def _remark(remark: Remark) -> dict[str, object]:
+def _message(message: Message) -> dict[str, object]:
     return {
-        "source": remark.source,
-        "reason": remark.reason,
-        "message": remark.message,
-        "at": remark.at.isoformat() if remark.at else "",
-        "count": remark.count,
-        "now": remark.is_now,
+        "source": message.source,
+        "reason": message.reason,
+        "message": message.message,
+        "at": message.at.isoformat() if message.at else "",
+        "count": message.count,
+        "now": message.is_now,
     }

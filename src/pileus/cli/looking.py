@@ -19,9 +19,9 @@ from pileus.app.config import ClientConnection, Config, build_config
 from pileus.app.declared import process
 from pileus.app.declared.generic import CLOUD_PROVIDER
 from pileus.app.declared.table import TABLE
-from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.opening import World
+from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.run import ending_of, loop_factory
+from pileus.app.startup import World
 from pileus.cli.arguments import UsageError
 from pileus.cli.progress import progress
 from pileus.cli.terminal import Terminal

@@ -5,9 +5,9 @@ Exit codes: 0 none (left) · 2 some · 1 an error, or some could not be deleted.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pileus.app.ending import CommandFailed
-from pileus.app.orphans import Orphan, Orphanage, delete_orphans, find_orphans
-from pileus.app.planning import looking
+from pileus.app.errors import CommandFailed
+from pileus.app.orphans import Orphan, OrphanReport, delete_orphans, find_orphans
+from pileus.app.plan import looking
 from pileus.cli.looking import CONTEXT, FAILED, OUTPUT, Asked, Manual, Runs, look
 from pileus.cli.plan_json import written
 from pileus.cli.style import Ink, Style
@@ -50,7 +50,7 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     return look(program, MANUAL, arguments, terminal, work)
 
 
-def exit_code(found: Orphanage, failed: Mapping[Owner, str] | None) -> int:
+def exit_code(found: OrphanReport, failed: Mapping[Owner, str] | None) -> int:
     """`failed` is None if nothing was deleted, else what could not be."""
     if failed or any(orphan.trouble for orphan in found.orphans):
         return FAILED
@@ -58,17 +58,17 @@ def exit_code(found: Orphanage, failed: Mapping[Owner, str] | None) -> int:
     return FOUND if is_left else 0
 
 
-async def _find(asked: Asked) -> Orphanage:
+async def _find(asked: Asked) -> OrphanReport:
     async with looking(asked.config, asked.world) as context:
         return await find_orphans(context)
 
 
-async def _delete(asked: Asked, found: Orphanage) -> Mapping[Owner, str]:
+async def _delete(asked: Asked, found: OrphanReport) -> Mapping[Owner, str]:
     async with looking(asked.config, asked.world, may=WRITES) as context:
         return await delete_orphans(context, found.deletable)
 
 
-def agreed(found: Orphanage, values: Values, terminal: Terminal) -> bool:
+def agreed(found: OrphanReport, values: Values, terminal: Terminal) -> bool:
     """Whether they may be deleted. Raises CommandFailed if there is no terminal to ask on."""
     if values[YES]:
         if len(found.deletable) == found.owners > FEW:
@@ -85,11 +85,11 @@ def agreed(found: Orphanage, values: Values, terminal: Terminal) -> bool:
     return terminal.agrees(f"Delete {_counted(found.deletable)} of cluster {found.cluster}?")
 
 
-def as_text(found: Orphanage, style: Style) -> str:
+def as_text(found: OrphanReport, style: Style) -> str:
     return "".join(f"{line}\n" for line in _lines(found, style))
 
 
-def _lines(found: Orphanage, style: Style) -> Iterator[str]:
+def _lines(found: OrphanReport, style: Style) -> Iterator[str]:
     for orphan in found.orphans:
         yield from (style.inked(line, Ink.BOLD) for line in style.lines(_owner(orphan), 0))
         if orphan.balancer is not None:
@@ -125,7 +125,7 @@ def _described(balancer: Balancer) -> str:
     return f"load balancer {balancer.id}: {balancer.state}, {addresses}{members}"
 
 
-def document(found: Orphanage, failed: Mapping[Owner, str] | None) -> dict[str, object]:
+def document(found: OrphanReport, failed: Mapping[Owner, str] | None) -> dict[str, object]:
     return {
         "version": VERSION,
         "cluster": found.cluster,

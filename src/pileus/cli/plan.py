@@ -5,7 +5,7 @@ Exit codes: 0 nothing would change · 2 something would · 1 the plan is not who
 
 from collections.abc import Sequence
 
-from pileus.app.planning import Plan, Planner, looking
+from pileus.app.plan import Plan, Planner, looking
 from pileus.cli.existing import check_exists
 from pileus.cli.looking import (
     CONTEXT,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pileus.app.planning import Plan
+from pileus.app.plan import Plan
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import Planned, Trouble

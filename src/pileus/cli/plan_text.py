@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pileus.app.planning import Plan
+from pileus.app.plan import Plan
 from pileus.cli.style import Ink, Style
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 from pileus.cli.terminal import Terminal
 
 MOMENT = 1.0
@@ -18,7 +18,7 @@ async def progress(terminal: Terminal, text: str) -> AsyncGenerator[None]:
     if not terminal.width(terminal.err):
         yield
         return
-    async with beside(_shown(terminal, text)):
+    async with background(_shown(terminal, text)):
         yield
 
 

@@ -13,7 +13,7 @@ from pileus.app import validate
 from pileus.app.config import Config, build_config
 from pileus.app.declared import process
 from pileus.app.declared.table import TABLE
-from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal
 from pileus.cli.terminal import Terminal
 from pileus.settings.flags import FlagError, Values
 from pileus.settings.sources import gather

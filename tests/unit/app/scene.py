@@ -8,8 +8,8 @@ from random import Random
 
 from pileus.app.context import ManagerContext
 from pileus.app.manager import Manager
-from pileus.app.opening import World
-from pileus.app.planning import Plan, Planner, looking
+from pileus.app.plan import Plan, Planner, looking
+from pileus.app.startup import World
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.kube.client import Client

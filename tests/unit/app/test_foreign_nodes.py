@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pileus.app.manager import Manager
-from pileus.app.opening import World
+from pileus.app.startup import World
 from pileus.cloud.balancer import Wish
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.model import NodeRef, Route

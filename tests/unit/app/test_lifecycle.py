@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from pileus.app.leading import Leases, lead
+from pileus.app.leader import Leases, lead
 from pileus.app.registry import Controllers
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Absent, Found, Instance, InstanceId, InstanceState, NodeName, NodeRef

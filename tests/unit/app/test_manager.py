@@ -10,10 +10,10 @@ from random import Random
 import msgspec
 import pytest
 
-from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.manager import Manager
-from pileus.app.opening import NO_CLUSTER_ID, World
 from pileus.app.run import ending_of
+from pileus.app.startup import NO_CLUSTER_ID, World
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry

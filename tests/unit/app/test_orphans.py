@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pileus.app.ending import CommandFailed
+from pileus.app.errors import CommandFailed
 from pileus.app.orphans import BLIND, Orphan, delete_orphans, find_orphans
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import Unavailable, Unsupported

@@ -9,9 +9,9 @@ import pytest
 
 from pileus.app import registry
 from pileus.app.declared.generic import controllers_flag
-from pileus.app.leading import Leases, lead
+from pileus.app.leader import Leases, lead
 from pileus.app.migration import ControllerLeader, Lock, Migration
-from pileus.app.planning import Planner, watching
+from pileus.app.plan import Planner, watching
 from pileus.app.validate import problems
 from pileus.cloud.interface import Cloud
 from pileus.kube.model.core_v1 import NODES
@@ -32,7 +32,7 @@ LEFT_TO_SETTINGS = {
 """Until every controller declares its flags itself."""
 AS_UPSTREAM = {"migration.py"}
 """The names in the leader migration file of kube-controller-manager."""
-LEFT_TO_EXPLAIN = {"orphans.py", "stories"}
+LEFT_TO_EXPLAIN = {"orphans.py", "explain"}
 """Until explanations and the search for orphans are part of the controllers."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pileus import app
-from pileus.app.leading import Leases, lead
+from pileus.app.leader import Leases, lead
 from pileus.app.manager import Manager
 from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES
 from pileus.objects.nodes import is_uninitialized
@@ -151,7 +151,7 @@ LOOPS = {
     "app/cluster_id.py:_read": "catches what it expects; part of the controller that waits for it",
     "runtime/informers.py:run": "starts informers as they are asked for; each is supervised",
     "app/orphans.py:_perform": "a command that ends",
-    "app/planning.py:_watch": "reports why a plan cannot be made yet",
+    "app/plan.py:_watch": "reports why a plan cannot be made yet",
     "runtime/controller.py:_hand_out": "hands out passes, which are isolated one by one",
     "runtime/events.py:_work": "every event is isolated",
     "runtime/leadership.py:_renew_until_lost": "its end is the end of leadership, on purpose",

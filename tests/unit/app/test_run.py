@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.run import ending_of
 from pileus.runtime.leadership import LeadershipLost
 

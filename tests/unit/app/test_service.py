@@ -11,7 +11,7 @@ import pytest
 
 from pileus.app.context import BuiltController
 from pileus.app.declared.pileus import ORPHAN_POLICIES
-from pileus.app.leading import Leases, lead
+from pileus.app.leader import Leases, lead
 from pileus.app.registry import Controllers
 from pileus.app.validate import problems
 from pileus.classic.errors import ImplementedElsewhere

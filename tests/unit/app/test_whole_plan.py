@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pileus.app.planning import Plan
+from pileus.app.plan import Plan
 from pileus.controllers.service.orphans import GRACE
 from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES
 from pileus.kube.patch import MergePatch

@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from pileus.app.view import View
+from pileus.app.provider_access import View
 from pileus.classic.adapter import as_cloud
 from pileus.classic.calls import Calls
 from pileus.cloud.middleware.stack import Equipment, stacked

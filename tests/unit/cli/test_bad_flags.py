@@ -22,8 +22,8 @@ from pileus.app.config import Config
 from pileus.app.controller_settings import asked_of
 from pileus.app.declared.table import TABLE
 from pileus.app.manager import Manager
-from pileus.app.opening import World
 from pileus.app.run import ending_of
+from pileus.app.startup import World
 from pileus.cli.run import main
 from pileus.cli.terminal import Terminal
 from pileus.cloud.interface import Cloud, ProviderConfig

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from pileus.app.declared.table import TABLE
-from pileus.app.ending import CommandFailed
-from pileus.app.orphans import Orphan, Orphanage
+from pileus.app.errors import CommandFailed
+from pileus.app.orphans import Orphan, OrphanReport
 from pileus.cli.main import dispatch
 from pileus.cli.orphans import MANUAL, agreed, as_text, document, exit_code
 from pileus.cli.style import Style
@@ -58,7 +58,7 @@ def values(*flags: str):
 
 def test_each_is_shown_with_what_it_is_and_what_its_deletion_would_do():
     assert (
-        as_text(Orphanage("c1", 5, (GONE, SILENT)), Style())
+        as_text(OrphanReport("c1", 5, (GONE, SILENT)), Style())
         == """\
 Deleted Service with UID u1
   load balancer lb-1: ready, 10.0.0.1, 3 members
@@ -70,7 +70,7 @@ Deleted Service with UID u2
 2 orphaned load balancers (checked 5 tagged with cluster c1)
 """
     )
-    assert as_text(Orphanage("c1", 0, ()), Style()) == (
+    assert as_text(OrphanReport("c1", 0, ()), Style()) == (
         "No orphaned load balancers (checked 0 tagged with cluster c1)\n"
     )
 
@@ -88,19 +88,19 @@ Deleted Service with UID u2
     ],
 )
 def test_the_exit_code(orphans: tuple[Orphan, ...], failed: Mapping[Owner, str] | None, code: int):
-    assert exit_code(Orphanage("c1", 5, orphans), failed) == code
+    assert exit_code(OrphanReport("c1", 5, orphans), failed) == code
 
 
 @pytest.mark.parametrize(("answer", "is_agreed"), [("yes\n", True), ("y\n", False), ("", False)])
 def test_only_a_whole_yes_is_one(answer: str, is_agreed: bool):
     someone = terminal(typing=answer)
 
-    assert agreed(Orphanage("c1", 5, (GONE,)), values("--delete"), someone) is is_agreed
+    assert agreed(OrphanReport("c1", 5, (GONE,)), values("--delete"), someone) is is_agreed
     assert "Delete 1 orphaned load balancer of cluster c1?" in someone.err.getvalue()  # type: ignore[attr-defined]
 
 
 def test_where_nobody_can_be_asked_nothing_is_deleted_without_yes():
-    found = Orphanage("c1", 5, (GONE,))
+    found = OrphanReport("c1", 5, (GONE,))
 
     with pytest.raises(CommandFailed, match="no terminal to ask on"):
         agreed(found, values("--delete"), terminal())
@@ -108,7 +108,7 @@ def test_where_nobody_can_be_asked_nothing_is_deleted_without_yes():
 
 
 def test_of_a_service_that_is_there_nothing_is_deleted():
-    found = Orphanage("c1", 5, (GONE, OTHERS))
+    found = OrphanReport("c1", 5, (GONE, OTHERS))
     someone = terminal(typing="yes\n")
 
     shown = as_text(found, Style()).split("\n\n")[1]
@@ -124,16 +124,16 @@ def test_of_a_service_that_is_there_nothing_is_deleted():
 
 
 def test_that_everything_is_an_orphan_is_not_taken_for_granted():
-    everyone = Orphanage("c1", 4, (GONE,) * 4)
+    everyone = OrphanReport("c1", 4, (GONE,) * 4)
 
     with pytest.raises(CommandFailed, match="Check --cluster-id"):
         agreed(everyone, values("--delete", "--yes"), terminal())
     assert agreed(everyone, values("--delete"), terminal(typing="yes\n"))
-    assert agreed(Orphanage("c1", 3, (GONE,) * 3), values("--delete", "--yes"), terminal())
+    assert agreed(OrphanReport("c1", 3, (GONE,) * 3), values("--delete", "--yes"), terminal())
 
 
 def test_the_document_for_programs():
-    found = Orphanage("c1", 5, (GONE, SILENT))
+    found = OrphanReport("c1", 5, (GONE, SILENT))
 
     made = json.loads(json.dumps(document(found, {SILENT.owner: "the cloud is down"})))
 

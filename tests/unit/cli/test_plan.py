@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pileus.app.planning import Plan, Told
+from pileus.app.plan import Plan, Told
 from pileus.cli.looking import parsed_object
 from pileus.cli.main import dispatch
 from pileus.cli.plan import exit_code

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pileus.app.config import Config
-from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal
 from pileus.cli.run import main
 from pileus.cli.terminal import Terminal
 from pileus.telemetry.log import Log

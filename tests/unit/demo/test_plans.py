@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pileus.app.planning import Plan, Told
+from pileus.app.plan import Plan, Told
 from pileus.cloud.balancer import Effect, Owner, Wish
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.kube.model.core_v1 import ObjectReference

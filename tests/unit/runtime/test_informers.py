@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pileus.app.view import Access
+from pileus.app.provider_access import Access
 from pileus.cloud.interface import Cloud
 from pileus.kube.errors import KubeError, Unreachable
 from pileus.kube.model.core_v1 import NODES, SERVICES

@@ -11,7 +11,7 @@ from random import Random
 
 import aiohttp
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 from pileus.kube.client import Client
 from pileus.kube.config.choose import load_access
 from pileus.kube.errors import AlreadyExists, NotFound
@@ -130,7 +130,7 @@ async def seen_cluster(kubeconfig: Path, random: Random, board: Board) -> AsyncG
     """Follow the cluster for as long as the block lasts."""
     async with api_client(kubeconfig, "pileus-demo") as client:
         cluster = Cluster(client, random, board)
-        async with beside(cluster.run()):
+        async with background(cluster.run()):
             yield cluster
 
 

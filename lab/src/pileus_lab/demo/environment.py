@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 from urllib.parse import urlsplit
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 from pileus.clock import Clock, SystemClock
 from pileus.cloud.balancer import Effect
 from pileus.telemetry.logs import Verbosity
@@ -162,7 +162,7 @@ async def _served_cloud(
 async def _kubelets(given: Props, cloud: LocalCloud) -> AsyncGenerator[None]:
     async with api_client(given.folder.kubeconfig, "kubelet") as client:
         cluster = AgentsCluster(client, given.clock, pace=KUBELETS)
-        async with beside(run_agents(Operator(cloud), cluster)):
+        async with background(run_agents(Operator(cloud), cluster)):
             yield
 
 
@@ -171,7 +171,10 @@ async def _manager(given: Props) -> AsyncGenerator[None]:
     """The manager, and beside it who tells what it has in mind."""
     config = configuration(given.folder)
     world = world_of(given.random, given.verbosity, given.board)
-    async with beside(manage(config, world)), beside(tell_awaited(config, world, given.board)):
+    async with (
+        background(manage(config, world)),
+        background(tell_awaited(config, world, given.board)),
+    ):
         given.board.note("demo", Effect.CREATE, "the manager")
         yield
 

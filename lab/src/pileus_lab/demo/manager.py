@@ -10,12 +10,12 @@ from typing import Any
 from pileus.app import validate
 from pileus.app.config import Config, build_config
 from pileus.app.declared.table import TABLE
-from pileus.app.ending import CommandFailed
+from pileus.app.errors import CommandFailed
 from pileus.app.manager import Manager
-from pileus.app.opening import World
-from pileus.app.planning import Plan, Planner, looking
+from pileus.app.plan import Plan, Planner, looking
 from pileus.app.registry import Controllers
 from pileus.app.run import ending_of
+from pileus.app.startup import World
 from pileus.cloud.balancer import Balancers, Change, Effect, Owner, Seen, Wish
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.model import Failure

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from rich.console import Console
 
-from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal
 from pileus.cloud.errors import CloudError
 from pileus.kube.errors import KubeError
 from pileus.runtime.failure import leaves

@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 from pileus.cloud.balancer import Effect
 from pileus_lab.demo.state import (
     BalancerRow,
@@ -296,7 +296,7 @@ async def screen(board: Board, console: Console) -> AsyncGenerator[None]:
         redirect_stderr=False,
     )
     with live:
-        async with beside(_redraw(live, board, console)):
+        async with background(_redraw(live, board, console)):
             yield
 
 

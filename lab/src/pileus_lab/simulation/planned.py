@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from pileus.app.planning import Plan, Planner, looking
+from pileus.app.plan import Plan, Planner, looking
 from pileus.cloud.balancer import Effect
 from pileus.cloud.interface import Cloud
 from pileus.controllers.route.plan import CONDITION as ROUTED

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from random import Random
 
 from pileus.app.config import Config
-from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.manager import Manager
-from pileus.app.opening import World
 from pileus.app.run import ending_of
+from pileus.app.startup import World
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.registry import Registry

@@ -1,6 +1,6 @@
 """Flags about reaching the API server, about logs, and about the command itself."""
 
-from pileus.app import reported
+from pileus.app import version_flag
 from pileus.settings.flags import Flag, Group, switch
 from pileus.settings.kinds import BOOL, DURATION, LEVEL, MODULES, QUANTITY, STRING
 
@@ -46,8 +46,8 @@ LOG_JSON_INFO_BUFFER_SIZE = Flag(
 )
 VERSION = Flag(
     "version",
-    reported.VERSION,
-    reported.VersionRequest(),
+    version_flag.VERSION,
+    version_flag.VersionRequest(),
     "Print the version and exit; =raw prints all version fields; =vX.Y.Z-... overrides "
     "the reported version.",
     only_flag=True,

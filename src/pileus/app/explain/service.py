@@ -1,4 +1,4 @@
-"""The story of a Service: the balancer that it wants, and the one that it has."""
+"""The explanation of a Service: the balancer that it wants, and the one that it has."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pileus.app.cluster_id import ClusterIdUnknown
 from pileus.app.context import ManagerContext
 from pileus.app.controller_settings import settings_of
-from pileus.app.ending import Fatal
-from pileus.app.planning import Plan
-from pileus.app.stories.node import Around, troubles_now
-from pileus.app.stories.story import Remark, Story, newest_first
-from pileus.app.view import View
+from pileus.app.errors import Fatal
+from pileus.app.explain.explanation import Explanation, Message, newest_first
+from pileus.app.explain.node import Findings, troubles_now
+from pileus.app.plan import Plan
+from pileus.app.provider_access import View
 from pileus.cloud.balancer import Balancer, BalancerSpec
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.annotations import MANAGE, InvalidAnnotation, mode_of
@@ -70,14 +70,14 @@ def _classes(context: ManagerContext) -> Classes:
     return served_classes(context.scope, settings_of(context.config, DESCRIPTOR))
 
 
-def service_story(
-    context: ManagerContext, service: Service, nodes: Sequence[Node], side: Side, around: Around
-) -> Story:
+def explain_service(
+    context: ManagerContext, service: Service, nodes: Sequence[Node], side: Side, around: Findings
+) -> Explanation:
     classes = _classes(context)
     served = classes.serve(service)
     leaving = service.metadata.deletion_timestamp is not None
     changes = tuple(change for _, change in around.plan.changes)
-    return Story(
+    return Explanation(
         about=about_service(service),
         created=service.metadata.creation_timestamp,
         is_ours=served or bool(changes) or is_claimed(service),
@@ -89,7 +89,7 @@ def service_story(
         observed=tuple(_observed(service, side, around.plan)),
         changes=changes,
         waits=("its deletion, which has begun",) if leaving else (),
-        remarks=newest_first((
+        messages=newest_first((
             *troubles_now(around.plan),
             *_condition(service),
             *around.warnings,
@@ -178,11 +178,11 @@ def _observed(service: Service, side: Side, plan: Plan) -> Iterator[str]:
     yield f"address on the Service: {published or 'none'}"
 
 
-def _condition(service: Service) -> Iterator[Remark]:
+def _condition(service: Service) -> Iterator[Message]:
     """What our condition says, if it is not that all is well."""
     found = condition_of(service)
     if found is not None and found.status != "True":
-        yield Remark(
+        yield Message(
             source=f"condition {found.type} {found.status}",
             reason=found.reason,
             message=found.message,

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pileus.app.stories.advice import ADVICE, OTHERWISE, again, command_for
+from pileus.app.explain.advice import ADVICE, OTHERWISE, again, command_for
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import Planned
 
 
-class Standing(StrEnum):
+class State(StrEnum):
     """The state of the object, in a word or two."""
 
     AS_WANTED = "up to date"
@@ -23,7 +23,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class Message:
     """Something that was said of the object: by a condition, an event, or a look just now."""
 
     source: str
@@ -48,7 +48,7 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Explanation:
     about: ObjectReference
     created: datetime | None = None
     is_ours: bool
@@ -57,20 +57,20 @@ class Story:
     changes: tuple[Planned, ...] = ()
     waits: tuple[str, ...] = ()
     """What is waited for beside what the changes wait for."""
-    remarks: tuple[Remark, ...] = ()
+    messages: tuple[Message, ...] = ()
     owner: tuple[str, ...] = ()
     leader: Leader | None = None
     """None: leader election is off, and no lease tells who works."""
 
     @property
-    def standing(self) -> Standing:
+    def state(self) -> State:
         if not self.is_ours:
-            return Standing.NOT_OURS
-        if any(remark.is_now for remark in self.remarks):
-            return Standing.STUCK
+            return State.NOT_OURS
+        if any(message.is_now for message in self.messages):
+            return State.STUCK
         if self.waits or any(change.waits_for for change in self.changes):
-            return Standing.WAITING
-        return Standing.IN_WORK if self.changes else Standing.AS_WANTED
+            return State.WAITING
+        return State.IN_WORK if self.changes else State.AS_WANTED
 
     @property
     def next_steps(self) -> tuple[str, ...]:
@@ -78,33 +78,33 @@ class Story:
         return tuple(dict.fromkeys(_steps(self)))
 
 
-def _steps(story: Story) -> Iterator[str]:
-    leader = story.leader
-    current = [remark for remark in story.remarks if remark.is_now]
-    if not story.is_ours or story.standing is Standing.AS_WANTED:
+def _steps(explanation: Explanation) -> Iterator[str]:
+    leader = explanation.leader
+    current = [message for message in explanation.messages if message.is_now]
+    if not explanation.is_ours or explanation.state is State.AS_WANTED:
         yield "nothing to do"
-        yield f"run: {command_for(story.about)}"
+        yield f"run: {command_for(explanation.about)}"
         return
     if leader and not leader.problem and not leader.is_alive:
         namespace, _, name = leader.lock.partition("/")
         yield "start the manager, or check why no replica is the leader"
         yield f"run: kubectl get lease {name} --namespace={namespace}"
-    for remark in current:
-        yield f"{ADVICE.get(remark.reason, OTHERWISE)} ({remark.reason})"
-        yield f"run: {command_for(story.about, remark.reason, remark.message)}"
-    if not current and story.standing is Standing.WAITING:
+    for message in current:
+        yield f"{ADVICE.get(message.reason, OTHERWISE)} ({message.reason})"
+        yield f"run: {command_for(explanation.about, message.reason, message.message)}"
+    if not current and explanation.state is State.WAITING:
         yield "wait, then check again"
-        yield f"run: {again(story.about)}"
+        yield f"run: {again(explanation.about)}"
     elif not current and (leader is None or leader.is_alive):
         yield "wait some seconds for the manager, then check again; if nothing changes, see its log"
-        yield f"run: {again(story.about)}"
+        yield f"run: {again(explanation.about)}"
 
 
-def newest_first(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+def newest_first(messages: Iterable[Message]) -> tuple[Message, ...]:
     """What holds now, then what was said, the newest first."""
 
-    def order(remark: Remark) -> tuple[bool, float]:
-        never = math.inf if remark.is_now else 0.0
-        return not remark.is_now, -(remark.at.timestamp() if remark.at else never)
+    def order(message: Message) -> tuple[bool, float]:
+        never = math.inf if message.is_now else 0.0
+        return not message.is_now, -(message.at.timestamp() if message.at else never)
 
-    return tuple(sorted(remarks, key=order))
+    return tuple(sorted(messages, key=order))

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from pileus.app.config import Config
-from pileus.app.stories.story import Leader, Remark
+from pileus.app.explain.explanation import Leader, Message
 from pileus.kube.client import Client, Selector
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.coordination_v1 import LEASES
@@ -21,7 +21,7 @@ OURS = frozenset({
 MOST = 5
 
 
-async def warnings_about(client: Client, about: ObjectReference) -> tuple[Remark, ...]:
+async def warnings_about(client: Client, about: ObjectReference) -> tuple[Message, ...]:
     """The newest warnings that a manager has given; one that says why, if they cannot be read."""
     chosen = f"involvedObject.kind={about.kind},involvedObject.name={about.name}"
     try:
@@ -29,11 +29,11 @@ async def warnings_about(client: Client, about: ObjectReference) -> tuple[Remark
             EVENTS, namespace=about.namespace or "default", selector=Selector(fields=chosen)
         )
     except KubeError as error:
-        return (Remark(source="events", reason="Unreadable", message=str(error)),)
+        return (Message(source="events", reason="Unreadable", message=str(error)),)
     found = [each for each in listed.items if _is_ours(each) and each.type == "Warning"]
     found.sort(key=_moment, reverse=True)
     return tuple(
-        Remark(
+        Message(
             source="event",
             reason=each.reason,
             message=each.message,

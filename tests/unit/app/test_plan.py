@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.opening import World
-from pileus.app.planning import Plan, Planner, Told, looking
+from pileus.app.errors import CommandFailed, Fatal
+from pileus.app.plan import Plan, Planner, Told, looking
 from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.app.run import ending_of
+from pileus.app.startup import World
 from pileus.cli.existing import check_exists
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable, Unsupported
@@ -242,7 +242,7 @@ async def test_a_provider_starts_with_a_view_of_the_cluster_but_without_a_way_to
         assert isinstance(client, Client)
         with pytest.raises(ReadOnly):
             await client.create(NODES, new_node("n9"))
-        with pytest.raises(Unsupported, match="does not hand out credentials"):
+        with pytest.raises(Unsupported, match="does not hand out cluster credentials"):
             access.config("cloud-provider")
         seen.append(access.view())
         yield

@@ -1,19 +1,25 @@
-"""What a provider may see and use of the cluster: its door for controllers of its own."""
+"""What a provider gets of the cluster, and how the controllers that it brings along are run."""
 
 from dataclasses import dataclass
 
 from pileus.app.context import ManagerContext
 from pileus.cloud.errors import Unsupported
+from pileus.cloud.interface import OwnController
 from pileus.kube.access import Access as KubeAccess
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.kube.store import NamespacedName
 from pileus.runtime.informers import BY_UID, UID_INDEX, Informers
+from pileus.runtime.supervision import Supervised
+from pileus.server.health import Health
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Nodes and Services as the manager's own informers have them."""
+    """Nodes and Services in the caches of the manager's informers."""
 
     shared: Informers
 
@@ -40,11 +46,11 @@ class Access:
         return self.context.clients.controller(identity, fence=self.context.fence)
 
     def config(self, identity: str) -> KubeAccess:
-        """Errors: `Unsupported` where nothing may be written, for with it anything could be."""
+        """Raises Unsupported in a plan or dry run: credentials would allow writes."""
         if self.context.config.dry_run:
             raise Unsupported(
-                "a plan or dry run does not hand out credentials to the cluster, since whoever has "
-                "them could write; the provider has to use the client that it is given"
+                "a plan or dry run does not hand out cluster credentials, because they would "
+                "allow writes; use the client that the provider is given"
             )
         return self.context.clients.access_of(identity)
 
@@ -53,3 +59,20 @@ class Access:
 
     def informers(self) -> Informers:
         return self.context.informers
+
+
+async def run_own(own: OwnController, context: ManagerContext, health: Health) -> None:
+    """Run a provider's own controller until it returns or is cancelled.
+
+    One that fails is restarted with increasing delays. Meanwhile the readiness check reports it,
+    but not the liveness check: the other controllers work.
+    """
+    supervised = Supervised(own.name, lambda: own.run(Access(context)), context.random)
+    check = f"{context.cloud.name}-{own.name}"
+    log.info("Started controller of the provider", controller=own.name)
+    health.add(check, supervised.health, live=False)
+    try:
+        await supervised.run()
+    finally:
+        health.remove(check)
+        log.info("Stopped controller of the provider", controller=own.name)

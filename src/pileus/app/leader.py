@@ -11,11 +11,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pileus.app.context import BuiltController, ManagerContext
-from pileus.app.ending import Fatal
+from pileus.app.errors import Fatal
 from pileus.app.migration import Lock, Migration
-from pileus.app.provided import run_own
+from pileus.app.provider_access import Access, run_own
 from pileus.app.registry import AnyDescriptor
-from pileus.app.view import Access
 from pileus.cloud.errors import CloudError
 from pileus.cloud.foreign import entered
 from pileus.cloud.middleware.budget import Budget
@@ -59,7 +58,7 @@ class Leader:
     health: Health
     equipment: Equipment
 
-    async def govern(self) -> None:
+    async def run(self) -> None:
         """Run informers and controllers until cancelled."""
         context = self.context
         self.health.add("informers", context.informers.ill, ready=False)
@@ -152,7 +151,7 @@ async def lead(context: ManagerContext, leases: Leases, health: Health) -> None:
     async with leases.main.leading() if leases.main else nullcontext():
         await wait_for_api_server(context)
         async with provider_leading(context):
-            await leader.govern()
+            await leader.run()
 
 
 @asynccontextmanager

@@ -1,11 +1,11 @@
-"""The story of a node: its machine in the cloud, and its face in the cluster."""
+"""The explanation of a node: its machine in the cloud, and its face in the cluster."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pileus.app.context import ManagerContext
-from pileus.app.planning import Plan
-from pileus.app.stories.story import Leader, Remark, Story, newest_first
+from pileus.app.explain.explanation import Explanation, Leader, Message, newest_first
+from pileus.app.plan import Plan
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import Absent, Address, Failure, Found, Instance, NodeName
 from pileus.kube.model.core_v1 import Node, NodeAddress
@@ -24,11 +24,11 @@ from pileus.objects.ownership import Ownership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """What else is known when a story is told."""
+class Findings:
+    """What else is known when a explanation is told."""
 
     plan: Plan
-    warnings: tuple[Remark, ...]
+    warnings: tuple[Message, ...]
     leader: Leader | None
 
 
@@ -43,9 +43,11 @@ async def machine_of(context: ManagerContext, node: Node) -> Found | None:
     return found.get(NodeName(node.metadata.name))
 
 
-def node_story(context: ManagerContext, node: Node, found: Found | None, around: Around) -> Story:
+def explain_node(
+    context: ManagerContext, node: Node, found: Found | None, around: Findings
+) -> Explanation:
     leaving = node.metadata.deletion_timestamp is not None
-    return Story(
+    return Explanation(
         about=about_node(node),
         created=node.metadata.creation_timestamp,
         is_ours=owned_by(node, context.scope) is not False,
@@ -53,7 +55,7 @@ def node_story(context: ManagerContext, node: Node, found: Found | None, around:
         observed=tuple(_observed(node, around.plan)),
         changes=tuple(change for _, change in around.plan.changes),
         waits=("its deletion, which has begun",) if leaving else (),
-        remarks=newest_first((
+        messages=newest_first((
             *troubles_now(around.plan),
             *_missing(node, found, around.plan),
             *around.warnings,
@@ -123,10 +125,10 @@ def owned_by(node: Node, scope: CloudScope) -> bool | None:
     return None if whose is Ownership.UNPROVEN else whose is Ownership.OURS
 
 
-def _missing(node: Node, found: Found | None, plan: Plan) -> Iterator[Remark]:
+def _missing(node: Node, found: Found | None, plan: Plan) -> Iterator[Message]:
     """A machine that is gone, where nobody is to do anything about it."""
     if isinstance(found, Absent) and not plan.lines and not is_uninitialized(node):
-        yield Remark(
+        yield Message(
             source="now",
             reason="InstanceNotFound",
             message=f"the cloud has no such machine: {found.evidence}",
@@ -134,9 +136,9 @@ def _missing(node: Node, found: Found | None, plan: Plan) -> Iterator[Remark]:
         )
 
 
-def troubles_now(plan: Plan) -> Iterable[Remark]:
+def troubles_now(plan: Plan) -> Iterable[Message]:
     """What is in the way at this moment."""
     for _, trouble in plan.troubles:
-        yield Remark(source="now", reason=trouble.reason, message=trouble.message, is_now=True)
+        yield Message(source="now", reason=trouble.reason, message=trouble.message, is_now=True)
     for controller, why in plan.failures.items():
-        yield Remark(source=controller, reason="NoPlan", message=why, is_now=True)
+        yield Message(source=controller, reason="NoPlan", message=why, is_now=True)

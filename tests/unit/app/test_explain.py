@@ -1,4 +1,4 @@
-"""The story of one object: how it stands, why, and what its reader should do."""
+"""The explanation of one object: how it stands, why, and what its reader should do."""
 
 import re
 from datetime import UTC, datetime
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pileus.app.stories.advice import ADVICE
-from pileus.app.stories.story import Leader, Remark, Standing, Story
-from pileus.app.stories.tell import tell
+from pileus.app.explain.advice import ADVICE
+from pileus.app.explain.explain import explain
+from pileus.app.explain.explanation import Explanation, Leader, Message, State
 from pileus.cli.existing import check_exists
 from pileus.cli.explain import as_json, as_text
 from pileus.cli.style import Style
@@ -29,117 +29,126 @@ CHANGE = Planned(about=WEB, place=Place.CLOUD, effect=Effect.CREATE, summary="ba
 WAITING = Planned(
     about=WEB, place=Place.CLOUD, effect=Effect.CREATE, summary="balancer", waits_for="x"
 )
-TROUBLE = Remark(source="now", reason="QuotaExceeded", message="no more", is_now=True)
-PAST = Remark(source="event", reason="QuotaExceeded", message="no more")
+TROUBLE = Message(source="now", reason="QuotaExceeded", message="no more", is_now=True)
+PAST = Message(source="event", reason="QuotaExceeded", message="no more")
 
 
-async def told(stage: Scene, kind: str, name: str, *flags: str) -> Story:
+async def told(stage: Scene, kind: str, name: str, *flags: str) -> Explanation:
     scope = Scope(kind, "" if kind == "Node" else "default", name)
     before = stage.cloud.state
     stage.kube.requests.clear()
     async with stage.looked_at(*flags) as context:
         found = await check_exists(context, scope)
         assert found
-        story = await tell(context, found, scope)
+        explanation = await explain(context, found, scope)
     assert stage.writes() == []
     assert stage.cloud.state is before
-    return story
+    return explanation
 
 
-def text(story: Story) -> str:
-    return as_text(story, LoopClock().now(), Style())
+def text(explanation: Explanation) -> str:
+    return as_text(explanation, LoopClock().now(), Style())
 
 
 @pytest.mark.parametrize(
-    ("story", "standing", "steps"),
+    ("explanation", "state", "steps"),
     [
-        (Story(about=WEB, is_ours=True, leader=ALIVE), Standing.AS_WANTED, "nothing to do"),
+        (Explanation(about=WEB, is_ours=True, leader=ALIVE), State.AS_WANTED, "nothing to do"),
         (
-            Story(about=WEB, is_ours=True, changes=(CHANGE,), leader=ALIVE),
-            Standing.IN_WORK,
+            Explanation(about=WEB, is_ours=True, changes=(CHANGE,), leader=ALIVE),
+            State.IN_WORK,
             "wait some seconds for the manager",
         ),
         (
-            Story(about=WEB, is_ours=True, changes=(CHANGE,), leader=Leader("a/b")),
-            Standing.IN_WORK,
+            Explanation(about=WEB, is_ours=True, changes=(CHANGE,), leader=Leader("a/b")),
+            State.IN_WORK,
             "start the manager, or check why no replica is the leader",
         ),
         (
-            Story(about=WEB, is_ours=True, changes=(WAITING,), leader=ALIVE),
-            Standing.WAITING,
+            Explanation(about=WEB, is_ours=True, changes=(WAITING,), leader=ALIVE),
+            State.WAITING,
             "wait",
         ),
         (
-            Story(about=WEB, is_ours=True, changes=(WAITING,), remarks=(TROUBLE,), leader=ALIVE),
-            Standing.STUCK,
+            Explanation(
+                about=WEB, is_ours=True, changes=(WAITING,), messages=(TROUBLE,), leader=ALIVE
+            ),
+            State.STUCK,
             "free something, or request a higher limit (QuotaExceeded)",
         ),
-        (Story(about=WEB, is_ours=True, remarks=(PAST,), leader=ALIVE), Standing.AS_WANTED, "no"),
-        (Story(about=WEB, is_ours=False, leader=Leader("a/b")), Standing.NOT_OURS, "nothing"),
+        (
+            Explanation(about=WEB, is_ours=True, messages=(PAST,), leader=ALIVE),
+            State.AS_WANTED,
+            "no",
+        ),
+        (Explanation(about=WEB, is_ours=False, leader=Leader("a/b")), State.NOT_OURS, "nothing"),
     ],
 )
-def test_how_it_stands_and_what_to_do(story: Story, standing: Standing, steps: str):
-    assert story.standing is standing
-    assert story.next_steps[0].startswith(steps)
-    assert re.match("run: (kubectl|pileus) ", story.next_steps[-1])
+def test_how_it_stands_and_what_to_do(explanation: Explanation, state: State, steps: str):
+    assert explanation.state is state
+    assert explanation.next_steps[0].startswith(steps)
+    assert re.match("run: (kubectl|pileus) ", explanation.next_steps[-1])
 
 
 async def test_a_new_node_without_a_manager() -> None:
     async with scene("n1") as stage:
-        story = await told(stage, "Node", "n1")
+        explanation = await told(stage, "Node", "n1")
 
-    assert story.standing is Standing.IN_WORK
-    assert "not initialized" in story.observed[0]
-    assert story.wanted[0].startswith("machine i-")
-    assert [change.about.name for change in story.changes] == ["n1", "n1"]
-    assert "start the manager" in story.next_steps[0]
+    assert explanation.state is State.IN_WORK
+    assert "not initialized" in explanation.observed[0]
+    assert explanation.wanted[0].startswith("machine i-")
+    assert [change.about.name for change in explanation.changes] == ["n1", "n1"]
+    assert "start the manager" in explanation.next_steps[0]
 
 
 async def test_a_node_that_is_well() -> None:
     async with scene("n1") as stage:
         await stage.managed(60)
-        story = await told(stage, "Node", "n1", "--leader-elect=false")
+        explanation = await told(stage, "Node", "n1", "--leader-elect=false")
 
-    assert story.standing is Standing.AS_WANTED
-    assert story.owner == ("cloud local: the provider ID is one of its own",)
-    assert story.next_steps == ("nothing to do", "run: kubectl describe node n1")
+    assert explanation.state is State.AS_WANTED
+    assert explanation.owner == ("cloud local: the provider ID is one of its own",)
+    assert explanation.next_steps == ("nothing to do", "run: kubectl describe node n1")
 
 
 async def test_a_node_without_a_machine_is_stuck_and_told_with_its_events() -> None:
     async with scene() as stage:
         await stage.client.create(NODES, new_node("n9"))
         await stage.managed(60)
-        story = await told(stage, "Node", "n9")
+        explanation = await told(stage, "Node", "n9")
 
         troubles = [trouble.reason for _, trouble in (await stage.plan()).troubles]
 
     assert troubles == ["InstanceNotFound"], "that it is kept follows from that"
-    assert story.standing is Standing.STUCK
-    assert story.remarks[0].source == "now"
-    events = [remark for remark in story.remarks if remark.source == "event"]
-    assert {"InstanceNotFound", "NeverInitialized"} <= {remark.reason for remark in events}
+    assert explanation.state is State.STUCK
+    assert explanation.messages[0].source == "now"
+    events = [message for message in explanation.messages if message.source == "event"]
+    assert {"InstanceNotFound", "NeverInitialized"} <= {message.reason for message in events}
     assert all(event.at for event in events)
-    assert "compare node name and provider ID with the cloud (InstanceNotFound)" in story.next_steps
+    assert (
+        "compare node name and provider ID with the cloud (InstanceNotFound)"
+        in explanation.next_steps
+    )
 
 
 async def test_a_machine_that_is_gone_is_told_even_if_no_controller_minds() -> None:
     async with scene("n1") as stage:
         await stage.managed(60)
         await stage.cloud.call(DeleteMachine(machine="n1"))
-        story = await told(stage, "Node", "n1", "--controllers=-cloud-node-lifecycle")
+        explanation = await told(stage, "Node", "n1", "--controllers=-cloud-node-lifecycle")
 
-    assert story.standing is Standing.STUCK
-    assert "has no such machine" in story.wanted[0]
+    assert explanation.state is State.STUCK
+    assert "has no such machine" in explanation.wanted[0]
 
 
 async def test_a_foreign_node_is_nobodys_business_here() -> None:
     async with scene() as stage:
         node = new_node("n1")
         await stage.client.create(NODES, {**node, "spec": {"providerID": "other://x"}})
-        story = await told(stage, "Node", "n1")
+        explanation = await told(stage, "Node", "n1")
 
-    assert story.standing is Standing.NOT_OURS
-    assert story.owner == ("another cloud: local does not own other://x",)
+    assert explanation.state is State.NOT_OURS
+    assert explanation.owner == ("another cloud: local does not own other://x",)
 
 
 async def test_a_service_that_is_well() -> None:
@@ -148,15 +157,15 @@ async def test_a_service_that_is_well() -> None:
         await stage.managed(60)
         cordon = MergePatch({"spec": {"unschedulable": True}})
         await stage.client.patch(NODES, "n2", cordon)
-        story = await told(stage, "Service", "web")
+        explanation = await told(stage, "Service", "web")
         drained = await told(stage, "Service", "web", "--service-drain-cordoned")
 
-    assert story.standing is Standing.AS_WANTED, text(story)
-    assert re.match(r"load balancer on 80/TCP → node port \d+", story.wanted[0])
-    assert "members: n1, n2 (2 of 2 nodes)" in story.wanted
-    assert any(uid in line for line in story.owner)
-    assert "managed: full (pileus.dev/manage)" in story.owner
-    assert drained.standing is Standing.IN_WORK
+    assert explanation.state is State.AS_WANTED, text(explanation)
+    assert re.match(r"load balancer on 80/TCP → node port \d+", explanation.wanted[0])
+    assert "members: n1, n2 (2 of 2 nodes)" in explanation.wanted
+    assert any(uid in line for line in explanation.owner)
+    assert "managed: full (pileus.dev/manage)" in explanation.owner
+    assert drained.state is State.IN_WORK
     assert "not a member: n2 (cordoned)" in drained.wanted
 
 
@@ -166,11 +175,11 @@ async def test_a_service_that_asks_for_nonsense() -> None:
         patch = MergePatch({"metadata": {"annotations": {"pileus.dev/manage": "ful"}}})
         await stage.client.patch(SERVICES, "web", patch, namespace="default")
         await stage.managed(60)
-        story = await told(stage, "Service", "web")
+        explanation = await told(stage, "Service", "web")
 
-    assert story.standing is Standing.STUCK
-    assert 'did you mean "full"?' in text(story)
-    assert story.next_steps[-2:] == (
+    assert explanation.state is State.STUCK
+    assert 'did you mean "full"?' in text(explanation)
+    assert explanation.next_steps[-2:] == (
         "fix what the message names (Misconfigured)",
         "run: kubectl annotate service -n default web --overwrite pileus.dev/manage=full",
     )
@@ -184,12 +193,12 @@ async def test_a_balancer_that_serves_another_is_not_told_as_the_services_own() 
         await stage.add_service("thief", 80)
         patch = MergePatch({"metadata": {"annotations": {"pileus.dev/adopt": web}}})
         await stage.client.patch(SERVICES, "thief", patch, namespace="default")
-        story = await told(stage, "Service", "thief")
+        explanation = await told(stage, "Service", "thief")
 
     refusal = f"balancer {web} cannot be adopted: it serves Service default/web"
-    assert story.observed[0] == "load balancer unknown: see messages"
-    assert text(story).count(refusal) == 1
-    assert story.standing is Standing.STUCK
+    assert explanation.observed[0] == "load balancer unknown: see messages"
+    assert text(explanation).count(refusal) == 1
+    assert explanation.state is State.STUCK
 
 
 @pytest.mark.parametrize(
@@ -207,10 +216,10 @@ async def test_a_service_that_is_not_ours(spec: dict[str, object], wanted: str) 
         made = {"type": "LoadBalancer", "ports": [{"port": 80}], **spec}
         body = {"metadata": {"name": "web"}, "spec": made}
         await stage.client.create(SERVICES, body, namespace="default")
-        story = await told(stage, "Service", "web")
+        explanation = await told(stage, "Service", "web")
 
-    assert story.standing is Standing.NOT_OURS
-    assert story.wanted == (wanted,)
+    assert explanation.state is State.NOT_OURS
+    assert explanation.wanted == (wanted,)
 
 
 async def test_others_events_and_normal_ones_are_left_out() -> None:
@@ -228,22 +237,24 @@ async def test_others_events_and_normal_ones_are_left_out() -> None:
                 "source": {"component": source},
             }
             await stage.client.create(EVENTS, event, namespace="default")
-        story = await told(stage, "Node", "n1")
+        explanation = await told(stage, "Node", "n1")
 
-    assert [remark.reason for remark in story.remarks] == ["R2"]
+    assert [message.reason for message in explanation.messages] == ["R2"]
 
 
 async def test_who_leads_is_told_with_the_age_of_the_lease() -> None:
     async with scene("n1") as stage:
         await stage.managed(60)
-        story = await told(stage, "Node", "n1")
+        explanation = await told(stage, "Node", "n1")
 
-    assert "leader: none, Lease kube-system/cloud-controller-manager is not held" in text(story)
-    assert '"alive": false' in as_json(story)
+    assert "leader: none, Lease kube-system/cloud-controller-manager is not held" in text(
+        explanation
+    )
+    assert '"alive": false' in as_json(explanation)
 
 
 def test_the_text_has_all_parts_in_order():
-    story = Story(
+    explanation = Explanation(
         about=WEB,
         is_ours=True,
         created=NOW,
@@ -251,13 +262,13 @@ def test_the_text_has_all_parts_in_order():
         observed=("none",),
         changes=(WAITING,),
         waits=("its deletion",),
-        remarks=(TROUBLE, Remark(source="event", reason="Odd", message="m", at=NOW, count=3)),
+        messages=(TROUBLE, Message(source="event", reason="Odd", message="m", at=NOW, count=3)),
         owner=("class: none",),
         leader=ALIVE,
     )
 
     assert (
-        as_text(story, NOW.replace(minute=5), Style())
+        as_text(explanation, NOW.replace(minute=5), Style())
         == """\
 Service default/web: blocked (created 5m ago)
 
@@ -277,12 +288,12 @@ Service default/web: blocked (created 5m ago)
     )
 
 
-def facts(story: Story) -> list[str]:
+def facts(explanation: Explanation) -> list[str]:
     """Values that a reader should find once: names in the cloud, addresses, messages."""
     words = " ".join((
-        *story.wanted,
-        *story.observed,
-        *(remark.message for remark in story.remarks),
+        *explanation.wanted,
+        *explanation.observed,
+        *(message.message for message in explanation.messages),
     ))
     return re.findall(
         r"(?:local://\S+|(?<![\d.])\d+\.\d+\.\d+\.\d+|i-[0-9a-f]{12}|lb-[0-9a-f]{12})", words
@@ -302,11 +313,11 @@ async def test_each_fact_is_said_once_and_the_end_is_a_command() -> None:
         await stage.managed(60)
         after.append(await told(stage, "Service", "web"))
 
-    for story in (*before, *after):
-        shown = text(story)
+    for explanation in (*before, *after):
+        shown = text(explanation)
         lines = [line.strip() for line in shown.splitlines() if line.strip()]
         assert len(lines) == len(set(lines)), shown
-        for fact in set(facts(story)):
+        for fact in set(facts(explanation)):
             assert len(re.findall(rf"(?<!//){re.escape(fact)}(?![\w.])", shown)) <= 1, (fact, shown)
         assert re.match("run: (kubectl|pileus) ", lines[-1].removeprefix("next").strip()), shown
 
@@ -314,9 +325,9 @@ async def test_each_fact_is_said_once_and_the_end_is_a_command() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_explain_fits_the_terminal_and_its_command_can_be_pasted(width: int):
     long = ObjectReference(kind="Service", namespace="n" * 63, name="s" * 63)
-    story = Story(about=long, is_ours=True, wanted=("word " * 40,), remarks=(TROUBLE,))
+    explanation = Explanation(about=long, is_ours=True, wanted=("word " * 40,), messages=(TROUBLE,))
 
-    lines = as_text(story, NOW, Style(width)).splitlines()
+    lines = as_text(explanation, NOW, Style(width)).splitlines()
 
     assert max(map(len, lines)) <= max(width, len(f"Service {'n' * 63}/{'s' * 63}: blocked"))
     command = " ".join(line.strip() for line in lines).rpartition("run: ")[2]

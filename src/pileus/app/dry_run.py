@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 from pileus.app.context import ManagerContext
-from pileus.app.planning import Plan, Planner, watching
+from pileus.app.plan import Plan, Planner, watching
 from pileus.kube.model.core_v1 import Node, ObjectReference
 from pileus.kube.model.meta import KubeObject
 from pileus.objects.events import REPEAT_AFTER
@@ -49,24 +49,24 @@ Line = tuple[str, str]
 """Type of an event, and text. Details may differ and a wait get shorter: the line is the same."""
 
 
-async def rehearse(context: ManagerContext, health: Health, events: Recorder) -> None:
+async def run_dry(context: ManagerContext, health: Health, events: Recorder) -> None:
     """Make plans and tell them until cancelled. Errors: `Fatal`, as the leader's start."""
     log.info("Dry run: nothing will be changed, no lease is taken")
     async with watching(context) as ready:
-        telling = Telling(events, ready.metrics)
-        rehearsal = Rehearsal(Planner(ready), telling, ready.random)
+        telling = PlanReporter(events, ready.metrics)
+        rehearsal = DryRun(Planner(ready), telling, ready.random)
         health.add("dry-run", rehearsal.stuck)
         health.add("dry-run-rounds", rehearsal.rounds.failing, live=False)
         health.add("informers", ready.informers.ill, ready=False)
         health.add("informers-synced", ready.informers.not_ready, live=False)
-        async with beside(_subscribe(ready, rehearsal)):
+        async with background(_subscribe(ready, rehearsal)):
             await rehearsal.run()
 
 
-class Rehearsal:
-    def __init__(self, planner: Planner, telling: "Telling", chance: random.Random) -> None:
+class DryRun:
+    def __init__(self, planner: Planner, telling: "PlanReporter", chance: random.Random) -> None:
         self._planner = planner
-        self._telling = telling
+        self._reporter = telling
         self.rounds = Periodic(ROUND, self._plan, telling.metrics, chance, LIMITS)
 
     def notice(self) -> None:
@@ -81,7 +81,7 @@ class Rehearsal:
         """Make one plan and report it. Returns the seconds until the next one without a change."""
         now = asyncio.get_running_loop().time
         began = now()
-        self._telling.tell(await self._planner.plan(EVERYTHING))
+        self._reporter.report(await self._planner.plan(EVERYTHING))
         pause = max(SHORTEST_PAUSE, SHARE * (now() - began))
         self.rounds.rest(pause)
         return PERIOD + pause
@@ -97,7 +97,7 @@ class _Said:
     at: float
 
 
-class Telling:
+class PlanReporter:
     """Tells what is new in a plan: by log, by one event per object, by figures."""
 
     def __init__(self, events: Recorder, metrics: Metrics) -> None:
@@ -106,7 +106,7 @@ class Telling:
         self._known: frozenset[tuple[str, ObjectReference, str]] = frozenset()
         self._said: dict[ObjectReference, _Said] = {}
 
-    def tell(self, plan: Plan) -> None:
+    def report(self, plan: Plan) -> None:
         self._count(plan)
         self._announce(plan)
         for controller, why in plan.failures.items():
@@ -158,7 +158,7 @@ def text_of(change: Planned) -> str:
     return f"{change.effect} {change.summary} ({change.place})"
 
 
-async def _subscribe(context: ManagerContext, rehearsal: Rehearsal) -> None:
+async def _subscribe(context: ManagerContext, rehearsal: DryRun) -> None:
     """Make a plan when an object changes that an enabled controller watches."""
     kinds = dict.fromkeys(kind for each in context.enabled() for kind in each.kinds)
     for kind in kinds:
@@ -170,7 +170,7 @@ async def _subscribe(context: ManagerContext, rehearsal: Rehearsal) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    rehearsal: Rehearsal
+    rehearsal: DryRun
 
     def added(self, _: KubeObject, /) -> None:
         self.rehearsal.notice()

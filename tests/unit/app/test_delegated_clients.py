@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from pileus.app.clients import delegates
 from pileus.app.config import Delegation
-from pileus.app.delegates import delegates
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.server.review import NO_DELEGATES
 from pileus.telemetry.metrics import Metrics

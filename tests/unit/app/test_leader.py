@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from pileus.app.context import ManagerContext
-from pileus.app.ending import Fatal
-from pileus.app.leading import Leases, lead
+from pileus.app.errors import Fatal
+from pileus.app.leader import Leases, lead
 from pileus.app.migration import ControllerLeader, Migration
+from pileus.app.provider_access import View
 from pileus.app.registry import CONTROLLERS, Controllers
-from pileus.app.view import View
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
 from pileus.controllers.node.descriptor import NODE

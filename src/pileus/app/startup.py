@@ -11,7 +11,7 @@ from pileus.app.clients import Connect as Dial
 from pileus.app.cluster_id import ClusterIdentity
 from pileus.app.config import ClientConnection, Config
 from pileus.app.context import ManagerContext
-from pileus.app.ending import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.cloud.choice import CloudChoice
 from pileus.cloud.connection import connected, read_config

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 
 
 class Work:
@@ -24,7 +24,7 @@ class Work:
 async def test_the_work_has_ended_when_the_block_has() -> None:
     work = Work()
 
-    async with beside(work.run()):
+    async with background(work.run()):
         await asyncio.sleep(10)
 
     assert work.ended_at == 12
@@ -34,7 +34,7 @@ async def test_a_failure_of_the_work_cancels_the_block_and_is_raised() -> None:
     work = Work(fails_after=5)
 
     with pytest.raises(ExceptionGroup) as caught:
-        async with beside(work.run()):
+        async with background(work.run()):
             await asyncio.sleep(1000)
 
     assert [str(error) for error in caught.value.exceptions] == ["'zone'"]
@@ -45,7 +45,7 @@ async def test_a_failure_of_the_block_ends_the_work_first() -> None:
     work = Work()
 
     async def failing() -> None:
-        async with beside(work.run()):
+        async with background(work.run()):
             await asyncio.sleep(1)
             raise ValueError("x")
 

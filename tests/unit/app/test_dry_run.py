@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pileus.app.beside import beside
+from pileus.app.background import background
+from pileus.app.dry_run import DryRun, PlanReporter
 from pileus.app.manager import Manager
-from pileus.app.planning import Plan, Planner, Told
-from pileus.app.rehearsal import Rehearsal, Telling
+from pileus.app.plan import Plan, Planner, Told
 from pileus.cloud.balancer import Effect
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
 from pileus.cloud.model import NodeRef
@@ -22,7 +22,7 @@ from pileus.kube.patch import MergePatch
 from pileus.objects.preview import Place, Planned, Scope, Trouble
 from pileus.telemetry.metrics import Metrics
 from tests.unit.app.stage import Kube, configured, manager_context, new_node
-from tests.unit.app.test_planning import world
+from tests.unit.app.test_plan import world
 from tests.unit.cloud.fakes import FakeInstances
 from tests.unit.controllers.events import FakeEvents
 
@@ -154,15 +154,15 @@ async def test_a_plan_that_never_ends_makes_the_process_ill_and_says_so_in_any_t
     async with manager_context(Cloud(name="fake")) as context:
         planner = Planner(context)
         planner.plan = never  # type: ignore[method-assign, assignment]
-        rehearsal = Rehearsal(planner, Telling(FakeEvents(), context.metrics), context.random)
-        async with beside(rehearsal.run()):
+        rehearsal = DryRun(planner, PlanReporter(FakeEvents(), context.metrics), context.random)
+        async with background(rehearsal.run()):
             await asyncio.sleep(599)
             assert told_from_a_thread(rehearsal) is None
             await asyncio.sleep(2)
             assert told_from_a_thread(rehearsal) == "a pass of dry-run has been running for 601 s"
 
 
-def told_from_a_thread(rehearsal: Rehearsal) -> str | None:
+def told_from_a_thread(rehearsal: DryRun) -> str | None:
     """Joined at once: virtual time does not wait for threads."""
     said: list[str | None] = []
     asking = threading.Thread(target=lambda: said.append(rehearsal.stuck()))
@@ -219,37 +219,37 @@ def told() -> Audience:
 
 
 async def test_what_stands_is_counted_once_and_what_went_is_no_longer_open(told: Audience) -> None:
-    telling = Telling(told.events, told.metrics)
+    reporter = PlanReporter(told.events, told.metrics)
 
     for _ in range(3):
-        telling.tell(Plan((planned("balancer"), planned("listener"))))
-    telling.tell(Plan((planned("listener"),)))
+        reporter.report(Plan((planned("balancer"), planned("listener"))))
+    reporter.report(Plan((planned("listener"),)))
 
     assert told.figure("pileus_planned_changes_total") == 2
     assert told.figure("pileus_planned_changes_open") == 1
-    telling.tell(Plan())
+    reporter.report(Plan())
     assert told.figure("pileus_planned_changes_open") is None
 
 
 async def test_a_plan_that_comes_back_is_news(told: Audience) -> None:
-    telling = Telling(told.events, told.metrics)
+    reporter = PlanReporter(told.events, told.metrics)
 
     for plan in (Plan((planned("balancer"),)), Plan(), Plan((planned("balancer"),))):
-        telling.tell(plan)
+        reporter.report(plan)
 
     assert told.events.reasons() == ["Planned", "Planned"]
     assert told.figure("pileus_planned_changes_total") == 2
 
 
 async def test_a_wait_that_gets_shorter_is_no_news_but_an_hour_is(told: Audience) -> None:
-    telling = Telling(told.events, told.metrics)
+    reporter = PlanReporter(told.events, told.metrics)
 
     for seconds in range(30, 0, -10):
-        telling.tell(Plan((planned("node", Effect.DELETE, f"{seconds} s"),)))
+        reporter.report(Plan((planned("node", Effect.DELETE, f"{seconds} s"),)))
     assert len(told.events.told) == 1
 
     await asyncio.sleep(HOUR)
-    telling.tell(Plan((planned("node", Effect.DELETE, "5 s"),)))
+    reporter.report(Plan((planned("node", Effect.DELETE, "5 s"),)))
 
     assert len(told.events.told) == 2
     assert told.figure("pileus_planned_changes_total", "delete") == 1
@@ -258,7 +258,7 @@ async def test_a_wait_that_gets_shorter_is_no_news_but_an_hour_is(told: Audience
 async def test_changes_and_troubles_of_one_object_are_two_events(told: Audience) -> None:
     trouble = Told("service-lb-controller", Trouble(WEB, "Odd", "a range does not parse"))
 
-    Telling(told.events, told.metrics).tell(Plan((planned("balancer"), trouble)))
+    PlanReporter(told.events, told.metrics).report(Plan((planned("balancer"), trouble)))
 
     assert [(each.kind, each.reason, each.message) for each in told.events.told] == [
         ("Normal", "Planned", "dry run: + balancer (cloud)"),

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, Container, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from pileus.app.beside import beside
+from pileus.app.background import background
 from pileus.app.clients import Clients
 from pileus.app.config import Config
 from pileus.app.context import BuiltController, ManagerContext
-from pileus.app.ending import CommandFailed, Fatal
-from pileus.app.leading import API_PATIENCE, provider_leading, wait_for_api_server
-from pileus.app.opening import World, connections, make_context, provider
+from pileus.app.errors import CommandFailed, Fatal
+from pileus.app.leader import API_PATIENCE, provider_leading, wait_for_api_server
+from pileus.app.startup import World, connections, make_context, provider
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.stack import Equipment, read_only, stacked
@@ -126,7 +126,7 @@ async def watching(
         stacked(
             context.cloud, metrics=context.metrics, fence=context.fence, equipment=Equipment()
         ) as cloud,
-        beside(context.informers.run()),
+        background(context.informers.run()),
     ):
         yield context.with_cloud(cloud)
 
@@ -151,7 +151,7 @@ class Planner:
         Errors: `Fatal` if the API server does not show its objects.
         """
         asked: dict[str, asyncio.Task[tuple[Told, ...] | str]] = {}
-        async with giving_up_when_blind(self._context), asyncio.TaskGroup() as group:
+        async with failing_if_unreadable(self._context), asyncio.TaskGroup() as group:
             for name, preview in self._previews.items():
                 asked[name] = group.create_task(_ask(name, preview, scope))
         answers = {name: task.result() for name, task in asked.items()}
@@ -188,9 +188,9 @@ async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[Told, ...] | 
 
 
 @asynccontextmanager
-async def giving_up_when_blind(context: ManagerContext) -> AsyncGenerator[None]:
+async def failing_if_unreadable(context: ManagerContext) -> AsyncGenerator[None]:
     """The block waits for informers; it ends with `Fatal` if one of them cannot get its list."""
-    async with beside(_watch(context)):
+    async with background(_watch(context)):
         yield
 
 
