@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.errors import CloudError, Rejected, Unavailable
 from pileus.cloud.model import (
     Absent,
@@ -16,6 +17,7 @@ from pileus.cloud.model import (
     NodeRef,
     Route,
 )
+from pileus.testing.conformance.harness import RoutesHarness
 
 
 @dataclass
@@ -92,10 +94,11 @@ class RouteTable:
 
 
 @dataclass
-class RouteTableHarness:
+class RouteTableHarness(RoutesHarness):
     provider: type[RouteTable] = RouteTable
     table: dict[str, Route] = field(default_factory=dict)
     rejected: set[str] = field(default_factory=set)
+    abilities: Abilities = field(default_factory=Abilities)
 
     @asynccontextmanager
     async def connect(self):

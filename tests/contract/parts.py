@@ -43,6 +43,8 @@ class Api:
     members: set[tuple[str, str]] = field(default_factory=set)
     addresses: dict[str, Mark] = field(default_factory=dict)
     busy: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    """Names of machines that are deleted: the API leaves them out of members."""
     made: int = 0
     chance: Callable[[], bool] = lambda: False
     error: BaseException = CRASH
@@ -67,7 +69,10 @@ class Api:
     def listen(self, balancer: str, port: int, members: frozenset[str]) -> None:
         listener = self.new()
         self.listeners[listener] = (balancer, port)
-        self.members |= {(listener, name) for name in members}
+        self.join(listener, members)
+
+    def join(self, listener: str, members: frozenset[str]) -> None:
+        self.members |= {(listener, name) for name in members - self.deleted}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,8 @@ class Seen:
     named: "Seen | None" = None
     """The one that the wish wants to adopt, while the owner has none."""
     mark: Mark | None = None
+    deleted: frozenset[str] = frozenset()
+    """Machines that cannot be members, whatever the spec says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +240,15 @@ class PartsBalancers:
             rules=api.rules[id_],
             stamp=api.stamps.get(id_, ""),
             mark=mark,
+            deleted=frozenset(api.deleted),
         )
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
         if seen.balancer and seen.balancer.state is BalancerState.PENDING:
             return ()
+        return self.decided(wish, seen)
+
+    def decided(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
         if wish.spec is None:
             withdraw = (Withdraw(seen.address),) if seen.address else ()
             return (*withdraw, *((Delete(),) if seen.id else ()))
@@ -272,11 +283,14 @@ class PartsBalancers:
             *(
                 SetMembers(i, wanted.members)
                 for port, i in sorted(have.items())
-                if port in wanted.ports and members[i] != wanted.members
+                if port in wanted.ports and members[i] != self.possible(wanted, seen)
             ),
             *(() if seen.rules == wanted.rules else (SetRules(wanted.rules),)),
             *(() if seen.address else (Publish(seen.owner),)),
         )
+
+    def possible(self, wanted: Create, seen: Seen) -> frozenset[str]:
+        return wanted.members - seen.deleted
 
     async def apply(self, change: Change, seen: Seen) -> Seen:
         self.api.step(seen.id)
@@ -315,8 +329,8 @@ class PartsBalancers:
                 api.listeners.pop(listener, None)
                 api.members = {m for m in api.members if m[0] != listener}
             case SetMembers(listener, members):
-                others = {m for m in api.members if m[0] != listener}
-                api.members = others | {(listener, name) for name in members}
+                api.join(listener, members)
+                api.members = {m for m in api.members if m[0] != listener or m[1] in members}
             case SetRules(rules):
                 api.rules[seen.id] = rules
             case _:

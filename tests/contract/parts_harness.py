@@ -4,17 +4,20 @@ from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
-from pileus.testing.conformance.harness import CRASH, Built
+from pileus.cloud.model import NodeName, NodeRef
+from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built
 from tests.contract.parts import Api, PartsBalancers, Rules
 
 
 @dataclass
-class PartsHarness:
+class PartsHarness(BalancersHarness):
     provider: type[PartsBalancers] = PartsBalancers
     api: Api = field(default_factory=Api)
     finds_leftovers: bool = True
     keeps_fingerprints: bool = True
+    abilities: Abilities = field(default_factory=Abilities)
 
     @asynccontextmanager
     async def connect(self):
@@ -22,6 +25,14 @@ class PartsHarness:
 
     def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
         return Wish(owner=owner, spec=spec)
+
+    def member(self, name: str) -> NodeRef:
+        return NodeRef(name=NodeName(name), provider_id=f"parts://{name}")
+
+    def delete_machine(self, name: str) -> bool:
+        self.api.deleted.add(name)
+        self.api.members = {m for m in self.api.members if m[1] != name}
+        return True
 
     def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
         self.api.chance, self.api.error = chance, error

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from pileus.classic.comparison import NOTE
 from pileus.classic.interface import InstanceMetadata, Route
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers, BalancerSpec, Owner, Wish
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.kube.client import Client
@@ -26,7 +27,7 @@ from pileus.kube.model.core_v1 import (
 from pileus.kube.model.meta import ObjectMeta
 from pileus.kube.transport import Request
 from pileus.telemetry.metrics import Metrics
-from pileus.testing.conformance.harness import CRASH, Built
+from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built, RoutesHarness
 from pileus.testing.scripted import Answer, ScriptedTransport
 from tests.unit.classic.fakes import Access, Keeping, Provider, View, adapted, kube_node
 
@@ -160,11 +161,12 @@ class ClassicBalancerCloud:
 
 
 @dataclass
-class ClassicBalancersHarness:
+class ClassicBalancersHarness(BalancersHarness):
     cloud: ClassicBalancerCloud = field(default_factory=ClassicBalancerCloud)
     view: View = field(default_factory=lambda: View({name: kube_node(name) for name in "abcd"}))
     finds_leftovers: bool = False
     keeps_fingerprints: bool = False
+    abilities: Abilities = field(default_factory=lambda: Abilities(requests=None))
 
     @asynccontextmanager
     async def connect(self):
@@ -289,7 +291,7 @@ class ClassicRouteTable:
 
 
 @dataclass
-class ClassicRoutesHarness:
+class ClassicRoutesHarness(RoutesHarness):
     table: ClassicRouteTable = field(default_factory=ClassicRouteTable)
 
     @asynccontextmanager

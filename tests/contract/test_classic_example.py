@@ -21,6 +21,7 @@ from pileus.controllers.service.controller import ServiceController
 from pileus.kube.client import Client
 from pileus.runtime.informers import Informers
 from pileus.telemetry.metrics import Metrics
+from pileus.testing.conformance.harness import RoutesHarness
 from pileus.testing.conformance.routes import RoutesLaws
 from tests.examples import install_examples
 from tests.unit.classic import fakes
@@ -65,7 +66,7 @@ class Shelf:
         return yaml.safe_load(self.state.read_text(encoding="utf-8"))[what]
 
 
-class RoutesHarness(Shelf):
+class ShelfRoutesHarness(Shelf, RoutesHarness):
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[Any]:
         async with super().connect() as cloud:
@@ -87,7 +88,7 @@ class TestRoutesOfTheClassicExample(RoutesLaws):
         self.folder = tmp_path
 
     def make(self) -> Any:
-        return RoutesHarness(self.folder)
+        return ShelfRoutesHarness(self.folder)
 
 
 class World(world.World):

@@ -10,7 +10,7 @@ from pileus.cloud.connection import connected
 from pileus.cloud.interface import ProviderConfig
 from pileus.cloud.model import Absent, NodeName, NodeRef, Route
 from pileus.testing.conformance.balancers import BalancersLaws
-from pileus.testing.conformance.harness import CRASH, Built
+from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.guides import module
 
@@ -95,7 +95,7 @@ class Api:
 
 
 @dataclass
-class AcmeHarness:
+class AcmeHarness(BalancersHarness):
     api: Api = field(default_factory=Api)
     finds_leftovers: bool = True
     keeps_fingerprints: bool = True

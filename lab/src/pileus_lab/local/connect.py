@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from pileus.cloud.abilities import Abilities, Requests
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.suggest import did_you_mean
@@ -19,6 +20,9 @@ from pileus_lab.local.capabilities import (
 from pileus_lab.local.http_api import reaching
 from pileus_lab.local.model.account import Describe
 from pileus_lab.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
+
+ABILITIES = Abilities(marks_routes=True, requests=Requests(per_balancer=1))
+"""A check is one list of outlines, and one of whole balancers where parts are read."""
 
 
 @asynccontextmanager
@@ -52,4 +56,5 @@ async def cloud_of(api: Api, *, zone: str = "") -> Cloud:
         ssh_keys=LocalSshKeys(api),
         zones=LocalZones(zone, described),
         owns=owns,
+        abilities=ABILITIES,
     )

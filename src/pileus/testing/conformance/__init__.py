@@ -1,6 +1,6 @@
 """The laws of the cloud contract as a test suite, for any provider of any shape.
 
-A provider's tests subclass a class of laws and say how to furnish its cloud (see `harness`):
+A provider's tests subclass a class of laws and return a harness for its cloud (see `harness`):
 
     class TestInstances(InstancesLaws):
         def make(self) -> InstancesHarness: ...
@@ -10,7 +10,16 @@ The laws need hypothesis, and a runner for tests such as pytest: `pip install 'p
 
 from importlib.util import find_spec
 
-LAWS = ("instances", "balancers", "identity", "keeping", "settling", "routes", "ssh_keys")
+LAWS = (
+    "abilities",
+    "balancers",
+    "convergence",
+    "identity",
+    "instances",
+    "repair",
+    "routes",
+    "ssh_keys",
+)
 
 if find_spec("pytest"):
     import pytest

@@ -1,4 +1,8 @@
-"""The laws for `Balancers`, under crashes, lost answers and hands from outside."""
+"""The laws for `Balancers`, under crashes, lost answers and manual changes.
+
+Every law is kept by an honest refusal: what `Abilities` says that the cloud cannot do is not asked
+for, and a provider that cannot adopt raises `Unsupported`.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -11,19 +15,28 @@ from hypothesis import strategies as st
 
 from pileus.cloud.balancer import Balancers, BalancerSpec, Effect, Owner, Part
 from pileus.cloud.errors import Conflict
-from pileus.testing.conformance import identity, keeping
+from pileus.testing.conformance import abilities, identity, repair
+from pileus.testing.conformance.convergence import (
+    SMALL,
+    THEM,
+    US,
+    Make,
+    built_of,
+    settle,
+    spec_of,
+    wish_for,
+)
 from pileus.testing.conformance.harness import BalancersHarness, Built, Crash, LoopFactory, run
-from pileus.testing.conformance.settling import SMALL, THEM, US, Make, built_of, settle, spec_of
 
 
 @dataclass(frozen=True, slots=True)
 class Vandal:
-    """Someone deletes our balancer by hand."""
+    """Someone deletes our load balancer manually."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vanish:
-    """The Service is deleted by force: nobody tells us."""
+    """The Service is deleted by force, and no process hears of it."""
 
 
 SPECS = st.builds(
@@ -46,53 +59,71 @@ class BalancersLaws:
         return asyncio.new_event_loop()
 
     def make(self) -> BalancersHarness:
-        """A new, empty cloud."""
+        """Returns a new, empty cloud."""
         raise NotImplementedError
 
-    def test_after_any_history_all_is_as_wished_and_nothing_foreign_was_touched(self) -> None:
+    def test_any_history_ends_in_the_desired_state_and_touches_nothing_foreign(self) -> None:
         hold_history(self.make, self.new_loop, self.examples)
 
-    def test_changes_are_pure_end_and_may_be_applied_twice(self) -> None:
+    def test_changes_are_pure_and_end_and_apply_is_idempotent(self) -> None:
         hold_changes(self.make, self.new_loop, self.examples)
 
-    def test_deleting_what_is_gone_succeeds(self) -> None:
+    def test_deleting_a_missing_load_balancer_succeeds(self) -> None:
         run(gone_is_deleted(self.make()), self.new_loop)
 
-    def test_a_shallow_look_at_what_is_as_wished_finds_nothing_to_do(self) -> None:
-        run(keeping.shallow_finds_nothing(self.make()), self.new_loop)
+    def test_a_quick_check_of_an_up_to_date_load_balancer_finds_nothing_to_do(self) -> None:
+        run(repair.quick_check_finds_nothing(self.make()), self.new_loop)
 
-    def test_who_dies_half_way_is_followed_by_a_look_at_everything(self) -> None:
-        keeping.death_half_way_is_seen(self.make, self.new_loop)
+    def test_a_crash_half_way_is_followed_by_a_check_of_everything(self) -> None:
+        repair.crash_half_way_is_seen(self.make, self.new_loop)
 
-    def test_a_deep_look_finds_what_hands_did_and_it_is_undone(self) -> None:
-        run(keeping.hands_are_undone(self.make()), self.new_loop)
+    def test_a_full_check_finds_manual_changes_and_they_are_undone(self) -> None:
+        run(repair.manual_changes_are_undone(self.make()), self.new_loop)
 
     def test_a_change_of_members_touches_nothing_else(self) -> None:
-        run(keeping.members_alone(self.make()), self.new_loop)
+        run(repair.members_alone(self.make()), self.new_loop)
 
     def test_addresses_and_port_states_can_be_published(self) -> None:
-        run(keeping.addresses_can_be_published(self.make()), self.new_loop)
+        run(repair.addresses_can_be_published(self.make()), self.new_loop)
 
-    def test_trap_3_a_balancer_of_the_same_name_is_not_ours(self) -> None:
+    def test_trap_3_a_load_balancer_of_the_same_name_is_not_ours(self) -> None:
         run(identity.names_are_no_identity(self.make()), self.new_loop)
 
     def test_trap_4_parts_are_deleted_when_their_parent_is_gone(self) -> None:
-        run(keeping.orphans_are_deleted(self.make()), self.new_loop)
+        run(repair.orphans_are_deleted(self.make()), self.new_loop)
 
     def test_trap_9_a_failure_deletes_nothing_that_existed_before(self) -> None:
-        keeping.failures_delete_nothing(self.make, self.new_loop)
+        repair.failures_delete_nothing(self.make, self.new_loop)
 
-    def test_trap_13_affinity_and_source_ranges_are_updated(self) -> None:
-        run(keeping.everything_is_updated(self.make()), self.new_loop)
+    def test_trap_13_affinity_is_updated_as_declared(self) -> None:
+        run(abilities.affinity_is_as_declared(self.make()), self.new_loop)
 
-    def test_trap_16_what_the_user_names_is_adopted(self) -> None:
+    def test_trap_13_source_ranges_are_updated_as_declared(self) -> None:
+        run(abilities.source_ranges_are_as_declared(self.make()), self.new_loop)
+
+    def test_trap_16_a_load_balancer_that_the_user_names_is_adopted(self) -> None:
         run(identity.named_by_the_user_is_adopted(self.make()), self.new_loop)
 
-    def test_members_of_what_the_user_names_are_changed_without_adopting_it(self) -> None:
+    def test_members_of_a_named_load_balancer_are_changed_without_adopting_it(self) -> None:
         run(identity.named_without_being_ours(self.make()), self.new_loop)
 
-    def test_what_belongs_to_another_cluster_is_not_adopted(self) -> None:
+    def test_a_load_balancer_of_another_cluster_is_not_adopted(self) -> None:
         run(identity.of_another_cluster_is_refused(self.make()), self.new_loop)
+
+    def test_observations_cost_no_more_requests_than_declared(self) -> None:
+        run(abilities.requests_are_as_declared(self.make()), self.new_loop)
+
+    def test_nodes_without_a_provider_id_are_members_unless_declared_otherwise(self) -> None:
+        run(abilities.unnamed_members_are_accepted(self.make()), self.new_loop)
+
+    def test_a_node_that_registers_again_keeps_its_place(self) -> None:
+        run(abilities.registering_again_keeps_the_place(self.make()), self.new_loop)
+
+    def test_members_that_stay_are_never_removed(self) -> None:
+        run(abilities.members_that_stay_are_never_removed(self.make()), self.new_loop)
+
+    def test_a_deleted_machine_harms_no_other_member(self) -> None:
+        run(abilities.a_deleted_machine_harms_no_other_member(self.make()), self.new_loop)
 
 
 def hold_history(
@@ -112,7 +143,7 @@ async def _history(
     harness: BalancersHarness, history: list[tuple[str, object]], chance: Random, rate: float
 ) -> None:
     async with harness.connect() as theirs:
-        await settle(theirs, harness.wish(Owner(THEM, "u1"), FOREIGN))
+        await settle(harness, theirs, wish_for(harness, Owner(THEM, "u1"), FOREIGN))
     before = _of(harness, THEM)
     wanted: dict[Owner, BalancerSpec | None] = {}
     for uid, event in history:
@@ -120,9 +151,9 @@ async def _history(
         await _happen(harness, owner, event, wanted, lambda: chance.random() < rate)
     await _restart(harness, wanted)
 
-    expected = {owner: built_of(spec) for owner, spec in wanted.items() if spec is not None}
+    expected = {o: built_of(harness, spec) for o, spec in wanted.items() if spec is not None}
     assert _of(harness, US) == expected
-    assert _of(harness, THEM) == before, "something foreign was touched"
+    assert _of(harness, THEM) == before, "a load balancer of another cluster was touched"
     assert harness.strays() == 0, "parts were left behind"
 
 
@@ -141,11 +172,11 @@ async def _happen(
                 wanted.pop(owner, None)
         case BalancerSpec() | None:
             wanted[owner] = event
-            wish = harness.wish(owner, event)
+            wish = wish_for(harness, owner, event)
             harness.crash_when(chance)
             try:
                 async with harness.connect() as balancers:
-                    await settle(balancers, wish)
+                    await settle(harness, balancers, wish)
             except Crash:
                 pass
             harness.crash_when(lambda: False)
@@ -154,12 +185,12 @@ async def _happen(
 
 
 async def _restart(harness: BalancersHarness, wanted: dict[Owner, BalancerSpec | None]) -> None:
-    """A new process: what is wished is met, and leftovers are found by their marks alone."""
+    """A new process reaches every desired state, and finds leftovers by their marks alone."""
     async with harness.connect() as balancers:
         leftovers = await balancers.owners(US)
         assert all(owner.cluster == US for owner in leftovers), "owners of another cluster"
         for owner in sorted({*leftovers, *wanted}, key=lambda owner: owner.uid):
-            await settle(balancers, harness.wish(owner, wanted.get(owner)))
+            await settle(harness, balancers, wish_for(harness, owner, wanted.get(owner)))
 
 
 def _of(harness: BalancersHarness, cluster: str) -> dict[Owner, Built]:
@@ -180,10 +211,10 @@ def hold_changes(
 async def _changes(harness: BalancersHarness, first: BalancerSpec, later: BalancerSpec) -> None:
     owner = Owner(US, "u9")
     async with harness.connect() as balancers:
-        wish = harness.wish(owner, first)
-        assert balancers.changes(wish, await settle(balancers, wish)) == ()
+        wish = wish_for(harness, owner, first)
+        assert balancers.changes(wish, await settle(harness, balancers, wish)) == ()
 
-        wish = harness.wish(owner, later)
+        wish = wish_for(harness, owner, later)
         seen = (await balancers.observe([wish], deep=True))[owner]
         changes = balancers.changes(wish, seen)
         assert changes == balancers.changes(wish, seen), "changes is not pure"
@@ -192,9 +223,9 @@ async def _changes(harness: BalancersHarness, first: BalancerSpec, later: Balanc
             assert isinstance(change.part, Part)
             assert change.summary, "a line of the plan is empty"
             await _apply_twice(balancers, change, seen)
-        await settle(balancers, wish)
+        await settle(harness, balancers, wish)
 
-    assert harness.built()[owner] == built_of(later)
+    assert harness.built()[owner] == built_of(harness, later)
     assert harness.strays() == 0
 
 
@@ -209,14 +240,14 @@ async def _apply_twice(balancers: Balancers[Any, Any], change: object, seen: obj
 async def gone_is_deleted(harness: BalancersHarness) -> None:
     owner = Owner(US, "u1")
     async with harness.connect() as balancers:
-        await settle(balancers, harness.wish(owner, FOREIGN))
+        await settle(harness, balancers, wish_for(harness, owner, FOREIGN))
         wish = harness.wish(owner, None)
         seen = (await balancers.observe([wish], deep=True))[owner]
         changes = balancers.changes(wish, seen)
         for _ in range(2):
             for change in changes:
                 await balancers.apply(change, seen)
-        await settle(balancers, wish)
+        await settle(harness, balancers, wish)
 
     assert harness.built() == {}
     assert harness.strays() == 0

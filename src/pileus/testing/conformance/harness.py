@@ -1,4 +1,9 @@
-"""What the laws need of a provider under test: a cloud that they may furnish, break and inspect."""
+"""What the laws need of a provider under test: a cloud that they can fill, break and inspect.
+
+A harness stands for one cloud account. Every `connect()` is a new process that knows nothing of the
+ones before. What a harness reports (`built`, `accepted`, …) comes from the cloud itself and not
+from the provider, so that the provider cannot hide its own mistakes.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Mapping
@@ -6,16 +11,18 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers, BalancerSpec, Owner, Wish
 from pileus.cloud.interface import Instances, Routes, SshKeys
-from pileus.cloud.model import NodeRef, SshKey
+from pileus.cloud.model import NodeName, NodeRef, SshKey
 
 T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+ABLE = Abilities()
 
 
 class Crash(BaseException):
-    """The process dies here; nothing catches it."""
+    """The process dies here. Nothing catches it."""
 
 
 CRASH = Crash()
@@ -32,34 +39,41 @@ def raising(expected: type[Exception]) -> Generator[None]:
 
 
 class InstancesHarness(Protocol):
-    """One cloud with machines; every `connect` is a new process that looks at it."""
+    """A cloud with machines."""
 
     def connect(self) -> AbstractAsyncContextManager[Instances]: ...
 
     def add(self, name: str) -> NodeRef:
-        """Start a machine, and say how the cluster would know it before it is initialized."""
+        """Start a machine. Returns its node as the cluster knows it before initialization."""
         ...
 
-    def remove(self, name: str) -> None: ...
-    def stop(self, name: str) -> None: ...
+    def remove(self, name: str) -> None:
+        """Delete the machine."""
+        ...
+
+    def stop(self, name: str) -> None:
+        """Stop the machine; it continues to exist."""
+        ...
 
     def broken(self) -> AbstractContextManager[None]:
-        """Inside of it the cloud fails every request."""
+        """The cloud fails every request while the context is open."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A balancer as it stands in the cloud, told by the cloud itself and not by the provider."""
+    """A load balancer as it exists in the cloud."""
 
     ports: frozenset[int]
     members: frozenset[str]
+    """Names of nodes."""
     sticky_seconds: int | None = None
+    """On a cloud with `Affinity.ON_OFF`: `DEFAULT_AFFINITY_SECONDS` if affinity is on."""
     source_ranges: frozenset[str] = frozenset()
 
 
 class Countdown:
-    """Says yes once, at the question after so many others."""
+    """Answers True once, after so many calls that it answers with False."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -70,75 +84,108 @@ class Countdown:
 
 
 class BalancersHarness(Protocol):
-    """One cloud with balancers; every `connect` is a new process without any memory."""
+    """A cloud with load balancers."""
+
+    abilities: Abilities = ABLE
+    """What the provider declares in `Cloud.abilities`. The laws hold it to that."""
 
     finds_leftovers: bool
-    """Whether `owners()` can find what was built before this process. Ported ones cannot."""
+    """Whether `owners()` finds what earlier processes created. Ported providers cannot."""
 
     keeps_fingerprints: bool
-    """Whether a new process can tell by a shallow look that a balancer is as wished."""
+    """Whether a new process sees in a quick check that a load balancer is up to date."""
 
     def connect(self) -> AbstractAsyncContextManager[Balancers[Any, Any]]: ...
 
     def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
-        """The wish, with everything prepared that the provider expects beside it."""
+        """Returns the wish, after preparing everything that the provider expects beside it."""
         ...
 
+    def member(self, name: str) -> NodeRef:
+        """Returns a node that can be a member, always the same for one name.
+
+        Starts its machine if the cloud knows members by machine. With a provider ID, if nodes of
+        this cloud have one.
+        """
+        return NodeRef(name=NodeName(name))
+
+    def delete_machine(self, name: str) -> bool:
+        """Delete the machine of a member. False: this cloud does not know members by machine."""
+        del name
+        return False
+
     def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
-        """Ask at each request, before and after its effect; raise the error when it says so."""
+        """Call `chance` at each request, before and after its effect; raise `error` if True."""
         ...
 
     def vandalise(self, owner: Owner) -> None:
-        """Delete the owner's balancer by hand, as far as a user could; a part may stay."""
+        """Delete the owner's load balancer manually, as far as a user can; parts may remain."""
         ...
 
     def tamper(self, owner: Owner) -> bool:
-        """Change a part of the owner's balancer by hand; False: of these, no part can be seen."""
+        """Change a part of the owner's load balancer manually. False: no part can be changed."""
         ...
 
     def furnish(self, name: str, mark: Owner | None) -> str | None:
-        """Make a balancer of that name on port 1, with that mark or by hand; its id.
+        """Create a load balancer of that name on port 1, with that mark or without one.
 
-        None: of these, none can be made that way.
+        Returns its ID; None if none can be created that way.
         """
         ...
 
     def built(self) -> Mapping[Owner, Built]:
-        """Everything that stands, of every cluster; what is made by hand, of cluster ""."""
+        """Returns every load balancer of every cluster; those without a mark have cluster ""."""
         ...
 
     def strays(self) -> int:
-        """Things in the cloud that no owner could be found for, or that are there twice."""
+        """Returns how many objects have no owner, or exist twice."""
         ...
 
 
 class RoutesHarness(Protocol):
-    """One cloud with routes."""
+    """A cloud with routes. Nodes `n1` and `n2` have machines."""
+
+    abilities: Abilities = ABLE
+    """What the provider declares in `Cloud.abilities`."""
 
     def connect(self) -> AbstractAsyncContextManager[Routes]: ...
+
+    def node(self, name: str) -> NodeRef:
+        """Returns the node `n1` or `n2` as the cluster knows it."""
+        return NodeRef(name=NodeName(name))
+
     def add_foreign(self, destination: str) -> None:
-        """A route of someone else's."""
+        """Create a route that belongs to someone else."""
         ...
 
     def reject(self, destination: str) -> None:
-        """From now on the cloud refuses to create or delete this one."""
+        """Make the cloud refuse to create or delete the route to this destination from now on."""
         ...
+
+    def remove_from_one_table(self, destination: str) -> bool:
+        """Remove the route from one of several tables. False: this cloud has only one table."""
+        del destination
+        return False
 
 
 class SshKeysHarness(Protocol):
-    """One cloud with machines that accept SSH keys."""
+    """A cloud with machines that accept SSH keys."""
 
     can_tell: bool
-    """Whether it can list and remove keys. Ported providers can only add them."""
+    """Whether keys can be listed and removed. Ported providers can only add them."""
 
     def connect(self) -> AbstractAsyncContextManager[SshKeys]: ...
-    def add_machine(self, name: str) -> NodeRef: ...
+
+    def add_machine(self, name: str) -> NodeRef:
+        """Start a machine. Returns its node."""
+        ...
+
     def add_by_hand(self, key: SshKey) -> None:
-        """Someone else lets a user log in on all machines."""
+        """Let a user log in on all machines, without the mark of any cluster."""
         ...
 
     def accepted(self, name: str) -> frozenset[SshKey]:
-        """The keys that a machine accepts, told by the cloud itself and not by the provider."""
+        """Returns the keys that a machine accepts."""
         ...
 
 

@@ -14,16 +14,16 @@ class InstancesLaws:
         return asyncio.new_event_loop()
 
     def make(self) -> InstancesHarness:
-        """A new cloud without machines."""
+        """Returns a new cloud without machines."""
         raise NotImplementedError
 
     def test_each_node_is_answered_with_its_own_machine(self) -> None:
         run(each_has_its_own(self.make()), self.new_loop)
 
-    def test_nothing_is_said_of_nodes_that_were_not_asked_for(self) -> None:
+    def test_the_answer_has_only_nodes_that_were_asked_for(self) -> None:
         run(only_what_was_asked(self.make()), self.new_loop)
 
-    def test_a_machine_that_is_gone_is_absent_with_evidence(self) -> None:
+    def test_a_deleted_machine_is_absent_with_evidence(self) -> None:
         run(gone_is_absent(self.make()), self.new_loop)
 
     def test_a_new_machine_is_found_although_it_was_missing_before(self) -> None:
@@ -32,10 +32,10 @@ class InstancesLaws:
     def test_a_stopped_machine_exists(self) -> None:
         run(stopped_exists(self.make()), self.new_loop)
 
-    def test_a_cloud_that_fails_says_nothing_of_absence(self) -> None:
+    def test_a_failing_cloud_is_never_taken_for_absence(self) -> None:
         run(failure_is_not_absence(self.make()), self.new_loop)
 
-    def test_a_cancelled_look_up_ends(self) -> None:
+    def test_a_cancelled_lookup_ends(self) -> None:
         run(cancellation_is_heard(self.make()), self.new_loop)
 
 
@@ -46,10 +46,10 @@ async def each_has_its_own(harness: InstancesHarness) -> None:
         found = await instances.find(nodes, fresh=False)
         again = await instances.find(nodes, fresh=False)
 
-    assert set(found) == {node.name for node in nodes}, "a machine that is there was not found"
-    assert again == found, "two equal questions got two answers"
+    assert set(found) == {node.name for node in nodes}, "an existing machine was not found"
+    assert again == found, "two equal lookups got different answers"
     machines = [answer for answer in found.values() if isinstance(answer, Instance)]
-    assert len(machines) == len(nodes), f"machines that are there were answered with {found}"
+    assert len(machines) == len(nodes), f"existing machines were answered with {found}"
     assert len({machine.provider_id for machine in machines}) == len(nodes), "shared provider IDs"
     assert all("://" in machine.provider_id for machine in machines), "provider ID without scheme"
 
@@ -71,8 +71,8 @@ async def gone_is_absent(harness: InstancesHarness) -> None:
         found = await instances.find([stays, goes], fresh=True)
 
     gone = found.get(goes.name)
-    assert isinstance(gone, Absent), f"a machine that is gone was answered with {gone}"
-    assert gone.evidence, "no evidence was given"
+    assert isinstance(gone, Absent), f"a deleted machine was answered with {gone}"
+    assert gone.evidence, "Absent has no evidence"
     assert isinstance(found.get(stays.name), Instance)
 
 
@@ -99,7 +99,7 @@ async def stopped_exists(harness: InstancesHarness) -> None:
 
 async def _state(instances: Instances, node: NodeRef) -> InstanceState:
     answer = (await instances.find([node], fresh=True)).get(node.name)
-    assert isinstance(answer, Instance), f"a machine that exists was answered with {answer}"
+    assert isinstance(answer, Instance), f"an existing machine was answered with {answer}"
     return answer.state
 
 

@@ -1,4 +1,4 @@
-"""The laws for `SshKeys`. A cloud that cannot tell which keys there are keeps the first two."""
+"""The laws for `SshKeys`. A cloud that cannot list keys has to keep the first two."""
 
 import asyncio
 from unittest import SkipTest
@@ -19,25 +19,25 @@ class SshKeysLaws:
         return asyncio.new_event_loop()
 
     def make(self) -> SshKeysHarness:
-        """A new cloud without machines and keys."""
+        """Returns a new cloud without machines and keys."""
         raise NotImplementedError
 
-    def test_what_was_added_is_accepted_however_often_it_was_added(self) -> None:
+    def test_adding_a_key_is_idempotent(self) -> None:
         run(added_twice(self.make()), self.new_loop)
 
-    def test_it_is_ours_alone_or_the_cloud_says_that_it_cannot_tell(self) -> None:
+    def test_an_added_key_is_listed_as_ours_or_listing_is_unsupported(self) -> None:
         run(is_ours(self.make()), self.new_loop)
 
-    def test_what_was_removed_is_gone_and_may_be_removed_again(self) -> None:
-        run(removed_twice(self._telling()), self.new_loop)
+    def test_removing_a_key_is_idempotent(self) -> None:
+        run(removed_twice(self._with_lists()), self.new_loop)
 
-    def test_a_key_of_someone_else_stays_theirs_and_stays(self) -> None:
-        run(others_stay(self._telling()), self.new_loop)
+    def test_a_key_of_someone_else_is_neither_taken_over_nor_removed(self) -> None:
+        run(others_stay(self._with_lists()), self.new_loop)
 
     def test_a_node_without_a_machine_fails_alone(self) -> None:
-        run(absent_fails_alone(self._telling()), self.new_loop)
+        run(absent_fails_alone(self._with_lists()), self.new_loop)
 
-    def _telling(self) -> SshKeysHarness:
+    def _with_lists(self) -> SshKeysHarness:
         harness = self.make()
         if not harness.can_tell:
             raise SkipTest("this cloud can only add keys")
@@ -105,5 +105,7 @@ async def absent_fails_alone(harness: SshKeysHarness) -> None:
 
     assert set(errors) == {ABSENT.name}
     assert isinstance(errors[ABSENT.name], CloudError)
-    assert not isinstance(listed.get(ABSENT.name), NodeKeys), "what it accepts cannot be known"
+    assert not isinstance(listed.get(ABSENT.name), NodeKeys), (
+        "the keys of a node without a machine cannot be known"
+    )
     assert listed[node.name] == NodeKeys(frozenset({JANE}))

@@ -8,14 +8,14 @@ from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import NodeName, NodeRef, SshKey
 from pileus.testing.conformance.balancers import BalancersLaws
-from pileus.testing.conformance.harness import CRASH, Built
+from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built, RoutesHarness
 from pileus.testing.conformance.instances import InstancesLaws
 from pileus.testing.conformance.routes import RoutesLaws
 from pileus.testing.conformance.ssh_keys import SshKeysLaws
 from pileus.testing.virtual_time import VirtualTimeLoop
 from pileus_lab.local.capabilities import LocalBalancers, LocalInstances, LocalRoutes, LocalSshKeys
 from pileus_lab.local.cloud import Behaviour, LocalCloud
-from pileus_lab.local.connect import cloud_of
+from pileus_lab.local.connect import ABILITIES, cloud_of
 from pileus_lab.local.model.account import AddFault, AddKey, ListKeys, RemoveFault
 from pileus_lab.local.model.balancers import (
     CreateBalancer,
@@ -99,9 +99,10 @@ class Crashing:
             raise self.error
 
 
-class Balancers(Doors):
+class Balancers(Doors, BalancersHarness):
     finds_leftovers = True
     keeps_fingerprints = True
+    abilities = ABILITIES
 
     def __init__(self, clock: Hands, settings: Settings) -> None:
         super().__init__(local_cloud(clock, settings=settings))
@@ -114,6 +115,9 @@ class Balancers(Doors):
 
     def wish(self, owner: Owner, spec: BalancerSpec | None) -> Wish:
         return Wish(owner=owner, spec=spec)
+
+    def member(self, name: str) -> NodeRef:
+        return NodeRef(name=NodeName(name), provider_id=f"local://{name}")
 
     def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
         self._api.dies, self._api.error = chance, error
@@ -184,7 +188,9 @@ class TestBalancersThatAreBusyAfterEachChange(TestBalancers):
     settings = Settings(settle_seconds=2)
 
 
-class Table(Doors):
+class Table(Doors, RoutesHarness):
+    abilities = ABILITIES
+
     def __init__(self) -> None:
         super().__init__(local_cloud())
         for name in ("n1", "n2", "other"):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.interface import Cloud
 from pileus_lab.simulation.clouds.interface import Api
 from pileus_lab.simulation.clouds.local import SimulatedLocal
@@ -37,7 +38,7 @@ class MachinesAlone(SimulatedLocal):
     @asynccontextmanager
     async def connect(self, api: Api) -> AsyncGenerator[Cloud]:
         async with super().connect(api) as cloud:
-            yield replace(cloud, balancers=None, routes=None)
+            yield replace(cloud, balancers=None, routes=None, abilities=Abilities())
 
 
 class Choosy(SimulatedLocal):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pileus.controllers.node.descriptor import NODE
 from pileus.kube.client import DEAD_AFTER
 from pileus_lab.apiserver.tree import Obj, text, texts
+from pileus_lab.simulation.invariants.abilities import requests_of_check, requests_of_lists
 from pileus_lab.simulation.invariants.facts import (
     READY,
     STUCK,
@@ -14,7 +15,7 @@ from pileus_lab.simulation.invariants.facts import (
     is_new,
 )
 from pileus_lab.simulation.invariants.pace import LAWS, OTHERS, TICK, same, who_waits
-from pileus_lab.simulation.invariants.rates import most_calls
+from pileus_lab.simulation.invariants.rates import Costs, most_calls
 from pileus_lab.simulation.replica import SLOWEST
 from pileus_lab.simulation.stage.steps import Answer, Call, Channel
 
@@ -50,7 +51,9 @@ def nobody_works_on_an_old_lease(facts: Facts, call: Call) -> str | None:
 def calls_are_bounded(facts: Facts, call: Call) -> str | None:
     paces, whose = facts.paces, (call.identity, call.agent)
     sent = paces.sent.get((*whose, call.channel), 0)
-    most = most_calls(call.agent, call.channel, facts.things, facts.election)
+    able, truth = facts.abilities, facts.account.truth()
+    costs = Costs(requests_of_check(able, truth), requests_of_lists(able, truth))
+    most = most_calls(call.agent, call.channel, facts.things, facts.election, costs)
     if sent <= most + INVITED * paces.invited.get(whose, 0):
         return None
     return f"{call.identity}: {sent} {call.channel} of {call.agent} in a minute"

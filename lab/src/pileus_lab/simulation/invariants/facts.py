@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Owner
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.service.departed import SUSPICION
@@ -10,6 +11,7 @@ from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.lease import Durations
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Truth
+from pileus_lab.simulation.invariants.abilities import is_beyond
 from pileus_lab.simulation.invariants.pace import Paces
 from pileus_lab.simulation.invariants.rates import RANGES
 from pileus_lab.simulation.invariants.service_history import (
@@ -227,6 +229,11 @@ class Facts:
             self.member_since.pop(name, None)
 
     @property
+    def abilities(self) -> Abilities:
+        """What the provider declares of its cloud."""
+        return self.account.offered.abilities
+
+    @property
     def election(self) -> Durations:
         return self.schedule.setup.config.leader_election.durations
 
@@ -313,6 +320,8 @@ class Facts:
 
     def is_impossible(self, service: Obj) -> bool:
         """It asks for what the cloud cannot give."""
+        if is_beyond(self.abilities, service):
+            return True
         wanted, ports = text(service, "spec", "loadBalancerIP"), rows(service, "spec", "ports")
         is_asking = text(service, "spec", "type") == "LoadBalancer"
         if is_asking and any(not port.get("nodePort") for port in ports):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS
+from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS, Abilities
 from pileus.cloud.balancer import Transport
 from pileus.cloud.model import InstanceState
 from pileus.controllers.ipam.descriptor import IPAM
@@ -171,7 +171,7 @@ def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
     reason = "LoadBalancerReady" if members else "NoMembers"
     if reason_of(service, READY) != reason:
         yield f"its condition says {reason_of(service, READY)}, not {reason}"
-    yield from _misdirects(service, balancer)
+    yield from _misdirects(facts.abilities, service, balancer)
 
 
 def _keeps_notes(facts: Facts) -> bool:
@@ -182,15 +182,20 @@ def _keeps_notes(facts: Facts) -> bool:
 def _misses(facts: Facts, balancer: Balancer, members: Sequence[Obj]) -> Iterator[str]:
     """Which nodes it leads to wrongly, or not to the machine that a node is now."""
     names = frozenset(text(node, "metadata", "name") for node in members)
-    if balancer.members != names:
-        yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(names)}"
+    must = names
+    if facts.abilities.members_by_provider_id:
+        known = (node for node in members if text(node, "spec", "providerID"))
+        there = (node for node in known if facts.machine_of(node) is not None)
+        must = frozenset(text(node, "metadata", "name") for node in there)
+    if not must <= balancer.members <= names:
+        yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(must)}"
     known = [facts.machine_of(node) for node in members if text(node, "spec", "providerID")]
     machines = {one.id for one in known if one is not None}
     if balancer.machines is not None and not machines <= balancer.machines:
         yield f"{balancer.id} does not know {sorted(machines - balancer.machines)}"
 
 
-def _misdirects(service: Obj, balancer: Balancer) -> Iterator[str]:
+def _misdirects(able: Abilities, service: Obj, balancer: Balancer) -> Iterator[str]:
     """What is wrong with how connections are taken in and passed on."""
     wanted = frozenset(
         Port(number(one, "port"), number(one, "nodePort"), Transport(text(one, "protocol")))
@@ -201,16 +206,17 @@ def _misdirects(service: Obj, balancer: Balancer) -> Iterator[str]:
     ranges = frozenset(texts(service, "spec", "loadBalancerSourceRanges"))
     if balancer.source_ranges != ranges:
         yield f"{balancer.id} lets in {sorted(balancer.source_ranges)}, not {sorted(ranges)}"
-    if balancer.traffic not in {None, _traffic_of(service)}:
-        yield f"{balancer.id} does {balancer.traffic}, not {_traffic_of(service)}"
+    wished = _traffic_of(able, service)
+    if balancer.traffic not in {None, wished}:
+        yield f"{balancer.id} does {balancer.traffic}, not {wished}"
 
 
-def _traffic_of(service: Obj) -> Traffic:
+def _traffic_of(able: Abilities, service: Obj) -> Traffic:
     is_sticky = text(service, "spec", "sessionAffinity") == "ClientIP"
     config = branch(service, "spec", "sessionAffinityConfig", "clientIP")
     seconds = number(config, "timeoutSeconds") or DEFAULT_AFFINITY_SECONDS
     return Traffic(
-        affinity_seconds=seconds if is_sticky else None,
+        affinity_seconds=able.stickiness(seconds if is_sticky else None),
         health_port=number(service, "spec", "healthCheckNodePort") or None,
     )
 

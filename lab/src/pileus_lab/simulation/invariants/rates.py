@@ -66,7 +66,22 @@ ANY = Rate(OTHERS)
 """Of parts that only some clouds have."""
 
 
-def most_calls(agent: str, channel: Channel, things: Things, election: Durations) -> int:
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Requests that one observation of the cloud takes, as its provider declares."""
+
+    check: int = 1
+    """Of one load balancer."""
+    lists: int = 1
+    """Of all machines, load balancers or routes."""
+
+    def of(self, agent: str) -> int:
+        return self.check if agent == "cloud balancers" else self.lists
+
+
+def most_calls(
+    agent: str, channel: Channel, things: Things, election: Durations, costs: Costs
+) -> int:
     """How many there may be of this kind in a minute, if nobody asks for more."""
     if channel is Channel.LEASE:
         return ceil(LEASES * FOR_A_LEASE * MINUTE / election.retry)
@@ -78,4 +93,6 @@ def most_calls(agent: str, channel: Channel, things: Things, election: Durations
     if channel is Channel.EVENT:
         # Written when it is told; and what fails once sooner, then in turn.
         return ceil(TOLD * (passes + size * (1 + MINUTE / RETRY)))
+    if channel is Channel.CLOUD_READ:
+        return ceil(max(rate.calls, costs.of(agent)) * passes)
     return ceil(rate.calls * passes)

@@ -8,6 +8,7 @@ from math import log2
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.route.descriptor import ROUTE
 from pileus_lab.apiserver.tree import Obj, text, texts
+from pileus_lab.simulation.invariants.abilities import requests_of_check, requests_of_lists
 from pileus_lab.simulation.invariants.facts import Facts, is_new
 from pileus_lab.simulation.setup import MONITOR_PERIOD
 from pileus_lab.simulation.stage.steps import Channel
@@ -20,6 +21,8 @@ SINGLE = 4
 """Calls that a ported provider makes for each node, as it knows no lists."""
 SEARCH = 2
 """Calls that look for the machine of one new node: at the list that all use, and at a fresh one."""
+CHECKS = 2
+"""Requests for each Service: at most one full check, or two quick ones."""
 SEARCHED = 60.0
 """Seconds for which a new node's machine has been looked for by then, ever more seldom."""
 LISTS = 5
@@ -70,17 +73,20 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
 
 def _looks(facts: Facts, seconds: float) -> int:
     """How many calls looking around may take: at all machines and routes, Services, lost nodes."""
+    able, truth = facts.abilities, facts.account.truth()
     refreshes = _refreshes(facts, seconds)
     rounds = ROUNDS + int(seconds / MONITOR_PERIOD) * (2 if facts.runs(ROUTE.canonical) else 1)
     rounds += max(0, refreshes - 1)
     nodes = len(facts.cluster.objects("nodes"))
     is_bulk = facts.account.offered.knows_leftovers
-    a_round = 1 if is_bulk else 1 + SINGLE * nodes
+    a_round = requests_of_lists(able, truth) if is_bulk else 1 + SINGLE * nodes
     searches = _lost(facts) * (1 + int(log2(1 + seconds / SEARCHED)))
     searching = searches * (SEARCH if is_bulk else SINGLE)
     if is_bulk and len(_gone(facts)) > _lost(facts):
         searching += refreshes * (SEARCH - 1)  # absence is never concluded from a cache
-    return rounds * a_round + 2 * len(facts.cluster.objects("services")) + searching
+    a_check = max(CHECKS, requests_of_check(able, truth))
+    services = len(facts.cluster.objects("services"))
+    return rounds * a_round + a_check * services + searching
 
 
 def _refreshes(facts: Facts, seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""Laws on keeping balancers as wished: fingerprints, hands from outside, failures half-way."""
+"""Laws on keeping load balancers up to date: fingerprints, manual changes, failures half-way."""
 
 import re
 from contextlib import suppress
@@ -16,9 +16,8 @@ from pileus.cloud.balancer import (
     Seen,
     Wish,
 )
-from pileus.cloud.errors import CloudError, Conflict, Rejected, Unavailable, Unsupported
-from pileus.testing.conformance.harness import BalancersHarness, Countdown, Crash, LoopFactory, run
-from pileus.testing.conformance.settling import (
+from pileus.cloud.errors import CloudError, Conflict, Unavailable
+from pileus.testing.conformance.convergence import (
     LARGE,
     SMALL,
     US,
@@ -26,32 +25,36 @@ from pileus.testing.conformance.settling import (
     built_of,
     look,
     settle,
-    spec_of,
     standing,
+    wish_for,
 )
+from pileus.testing.conformance.harness import BalancersHarness, Countdown, Crash, LoopFactory, run
 
 OWNER = Owner(US, "u1")
 PORT_ERROR = re.compile(r"([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 """The form of a port's error in the Kubernetes API: a CamelCase word, perhaps with a prefix."""
 REQUESTS = 25
-"""More than any change from one spec to the other makes."""
+"""More than any change from one spec to the other needs."""
 
 
-async def shallow_finds_nothing(harness: BalancersHarness) -> None:
-    wish = harness.wish(OWNER, SMALL)
+async def quick_check_finds_nothing(harness: BalancersHarness) -> None:
+    wish = wish_for(harness, OWNER, SMALL)
     async with harness.connect() as balancers:
-        await settle(balancers, wish)
+        await settle(harness, balancers, wish)
         assert not balancers.changes(wish, await look(balancers, wish, deep=False))
     if not harness.keeps_fingerprints:
         return
     async with harness.connect() as balancers:
         seen = await look(balancers, wish, deep=False)
         assert not balancers.changes(wish, seen), "a new process finds something to do"
-        assert seen.balancer is not None, "a shallow look lost the balancer"
+        assert seen.balancer is not None, "a quick check lost the load balancer"
 
 
-def death_half_way_is_seen(make: Make, loop_factory: LoopFactory) -> None:
-    """While the process is dead the wish goes back, or stays: only the mark tells what is there."""
+def crash_half_way_is_seen(make: Make, loop_factory: LoopFactory) -> None:
+    """A process dies while it applies a change; the next one only makes quick checks.
+
+    Meanwhile the desired state stays, or is changed back: only the fingerprint shows what exists.
+    """
     for count in range(REQUESTS):
         for wanted in (SMALL, LARGE):
             run(_dies_and_returns(make(), count, wanted), loop_factory)
@@ -59,47 +62,49 @@ def death_half_way_is_seen(make: Make, loop_factory: LoopFactory) -> None:
 
 async def _dies_and_returns(harness: BalancersHarness, count: int, wanted: BalancerSpec) -> None:
     async with harness.connect() as balancers:
-        await settle(balancers, harness.wish(OWNER, SMALL))
-    other = harness.wish(OWNER, LARGE)
+        await settle(harness, balancers, wish_for(harness, OWNER, SMALL))
+    other = wish_for(harness, OWNER, LARGE)
     harness.crash_when(Countdown(count))
     try:
         async with harness.connect() as balancers:
-            await settle(balancers, other, deep=False)
+            await settle(harness, balancers, other, deep=False)
     except Crash:
         pass
     harness.crash_when(lambda: False)
     async with harness.connect() as balancers:
-        await settle(balancers, harness.wish(OWNER, wanted), deep=False)
+        await settle(harness, balancers, wish_for(harness, OWNER, wanted), deep=False)
 
-    assert standing(harness, US) == {OWNER.uid: built_of(wanted)}, (
-        f"a process that died at request {count} left what no shallow look can see"
+    assert standing(harness, US) == {OWNER.uid: built_of(harness, wanted)}, (
+        f"a process that died at request {count} left a difference that quick checks do not find"
     )
 
 
-async def hands_are_undone(harness: BalancersHarness) -> None:
-    wish = harness.wish(OWNER, SMALL)
+async def manual_changes_are_undone(harness: BalancersHarness) -> None:
+    wish = wish_for(harness, OWNER, SMALL)
     async with harness.connect() as balancers:
-        await settle(balancers, wish)
+        await settle(harness, balancers, wish)
     if not harness.tamper(OWNER):
         return
-    assert standing(harness, US) != {OWNER.uid: built_of(SMALL)}, "the harness changed nothing"
+    assert standing(harness, US) != {OWNER.uid: built_of(harness, SMALL)}, (
+        "the harness did not change anything"
+    )
     async with harness.connect() as balancers:
-        await settle(balancers, wish, deep=True)
+        await settle(harness, balancers, wish, deep=True)
 
-    assert standing(harness, US) == {OWNER.uid: built_of(SMALL)}
+    assert standing(harness, US) == {OWNER.uid: built_of(harness, SMALL)}
 
 
 async def members_alone(harness: BalancersHarness) -> None:
-    """Nothing else may come along with a change that says it is about members."""
+    """A change of `Part.MEMBERS` changes nothing else."""
     async with harness.connect() as balancers:
-        await settle(balancers, harness.wish(OWNER, SMALL))
-        wish = harness.wish(OWNER, LARGE)
+        await settle(harness, balancers, wish_for(harness, OWNER, SMALL))
+        wish = wish_for(harness, OWNER, LARGE)
         seen = await look(balancers, wish, deep=True)
         for change in balancers.changes(wish, seen):
             if change.part is Part.MEMBERS:
                 seen = await _applied(balancers, wish, change, seen)
 
-    before, after = built_of(SMALL), standing(harness, US)[OWNER.uid]
+    before, after = built_of(harness, SMALL), standing(harness, US)[OWNER.uid]
     assert replace(after, members=before.members) == before, "more than members was changed"
 
 
@@ -110,27 +115,12 @@ async def _applied(balancers: Balancers[Any, Any], wish: Wish, change: Change, s
         return await look(balancers, wish, deep=True)
 
 
-async def everything_is_updated(harness: BalancersHarness) -> None:
-    """What a cloud cannot do it refuses; nothing is only heeded at creation."""
-    async with harness.connect() as balancers:
-        await settle(balancers, harness.wish(OWNER, SMALL))
-        for sticky, sources in ((60, "10.0.0.0/8"), (90, "192.0.2.0/24"), (None, "")):
-            wanted = spec_of(
-                frozenset({1, 2}), frozenset("ab"), sticky, frozenset({sources} - {""})
-            )
-            try:
-                await settle(balancers, harness.wish(OWNER, wanted))
-            except (Unsupported, Rejected):
-                continue
-            assert standing(harness, US)[OWNER.uid] == built_of(wanted), "it was not updated"
-
-
 async def addresses_can_be_published(harness: BalancersHarness) -> None:
-    """Every address is one that the API server accepts, and port states are those of now."""
+    """Every address is one that the API server accepts, and port states are current."""
     async with harness.connect() as balancers:
         for spec in (SMALL, LARGE):
-            wish = harness.wish(OWNER, spec)
-            await settle(balancers, wish)
+            wish = wish_for(harness, OWNER, spec)
+            await settle(harness, balancers, wish)
             for deep in (True, False):
                 _check_addresses(await look(balancers, wish, deep=deep), spec)
 
@@ -166,31 +156,33 @@ def failures_delete_nothing(make: Make, loop_factory: LoopFactory) -> None:
 
 
 async def _fails(harness: BalancersHarness, count: int) -> None:
-    """What both the old and the new wish want stands, whatever failed on the way."""
+    """What both the old and the new spec contain exists all the time, whatever failed."""
     async with harness.connect() as balancers:
-        await settle(balancers, harness.wish(OWNER, SMALL))
-        other = harness.wish(OWNER, LARGE)
+        await settle(harness, balancers, wish_for(harness, OWNER, SMALL))
+        other = wish_for(harness, OWNER, LARGE)
         harness.crash_when(Countdown(count), Unavailable("the cloud is down"))
         with suppress(CloudError, ExceptionGroup):
-            await settle(balancers, other)
+            await settle(harness, balancers, other)
         harness.crash_when(lambda: False)
 
     after = standing(harness, US).get(OWNER.uid)
-    assert after is not None, f"a failure at request {count} deleted the balancer"
-    assert after.ports >= _ports(SMALL) & _ports(LARGE), "a port that stays was deleted"
+    assert after is not None, f"a failure at request {count} deleted the load balancer"
+    assert after.ports >= _ports(harness, SMALL) & _ports(harness, LARGE), (
+        "a port that stays was deleted"
+    )
     assert after.members >= {"b"}, "a member that stays was removed"
 
 
-def _ports(spec: BalancerSpec) -> frozenset[int]:
-    return built_of(spec).ports
+def _ports(harness: BalancersHarness, spec: BalancerSpec) -> frozenset[int]:
+    return built_of(harness, spec).ports
 
 
 async def orphans_are_deleted(harness: BalancersHarness) -> None:
-    """The balancer is gone, by hand; its parts still have to go."""
+    """The load balancer was deleted manually; its parts still have to be deleted."""
     async with harness.connect() as balancers:
-        await settle(balancers, harness.wish(OWNER, SMALL))
+        await settle(harness, balancers, wish_for(harness, OWNER, SMALL))
         harness.vandalise(OWNER)
-        await settle(balancers, harness.wish(OWNER, None))
+        await settle(harness, balancers, harness.wish(OWNER, None))
 
     assert standing(harness, US) == {}
     assert harness.strays() == 0, "parts were left behind"

@@ -9,7 +9,7 @@ import pytest
 
 from pileus.cloud.balancer import Ingress, Part, PortStatus, Wish
 from pileus.cloud.errors import CloudError
-from pileus.testing.conformance import identity, keeping
+from pileus.testing.conformance import abilities, identity, repair
 from pileus.testing.conformance.harness import run
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.contract.parts import (
@@ -183,32 +183,43 @@ LAWS: dict[str, Callable[[Make], None]] = {
     **{
         law.__name__: on_one(law)
         for law in (
-            keeping.shallow_finds_nothing,
-            keeping.hands_are_undone,
-            keeping.members_alone,
-            keeping.everything_is_updated,
-            keeping.addresses_can_be_published,
-            keeping.orphans_are_deleted,
+            repair.quick_check_finds_nothing,
+            repair.manual_changes_are_undone,
+            repair.members_alone,
+            abilities.affinity_is_as_declared,
+            abilities.source_ranges_are_as_declared,
+            abilities.requests_are_as_declared,
+            abilities.unnamed_members_are_accepted,
+            abilities.registering_again_keeps_the_place,
+            abilities.members_that_stay_are_never_removed,
+            abilities.a_deleted_machine_harms_no_other_member,
+            repair.addresses_can_be_published,
+            repair.orphans_are_deleted,
             identity.names_are_no_identity,
             identity.named_by_the_user_is_adopted,
             identity.named_without_being_ours,
             identity.of_another_cluster_is_refused,
         )
     },
-    "death_half_way_is_seen": lambda make: keeping.death_half_way_is_seen(make, VirtualTimeLoop),
-    "failures_delete_nothing": lambda make: keeping.failures_delete_nothing(make, VirtualTimeLoop),
+    "crash_half_way_is_seen": lambda make: repair.crash_half_way_is_seen(make, VirtualTimeLoop),
+    "failures_delete_nothing": lambda make: repair.failures_delete_nothing(make, VirtualTimeLoop),
 }
 DEFECTS: Sequence[tuple[type[PartsBalancers], set[str]]] = [
     (PartsBalancers, set()),
-    (StampsInItsMemory, {"shallow_finds_nothing"}),
-    (LosesTheBalancerFromAfar, {"shallow_finds_nothing"}),
-    (KeepsTheStampHalfWay, {"death_half_way_is_seen"}),
-    (StampsFirst, {"death_half_way_is_seen"}),
-    (NeverLooksDeep, {"hands_are_undone"}),
+    (StampsInItsMemory, {"quick_check_finds_nothing"}),
+    (LosesTheBalancerFromAfar, {"quick_check_finds_nothing"}),
+    (KeepsTheStampHalfWay, {"crash_half_way_is_seen"}),
+    (StampsFirst, {"crash_half_way_is_seen"}),
+    (NeverLooksDeep, {"manual_changes_are_undone"}),
     (CallsPortsMembers, {"members_alone"}),
     (
         SetsRulesAtCreationAlone,
-        {"everything_is_updated", "hands_are_undone", "death_half_way_is_seen"},
+        {
+            "affinity_is_as_declared",
+            "source_ranges_are_as_declared",
+            "manual_changes_are_undone",
+            "crash_half_way_is_seen",
+        },
     ),
     (RollsBackByDeleting, {"failures_delete_nothing"}),
     (StopsWhenTheParentIsGone, {"orphans_are_deleted"}),

@@ -1,0 +1,30 @@
+"""What may be expected of a cloud, by what its provider declares."""
+
+from pileus.cloud.abilities import Abilities, Affinity
+from pileus_lab.apiserver.tree import Obj, text, texts
+from pileus_lab.simulation.clouds.truth import Truth
+
+
+def requests_of_check(able: Abilities, truth: Truth) -> int:
+    """How many requests one check of one load balancer may make."""
+    requests = able.requests
+    return 1 if requests is None else requests.of_check(len(truth.balancers), 1)
+
+
+def requests_of_lists(able: Abilities, truth: Truth) -> int:
+    """How many requests the longest list of machines, load balancers or routes takes."""
+    requests = able.requests
+    if requests is None:
+        return 1
+    balancers = requests.lists * requests.pages(len(truth.balancers))
+    return max(balancers, *(requests.pages(len(each)) for each in (truth.machines, truth.routes)))
+
+
+def is_beyond(able: Abilities, service: Obj) -> bool:
+    """Whether a Service asks for what the cloud cannot do: it is refused."""
+    if text(service, "spec", "type") != "LoadBalancer":
+        return False
+    is_sticky = text(service, "spec", "sessionAffinity") == "ClientIP"
+    is_restricted = bool(texts(service, "spec", "loadBalancerSourceRanges"))
+    lacks_affinity = is_sticky and able.affinity is Affinity.NONE
+    return lacks_affinity or (is_restricted and not able.source_ranges)
