@@ -318,14 +318,14 @@ IPAM_AND_KEYS = (
         module="controllers.ipam.reconciler",
         before="            self._announce(node, FAILED)\n",
         after="            self._announce(node, FAILED)\n            "
-        "self._tools.holdings.forget(name)\n",
+        "self._tools.allocator.release(name)\n",
         tests="controllers/ipam",
         danger=Danger.OWNERSHIP,
         scenario="mixed",
     ),
     Mutant(
         name="pod ranges are written to whatever version of the node",
-        module="controllers.ipam.patches",
+        module="controllers.ipam.plan",
         before='"resourceVersion": node.metadata.resource_version}',
         after="}",
         tests="controllers/ipam",
@@ -335,8 +335,8 @@ IPAM_AND_KEYS = (
     Mutant(
         name="a node that the watch lost gives its range back",
         module="controllers.ipam.reconciler",
-        before="if found is not None and found.metadata.uid == uid:",
-        after="if False:",
+        before="still_exists=found.metadata.uid == uid",
+        after="still_exists=False",
         tests="controllers/ipam",
         danger=Danger.OWNERSHIP,
         scenario="watches",

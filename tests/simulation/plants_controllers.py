@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 
 from pileus.cloud.model import NodeRef
 from pileus.controllers.ipam import reconciler as ipam
-from pileus.controllers.ipam.blocks import Blocks, Found
+from pileus.controllers.ipam.allocator import Blocks, Found
 from pileus.controllers.lifecycle import plan as lifecycle_plan
 from pileus.controllers.lifecycle import reconciler as lifecycle
 from pileus.controllers.lifecycle.guard import Guard, Share, Suspect
@@ -195,8 +195,8 @@ def routes_are_not_told() -> Iterable[Patch]:
 
 
 def some_get_no_range() -> Iterable[Patch]:
-    sound = ipam.wants_ranges
-    yield ipam, "wants_ranges", lambda node: sound(node) and not node.metadata.name.endswith("2")
+    sound = ipam.needs_ranges
+    yield ipam, "needs_ranges", lambda node: sound(node) and not node.metadata.name.endswith("2")
 
 
 def ports_are_kept() -> Iterable[Patch]:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from pileus.cloud.balancer import Effect
-from pileus.controllers.ipam.blocks import Blocks
+from pileus.controllers.ipam.allocator import Blocks
 from pileus.controllers.lifecycle import plan as lifecycle_plan
 from pileus.controllers.lifecycle.reconciler import Actor
 from pileus.controllers.node import addresses

@@ -4,17 +4,22 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Self
+from typing import Self, cast
 
 from prometheus_client import CollectorRegistry
 
+from pileus.fence import Open
 from pileus.kube.client import Client
 from pileus.kube.errors import Unreachable
-from pileus.kube.informer import Handler, Informer
+from pileus.kube.informer import Handler, Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
+from pileus.kube.model.meta import Resource
 from pileus.kube.patch import MergePatch
 from pileus.kube.store import NamespacedName
 from pileus.kube.transport import Reply, Request
+from pileus.objects.cloud_scope import CloudScope
+from pileus.objects.descriptor import ControllerContext, ControllerNames
+from pileus.runtime.informers import Informers
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
@@ -106,6 +111,17 @@ class Veiled:
         return len(self.list())
 
 
+class VeiledInformers:
+    """Has one informer, of nodes."""
+
+    def __init__(self, view: Veiled) -> None:
+        self._view = view
+
+    def of(self, resource: Resource[Node]) -> Veiled:
+        assert resource is NODES
+        return self._view
+
+
 class Cluster:
     """The API server, kubectl, and the wire by which a controller reaches it."""
 
@@ -115,6 +131,28 @@ class Cluster:
         self.metrics = Metrics(CollectorRegistry())
         self.kubectl = Client(api, user_agent="kubectl", metrics=Metrics(CollectorRegistry()))
         self.events = FakeEvents()
+
+    def context(
+        self, names: ControllerNames, scope: CloudScope, cluster_id: Callable[[], Awaitable[str]]
+    ) -> tuple[ControllerContext, Informer[Node], Veiled]:
+        """The context of a controller, its informer (to be run), and the view that it gets."""
+        chance = Random(1)
+        client = Client(self.wire, user_agent="test", metrics=self.metrics)
+        informer = Informer(client, NODES, random=chance, options=InformerOptions())
+        view = Veiled(informer)
+        context = ControllerContext(
+            names=names,
+            scope=scope,
+            client=client,
+            events=self.events,
+            informers=cast("Informers", VeiledInformers(view)),
+            fence=Open(),
+            metrics=self.metrics,
+            clock=LoopClock(),
+            random=chance,
+            cluster_id=cluster_id,
+        )
+        return context, informer, view
 
     async def register(self, name: str, *ranges: str) -> None:
         spec = {"podCIDR": ranges[0], "podCIDRs": list(ranges)} if ranges else {}

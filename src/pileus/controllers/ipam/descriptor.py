@@ -36,21 +36,11 @@ class IpamFlags:
 
 
 def build(context: ControllerContext, flags: IpamFlags) -> "IpamController | Skipped":
-    from pileus.controllers.ipam.controller import (  # noqa: PLC0415 -- not needed by help
-        IpamController,
-        Surroundings,
-    )
+    from pileus.controllers.ipam.controller import IpamController  # noqa: PLC0415 -- not for help
 
     if not flags.allocate_node_cidrs:
-        return Skipped("--allocate-node-cidrs is not given")
-    around = Surroundings(
-        client=context.client,
-        informer=context.informers.of(NODES),
-        events=context.events,
-        metrics=context.metrics,
-        random=context.random,
-    )
-    return IpamController(around, sizes(flags.ranges))
+        return Skipped("--allocate-node-cidrs is not set")
+    return IpamController(context, sizes(flags.ranges))
 
 
 DESCRIPTOR = ControllerDescriptor(

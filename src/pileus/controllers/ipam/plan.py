@@ -1,20 +1,15 @@
-"""Which node has which pod ranges, which it is to get, and what is odd about them. No I/O.
+"""What a pass over one node does about its pod ranges, and how it reads in a plan. Pure."""
 
-The nodes themselves are the record: this is only what was read off them, and what is promised to
-nodes whose write is under way. A promise stays with its node until the node has ranges or is gone,
-so a write that may or may not have taken effect never lets two nodes have one range.
-"""
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import assert_never
 
-from pileus.controllers.ipam.blocks import Blocks
-from pileus.controllers.ipam.sizes import Sizes
+from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.ranges import Range, parse_range, pod_ranges_of
-
-SERVICES = "the services"
+from pileus.kube.patch import StrategicPatch
+from pileus.objects.nodes import about_node
+from pileus.objects.preview import Place, Planned, Scope, Trouble
+from pileus.objects.ranges import Range, pod_ranges_of
 
 FULL = "CIDRNotAvailable"
 FAILED = "CIDRAssignmentFailed"
@@ -22,111 +17,134 @@ ODD = "PodCIDRUnexpected"
 """The reasons of events."""
 
 
-class Tally(Protocol):
-    """Is told what happens to blocks."""
+@dataclass(frozen=True, slots=True)
+class ExistingNode:
+    """A node as the pass found it."""
 
-    def changed(self, blocks: Blocks, *, taken: int = 0, released: int = 0) -> None: ...
-    def searched(self, blocks: Blocks, tries: int) -> None: ...
+    node: Node
+    reserved: tuple[Range, ...] | None = None
+    """The ranges reserved for it; None if it needs none, or none is free."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the ranges that it has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    uid: str
+class MissingNode:
+    """A node that the informer does not have."""
+
+    name: str
+    allocated_to: str | None = None
+    """The UID of the node that has ranges under this name."""
+    still_exists: bool = False
+    """Whether the API server has that very node."""
+
+
+Observation = ExistingNode | MissingNode
+
+
+@dataclass(frozen=True, slots=True)
+class AssignRanges:
+    """Write the reserved ranges to the node."""
+
+    node: Node
     ranges: tuple[Range, ...]
 
 
-class Holdings:
-    """Who holds what. Nothing here waits, so what is read and taken in one go is consistent."""
+@dataclass(frozen=True, slots=True)
+class WaitForRange:
+    """No range is free: report it, and try again when one is given back."""
 
-    def __init__(self, sizes: Sizes, tally: Tally | None = None) -> None:
-        self._pools = tuple(Blocks(pool) for pool in sizes.pools)
-        self._tally = tally
-        self._held: dict[str, Holding] = {}
-        for each in sizes.services:
-            for blocks in self._pools:
-                blocks.hold(each, SERVICES)
-        for blocks in self._pools:
-            self._count(blocks)
+    node: Node
 
-    def uid_of(self, name: str) -> str | None:
-        held = self._held.get(name)
-        return held.uid if held else None
 
-    def know(self, node: Node) -> tuple[str, ...]:
-        """The node has ranges: they are its own. Returns what is wrong with them."""
-        name, texts = node.metadata.name, pod_ranges_of(node)
-        problems: list[str] = []
-        ranges: list[Range] = []
-        for text in texts:
-            try:
-                ranges.append(parse_range(text))
-            except ValueError as error:
-                problems.append(f"its pod range {error}")
-        before = self._held.get(name)
-        after = Holding(node.metadata.uid, tuple(ranges))
-        self._held[name] = after
-        for each in after.ranges:
-            problems += self._hold(each, name)
-        if before is not None:
-            self._release(name, (each for each in before.ranges if each not in after.ranges))
-        return tuple(problems)
+@dataclass(frozen=True, slots=True)
+class ReportProblems:
+    """Warn that ranges of the node are not what this controller would assign."""
 
-    def promise(self, node: Node) -> tuple[Range, ...] | None:
-        """One free block of each pool, or None; the same ones each time, until the node has any."""
-        name, uid = node.metadata.name, node.metadata.uid
-        held = self._held.get(name)
-        if held is not None and held.uid == uid:
-            return held.ranges
-        self.forget(name)
-        ranges: list[Range] = []
-        for blocks in self._pools:
-            found = blocks.find()
-            if found is None:
-                self._release(name, ranges)
-                return None
-            self._hold(found.range, name)
-            if self._tally:
-                self._tally.searched(blocks, found.tries)
-            ranges.append(found.range)
-        self._held[name] = Holding(uid, tuple(ranges))
-        return tuple(ranges)
+    node: Node
+    problems: tuple[str, ...]
 
-    def forget(self, name: str) -> None:
-        """The node is gone."""
-        held = self._held.pop(name, None)
-        if held is not None:
-            self._release(name, held.ranges)
+    @property
+    def text(self) -> str:
+        return "; ".join(self.problems)
 
-    def _hold(self, wanted: Range, name: str) -> list[str]:
-        """Take it, wherever it lies; returns what is wrong with it."""
-        pools = [blocks for blocks in self._pools if blocks.has(wanted)]
-        if not pools:
-            return [f"its pod range {wanted} is not in --cluster-cidr"]
-        others: set[str] = set()
-        for blocks in pools:
-            before = blocks.used
-            others |= blocks.hold(wanted, name)
-            self._count(blocks, taken=blocks.used - before)
-        owners = ", ".join(f"node {each}" if each != SERVICES else each for each in sorted(others))
-        return [f"its pod range {wanted} overlaps that of {owners}"] if others else []
 
-    def _release(self, name: str, ranges: Iterable[Range]) -> None:
-        for each in ranges:
-            for blocks in self._pools:
-                before = blocks.used
-                blocks.release(each, name)
-                self._count(blocks, released=before - blocks.used)
+@dataclass(frozen=True, slots=True)
+class KeepRanges:
+    """The watch lost a node that exists: it keeps its ranges, and is checked again."""
 
-    def _count(self, blocks: Blocks, *, taken: int = 0, released: int = 0) -> None:
-        if self._tally:
-            self._tally.changed(blocks, taken=taken, released=released)
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRanges:
+    """The node is deleted: give its ranges back."""
+
+    name: str
+    uid: str
+
+
+Step = AssignRanges | WaitForRange | ReportProblems | KeepRanges | ReleaseRanges
+
+
+def plan(observed: Observation) -> tuple[Step, ...]:
+    """Returns the steps of a pass. Empty: the node has its ranges, or is to get none."""
+    match observed:
+        case ExistingNode(node, problems=problems) if problems:
+            return (ReportProblems(node, problems),)
+        case ExistingNode(node, reserved) if needs_ranges(node):
+            return (AssignRanges(node, reserved) if reserved else WaitForRange(node),)
+        case MissingNode(name, str(), still_exists=True):
+            return (KeepRanges(name),)
+        case MissingNode(name, str(uid)):
+            return (ReleaseRanges(name, uid),)
+        case _:
+            return ()
+
+
+def needs_ranges(node: Node) -> bool:
+    """Returns whether the node is to get pod ranges."""
+    return not pod_ranges_of(node) and not node.metadata.deletion_timestamp
+
+
+def ranges_patch(node: Node, ranges: tuple[Range, ...]) -> tuple[StrategicPatch, str]:
+    """Returns the patch that assigns the ranges, and its subresource.
+
+    It names this version of the node: if the node got ranges meanwhile, the patch is a conflict.
+    The API server lets pod ranges be set once and never changed.
+    """
+    texts = [str(each) for each in ranges]
+    metadata = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
+    spec = {"podCIDR": texts[0], "podCIDRs": texts}
+    return StrategicPatch({"metadata": metadata, "spec": spec}), ""
 
 
 def status_text(node: Node, reason: str) -> str:
-    """As the Go program says it."""
+    """Returns the text of an event, in the words of the Go program."""
     return f"Node {node.metadata.name} status is now: {reason}"
 
 
-def wants_ranges(node: Node) -> bool:
-    """Whether the node is to be given pod ranges."""
-    return not pod_ranges_of(node) and not node.metadata.deletion_timestamp
+def lines(steps: Iterable[Step], scope: Scope) -> Sequence[Planned | Trouble]:
+    """Returns the steps as lines of a plan."""
+    return [line for step in steps for line in _lines(step) if scope.has(line.about)]
+
+
+def _lines(step: Step) -> Iterator[Planned | Trouble]:
+    match step:
+        case AssignRanges(node, ranges):
+            given = ", ".join(str(each) for each in ranges)
+            yield Planned(
+                about=about_node(node),
+                place=Place.CLUSTER,
+                effect=Effect.UPDATE,
+                summary=f"pod ranges of node {node.metadata.name}",
+                details=(f"spec.podCIDRs: [] → [{given}]",),
+            )
+        case WaitForRange(node):
+            yield Trouble(about_node(node), FULL, status_text(node, FULL))
+        case ReportProblems(node):
+            yield Trouble(about_node(node), ODD, step.text)
+        case KeepRanges() | ReleaseRanges():
+            pass
+        case _:
+            assert_never(step)

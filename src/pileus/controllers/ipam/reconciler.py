@@ -1,14 +1,33 @@
-"""Give each node its own part of the cluster's pod ranges, once, and take it back when it is gone.
+"""Assign each node its own part of the cluster's pod ranges; take it back when it is deleted.
 
-node without ranges ──promise──▶ write, from this very version ──▶ known
+node without ranges ──reserve──▶ write, for this version of the node ──▶ recorded
                        │
-                       └─ none free ──▶ told; tried again when one is given back
-node gone ──asked of the API server──▶ given back
+                       └─ none free ──▶ reported; tried again when one is given back
+node deleted ──confirmed by the API server──▶ given back
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
-from pileus.controllers.ipam.plan import FAILED, FULL, ODD, Holdings, status_text, wants_ranges
+from pileus.controllers.ipam.allocator import Allocator
+from pileus.controllers.ipam.plan import (
+    FAILED,
+    FULL,
+    ODD,
+    AssignRanges,
+    ExistingNode,
+    KeepRanges,
+    MissingNode,
+    Observation,
+    ReleaseRanges,
+    ReportProblems,
+    Step,
+    WaitForRange,
+    needs_ranges,
+    plan,
+    status_text,
+)
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced, NodeWriter
@@ -22,105 +41,127 @@ from pileus.telemetry.log import Log
 
 log = Log(__name__)
 
-LOOK_AGAIN = 300.0
-"""Seconds after which a node is tried again for which nothing was free, if nothing happened."""
+RETRY_FULL = 300.0
+"""Seconds after which a node is tried again for which no range was free."""
 DOUBT = 60.0
-"""Seconds after which a node is asked for again that the watch lost, and the server has."""
+"""Seconds after which a node is checked again that the watch lost and the API server has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     nodes: ClusterNodes[tuple[Range, ...]]
     writer: NodeWriter[tuple[Range, ...]]
-    holdings: Holdings
-    notices: ObjectEvents
+    allocator: Allocator
+    events: ObjectEvents
     queue: WorkQueue[str]
 
 
+def first_steps(allocator: Allocator, nodes: Sequence[Node]) -> Iterator[Step]:
+    """Returns the steps of a manager that starts now. Reads only; `allocator` is a fresh one."""
+    for node in filter(pod_ranges_of, nodes):
+        yield from plan(ExistingNode(node, problems=allocator.record(node)))
+    for node in filter(needs_ranges, nodes):
+        yield from plan(ExistingNode(node, allocator.reserve(node)))
+
+
 class IpamReconciler:
-    """Key: the node's name."""
+    """Its keys are names of nodes."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._waiting = PerObject[str, None]("nodes/without-range")
+        """Names of nodes for which no range was free, the longest waiting first."""
 
     async def reconcile(self, key: str) -> Result:
-        node = self._tools.nodes.node(key)
-        if node is None:
-            return await self._depart(key)
-        if wants_ranges(node):
-            return await self._serve(node)
-        self._waiting.pop(key, None)
+        steps, result = plan(await self._observe(key)), DONE
+        if not any(isinstance(step, WaitForRange) for step in steps):
+            self._waiting.pop(key, None)
+        for step in steps:
+            result = await self._perform(step)
+        return result
+
+    def record(self, node: Node) -> None:
+        """Record the ranges that the node has, at once, and report what is wrong with them."""
+        for step in plan(ExistingNode(node, problems=self._tools.allocator.record(node))):
+            if isinstance(step, ReportProblems):
+                self._report(step)
+
+    async def _observe(self, name: str) -> Observation:
+        """Returns what is known of the node. Reserves ranges for it if it needs them."""
+        node, allocator = self._tools.nodes.node(name), self._tools.allocator
+        if node is not None:
+            return ExistingNode(node, allocator.reserve(node) if needs_ranges(node) else None)
+        uid = allocator.uid_of(name)
+        if uid is None:
+            return MissingNode(name)
+        try:
+            found = await self._tools.nodes.read(name)
+        except NotFound:
+            return MissingNode(name, uid)
+        return MissingNode(name, uid, still_exists=found.metadata.uid == uid)
+
+    async def _perform(self, step: Step) -> Result:
+        match step:
+            case AssignRanges(node, ranges):
+                await self._assign(node, ranges)
+            case WaitForRange(node):
+                self._waiting[node.metadata.name] = None
+                self._announce(node, FULL)
+                return again_in(RETRY_FULL)
+            case ReportProblems():
+                self._report(step)
+            case KeepRanges(name):
+                log.warning("Watch lost a node that exists, keeping its pod ranges", node=name)
+                return again_in(DOUBT)
+            case ReleaseRanges(name, uid):
+                self._release(name, uid)
+            case _:
+                assert_never(step)
         return DONE
 
-    def know(self, node: Node) -> None:
-        """The node has ranges; say what is odd about them."""
-        problems = self._tools.holdings.know(node)
-        if problems:
-            name, told = node.metadata.name, shortened("; ".join(problems))
-            log.warning("A node's pod range is not as it should be", node=name, why=told)
-            self._tools.notices.warn(about_node(node), ODD, f"Node {name}: {told}")
-
-    async def _serve(self, node: Node) -> Result:
+    async def _assign(self, node: Node, ranges: tuple[Range, ...]) -> None:
         name = node.metadata.name
-        ranges = self._tools.holdings.promise(node)
-        if ranges is None:
-            self._waiting[name] = None
-            self._announce(node, FULL)
-            return again_in(LOOK_AGAIN)
-        self._waiting.pop(name, None)
         try:
             brought = await self._tools.writer.bring(
-                node, lambda seen: ranges if wants_ranges(seen) else None
+                node, lambda seen: ranges if needs_ranges(seen) else None
             )
         except (NotFound, NodeReplaced) as error:
-            log.info("Node went away meanwhile", v=2, node=name, why=error)
-            return DONE
+            log.info("Node was deleted meanwhile", v=2, node=name, why=error)
+            return
         except KubeError:
             self._announce(node, FAILED)
             raise
         if pod_ranges_of(brought.node):
-            self.know(brought.node)
-            self._report(brought.node, ranges, written=brought.written)
-        return DONE
+            self.record(brought.node)
+            _log_assigned(brought.node, ranges, written=brought.written)
 
-    def _report(self, node: Node, ranges: tuple[Range, ...], *, written: bool) -> None:
-        name, given = node.metadata.name, [str(each) for each in ranges]
-        if written:
-            log.info("Gave a node its pod ranges", node=name, ranges=given)
-        elif list(pod_ranges_of(node)) != given:
-            log.warning(
-                "Somebody else gives nodes their pod ranges; only one manager may "
-                "(see --allocate-node-cidrs of kube-controller-manager)",
-                node=name,
-                ranges=list(pod_ranges_of(node)),
-            )
-
-    async def _depart(self, name: str) -> Result:
-        """Give back what a deleted node held, once the API server confirms that it is gone."""
-        self._waiting.pop(name, None)
-        uid = self._tools.holdings.uid_of(name)
-        if uid is None:
-            return DONE
-        try:
-            found = await self._tools.nodes.read(name)
-        except NotFound:
-            found = None
-        if found is not None and found.metadata.uid == uid:
-            log.warning("The watch lost a node that exists; it keeps its pod ranges", node=name)
-            return again_in(DOUBT)
-        if self._tools.holdings.uid_of(name) == uid:  # else another took its name meanwhile
-            self._tools.holdings.forget(name)
-        self._wake()
-        return DONE
-
-    def _wake(self) -> None:
-        """Something was given back: who waits longest is tried again."""
+    def _release(self, name: str, uid: str) -> None:
+        """Give back what the node had, unless another node got its name meanwhile."""
+        if self._tools.allocator.uid_of(name) == uid:
+            self._tools.allocator.release(name)
         if self._waiting:
-            name = next(iter(self._waiting))
-            del self._waiting[name]
-            self._tools.queue.add(name)
+            first = next(iter(self._waiting))
+            del self._waiting[first]
+            self._tools.queue.add(first)
+
+    def _report(self, step: ReportProblems) -> None:
+        name, text = step.node.metadata.name, shortened(step.text)
+        log.warning("Unexpected pod range", node=name, why=text)
+        self._tools.events.warn(about_node(step.node), ODD, f"Node {name}: {text}")
 
     def _announce(self, node: Node, reason: str) -> None:
-        log.warning("A node has no pod range", node=node.metadata.name, reason=reason)
-        self._tools.notices.announce(about_node(node), reason, status_text(node, reason))
+        log.warning("Node has no pod range", node=node.metadata.name, reason=reason)
+        self._tools.events.announce(about_node(node), reason, status_text(node, reason))
+
+
+def _log_assigned(node: Node, ranges: tuple[Range, ...], *, written: bool) -> None:
+    name, assigned = node.metadata.name, [str(each) for each in ranges]
+    if written:
+        log.info("Assigned pod ranges", node=name, ranges=assigned)
+    elif list(pod_ranges_of(node)) != assigned:
+        log.warning(
+            "Another controller assigns pod ranges; only one may "
+            "(see --allocate-node-cidrs of kube-controller-manager)",
+            node=name,
+            ranges=list(pod_ranges_of(node)),
+        )

@@ -1,33 +1,29 @@
 """The route controller: its queue with one key, its workers, and what asks for passes."""
 
 import asyncio
-import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pileus.clock import Clock
 from pileus.cloud.interface import Routes
 from pileus.controllers.route.ownership import Ownership, Rules
 from pileus.controllers.route.plan import is_worth_a_round
 from pileus.controllers.route.reconciler import RouteReconciler, Tools
 from pileus.controllers.route.record import RouteRecord
 from pileus.controllers.route.status import NodeWarnings, condition_patch, lines
-from pileus.kube.client import Client
-from pileus.kube.model.core_v1 import Node
+from pileus.kube.model.core_v1 import NODES, Node
 from pileus.objects import ownership as nodes
-from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer
+from pileus.objects.cluster_nodes import ClusterNodes
+from pileus.objects.descriptor import ControllerContext
 from pileus.objects.events import ObjectEvents
 from pileus.objects.ownership import Whose
 from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.objects.ranges import Range
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
-from pileus.runtime.events import Recorder
 from pileus.runtime.periodic import Periodic
 from pileus.runtime.queue import Priority, WorkQueue
 from pileus.runtime.reconcile import Result
-from pileus.telemetry.metrics import Metrics
 
 QUEUE = "Routes"
 ROUND = "route-check"
@@ -53,33 +49,19 @@ class RouteSettings:
     """Seconds between two checks for drift."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the controller works with."""
-
-    client: Client
-    informer: NodeInformer
-    routes: Routes
-    whose: Whose
-    identify: Callable[[], Awaitable[str]]
-    """Returns the cluster's ID, however long that takes; never a guess."""
-    events: Recorder
-    clock: Clock
-    metrics: Metrics
-    random: random.Random
-
-
 class RouteController:
     """Keeps the cloud's routes to the pod ranges of nodes."""
 
-    def __init__(self, around: Surroundings, settings: RouteSettings) -> None:
-        self._around = around
+    def __init__(self, context: ControllerContext, routes: Routes, settings: RouteSettings) -> None:
+        self._context = context
+        self._routes = routes
         self._settings = settings
-        self._nodes = ClusterNodes(around.client, around.informer.store, condition_patch)
+        self._informer = context.informers.of(NODES)
+        self._nodes = ClusterNodes(context.client, self._informer.store, condition_patch)
         self._record = RouteRecord()
-        self._warnings = NodeWarnings(ObjectEvents(around.events))
-        self._queue = WorkQueue[str](QUEUE, around.metrics)
-        self._checks = Periodic(ROUND, self._check, around.metrics, around.random)
+        self._warnings = NodeWarnings(ObjectEvents(context.events))
+        self._queue = WorkQueue[str](context.scoped(QUEUE), context.metrics)
+        self._checks = Periodic(context.scoped(ROUND), self._check, context.metrics, context.random)
         self._due: float | None = None
         self._controller: Controller[str] | None = None
 
@@ -88,16 +70,19 @@ class RouteController:
         reconciler = await self._reconciler()
         pace = Pace(self._queue)
         controller = self._controller = Controller(
-            "node-route-controller",
+            self._context.scoped(self._context.names.canonical),
             Paced(reconciler, pace),
             self._queue,
-            RetryPolicy(RETRIES, self._around.random),
+            RetryPolicy(RETRIES, self._context.random),
             Limits(workers=1),
         )
         watcher = _Watcher(
-            self._record, reconciler, self._around.whose, pace if self._settings.watch else None
+            self._record,
+            reconciler,
+            self._context.scope.whose,
+            pace if self._settings.watch else None,
         )
-        self._around.informer.subscribe(self._nodes.without_echoes(watcher))
+        self._informer.subscribe(self._nodes.without_echoes(watcher))
         if self._settings.watch:
             pace.ask()  # even without nodes: the last one may have been deleted before the start
         async with asyncio.TaskGroup() as group:
@@ -107,7 +92,7 @@ class RouteController:
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
         """Returns what the next pass would do for the nodes of `scope`. Reads only."""
         steps = await (await self._reconciler()).plan()
-        return lines(steps, scope, self._around.clock.now())
+        return lines(steps, scope, self._context.clock.now())
 
     def stuck(self, limit: float) -> str | None:
         """Returns the message for a health check if a pass runs for longer than `limit` seconds."""
@@ -119,21 +104,21 @@ class RouteController:
         return self._checks.failing()
 
     async def _reconciler(self) -> RouteReconciler:
-        await self._around.informer.wait_synced()
+        await self._informer.wait_synced()
         rules = Rules(
-            cluster=await self._around.identify(),
+            cluster=await self._context.cluster_id(),
             ranges=self._settings.ranges,
             ownership=self._settings.ownership,
-            whose=self._around.whose,
+            whose=self._context.scope.whose,
         )
         tools = Tools(
             nodes=self._nodes,
-            routes=self._around.routes,
+            routes=self._routes,
             rules=rules,
             record=self._record,
             warnings=self._warnings,
-            clock=self._around.clock,
-            metrics=self._around.metrics,
+            clock=self._context.clock,
+            metrics=self._context.metrics,
         )
         return RouteReconciler(tools)
 
@@ -151,7 +136,7 @@ class RouteController:
         return max(self._due - now, 0.0)
 
     def _varied(self) -> float:
-        spread = SPREAD * self._around.random.random() if self._settings.watch else 0.0
+        spread = SPREAD * self._context.random.random() if self._settings.watch else 0.0
         return self._settings.period * (1 + spread)
 
 

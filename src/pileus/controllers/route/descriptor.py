@@ -42,7 +42,6 @@ def build(context: ControllerContext, flags: RouteFlags) -> "RouteController | S
     from pileus.controllers.route.controller import (  # noqa: PLC0415 -- not needed by help
         RouteController,
         RouteSettings,
-        Surroundings,
     )
     from pileus.objects.ranges import parse_ranges  # noqa: PLC0415 -- the same
 
@@ -53,24 +52,13 @@ def build(context: ControllerContext, flags: RouteFlags) -> "RouteController | S
         return Skipped("--configure-cloud-routes=false")
     if not flags.cluster_cidr:
         return Skipped("--cluster-cidr is not set, so its own routes cannot be identified")
-    around = Surroundings(
-        client=context.client,
-        informer=context.informers.of(NODES),
-        routes=routes,
-        whose=context.scope.whose,
-        identify=context.cluster_id,
-        events=context.events,
-        clock=context.clock,
-        metrics=context.metrics,
-        random=context.random,
-    )
     settings = RouteSettings(
         ranges=parse_ranges(flags.cluster_cidr),
         ownership=flags.ownership,
         watch=flags.watch_based,
         period=flags.period or CHECKS,
     )
-    return RouteController(around, settings)
+    return RouteController(context, routes, settings)
 
 
 DESCRIPTOR = ControllerDescriptor(

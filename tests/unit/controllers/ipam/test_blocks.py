@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pileus.controllers.ipam.blocks import Blocks
+from pileus.controllers.ipam.allocator import Blocks
 from pileus.controllers.ipam.sizes import Asked, Pool, malformed, misfits, sizes
 from pileus.objects.ranges import parse_range
 

@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from random import Random
 
 import pytest
 
-from pileus.controllers.ipam.controller import IpamController, Surroundings
+from pileus.cloud.interface import Cloud
+from pileus.controllers.ipam.controller import IpamController
+from pileus.controllers.ipam.descriptor import IPAM
 from pileus.controllers.ipam.sizes import Asked, sizes
-from pileus.kube.client import Client, Listed
-from pileus.kube.informer import Informer, InformerOptions
-from pileus.kube.model.core_v1 import NODES, Node
+from pileus.kube.client import Listed
+from pileus.kube.model.core_v1 import Node
 from pileus.kube.model.meta import ObjectMeta
+from pileus.objects.cloud_scope import only_scope
 from pileus.objects.preview import EVERYTHING, Planned, Scope, Trouble
 from pileus.objects.ranges import pod_ranges_of
 from pileus.runtime.memory import LINGER, ForgetsDeleted, remembering
@@ -20,6 +21,10 @@ from tests.unit.controllers.cluster import Cluster, Veiled
 
 DUAL = Asked(cluster_cidr="10.0.0.0/16,fd00::/48", service_range="10.0.0.0/24")
 FOUR = Asked(cluster_cidr="10.0.0.0/22")
+
+
+async def no_cluster_id() -> str:
+    raise AssertionError("pod ranges do not depend on it")
 
 
 class Site(Cluster):
@@ -37,18 +42,10 @@ class Site(Cluster):
 
     @asynccontextmanager
     async def running(self, asked: Asked = DUAL) -> AsyncGenerator[None]:
-        chance = Random(1)
-        client = Client(self.wire, user_agent="test", metrics=self.metrics)
-        informer = Informer(client, NODES, random=chance, options=InformerOptions())
-        self.view = Veiled(informer)
-        around = Surroundings(
-            client=client,
-            informer=self.view,
-            events=self.events,
-            metrics=self.metrics,
-            random=chance,
+        context, informer, self.view = self.context(
+            IPAM, only_scope(Cloud(name="fake")), no_cluster_id
         )
-        self.controller = IpamController(around, sizes(asked))
+        self.controller = IpamController(context, sizes(asked))
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(informer.run()), group.create_task(self.controller.run())]
             yield
@@ -131,7 +128,7 @@ async def test_a_node_that_got_ranges_meanwhile_keeps_them_and_its_promise_is_fr
 
     assert (await at.ranges())["n1"] == ("10.0.3.0/24",)
     assert len(set((await at.ranges()).values())) == 2
-    assert "Somebody else gives nodes their pod ranges" in caplog.text
+    assert "Another controller assigns pod ranges" in caplog.text
 
 
 async def test_an_answer_that_was_lost_makes_no_node_get_another_range_and_no_two_the_same():

@@ -1,127 +1,93 @@
-"""Who holds what: promises are kept, nothing leaks, nothing is given twice."""
+"""The steps of a pass over one node, and how they read in a plan."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pileus.controllers.ipam.patches import ranges_patch
-from pileus.controllers.ipam.plan import Holdings, wants_ranges
-from pileus.controllers.ipam.sizes import Asked, sizes
-from pileus.kube.model.core_v1 import Node, NodeSpec
-from pileus.kube.model.meta import ObjectMeta
+from pileus.controllers.ipam.plan import (
+    AssignRanges,
+    ExistingNode,
+    KeepRanges,
+    MissingNode,
+    Observation,
+    ReleaseRanges,
+    ReportProblems,
+    Step,
+    WaitForRange,
+    lines,
+    needs_ranges,
+    plan,
+    ranges_patch,
+)
+from pileus.kube.model.core_v1 import Node
+from pileus.objects.preview import EVERYTHING, Planned, Trouble
+from pileus.objects.ranges import parse_range
+from tests.unit.controllers.ipam.test_allocator import node
 from tests.unit.controllers.route.objects import START
 
-
-def node(name: str, *ranges: str, uid: str = "") -> Node:
-    return Node(
-        metadata=ObjectMeta(name=name, uid=uid or f"uid-{name}", resource_version="7"),
-        spec=NodeSpec(pod_cidr=ranges[0], pod_cidrs=ranges) if ranges else None,
-    )
+NEW, OLD = node("n1"), node("n1", "10.0.0.0/24")
+RANGE = parse_range("10.0.0.0/24")
 
 
-def holdings(cluster: str, services: str = "") -> Holdings:
-    return Holdings(sizes(Asked(cluster_cidr=cluster, service_range=services)))
-
-
-def promised(of: Holdings, name: str, uid: str = "") -> list[str] | None:
-    ranges = of.promise(node(name, uid=uid))
-    return None if ranges is None else [str(each) for each in ranges]
-
-
-def test_a_node_gets_one_range_of_each_family_in_the_clusters_order():
-    of = holdings("fd00::/48,10.0.0.0/16")
-
-    assert promised(of, "n1") == ["fd00::/64", "10.0.0.0/24"]
-    assert promised(of, "n2") == ["fd00:0:0:1::/64", "10.0.1.0/24"]
-
-
-def test_a_node_that_is_tried_again_gets_what_it_was_promised():
-    of = holdings("10.0.0.0/16")
-
-    assert promised(of, "n1") == promised(of, "n1") == ["10.0.0.0/24"]
-    assert promised(of, "n2") == ["10.0.1.0/24"]
-
-
-def test_a_node_that_was_registered_anew_gets_a_new_range():
-    of = holdings("10.0.0.0/23")
-    assert promised(of, "n1", "old") == ["10.0.0.0/24"]
-
-    assert promised(of, "n1", "new") == ["10.0.1.0/24"]
-    assert promised(of, "n2") == ["10.0.0.0/24"], "what the old one held is free"
-
-
-def test_defect_19_a_family_that_is_full_takes_nothing_from_the_other():
-    of = holdings("10.0.0.0/21,fd00::/63")
-    assert all(promised(of, name) for name in ("n1", "n2"))
-
-    for _ in range(100):
-        assert promised(of, "n3") is None, "IPv6 has two ranges"
-    of.forget("n1")
-
-    assert promised(of, "n3") is not None
-    left = holdings("10.0.0.0/21")
-    assert sum(promised(left, f"n{number}") is not None for number in range(20)) == 8
-    of.forget("n2")
-    of.forget("n3")
-    names = [f"m{number}" for number in range(20)]
-    assert sum(promised(of, name) is not None for name in names) == 2
-    for name in names:
-        of.forget(name)
-    assert promised(of, "again") is not None
-
-
-def test_what_nodes_and_services_have_is_given_to_nobody():
-    of = holdings("10.0.0.0/22", "10.0.0.0/24")
-    assert of.know(node("old", "10.0.1.0/24")) == ()
-
-    assert promised(of, "n1") == ["10.0.2.0/24"]
-    assert promised(of, "n2") == ["10.0.3.0/24"]
-    assert promised(of, "n3") is None
+def being_deleted(one: Node) -> Node:
+    return replace(one, metadata=replace(one.metadata, deletion_timestamp=START))
 
 
 @pytest.mark.parametrize(
-    ("ranges", "told"),
+    ("observed", "steps"),
     [
-        (("192.168.0.0/24",), "192.168.0.0/24 is not in --cluster-cidr"),
-        (("fd00::/64",), "fd00::/64 is not in --cluster-cidr"),
-        (("nonsense",), '"nonsense" is no CIDR'),
-        (("10.0.1.0/24",), "10.0.1.0/24 overlaps that of node first"),
-        (("10.0.0.0/16",), "overlaps that of node first, the services"),
-        (("10.0.0.128/25",), "overlaps that of the services"),
+        pytest.param(
+            ExistingNode(NEW, (RANGE,)), (AssignRanges(NEW, (RANGE,)),), id="a range is free"
+        ),
+        pytest.param(ExistingNode(NEW), (WaitForRange(NEW),), id="no range is free"),
+        pytest.param(ExistingNode(being_deleted(NEW)), (), id="being deleted"),
+        pytest.param(ExistingNode(OLD), (), id="has ranges"),
+        pytest.param(
+            ExistingNode(OLD, problems=("odd",)), (ReportProblems(OLD, ("odd",)),), id="odd range"
+        ),
+        pytest.param(MissingNode("n1"), (), id="deleted, had no range"),
+        pytest.param(
+            MissingNode("n1", "uid-n1"), (ReleaseRanges("n1", "uid-n1"),), id="deleted, had ranges"
+        ),
+        pytest.param(
+            MissingNode("n1", "uid-n1", still_exists=True),
+            (KeepRanges("n1"),),
+            id="lost by the watch only",
+        ),
     ],
 )
-def test_a_range_that_is_odd_is_told_and_the_others_are_served(ranges, told):
-    of = holdings("10.0.0.0/16", "10.0.0.0/24")
-    of.know(node("first", "10.0.1.0/24"))
-
-    (problem,) = of.know(node("odd", *ranges))
-
-    assert told in problem
+def test_the_steps_of_a_pass(observed: Observation, steps: tuple[Step, ...]) -> None:
+    assert plan(observed) == steps
 
 
-def test_a_node_that_got_other_ranges_meanwhile_gives_its_promise_back():
-    of = holdings("10.0.0.0/23")
-    promised(of, "n1")
+def test_only_what_users_can_act_on_is_a_line_of_a_plan() -> None:
+    steps = (
+        AssignRanges(NEW, (RANGE,)),
+        WaitForRange(NEW),
+        ReportProblems(OLD, ("odd", "odder")),
+        KeepRanges("n1"),
+        ReleaseRanges("n1", "uid-n1"),
+    )
 
-    assert of.know(node("n1", "10.0.1.0/24")) == ()
+    assign, wait, report = lines(steps, EVERYTHING)
 
-    assert promised(of, "n2") == ["10.0.0.0/24"]
-    assert promised(of, "n3") is None
+    assert isinstance(assign, Planned)
+    assert assign.details == ("spec.podCIDRs: [] → [10.0.0.0/24]",)
+    assert isinstance(wait, Trouble)
+    assert wait.message == "Node n1 status is now: CIDRNotAvailable"
+    assert isinstance(report, Trouble)
+    assert report.message == "odd; odder"
 
 
-def test_nodes_with_ranges_and_nodes_being_deleted_want_none():
-    dying = node("n1")
-    dying = replace(dying, metadata=replace(dying.metadata, deletion_timestamp=START))
+def test_nodes_with_ranges_and_nodes_being_deleted_need_none():
+    dying = being_deleted(node("n1"))
 
-    assert wants_ranges(node("n1"))
-    assert not wants_ranges(node("n1", "10.0.0.0/24"))
-    assert not wants_ranges(dying)
+    assert needs_ranges(node("n1"))
+    assert not needs_ranges(node("n1", "10.0.0.0/24"))
+    assert not needs_ranges(dying)
 
 
 def test_the_write_names_the_very_version_of_the_node():
-    ranges = holdings("10.0.0.0/16,fd00::/48").promise(node("n1"))
-    assert ranges is not None
+    ranges = (parse_range("10.0.0.0/24"), parse_range("fd00::/64"))
 
     patch, subresource = ranges_patch(node("n1"), ranges)
 
@@ -130,39 +96,3 @@ def test_the_write_names_the_very_version_of_the_node():
         "metadata": {"uid": "uid-n1", "resourceVersion": "7"},
         "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24", "fd00::/64"]},
     }
-
-
-STEPS = st.lists(
-    st.tuples(st.sampled_from(("promise", "know", "forget")), st.integers(0, 5), st.integers(0, 3)),
-    max_size=40,
-)
-
-
-@given(STEPS)
-def test_no_range_is_promised_while_anybody_else_holds_it(steps):
-    of = holdings("10.0.0.0/22,fd00::/62")
-    held: dict[str, tuple[str, ...]] = {}
-
-    for act, number, place in steps:
-        name = f"n{number}"
-        if act == "promise":
-            ranges = promised(of, name)
-            taken = {each for other, mine in held.items() if other != name for each in mine}
-            if ranges is None:
-                assert name not in held
-                assert (
-                    len(taken & {f"10.0.{at}.0/24" for at in range(4)}) == 4
-                    or len(
-                        taken & {f"fd00:0:0:{at}::/64" if at else "fd00::/64" for at in range(4)}
-                    )
-                    == 4
-                )
-            else:
-                assert name in held or not taken & set(ranges)
-                held[name] = tuple(ranges)
-        elif act == "know":
-            held[name] = (f"10.0.{place}.0/24",)
-            of.know(node(name, *held[name]))
-        else:
-            held.pop(name, None)
-            of.forget(name)

@@ -4,17 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from random import Random
 
 from pileus.cloud.errors import CloudError, Conflict
+from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Route
-from pileus.controllers.route.controller import RouteController, RouteSettings, Surroundings
-from pileus.kube.client import Client
-from pileus.kube.informer import Informer, InformerOptions
-from pileus.kube.model.core_v1 import NODES
+from pileus.controllers.route.controller import RouteController, RouteSettings
+from pileus.controllers.route.descriptor import ROUTE
+from pileus.objects.cloud_scope import only_scope
 from pileus.objects.nodes import condition_of
-from pileus.objects.ownership import owner_by
-from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.cluster import Cluster, Veiled
 from tests.unit.controllers.route.objects import RULES
 
@@ -91,8 +88,10 @@ class FakeRoutes:
 
 
 class Site(Cluster):
-    def __init__(self, routes: FakeRoutes | None = None) -> None:
+    def __init__(self, routes: FakeRoutes | None = None, *, is_only: bool = True) -> None:
         super().__init__()
+        self.is_only = is_only
+        """Whether this is the only cloud of the manager."""
         self.routes = routes or FakeRoutes()
         self.controller: RouteController
         self.view: Veiled
@@ -112,22 +111,9 @@ class Site(Cluster):
 
     @asynccontextmanager
     async def running(self, settings: RouteSettings = SETTINGS) -> AsyncGenerator[None]:
-        chance = Random(1)
-        client = Client(self.wire, user_agent="test", metrics=self.metrics)
-        informer = Informer(client, NODES, random=chance, options=InformerOptions())
-        self.view = Veiled(informer)
-        around = Surroundings(
-            client=client,
-            informer=self.view,
-            routes=self.routes,
-            whose=owner_by("fake", None),
-            identify=self._identify,
-            events=self.events,
-            clock=LoopClock(),
-            metrics=self.metrics,
-            random=chance,
-        )
-        self.controller = RouteController(around, settings)
+        scope = replace(only_scope(Cloud(name="fake", routes=self.routes)), is_only=self.is_only)
+        context, informer, self.view = self.context(ROUTE, scope, self._identify)
+        self.controller = RouteController(context, self.routes, settings)
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(informer.run()),

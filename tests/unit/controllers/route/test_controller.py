@@ -289,3 +289,16 @@ async def test_a_preview_says_what_a_round_would_do_and_does_nothing():
     (trouble,) = one
     assert isinstance(trouble, Trouble)
     assert trouble.reason == "PodCIDRNotRouted"
+
+
+@pytest.mark.parametrize(("is_only", "suffix"), [(True, ""), (False, "@fake")])
+async def test_queues_are_named_by_the_cloud_if_there_are_several(is_only, suffix):
+    at = Site(is_only=is_only)
+    await at.register("n1", "10.1.0.0/24")
+
+    async with at.running():
+        await asyncio.sleep(5)
+
+    for queue in ("Routes", "route-check"):
+        labels = {"name": queue + suffix}
+        assert at.metrics.registry.get_sample_value("workqueue_adds_total", labels)
