@@ -20,7 +20,7 @@ the command that fixes it.
 ## On a Service
 
 {service}
-See [whose balancer it is](services.md#whose-balancer-it-is) for what each mode does.
+See [who owns a load balancer](services.md#who-owns-a-load-balancer) for what each mode does.
 
 ## On a Node
 

@@ -16,13 +16,12 @@ from pileus.controllers.lifecycle.guard import Guard, Share, Suspect
 from pileus.controllers.node import patches as node_patches
 from pileus.controllers.route import plan as route_plan
 from pileus.controllers.route import status as route_status
-from pileus.controllers.service import holding, serving, withdrawing
 from pileus.controllers.service import plan as service_plan
-from pileus.controllers.service.classes import Classes
-from pileus.controllers.service.membership import Membership
+from pileus.controllers.service import status as service_status
+from pileus.controllers.service.annotations import Classes
+from pileus.controllers.service.events import Reporter
+from pileus.controllers.service.members import Membership
 from pileus.controllers.service.notes import Notes
-from pileus.controllers.service.teller import Teller
-from pileus.controllers.service.withdrawing import Withdrawing
 from pileus.controllers.ssh_keys import reconciler as keys
 from pileus.kube.model.core_v1 import LoadBalancerIngress
 from pileus.objects import ownership as node_ownership
@@ -37,14 +36,11 @@ from tests.simulation.planting import Patch
 
 
 def no_finalizer() -> Iterable[Patch]:
-    yield serving, "needs_claim", lambda service, mode, at_stake: False
+    yield service_plan, "needs_finalizer", lambda service, mode, at_stake: False
 
 
 def released_unseen() -> Iterable[Patch]:
-    async def clear(*_: object) -> None:
-        return None
-
-    yield Withdrawing, "_clear", clear
+    yield service_plan, "_last_check", lambda *_: None
 
 
 def no_mark() -> Iterable[Patch]:
@@ -98,32 +94,32 @@ def the_same_block() -> Iterable[Patch]:
 
 def a_made_up_address() -> Iterable[Patch]:
     given = (LoadBalancerIngress(ip="192.0.2.1"),)
-    yield service_plan, "ingress_of", lambda balancer: given
+    yield service_status, "ingress_of", lambda balancer: given
 
 
 def always_writing() -> Iterable[Patch]:
-    yield service_plan, "is_same_ingress", lambda *_: False
+    yield service_status, "is_same_ingress", lambda *_: False
 
 
 def unnoted_class() -> Iterable[Patch]:
-    yield service_plan, "served_as", lambda *_: None
+    yield service_status, "served_as", lambda *_: None
 
 
 def forgotten_release() -> Iterable[Patch]:
     yield from unnoted_class()
-    yield Notes, "recall", lambda self, uid, note: None
+    yield Notes, "restore", lambda self, uid, note: None
 
 
 def mute() -> Iterable[Patch]:
     async def condition(*_: object) -> None:
         return None
 
-    yield Teller, "failure", condition
-    yield Teller, "condition", condition
+    yield Reporter, "failure", condition
+    yield Reporter, "condition", condition
 
 
 def one_look_is_enough_to_release() -> Iterable[Patch]:
-    yield withdrawing, "_doubt", lambda service, look, note, now: None
+    yield service_plan, "_until_second_check", lambda _: 0.0
 
 
 def every_class_is_served() -> Iterable[Patch]:
@@ -142,7 +138,7 @@ def members_are_lost() -> Iterable[Patch]:
         return frozenset() if next(calls) % 3 == 0 else sound(self)
 
     yield Membership, "now", now
-    yield holding, "loses_too_many", lambda balancer, wanted: False
+    yield service_plan, "loses_too_many", lambda balancer, wanted: False
 
 
 def created_twice() -> Iterable[Patch]:
@@ -166,13 +162,13 @@ def the_same_address() -> Iterable[Patch]:
 
 def stale_conditions() -> Iterable[Patch]:
     """A condition that was raised is not taken back."""
-    sound = service_plan.replace_condition
+    sound = service_status.with_condition
 
-    def replace_condition(write: Any, service: Any, verdict: Any, telling: Any) -> Any:
-        is_well = verdict.state == "True" and service_plan.condition_of(service) is not None
-        return write if is_well else sound(write, service, verdict, telling)
+    def with_condition(write: Any, service: Any, verdict: Any, wording: Any) -> Any:
+        is_well = verdict.state == "True" and service_status.condition_of(service) is not None
+        return write if is_well else sound(write, service, verdict, wording)
 
-    yield service_plan, "replace_condition", replace_condition
+    yield service_status, "with_condition", with_condition
 
 
 def nobody_is_deleted() -> Iterable[Patch]:
@@ -226,7 +222,7 @@ def no_conditions() -> Iterable[Patch]:
     async def condition(*_: object) -> None:
         return None
 
-    yield Teller, "condition", condition
+    yield Reporter, "condition", condition
 
 
 def one_permission() -> Iterable[Patch]:

@@ -18,8 +18,7 @@ from pileus.controllers.route import plan as route_plan
 from pileus.controllers.service import orphans
 from pileus.controllers.service import plan as service_plan
 from pileus.controllers.service.annotations import Mode
-from pileus.controllers.service.departed import Departed
-from pileus.controllers.service.notes import Notes
+from pileus.controllers.service.notes import DeletedServices, Notes
 from pileus.controllers.service.reconciler import ServiceReconciler
 from pileus_lab.local import balancer_plan as provider_plan
 from pileus_lab.simulation.replica import PacedClock
@@ -42,10 +41,10 @@ def every_edit_recreates_the_balancer() -> Iterable[Patch]:
 def a_vanished_service_is_not_asked_for() -> Iterable[Patch]:
     """What a watch does not show is gone: the API server itself is not asked."""
 
-    async def is_there(*_: object) -> bool:
+    async def exists(*_: object) -> bool:
         return False
 
-    yield ServiceReconciler, "_is_there", is_there
+    yield ServiceReconciler, "_exists", exists
 
 
 def routes_are_renewed() -> Iterable[Patch]:
@@ -114,7 +113,7 @@ def every_service_is_managed() -> Iterable[Patch]:
 
 
 def any_number_of_services_may_vanish() -> Iterable[Patch]:
-    yield Departed, "doubt", lambda self, served, now: False
+    yield DeletedServices, "too_many", lambda self, served, now: 0
 
 
 def any_number_of_orphans_is_deleted() -> Iterable[Patch]:
@@ -123,11 +122,12 @@ def any_number_of_orphans_is_deleted() -> Iterable[Patch]:
         return tuple(uid for uid in old if uid not in existing)
 
     yield orphans, "deletable", deletable
+    yield orphans, "are_too_many", lambda orphans, owners: False
 
 
 def vanished_services_are_left_to_the_sweeper() -> Iterable[Patch]:
     """Who saw a Service vanish does nothing: sooner or later its balancer is found as an orphan."""
-    yield Departed, "add", lambda self, service, now: None
+    yield DeletedServices, "add", lambda self, service, now: None
 
 
 def one_bad_range_spoils_the_others() -> Iterable[Patch]:

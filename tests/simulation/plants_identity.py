@@ -9,10 +9,10 @@ from msgspec.structs import replace as changed
 from pileus.controllers.lifecycle import controller as lifecycle
 from pileus.controllers.node import controller as node
 from pileus.controllers.route import controller as route
-from pileus.controllers.service import cluster as service
-from pileus.controllers.service.departed import Departed
-from pileus.controllers.service.plan import Finalizer, Write
-from pileus.controllers.service.withdrawing import Withdrawing
+from pileus.controllers.service import observation as service
+from pileus.controllers.service.notes import DeletedServices
+from pileus.controllers.service.reconciler import ServiceReconciler
+from pileus.controllers.service.status import Finalizer, Write
 from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter
 from pileus.runtime.events import EventRecorder
@@ -64,17 +64,21 @@ def services_are_read_by_name() -> Iterable[Patch]:
 
 def services_are_released_by_name() -> Iterable[Patch]:
     """Who cleans up after a Service takes the finalizer off whatever has its name."""
-    sound = Withdrawing.bury
+    sound = ServiceReconciler._reconcile
 
-    async def bury(self: Any, gone: Any, mode: Any) -> Any:
-        result = await sound(self, gone, mode)
-        found = [one for one in self._tools.cluster.services() if _is_named_as(one, gone)]
-        for one in found if result is DONE else ():
-            await self._tools.cluster.write(one, Write(finalizer=Finalizer.REMOVE))
+    async def reconcile(self: Any, key: str) -> Any:
+        deleted = self._parts.deleted.find(key)
+        result = await sound(self, key)
+        cluster = self._parts.cluster
+        named = [
+            one for one in cluster.services() if deleted and _is_named_as(one, deleted.service)
+        ]
+        for one in named if result is DONE else ():
+            await cluster.write(one, Write(finalizer=Finalizer.REMOVE))
         return result
 
-    yield Withdrawing, "bury", bury
-    yield Departed, "former", lambda self, service: None
+    yield ServiceReconciler, "_reconcile", reconcile
+    yield DeletedServices, "former", lambda self, service: None
 
 
 def events_are_told_by_name() -> Iterable[Patch]:

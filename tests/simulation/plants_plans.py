@@ -17,6 +17,7 @@ from pileus.controllers.route import controller as route
 from pileus.controllers.route.controller import RouteController
 from pileus.controllers.service import preview as service
 from pileus.controllers.service.preview import ServicePreview
+from pileus.controllers.service.steps import RemoveFinalizer, Report, Wait
 from pileus.controllers.ssh_keys import preview as keys
 from pileus.kube.errors import KubeError
 from pileus.objects.nodes import about_node
@@ -98,37 +99,52 @@ def _with(method: Any, owner: Any, name: str, instead: Any) -> Any:
 
 
 def no_finalizer() -> Iterable[Patch]:
-    yield service, "needs_claim", lambda service, mode, at_stake: False
+    yield _without(service, "lines", _says("with service.kubernetes.io"))
 
 
 def no_balancer() -> Iterable[Patch]:
-    yield _without(service, "_cloud", lambda line: line.effect is Effect.CREATE)
+    yield _without(
+        service, "lines", lambda line: line.place is Place.CLOUD and line.effect is Effect.CREATE
+    )
 
 
 def no_members() -> Iterable[Patch]:
-    yield _without(service, "_cloud", lambda line: line.summary.startswith("member"))
+    yield _without(service, "lines", lambda line: line.summary.startswith("member"))
 
 
 def no_status() -> Iterable[Patch]:
-    yield ServicePreview, "_published", lambda self, *_: ()
+    yield _without(service, "lines", _says("status.loadBalancer.ingress"))
 
 
 def no_report_of_failing_services() -> Iterable[Patch]:
-    yield ServicePreview, "_told", lambda self, *_: ()
+    yield service, "lines", _without_reports(service.lines)
+
+
+def _without_reports(sound: Any) -> Any:
+    def lines(about: Any, steps: Any, *args: Any, **named: Any) -> Iterable[Line]:
+        for step in steps:
+            if isinstance(step, Report | Wait):
+                steps = [one for one in steps if one is not step]
+        yield from sound(about, steps, *args, **named)
+
+    return lines
 
 
 def no_withdrawal() -> Iterable[Patch]:
-    async def withdraw(*_: object) -> Sequence[Line]:
-        return ()
+    sound = service.plan
 
-    yield ServicePreview, "_withdraw", withdraw
+    def plan(rules: Any, seen: Any) -> Any:
+        steps = sound(rules, seen)
+        return () if any(isinstance(step, RemoveFinalizer) for step in steps) else steps
+
+    yield service, "plan", plan
 
 
 def no_orphans() -> Iterable[Patch]:
     async def orphans(*_: object) -> Sequence[Line]:
         return ()
 
-    yield ServicePreview, "_orphans", orphans
+    yield ServicePreview, "_of_sweep", orphans
 
 
 def _lines_of(module: Any, is_hidden: Callable[[Planned], bool]) -> Patch:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pileus.app import configz, manager, startup
 from pileus.cloud.middleware.budget import Budget
-from pileus.controllers.service import serving
+from pileus.controllers.service import reconciler
 from pileus.fence import Fenced
 from pileus.kube import client, informer
 from pileus.kube.store import Change, Deleted
@@ -120,7 +120,7 @@ def impatient_budget() -> Iterable[Patch]:
 
 def endless_looks() -> Iterable[Patch]:
     """A Service that is as it should be is looked at again a moment later."""
-    yield serving, "refresh_in", lambda seconds: again_in(0.3)
+    yield reconciler, "refresh_in", lambda seconds: again_in(0.3)
 
 
 class Wish(str):

@@ -16,12 +16,11 @@ from pileus.app.controller_settings import settings_of
 from pileus.app.errors import CommandFailed
 from pileus.cloud.balancer import Balancer, Change, Owner, Wish
 from pileus.cloud.errors import CloudError
-from pileus.controllers.service.annotations import Mode
-from pileus.controllers.service.classes import class_of
+from pileus.controllers.service.annotations import class_of
 from pileus.controllers.service.descriptor import DESCRIPTOR, served_classes
+from pileus.controllers.service.events import about_service
+from pileus.controllers.service.observation import BalancerOperations
 from pileus.controllers.service.orphans import unwanted
-from pileus.controllers.service.teller import about_service
-from pileus.controllers.service.workshop import Workshop
 from pileus.deadline import Deadline
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import SERVICES, Service
@@ -65,19 +64,19 @@ class OrphanReport:
 
 async def find_orphans(context: ManagerContext) -> OrphanReport:
     """Errors: `CommandFailed`, if it cannot be known who has none."""
-    workshop, client = _workshop(context), context.clients.main("orphans")
+    operations, client = _operations(context), context.clients.main("orphans")
     try:
         cluster = await context.cluster_identity.find(wait=False)
-        owners = await workshop.owners(cluster)
+        owners = await operations.owners(cluster)
         listed = await client.list(SERVICES)
     except (CloudError, KubeError) as error:
         raise CommandFailed(f"orphans cannot be told from others: {error}") from error
     classes = served_classes(context.scope, settings_of(context.config, DESCRIPTOR))
-    ours = [owner for owner in owners if owner.cluster == cluster]
+    ours = [owner.uid for owner in owners if owner.cluster == cluster]
     services = {each.metadata.uid: each for each in (*listed.items, *listed.unreadable)}
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_seen(workshop, Owner(cluster, uid), _described(services.get(uid))))
+            group.create_task(_seen(operations, Owner(cluster, uid), _described(services.get(uid))))
             for uid in sorted(unwanted(ours, services.values(), classes))
         ]
     return OrphanReport(cluster, len(owners), tuple(task.result() for task in tasks))
@@ -90,20 +89,20 @@ def _described(service: Service | None) -> str:
     return f"{title(about_service(service))}, {named}"
 
 
-def _workshop(context: ManagerContext) -> Workshop:
+def _operations(context: ManagerContext) -> BalancerOperations:
     if context.cloud.balancers is None:
         raise CommandFailed("the cloud provider does not support load balancers")
     if not context.cloud.knows_leftovers:
         raise CommandFailed(BLIND)
-    return Workshop(context.cloud.balancers)
+    return BalancerOperations(context.cloud.balancers)
 
 
-async def _seen(workshop: Workshop, owner: Owner, service: str) -> Orphan:
+async def _seen(operations: BalancerOperations, owner: Owner, service: str) -> Orphan:
     try:
-        look = await workshop.look(Wish(owner=owner, spec=None), deep=True)
+        found = await operations.check(Wish(owner=owner, spec=None), full=True)
     except CloudError as error:
         return Orphan(owner=owner, service=service, trouble=str(error))
-    return Orphan(owner=owner, service=service, balancer=look.balancer, changes=look.changes)
+    return Orphan(owner=owner, service=service, balancer=found.balancer, changes=found.changes)
 
 
 async def delete_orphans(context: ManagerContext, shown: Collection[Orphan]) -> Mapping[Owner, str]:
@@ -114,15 +113,15 @@ async def delete_orphans(context: ManagerContext, shown: Collection[Orphan]) -> 
     """
     before = {orphan.owner: orphan for orphan in shown}
     now = {orphan.owner: orphan for orphan in (await find_orphans(context)).orphans}
-    workshop = _workshop(context)
+    operations = _operations(context)
     failed: dict[Owner, str] = {}
     for owner, orphan in before.items():
-        if owner in now and (problem := await _delete(workshop, orphan, now[owner])):
+        if owner in now and (problem := await _delete(operations, orphan, now[owner])):
             failed[owner] = problem
     return failed
 
 
-async def _delete(workshop: Workshop, shown: Orphan, now: Orphan) -> str:
+async def _delete(operations: BalancerOperations, shown: Orphan, now: Orphan) -> str:
     """Why it is not gone; nothing, if it is."""
     if now.service:
         return f"{now.service}, is there"
@@ -132,7 +131,7 @@ async def _delete(workshop: Workshop, shown: Orphan, now: Orphan) -> str:
         return "it has changed since it was shown; look again"
     try:
         async with Deadline(PATIENCE):
-            await _perform(workshop, now.owner)
+            await _perform(operations, now.owner)
     except CloudError as error:
         return str(error)
     except TimeoutError:
@@ -140,12 +139,12 @@ async def _delete(workshop: Workshop, shown: Orphan, now: Orphan) -> str:
     return ""
 
 
-async def _perform(workshop: Workshop, owner: Owner) -> None:
+async def _perform(operations: BalancerOperations, owner: Owner) -> None:
     """Change what there is to change until nothing is left of it."""
     while True:
-        look = await workshop.look(Wish(owner=owner, spec=None), deep=True)
-        if look.changes:
-            look = await workshop.perform(look, Mode.FULL)
-        if look.balancer is None and not look.changes:
+        found = await operations.check(Wish(owner=owner, spec=None), full=True)
+        if found.changes:
+            _, found = await operations.apply(found, found.changes)
+        if found.balancer is None and not found.changes:
             return
-        await asyncio.sleep((look.balancer and look.balancer.check_again_in) or PAUSE)
+        await asyncio.sleep((found.balancer and found.balancer.check_again_in) or PAUSE)

@@ -10,7 +10,7 @@ from pileus.app.registry import CONTROLLERS
 from pileus.cloud import choice
 from pileus.controllers.ipam import sizes
 from pileus.controllers.ipam.descriptor import IPAM
-from pileus.controllers.service.classes import NO_DEFAULT_CLASS
+from pileus.controllers.service.annotations import NO_DEFAULT_CLASS
 from pileus.controllers.ssh_keys.location import BadLocation, located
 from pileus.runtime import lease
 from pileus.server.ciphers import tls_problems

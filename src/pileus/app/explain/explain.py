@@ -6,7 +6,7 @@ from pileus.app.explain.explanation import Explanation
 from pileus.app.explain.node import Findings, explain_node, machine_of
 from pileus.app.explain.service import cloud_side, explain_service
 from pileus.app.plan import Planner, failing_if_unreadable
-from pileus.controllers.service.teller import about_service
+from pileus.controllers.service.events import about_service
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.objects.nodes import about_node
 from pileus.objects.preview import Scope

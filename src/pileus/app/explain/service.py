@@ -13,15 +13,19 @@ from pileus.app.plan import Plan
 from pileus.app.provider_access import View
 from pileus.cloud.balancer import Balancer, BalancerSpec
 from pileus.cloud.errors import CloudError
-from pileus.controllers.service.annotations import MANAGE, InvalidAnnotation, mode_of
-from pileus.controllers.service.classes import Classes, is_load_balancer
+from pileus.controllers.service.annotations import (
+    MANAGE,
+    Classes,
+    InvalidAnnotation,
+    is_load_balancer,
+    mode_of,
+)
 from pileus.controllers.service.descriptor import DESCRIPTOR, served_classes
+from pileus.controllers.service.desired import Desires, InvalidService
+from pileus.controllers.service.events import about_service
 from pileus.controllers.service.members import MemberRules, is_excluded
-from pileus.controllers.service.plan import is_claimed
-from pileus.controllers.service.status import condition_of, published_ingress
-from pileus.controllers.service.teller import about_service
-from pileus.controllers.service.wish import Refusal, Wishing
-from pileus.controllers.service.workshop import Workshop
+from pileus.controllers.service.observation import BalancerOperations
+from pileus.controllers.service.status import condition_of, has_finalizer, published_ingress
 from pileus.kube.model.core_v1 import Node, Service
 from pileus.objects.nodes import reference
 
@@ -30,7 +34,7 @@ from pileus.objects.nodes import reference
 class Side:
     """The Service as the cloud has to see it, and sees it."""
 
-    wish: BalancerSpec | Refusal | None
+    wish: BalancerSpec | InvalidService | None
     balancer: Balancer | CloudError | None
 
 
@@ -41,22 +45,22 @@ async def cloud_side(context: ManagerContext, service: Service, nodes: Sequence[
     """
     if context.cloud.balancers is None:
         return Side(None, None)
-    wishing = Wishing(
+    desires = Desires(
         cluster=await _cluster_id(context),
         annotations=context.cloud.annotations,
         abilities=context.cloud.abilities,
     )
     members = frozenset(reference(each) for each in nodes if _rules(context).is_member(each))
-    wish = wishing.wish(service, members)
-    wanted = wish if isinstance(wish, Refusal) else wish.spec
-    if isinstance(wish, Refusal) or not _classes(context).serve(service):
-        wish = wishing.farewell(service)
+    wish = desires.wish(service, members)
+    wanted = wish if isinstance(wish, InvalidService) else wish.spec
+    if isinstance(wish, InvalidService) or not _classes(context).serve(service):
+        wish = desires.none(service)
     try:
-        workshop = Workshop(context.cloud.balancers, View(context.informers).service)
-        look = await workshop.look(wish, deep=True)
+        operations = BalancerOperations(context.cloud.balancers, View(context.informers).service)
+        observed = await operations.check(wish, full=True)
     except CloudError as error:
         return Side(wanted, error)
-    return Side(wanted, look.balancer)
+    return Side(wanted, observed.balancer)
 
 
 async def _cluster_id(context: ManagerContext) -> str:
@@ -80,7 +84,7 @@ def explain_service(
     return Explanation(
         about=about_service(service),
         created=service.metadata.creation_timestamp,
-        is_ours=served or bool(changes) or is_claimed(service),
+        is_ours=served or bool(changes) or has_finalizer(service),
         wanted=(
             tuple(_wanted(service, nodes, side, context, around.plan))
             if served
@@ -113,7 +117,7 @@ def _wanted(
     if service.metadata.deletion_timestamp is not None:
         yield "no load balancer: the Service is being deleted"
         return
-    if isinstance(side.wish, Refusal):
+    if isinstance(side.wish, InvalidService):
         yield f"not valid{_unless_reported(str(side.wish), plan)}"
         return
     if side.wish is None:
@@ -196,7 +200,7 @@ def _owner(service: Service, classes: Classes, context: ManagerContext) -> Itera
         named = service.spec.load_balancer_class if service.spec else None
         ours = "served here" if classes.serve(service) else "served by another controller"
         yield f"class: {named or 'none'} ({ours})"
-    elif not is_claimed(service):
+    elif not has_finalizer(service):
         return
     try:
         yield f"managed: {mode_of(service)} ({MANAGE})"
@@ -204,4 +208,4 @@ def _owner(service: Service, classes: Classes, context: ManagerContext) -> Itera
         yield "managed: unknown, an annotation is not valid"
     cluster = context.cluster_identity.known or "unknown"
     yield f"tag in the cloud: cluster {cluster}, owner {service.metadata.uid}"
-    yield f"finalizer: {'present' if is_claimed(service) else 'absent'}"
+    yield f"finalizer: {'present' if has_finalizer(service) else 'absent'}"

@@ -1,5 +1,7 @@
-"""The annotations of a Service that the manager itself reads. Pure."""
+"""What a Service says about who manages it: its class and the manager's annotations. Pure."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from pileus.cloud.options import CORE_NAMESPACE, TEXT, Option, Options, one_of
@@ -8,23 +10,28 @@ from pileus.kube.model.core_v1 import Service
 MANAGE = f"{CORE_NAMESPACE}manage"
 ADOPT = f"{CORE_NAMESPACE}adopt"
 ENSURED = f"{CORE_NAMESPACE}ensured"
+LOAD_BALANCER = "LoadBalancer"
+PREFIX = "pileus.dev/"
+"""The prefix of a provider's own `loadBalancerClass`."""
+NO_DEFAULT_CLASS = "-"
+"""In `--service-classes`: Services without a class are not served."""
 
 
 class Mode(StrEnum):
-    """How much of a Service's balancer is ours."""
+    """How much of a Service's load balancer is managed."""
 
     FULL = "full"
-    """All of it: made, changed and deleted with the Service."""
+    """Everything: it is created, changed and deleted with the Service."""
     MEMBERS = "members"
-    """Its members alone; the rest is someone else's, and so is its end."""
+    """Its members only. It is never created, deleted or changed otherwise."""
     OBSERVE = "observe"
-    """Nothing of it: it is only looked at, and its addresses are written to the Service."""
+    """Nothing. Its addresses are published on the Service."""
     NONE = "none"
-    """Nothing at all, not even the Service's status."""
+    """Nothing, and the Service's status is not written either."""
 
     @property
     def writes(self) -> bool:
-        """Whether anything in the cloud is changed for it."""
+        """Whether the mode allows any change in the cloud."""
         return self in {Mode.FULL, Mode.MEMBERS}
 
 
@@ -53,7 +60,7 @@ class InvalidAnnotation(Exception):
 
 
 def mode_of(service: Service) -> Mode:
-    """Return how much of the Service's load balancer is managed.
+    """Returns how much of the Service's load balancer is managed.
 
     Raises InvalidAnnotation if any annotation of ours is misspelt: it may ask for protection.
     """
@@ -69,9 +76,51 @@ def mode_of(service: Service) -> Mode:
 
 
 def adopted_by(service: Service) -> str:
-    """The id of the balancer that the user says is this Service's; "" if none."""
+    """Returns the ID of the load balancer that the Service takes over; "" if none."""
     return (annotation(service, ADOPT) or "").strip()
 
 
 def annotation(service: Service, name: str) -> str | None:
     return (service.metadata.annotations or {}).get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The Services that this manager serves, by their `loadBalancerClass`."""
+
+    names: frozenset[str]
+    default: bool = True
+    """Whether Services without a class are served too."""
+
+    @classmethod
+    def of(cls, provider: str, names: Iterable[str] = (), *, default: bool = True) -> "Classes":
+        """Returns the named classes and the provider's own, which is always served."""
+        return cls(frozenset({*names, f"{PREFIX}{provider}"}), default)
+
+    def serve(self, service: Service) -> bool:
+        """Returns whether the Service asks for a load balancer of one of these classes."""
+        return is_load_balancer(service) and self._name(service)
+
+    def may_have_served(self, service: Service) -> bool:
+        """Returns whether the finalizer on the Service may be ours; other controllers use it too.
+
+        A Service of another class belongs to another controller. A Service that is no longer of
+        type LoadBalancer has no class: its finalizer is ours if Services without a class are.
+        """
+        return self._name(service) if is_load_balancer(service) else self.default
+
+    def has(self, name: str) -> bool:
+        """Returns whether Services of that class are served; "" means no class."""
+        return name in self.names if name else self.default
+
+    def _name(self, service: Service) -> bool:
+        return self.has(class_of(service))
+
+
+def class_of(service: Service) -> str:
+    """Returns the Service's class; "" if it has none."""
+    return (service.spec and service.spec.load_balancer_class) or ""
+
+
+def is_load_balancer(service: Service) -> bool:
+    return service.spec is not None and service.spec.type == LOAD_BALANCER

@@ -1,4 +1,4 @@
-"""The service controller as one thing to run: queues, workers and rounds around two informers."""
+"""The service controller: queues, workers and the orphan sweep around two informers."""
 
 import asyncio
 import random
@@ -10,22 +10,17 @@ from pileus.clock import Clock
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers
 from pileus.cloud.options import Options
-from pileus.controllers.service.classes import Classes
-from pileus.controllers.service.cluster import ClusterServices
-from pileus.controllers.service.departed import Departed
-from pileus.controllers.service.handlers import ServiceHandler
-from pileus.controllers.service.members import MemberRules
-from pileus.controllers.service.membership import Membership
-from pileus.controllers.service.notes import Notes
-from pileus.controllers.service.orphans import Policy, Sweeper, SweepSettings
+from pileus.controllers.service.annotations import Classes, is_load_balancer
+from pileus.controllers.service.desired import Desires
+from pileus.controllers.service.events import Reporter
+from pileus.controllers.service.members import GATHER, MEMBERS, MemberRules, Membership, NodeRounds
+from pileus.controllers.service.notes import UNKNOWN, DeletedServices, Notes, Stage
+from pileus.controllers.service.observation import BalancerOperations, ClusterServices
+from pileus.controllers.service.orphans import ROUND, Policy, Sweeper, SweepSettings
+from pileus.controllers.service.plan import Rules, is_worth_a_pass
 from pileus.controllers.service.preview import ServicePreview
-from pileus.controllers.service.reconciler import ServiceReconciler
-from pileus.controllers.service.rounds import GATHER, MEMBERS, NodeRounds
-from pileus.controllers.service.teller import Teller
-from pileus.controllers.service.tools import Tools
-from pileus.controllers.service.turns import Turns
-from pileus.controllers.service.wish import Wishing
-from pileus.controllers.service.workshop import Workshop
+from pileus.controllers.service.reconciler import Parts, ServiceReconciler
+from pileus.controllers.service.status import has_finalizer, published_ingress, went_elsewhere
 from pileus.kube.client import Client
 from pileus.kube.informer import Informer
 from pileus.kube.model.core_v1 import Node, Service
@@ -35,14 +30,14 @@ from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.backoff import default_policy, service_policy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.events import Recorder
-from pileus.runtime.queue import WorkQueue
-from pileus.runtime.supervision import Rounds
+from pileus.runtime.periodic import Periodic
+from pileus.runtime.queue import Priority, WorkQueue
 from pileus.telemetry.metrics import Metrics
 
 SERVICE_QUEUE, NODE_QUEUE = "service", "node"
 WORKERS = 1000
-"""Passes at a time. Each waits for the cloud most of its time; looks travel together, and the
-call budget limits what the cloud has to bear."""
+"""Passes at a time. A pass mostly waits for the cloud; checks share calls, and the call budget
+limits the load on the cloud."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,39 +45,45 @@ class ServiceSettings:
     classes: Classes
     workers: int = WORKERS
     drift_period: float = 600.0
-    """Average seconds between two full comparisons of a balancer with its Service; 0: none."""
+    """Average seconds between two full checks of a load balancer; 0: none."""
     drain_cordoned: bool = False
     sweep: SweepSettings = field(default_factory=SweepSettings)
 
 
+def _unscoped(name: str) -> str:
+    return name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the controller is put into."""
+    """What the controller needs from the process."""
 
     client: Client
     services: Informer[Service]
     by_uid: str
-    """The index of the Services' store by which one is found by its UID."""
+    """The name of the index of Services by UID."""
     nodes: Informer[Node]
     whose: Whose
     balancers: Balancers[Any, Any]
-    """With batching around it, so that concurrent looks become one call."""
+    """With batching, so that concurrent checks share calls."""
     annotations: Options | None
     abilities: Abilities
     identify: Callable[[], Awaitable[str]]
-    """Finds out the cluster's id, however long that takes; never a guess."""
+    """Returns the cluster's ID, however long it takes to read it."""
     events: Recorder
     clock: Clock
     metrics: Metrics
     random: random.Random
+    scoped: Callable[[str], str] = _unscoped
+    """Returns the name of a queue, controller or round for the cloud that is served."""
 
 
 class ServiceController:
     def __init__(self, around: Surroundings, settings: ServiceSettings) -> None:
         self._around = around
         self._settings = settings
-        self._queue = WorkQueue[str](SERVICE_QUEUE, around.metrics)
-        self._rounds = WorkQueue[str](NODE_QUEUE, around.metrics)
+        self._queue = WorkQueue[str](around.scoped(SERVICE_QUEUE), around.metrics)
+        self._rounds = WorkQueue[str](around.scoped(NODE_QUEUE), around.metrics)
         self._cluster = ClusterServices(around.client, around.services.store, around.by_uid)
         self._membership = Membership(
             self._cluster.list_nodes,
@@ -96,85 +97,145 @@ class ServiceController:
         around.nodes.subscribe(self._membership)
         self._notices = ObjectEvents(around.events)
         self._notes = Notes(settings.drift_period, around.random, asyncio.get_running_loop().time)
-        self._departed = Departed()
+        self._deleted = DeletedServices()
         self._controller: Controller[str] | None = None
-        self._sweeps: Rounds | None = None
+        self._sweeps: Periodic | None = None
         self._gauge()
 
     async def run(self) -> None:
         """Work until cancelled, once all Services and nodes are known; call once."""
         await self._around.services.wait_synced()
         await self._around.nodes.wait_synced()
-        tools = self._tools(await self._around.identify())
+        parts, chance = self._parts(await self._around.identify()), self._around.random
         rounds = NodeRounds(
             self._notes,
-            lambda: tools.wishing.given(self._membership.now()),
+            lambda: parts.rules.desires.given(self._membership.now()),
             self._queue,
             self._around.metrics,
         )
-        reconciler = ServiceReconciler(tools, self._departed, rounds.finished)
-        sweeper = Sweeper(tools, self._departed, self._queue, self._notices)
-        self._sweeps = sweeper.rounds
-        chance = self._around.random
         self._controller = Controller(
-            "service-lb-controller",
-            reconciler,
+            self._around.scoped("service-lb-controller"),
+            ServiceReconciler(parts, rounds.finished),
             self._queue,
             service_policy(chance),
             Limits(workers=self._settings.workers),
         )
         node = Controller(
-            "service-lb-controller/node", rounds, self._rounds, default_policy(chance)
+            f"{self._controller.name}/node", rounds, self._rounds, default_policy(chance)
         )
-        handler = ServiceHandler(self._queue, self._notes, self._departed, self._settings.classes)
+        handler = ServiceHandler(self._queue, self._notes, self._deleted, self._settings.classes)
         self._around.services.subscribe(self._cluster.without_echoes(handler))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run())
             group.create_task(node.run())
             if self._settings.sweep.policy is not Policy.IGNORE:
-                group.create_task(sweeper.run(self._settings.sweep, chance))
+                self._sweeps = self._sweep_rounds(parts)
+                group.create_task(self._sweeps.run())
 
     def stuck(self, limit: float) -> str | None:
-        """What to tell a health check if a pass has been in hand for longer than `limit`."""
-        return None if self._controller is None else self._controller.stuck(limit)
+        """Returns the message for a health check if a pass or sweep is running for too long."""
+        running = (self._controller, self._sweeps)
+        return next(filter(None, (each and each.stuck(limit) for each in running)), None)
 
     def failing(self) -> str | None:
-        """The message for a health check if the orphan sweep keeps failing."""
-        return None if self._sweeps is None else self._sweeps.health()
+        """Returns the message for a health check if the orphan sweep keeps failing."""
+        return None if self._sweeps is None else self._sweeps.failing()
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
-        """What the passes over Services would change now; changes nothing.
+        """Returns what the passes over Services would change now; changes nothing.
 
-        Errors: `CloudError`, if nothing at all can be said.
+        Raises CloudError if the cloud cannot be asked at all.
         """
         await self._around.services.wait_synced()
         await self._around.nodes.wait_synced()
-        tools = self._tools(await self._around.identify())
+        parts = self._parts(await self._around.identify())
         given = self._settings
-        preview = ServicePreview(
-            tools, self._around.clock, given.sweep, repairs_drift=given.drift_period > 0
-        )
+        preview = ServicePreview(parts, given.sweep, repairs_drift=given.drift_period > 0)
         return await preview.of(scope)
 
-    def _tools(self, cluster_id: str) -> Tools:
-        return Tools(
+    def _sweep_rounds(self, parts: Parts) -> Periodic:
+        around = self._around
+        sweeper = Sweeper(parts, self._queue, self._notices, self._settings.sweep)
+        return Periodic(
+            around.scoped(ROUND),
+            lambda: sweeper.round(around.random),
+            around.metrics,
+            around.random,
+        )
+
+    def _parts(self, cluster_id: str) -> Parts:
+        desires = Desires(
+            cluster=cluster_id,
+            annotations=self._around.annotations,
+            abilities=self._around.abilities,
+        )
+        return Parts(
+            rules=Rules(desires, self._settings.classes),
             cluster=self._cluster,
+            balancers=BalancerOperations(self._around.balancers, self._cluster.service),
             membership=self._membership,
-            workshop=Workshop(self._around.balancers, self._cluster.service),
-            turns=Turns(),
             notes=self._notes,
-            teller=Teller(self._cluster, self._notices, self._around.clock),
-            wishing=Wishing(
-                cluster=cluster_id,
-                annotations=self._around.annotations,
-                abilities=self._around.abilities,
-            ),
-            classes=self._settings.classes,
+            deleted=self._deleted,
+            reporter=Reporter(self._cluster, self._notes, self._notices, self._around.clock),
+            clock=self._around.clock,
             metrics=self._around.metrics,
         )
 
     def _gauge(self) -> None:
         metrics, number = self._around.metrics, self._notes.count
-        metrics.services_held.set_function(lambda: number(lambda n: n.held_since is not None))
-        metrics.services_pending.set_function(lambda: number(lambda n: n.waiting_since is not None))
-        metrics.services_failing.set_function(lambda: number(lambda n: n.failing_since is not None))
+        metrics.services_held.set_function(
+            lambda: number(lambda note: note.members_kept_since is not None)
+        )
+        metrics.services_pending.set_function(lambda: number(lambda note: note.waiting is not None))
+        metrics.services_failing.set_function(
+            lambda: number(
+                lambda note: note.failing is not None and note.doing.stage is not Stage.CLEAN_UP
+            )
+        )
+
+
+class ServiceHandler:
+    """Turns an informer's events of Services into keys of the queue."""
+
+    def __init__(
+        self, queue: WorkQueue[str], notes: Notes, deleted: DeletedServices, classes: Classes
+    ) -> None:
+        self._queue = queue
+        self._notes = notes
+        self._deleted = deleted
+        self._classes = classes
+
+    def added(self, new: Service, /) -> None:
+        """Queue it; Services that seem to be up to date come after the others."""
+        if self._concerns_us(new):
+            seems_ready = has_finalizer(new) and bool(published_ingress(new))
+            is_urgent = new.metadata.deletion_timestamp is not None or not seems_ready
+            priority = Priority.URGENT if is_urgent else Priority.REFRESH
+            self._queue.add(new.metadata.uid, priority)
+
+    def updated(self, old: Service, new: Service, /) -> None:
+        """Queue it if a pass may have something to do; a resync of the informer has not."""
+        if old is new or not is_worth_a_pass(old, new):
+            return
+        if self._concerns_us(old) or self._concerns_us(new):
+            self._queue.add(new.metadata.uid)
+
+    def deleted(self, old: Service, /) -> None:
+        """Queue it; if its finalizer was not removed by us it may have left a load balancer."""
+        uid = old.metadata.uid
+        if self._notes.is_released(uid):
+            self._notes.forget(uid)
+        elif self._is_known(uid) or (has_finalizer(old) and self._was_served(old)):
+            self._deleted.add(old, asyncio.get_running_loop().time())
+        if self._concerns_us(old):
+            self._queue.add(uid)
+
+    def _concerns_us(self, service: Service) -> bool:
+        is_lb = is_load_balancer(service) or has_finalizer(service)
+        return is_lb or self._is_known(service.metadata.uid)
+
+    def _was_served(self, service: Service) -> bool:
+        return self._classes.serve(service) or went_elsewhere(service, self._classes)
+
+    def _is_known(self, uid: str) -> bool:
+        return (self._notes.find(uid) or UNKNOWN).known

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pileus.controllers.service.classes import NO_DEFAULT_CLASS, Classes
+from pileus.controllers.service.annotations import NO_DEFAULT_CLASS, Classes
 from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.objects.descriptor import (
     ControllerContext,

@@ -1,21 +1,37 @@
-"""Which nodes are members of balancers: the Go framework's stable set, and none that leaves. Pure.
+"""Which nodes are members of load balancers: the Go framework's stable set without leaving nodes.
 
-A node's readiness makes no difference: balancers check the health of members themselves, and a
-control plane that is ill must not take traffic away from nodes that are well.
+A node's readiness makes no difference: load balancers check the health of their members
+themselves, and an unhealthy control plane must not take traffic away from healthy nodes.
+
+    node changes ──1 s──▶ NodeRounds ──▶ queues each Service whose load balancer needs other members
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from pileus.cloud.errors import Misconfigured
+from pileus.cloud.members import with_known_id
 from pileus.cloud.model import NodeRef
+from pileus.controllers.service.notes import Note, Notes
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.nodes import taints_of
+from pileus.objects.nodes import provider_id_of, reference, taints_of
 from pileus.objects.ownership import Ownership, Whose
+from pileus.runtime.memory import PerObject
+from pileus.runtime.queue import Priority, WorkQueue
+from pileus.runtime.reconcile import DONE, Result
 from pileus.settings.go_bool import go_bool
+from pileus.telemetry.metrics import Metrics
 
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 LEAVING = "ToBeDeletedByClusterAutoscaler"
-"""The key of the taint by which the autoscaler says that the node is about to go."""
+"""The key of the taint that the cluster autoscaler sets before it deletes a node."""
+FRESH = 2.0
+"""Seconds for which one list of nodes serves all second checks."""
+MEMBERS = "members"
+"""The only key of the node queue."""
+GATHER = 1.0
+"""Seconds for which the first change of a burst waits for the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +42,11 @@ class MemberRules:
     """Keys of labels whose change is a change of members (`Abilities.member_labels`)."""
 
     def is_member(self, node: Node) -> bool:
-        """Whether balancers send traffic to the node. Nodes of other clouds are never members."""
+        """Returns whether load balancers send traffic to the node: not if it is another cloud's."""
         return not self.is_foreign(node) and self.is_candidate(node)
 
     def is_candidate(self, node: Node) -> bool:
-        """Whether the node is a member if it is a machine of this cloud."""
+        """Returns whether the node is a member, provided that it is a machine of this cloud."""
         if node.metadata.deletion_timestamp or is_excluded(node):
             return False
         if any(taint.key == LEAVING for taint in taints_of(node)):
@@ -42,7 +58,7 @@ class MemberRules:
 
 
 def is_excluded(node: Node) -> bool:
-    """By its label, whose value may be anything but a word for false."""
+    """Returns whether the node has the label that excludes it, with any value but false."""
     value = (node.metadata.labels or {}).get(EXCLUDED)
     return value is not None and go_bool(value) is not False
 
@@ -50,7 +66,7 @@ def is_excluded(node: Node) -> bool:
 def means_the_same(
     one: NodeRef | None, other: NodeRef | None, labels: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether no balancer could tell the difference: labels make none but those named."""
+    """Returns whether load balancers treat both alike: of labels, only the named ones count."""
     return _facts(one) == _facts(other) and _named(one, labels) == _named(other, labels)
 
 
@@ -59,9 +75,165 @@ def _named(ref: NodeRef | None, labels: frozenset[str]) -> dict[str, str]:
 
 
 def facts_of(members: Iterable[NodeRef]) -> frozenset[object]:
-    """All that balancers may know of the members."""
+    """Returns everything about the members that makes a difference to load balancers."""
     return frozenset((_facts(ref), frozenset(ref.labels.items())) for ref in members)
 
 
 def _facts(ref: NodeRef | None) -> tuple[object, ...] | None:
     return ref and (ref.name, ref.provider_id, ref.addresses)
+
+
+class Membership:
+    """The members of all load balancers: the same object until a member changes.
+
+    Handles an informer's events of nodes, and calls `changed` if load balancers are affected.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Sequence[Node]]],
+        changed: Callable[[], None],
+        rules: MemberRules,
+    ) -> None:
+        self._read = read
+        self._changed = changed
+        self._rules = rules
+        self._knows_ours = False
+        """Whether any node of this cloud was ever seen."""
+        self._refs = PerObject[str, NodeRef]("nodes/members")
+        self._left = PerObject[str, NodeRef]("nodes/former-members", ends_with_object=True)
+        """Members whose Node was deleted a moment ago, by UID: it may register again."""
+        self._set: frozenset[NodeRef] | None = frozenset()
+        self._fresh: tuple[float, frozenset[NodeRef]] | None = None
+        self._reading = asyncio.Lock()
+
+    def now(self) -> frozenset[NodeRef]:
+        if self._set is None:
+            self._set = frozenset(self._refs.values())
+        return self._set
+
+    async def second_check(self) -> frozenset[NodeRef]:
+        """Returns the members according to a new list of all nodes from the API server.
+
+        Raises KubeError if the list fails. Raises Misconfigured if all nodes belong to other clouds
+        and always did: then the provider probably does not recognise its own nodes.
+        """
+        async with self._reading:
+            now = asyncio.get_running_loop().time()
+            if self._fresh is None or now - self._fresh[0] > FRESH:
+                nodes = await self._read()
+                self._fresh = now, self._members(nodes)
+            return self._fresh[1]
+
+    def added(self, new: Node, /) -> None:
+        self._knows_ours = self._knows_ours or not self._rules.is_foreign(new)
+        name = new.metadata.name
+        self._note(name, self._reference(new) if self._rules.is_member(new) else None)
+
+    def updated(self, old: Node, new: Node, /) -> None:
+        if old is not new:
+            self.added(new)
+
+    def deleted(self, old: Node, /) -> None:
+        former = self._refs.get(old.metadata.name)
+        if former is not None:
+            self._left[old.metadata.uid] = former
+        self._note(old.metadata.name, None)
+
+    def _members(self, nodes: Sequence[Node]) -> frozenset[NodeRef]:
+        candidates = [node for node in nodes if self._rules.is_candidate(node)]
+        members = [node for node in candidates if not self._rules.is_foreign(node)]
+        if candidates and not members and not self._knows_ours:
+            one = candidates[0]
+            raise Misconfigured(
+                f"all nodes belong to other clouds, such as {one.metadata.name} with provider ID "
+                f"{provider_id_of(one)}. The load balancer keeps its members. Fix: check "
+                "--cloud-provider; a provider must recognise the provider IDs of its own nodes"
+            )
+        return frozenset(map(self._reference, members))
+
+    def _reference(self, node: Node) -> NodeRef:
+        """Returns the node; one that registered again keeps the provider ID of its machine."""
+        ref = reference(node)
+        for known in (self._refs.get(ref.name), *self._left.values()):
+            ref = with_known_id(ref, known)
+        return ref
+
+    def _note(self, name: str, ref: NodeRef | None) -> None:
+        before = self._refs.get(name)
+        if ref == before:
+            return
+        self._set = None
+        if ref is None:
+            del self._refs[name]
+        else:
+            self._refs[name] = ref
+        if not means_the_same(ref, before, self._rules.labels):
+            self._changed()
+
+
+class NodeRounds:
+    """Queues each Service whose load balancer was last given other members than the current ones.
+
+    A Service that is failing or waiting gets them with its next pass. A running pass began with
+    earlier members: its result is compared with the current members when it ends.
+    """
+
+    def __init__(
+        self,
+        notes: Notes,
+        members: Callable[[], frozenset[NodeRef]],
+        queue: WorkQueue[str],
+        metrics: Metrics,
+    ) -> None:
+        self._notes = notes
+        self._members = members
+        self._queue = queue
+        self._metrics = metrics
+        self._began = 0.0
+        self._open = PerObject[str, bool]("services/member-updates")
+        """Services that the rounds affect, and whether a pass was running in the latest round."""
+
+    async def reconcile(self, key: str) -> Result:  # noqa: ARG002 -- there is only one
+        wanted = facts_of(self._members())
+        known: dict[int, bool] = {}
+        for uid, note in self._notes.items():
+            is_running = self._queue.is_held(uid)
+            if is_running or _differs(note, wanted, known):
+                self._touch(uid, is_running=is_running)
+        return DONE
+
+    def finished(self, uid: str) -> None:
+        """Handle the end of a pass over the Service, successful or not.
+
+        Queues the Service again if a round ran during the pass and the load balancer was not given
+        the current members: once per round, so this ends when the nodes stop changing.
+        """
+        if uid not in self._open:
+            return
+        note = self._notes.find(uid)
+        if self._open[uid] and note and _differs(note, facts_of(self._members()), {}):
+            self._touch(uid, is_running=False)
+            return
+        del self._open[uid]
+        if not self._open:
+            elapsed = asyncio.get_running_loop().time() - self._began
+            self._metrics.node_round_duration.observe(elapsed)
+
+    def _touch(self, uid: str, *, is_running: bool) -> None:
+        """Queue the Service now, or at the end of the running pass if it is still needed then."""
+        if not self._open:
+            self._began = asyncio.get_running_loop().time()
+        self._open[uid] = is_running
+        if not is_running:
+            self._queue.add(uid, Priority.REFRESH)
+
+
+def _differs(note: Note, wanted: frozenset[object], known: dict[int, bool]) -> bool:
+    """Returns whether the Service was given other members. Shared sets are compared only once."""
+    if note.settled is None or note.settled.spec is None or note.failing is not None:
+        return False
+    given = note.settled.spec.members
+    if id(given) not in known:
+        known[id(given)] = facts_of(given) != wanted
+    return known[id(given)]

@@ -1,68 +1,117 @@
-"""What a process remembers of each Service between two passes. Losing it loses nothing."""
+"""What the process remembers of Services between passes. A restart loses it and nothing else.
+
+A note is a frozen value that is replaced as a whole, so a plan can be made from it. Deleted
+Services are remembered until their load balancers are cleaned up.
+"""
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from math import ceil, inf
 
 from pileus.cloud.balancer import Wish
-from pileus.controllers.service.reasons import Stage
+from pileus.kube.model.core_v1 import Service
+from pileus.kube.model.meta import ObjectMeta
 from pileus.runtime.backoff import Exponential, Pacing
 from pileus.runtime.memory import PerObject
 
 SLOTS = 10
-"""Deep looks fall due at so many moments of a period: spread, and still many in one call."""
+"""Full checks are due at this many moments of a period: spread, yet many share one call."""
 WAITS = Exponential(1.0, 15.0)
-"""Seconds between two looks at a balancer on which the cloud is at work."""
+"""Seconds between two checks of a load balancer that the cloud is working on."""
+REWORD_AFTER = 300.0
+"""Seconds before a condition's message is rewritten although only its wording has changed."""
+PAUSE = 10.0
+"""Seconds between the deletion of a Service and the start of its clean-up."""
+SUSPICION = 300.0
+"""Seconds for which further deletions are not trusted either, once too many Services vanished."""
+WINDOW = 600.0
+"""Seconds in which vanished Services are counted together."""
+FEW = 5
+"""Services that may always vanish within a window."""
+FRACTION = 0.2
+"""The fraction of all served Services that may vanish within a window."""
 
 
-@dataclass(slots=True, eq=False)
-class Note:
-    deep_due: float
-    """When the parts of its balancer are to be read again, whatever the mark says; inf: never."""
-    known: bool = False
-    """Whether something in the cloud is, or may be, there under its UID."""
-    settled: Wish | None = None
-    """What was fully met last."""
-    ensuring: bool = False
-    """Whether it was announced that something is being done, and not yet that it is done."""
-    deleting: bool = False
-    """Likewise for its deletion."""
+class Stage(StrEnum):
+    """What a pass was doing, in the Go framework's words for its failure."""
+
+    ENSURE = "failed to ensure load balancer"
+    CHECK = "failed to check if load balancer exists before cleanup"
+    DELETE = "failed to delete load balancer"
+    ADD_FINALIZER = "failed to add load balancer cleanup finalizer"
+    REMOVE_FINALIZER = "failed to remove load balancer cleanup finalizer"
+    PUBLISH = "failed to update load balancer status"
+    UPDATE = "Error updating load balancer with new hosts"
+    CLEAN_UP = "Error deleting load balancer"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the pass is doing, or was doing when it ended."""
+
     stage: Stage = Stage.ENSURE
     hosts: str = ""
-    """Who is to be a member, while only members are changed."""
-    update_failed: bool = False
-    """Whether the last host update failed: the next pass ensures everything, as in Go."""
-    failing_since: float | None = None
-    told: str = ""
-    """The reason that was told last for failing."""
-    reworded: float = -inf
-    waiting_since: float | None = None
-    looks: int = 0
-    held_since: float | None = None
-    accepted: bool = False
-    """Whether the cloud has said that it takes away what was there."""
-    pacing: Pacing = field(default_factory=Pacing)
-    """Of writes of the condition that explains a failure."""
-    missing_since: float | None = None
-    """When the cloud first showed nothing, of a Service that is to be released."""
+    """The desired members, during a host update."""
 
-    def wait(self, now: float, asked: float | None) -> float:
-        """Seconds until the next look at a balancer that is not ready."""
-        if self.waiting_since is None:
-            self.waiting_since = now
-        self.looks += 1
-        return WAITS.delay(self.looks) if asked is None else max(asked, 0.0)
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    since: float
+    reason: str = ""
+    """The reason in the last report; "" before the first report."""
+    host_update: bool = False
+    """Whether a host update failed: until the Service is up to date, passes ensure everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The cloud is working on the load balancer."""
+
+    since: float
+    checks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    accepted: bool = False
+    """Whether the cloud accepted the deletion of a load balancer that was found."""
+    missing_since: float | None = None
+    """When the cloud first reported no load balancer although the finalizer is set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    full_check_due: float = inf
+    """When all parts of the load balancer are compared again; inf: never."""
+    known: bool = False
+    """Whether a load balancer with this owner exists, or may exist."""
+    settled: Wish | None = None
+    """The desired state that was last reached in full."""
+    announced: Stage | None = None
+    """`ENSURE` or `DELETE` between the events that it has begun and that it is done."""
+    doing: Attempt = Attempt()
+    failing: Failing | None = None
+    waiting: Waiting | None = None
+    members_kept_since: float | None = None
+    """Since when members are kept back until a second check of the nodes."""
+    deletion: Deletion = Deletion()
+    condition_written: float = -inf
+    pacing: Pacing = field(default_factory=Pacing, compare=False)
+    """Backs off writes of a condition that the API server refuses."""
+
+    def may_reword(self, now: float) -> bool:
+        """Returns whether the message of the condition may be reworded."""
+        return now - self.condition_written >= REWORD_AFTER
 
     def waited(self, now: float) -> float:
-        return 0.0 if self.waiting_since is None else now - self.waiting_since
+        """Returns for how many seconds the cloud has been working on the load balancer."""
+        return 0.0 if self.waiting is None else now - self.waiting.since
 
-    def settle(self, wish: Wish | None) -> None:
-        """All is well."""
-        self.settled = wish
-        self.ensuring = False
-        self.failing_since = self.waiting_since = self.held_since = None
-        self.looks, self.told, self.update_failed = 0, "", False
+
+UNKNOWN = Note()
+"""The note of a Service of which nothing is remembered."""
 
 
 class Notes:
@@ -77,32 +126,60 @@ class Notes:
         self._released = PerObject[str, None]("services/released")
 
     def of(self, uid: str) -> Note:
+        """Returns the note; a new one if there is none."""
         if uid not in self._notes:
-            self._notes[uid] = Note(self._due())
+            self._notes[uid] = Note(full_check_due=self._due())
         return self._notes[uid]
 
     def find(self, uid: str) -> Note | None:
         return self._notes.get(uid)
+
+    def update(self, uid: str, **facts: object) -> Note:
+        """Replace these fields of the note, and return it."""
+        self._notes[uid] = note = replace(self.of(uid), **facts)
+        return note
+
+    def wait(self, uid: str, asked: float | None) -> float:
+        """Returns the seconds until the next check of a load balancer that is not ready.
+
+        `asked`: what the cloud asked for; None leaves it to the back-off.
+        """
+        before = self.of(uid).waiting or Waiting(self._now())
+        waiting = replace(before, checks=before.checks + 1)
+        self.update(uid, waiting=waiting)
+        return WAITS.delay(waiting.checks) if asked is None else max(asked, 0.0)
+
+    def settle(self, uid: str, desired: Wish) -> None:
+        """Record that the desired state is reached and published."""
+        self.update(
+            uid,
+            settled=desired,
+            announced=None,
+            failing=None,
+            waiting=None,
+            members_kept_since=None,
+            deletion=Deletion(),
+        )
 
     def forget(self, uid: str) -> None:
         self._notes.pop(uid, None)
         self._released.pop(uid, None)
 
     def release(self, uid: str) -> None:
-        """Nothing is in the cloud for it any more: when it goes, there is nothing to be done."""
+        """Record that the finalizer is being removed: the deletion needs no clean-up."""
         self._notes.pop(uid, None)
         self._released[uid] = None
 
-    def recall(self, uid: str, note: Note) -> None:
-        """It could not be released after all: what was known of it is needed once more."""
+    def restore(self, uid: str, note: Note) -> None:
+        """Undo `release`: the finalizer could not be removed."""
         self._released.pop(uid, None)
         self._notes[uid] = note
 
     def is_released(self, uid: str) -> bool:
         return uid in self._released and uid not in self._notes
 
-    def looked_deeply(self, note: Note) -> None:
-        note.deep_due = self._due()
+    def checked_in_full(self, uid: str) -> None:
+        self.update(uid, full_check_due=self._due())
 
     def items(self) -> Iterator[tuple[str, Note]]:
         yield from list(self._notes.items())
@@ -111,9 +188,97 @@ class Notes:
         return sum(1 for note in self._notes.values() if holds(note))
 
     def _due(self) -> float:
-        """A period from now, give or take a half, at the next of the common moments; or never."""
+        """Returns 0.5 to 1.5 periods from now, at the next of the shared moments; inf if never."""
         if not self._period:
             return inf
         slot = self._period / SLOTS
         at = self._now() + self._period * self._random.uniform(0.5, 1.5)
         return ceil((at - self._offset) / slot) * slot + self._offset
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedService:
+    service: Service
+    """Its last known state; of an orphan only the UID."""
+    since: float
+
+
+@dataclass(slots=True)
+class DeletedServices:
+    """Services that no longer exist and whose load balancers are still to be cleaned up.
+
+    A Service that is deleted in the regular way loses its finalizer last and is not among them.
+    One whose finalizer was removed by force is. So would be every Service if the cluster's data
+    were lost or replaced: if many Services vanish at once, nothing is cleaned up, and their load
+    balancers are kept as orphans.
+    """
+
+    _deleted: PerObject[str, DeletedService] = field(
+        default_factory=lambda: PerObject("services/deleted")
+    )
+    _cleaned_up: dict[str, float] = field(default_factory=dict[str, float])
+    """By UID: when the clean-up of a Service ended, within the last window."""
+    _suspicious_until: float = -inf
+
+    def add(self, service: Service, now: float) -> None:
+        self._deleted[service.metadata.uid] = DeletedService(service, now)
+
+    def add_orphan(self, uid: str) -> None:
+        """Add an owner of which nothing is known but the tag in the cloud."""
+        self._deleted.setdefault(uid, DeletedService(orphaned_owner(uid), -inf))
+
+    def find(self, uid: str) -> DeletedService | None:
+        return self._deleted.get(uid)
+
+    def returned(self, uid: str) -> None:
+        """The Service exists after all and does not count as vanished."""
+        self._deleted.pop(uid, None)
+
+    def cleaned_up(self, uid: str, now: float) -> None:
+        """Nothing is left of it. A vanished Service counts for the rest of the window."""
+        deleted = self._deleted.pop(uid, None)
+        if deleted is not None and not is_orphan(deleted.service):
+            self._cleaned_up[uid] = now
+
+    def too_many(self, served: int, now: float) -> int:
+        """Returns how many Services must be kept as orphans because too many vanished; 0 if none.
+
+        `served`: the number of Services that exist and are served.
+        """
+        self._cleaned_up = {uid: at for uid, at in self._cleaned_up.items() if now - at < WINDOW}
+        vanished = len(self._vanished())
+        lost = vanished + len(self._cleaned_up)
+        if lost > max(FEW, FRACTION * (served + lost)):
+            self._suspicious_until = now + SUSPICION
+        return vanished if now < self._suspicious_until else 0
+
+    def keep_as_orphans(self) -> None:
+        """Forget all vanished Services: their load balancers are orphans from now on."""
+        for uid in self._vanished():
+            del self._deleted[uid]
+
+    def former(self, service: Service) -> DeletedService | None:
+        """Returns a deleted Service of the same name that is still to be cleaned up."""
+        return next(
+            (each for each in self._deleted.values() if _has_same_name(each.service, service)), None
+        )
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._deleted
+
+    def _vanished(self) -> list[str]:
+        return [uid for uid, each in self._deleted.items() if not is_orphan(each.service)]
+
+
+def orphaned_owner(uid: str) -> Service:
+    """Returns a Service of which only the UID is known, from its tag in the cloud."""
+    return Service(metadata=ObjectMeta(uid=uid))
+
+
+def is_orphan(service: Service) -> bool:
+    return not service.metadata.name
+
+
+def _has_same_name(one: Service, other: Service) -> bool:
+    name, former = other.metadata, one.metadata
+    return (name.namespace, name.name) == (former.namespace, former.name) and name.uid != former.uid

@@ -1,55 +1,125 @@
-"""What is to be done for a Service: the decisions, without I/O, clock or chance.
+"""The plan of a pass: from an observation to the steps that come next. No I/O, clock or randomness.
 
-    Service ──course──▶ Leave · Serve · Withdraw · Puzzled
-    Serve:    look ──▶ claim (the finalizer) ──▶ changes, as far as the mode allows ──▶ publish
-    Withdraw: look ──▶ changes until nothing is left ──▶ release (the finalizer)
+    serve:    CheckBalancer ▸ AddFinalizer ▸ KeepMembers ▸ ApplyChanges ▸ Wait ▸ Publish ▸ Settle
+    withdraw: CheckBalancer ▸ ApplyChanges ▸ Wait ▸ CheckAgain ▸ RemoveFinalizer
+    clean up: CheckAgain ▸ ConfirmDeletion ▸ CheckBalancer ▸ ApplyChanges ▸ Wait ▸ Forget
 
-The finalizer is there before the first change in the cloud, and goes after the last.
+A plan holds all steps that can be foreseen. A pass performs them in order until one of them brings
+a new observation or ends the pass; then the plan is made again. `pileus plan` shows the same steps.
+The finalizer is added before the first change in the cloud and removed after the last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from enum import Enum
 from typing import TypeVar
 
-from msgspec.structs import replace as replace_fields
-
-from pileus.cloud.balancer import Balancer, BalancerState, Change, Part
-from pileus.controllers.service.annotations import ENSURED, InvalidAnnotation, Mode, mode_of
-from pileus.controllers.service.classes import Classes, class_of, is_load_balancer
+from pileus.cloud.balancer import (
+    Balancer,
+    BalancerState,
+    Change,
+    Effect,
+    Part,
+    record_of,
+)
+from pileus.cloud.errors import CloudError, Misconfigured, Unavailable, Unsupported
+from pileus.controllers.service.annotations import (
+    ENSURED as RECORD,
+)
+from pileus.controllers.service.annotations import (
+    MANAGE,
+    Classes,
+    InvalidAnnotation,
+    Mode,
+    mode_of,
+)
+from pileus.controllers.service.desired import (
+    Desires,
+    InvalidService,
+    differ_in_members,
+    narrowed,
+)
+from pileus.controllers.service.events import (
+    DELETED,
+    DELETING,
+    ENSURED,
+    ENSURING,
+    UNAVAILABLE,
+    UPDATED,
+    Event,
+    Reason,
+    hosts_of,
+    verdict_on,
+)
+from pileus.controllers.service.notes import PAUSE, Attempt, Stage, is_orphan
+from pileus.controllers.service.observation import Fallback, Observation, Observed
 from pileus.controllers.service.status import (
-    CONDITION,
-    SERVED,
-    Verdict,
-    condition,
-    condition_of,
-    ingress_of,
-    is_same_ingress,
+    NOTHING,
+    Outcome,
+    Record,
+    Wording,
+    condition_write,
+    expected,
+    finalizer_addition,
+    has_finalizer,
+    pending,
+    publication,
     published_ingress,
-    served_as,
-    served_class,
-    verdict_of,
+    release,
+    waits_for_former,
+    went_elsewhere,
 )
-from pileus.kube.model.core_v1 import (
-    LoadBalancerIngress,
-    LoadBalancerStatus,
-    Service,
-    ServiceStatus,
+from pileus.controllers.service.steps import (
+    SECOND_CHECK_OF_NODES,
+    AddFinalizer,
+    ApplyChanges,
+    CheckAgain,
+    CheckBalancer,
+    CheckNodes,
+    ConfirmDeletion,
+    Forget,
+    KeepAsOrphans,
+    KeepMembers,
+    Plan,
+    Publish,
+    RemoveFinalizer,
+    Report,
+    Settle,
+    Step,
+    Wait,
+    WaitForFormer,
 )
-from pileus.kube.model.meta import Condition
+from pileus.kube.model.core_v1 import Service
 
-FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+SECOND_CHECK = 30.0
+"""Seconds between two checks that find nothing, before the finalizer is removed."""
+FORMER = 2.0
+"""Seconds between the first checks whether a Service of the same name is cleaned up."""
+FORMER_MOST = 15.0
+"""The longest time between two such checks; the time doubles."""
 
-SHORTEST_CHECK = 1.0
-"""Seconds; a provider that asks for less must not keep a worker busy."""
-
+STAGES: Mapping[type[Step], Stage] = {
+    AddFinalizer: Stage.ADD_FINALIZER,
+    Publish: Stage.PUBLISH,
+    RemoveFinalizer: Stage.REMOVE_FINALIZER,
+}
 ChangeT = TypeVar("ChangeT", bound=Change)
 
 
 @dataclass(frozen=True, slots=True)
+class Rules:
+    """What all plans of a controller have in common."""
+
+    desires: Desires
+    classes: Classes
+
+
+class BalancerFailed(CloudError):
+    """The cloud reports that the load balancer has failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
-    """It is not ours, and nothing in the cloud is there for it."""
+    """The Service is not ours, and nothing in the cloud belongs to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,63 +129,131 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """It wants nothing from us any more; what is there for it goes, as far as the mode allows."""
+    """The Service no longer needs its load balancer, which is deleted as far as the mode allows."""
 
     mode: Mode
 
 
 @dataclass(frozen=True, slots=True)
-class Puzzled:
-    """It is ours, but what it says cannot be understood: all stays as it is."""
+class CleanUp:
+    """The Service is deleted, and its load balancer may be left."""
+
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """The Service is ours, but an annotation is not valid: nothing is changed."""
 
     message: str
 
 
-Course = Leave | Serve | Withdraw | Puzzled
+Course = Leave | Serve | Withdraw | CleanUp | Invalid
 
 
 def course(service: Service, classes: Classes, *, known: bool) -> Course:
-    """What to do for it. `known`: we have evidence of something in the cloud under its UID.
+    """Returns what is to be done for a Service that exists.
 
-    A finalizer alone is no evidence: others use the same one.
+    `known`: there is evidence of a load balancer with this owner. A finalizer alone is none: other
+    controllers use the same one.
     """
     deleting = service.metadata.deletion_timestamp is not None
     is_served = classes.serve(service) and not deleting
     may_be_ours = classes.may_have_served(service) or went_elsewhere(service, classes)
-    is_left = known or (is_claimed(service) and may_be_ours)
+    is_left = known or (has_finalizer(service) and may_be_ours)
     if not is_served and not is_left:
         return Leave()
     try:
         mode = mode_of(service)
     except InvalidAnnotation as error:
-        return Puzzled(str(error))
+        return Invalid(str(error))
     if is_served and mode is not Mode.NONE:
         return Serve(mode)
     return Withdraw(mode) if is_left else Leave()
 
 
-def went_elsewhere(service: Service, classes: Classes) -> bool:
-    """Whether it was served by us, or a predecessor, and has changed its class since.
-
-    Not if it is noted under the class that it has: then another manager serves it, or a flag was
-    changed, of which nothing follows for what is in the cloud.
-    """
-    noted = served_class(service)
-    return noted not in {None, class_of(service)} and classes.has(noted or "")
-
-
-def is_served_elsewhere(service: Service, classes: Classes) -> bool:
-    """Whether another manager has noted that it serves it, under the class that it has now."""
-    is_noted = is_load_balancer(service) and served_class(service) == class_of(service)
-    return is_noted and not classes.serve(service)
+def course_of(rules: Rules, seen: Observation) -> Course:
+    if seen.deleted is None:
+        return course(seen.service, rules.classes, known=seen.note.known)
+    try:
+        return CleanUp(mode_of(seen.service))
+    except InvalidAnnotation:
+        return CleanUp(Mode.NONE)  # nobody can correct it any more: nothing is deleted
 
 
-def is_claimed(service: Service) -> bool:
-    return FINALIZER in (service.metadata.finalizers or ())
+def plan(rules: Rules, seen: Observation) -> Plan:
+    """Returns the next steps. An empty plan means that the Service does not concern us."""
+    match course_of(rules, seen):
+        case Leave():
+            return ()
+        case Invalid(message):
+            return (report(seen, Misconfigured(message)),)
+        case Serve(mode):
+            return _serve(rules, seen, mode)
+        case Withdraw(mode):
+            return _withdraw(rules, seen, mode)
+        case CleanUp(mode):
+            return _clean_up(rules, seen, mode)
+
+
+def report(seen: Observation, error: CloudError) -> Report:
+    return Report(error, condition_write(seen.service, verdict_on(error), _wording(seen)))
+
+
+def attempt_of(rules: Rules, seen: Observation, step: Step) -> Attempt:
+    """Returns what a failure of the step is a failure of."""
+    if isinstance(step, ApplyChanges):
+        return step.attempt
+    if seen.deleted is not None:
+        return Attempt(Stage.CLEAN_UP)
+    if type(step) in STAGES:
+        return Attempt(STAGES[type(step)])
+    if isinstance(course_of(rules, seen), Withdraw):
+        return Attempt(Stage.DELETE if seen.applied.rounds else Stage.CHECK)
+    return Attempt(Stage.ENSURE)
+
+
+def _serve(rules: Rules, seen: Observation, mode: Mode) -> Plan:
+    if seen.former is not None and mode is Mode.FULL:
+        return (_wait_for_former(seen, *seen.former),)
+    if seen.balancer is None:
+        return (_first_check(rules, seen),)
+    observed = seen.balancer
+    left = doable(observed.changes, mode)
+    finalizer = _finalizer(seen, mode, at_stake=bool(left) or observed.balancer is not None)
+    if left and not seen.applied.is_over(left, is_busy=observed.is_busy):
+        changes = *_guard(seen, observed), _apply(seen, observed, left)
+        return *finalizer, *changes, *_foreseen(seen, mode, finalizer)
+    if observed.balancer is not None and observed.balancer.state is BalancerState.FAILED:
+        return (report(seen, _failed(observed.balancer)),)
+    if observed.is_unready or left:
+        return _wait(seen, observed), *finalizer, *_foreseen(seen, mode, finalizer)
+    return *finalizer, *_published(seen, observed, mode, finalizer)
+
+
+def _wait_for_former(seen: Observation, uid: str, working: float) -> WaitForFormer:
+    """Nothing happens during the pause; afterwards the time between two checks doubles."""
+    seconds = FORMER - working if working < 0 else min(max(working, FORMER), FORMER_MOST)
+    return WaitForFormer(
+        condition_write(seen.service, waits_for_former(uid), _wording(seen)), seconds
+    )
+
+
+def _first_check(rules: Rules, seen: Observation) -> Step:
+    desired = rules.desires.wish(seen.service, seen.members)
+    if isinstance(desired, InvalidService):
+        return report(seen, Misconfigured(str(desired)))
+    narrower = narrowed(seen.service, desired)
+    return CheckBalancer(
+        desired,
+        full=seen.nodes_confirmed or seen.time >= seen.note.full_check_due,
+        fallback=None if narrower is None else Fallback(Unsupported, narrower),
+        ignored=rules.desires.ignored_annotations(seen.service),
+    )
 
 
 def doable(changes: Sequence[ChangeT], mode: Mode) -> tuple[ChangeT, ...]:
-    """Those of the changes that the mode allows."""
+    """Returns the changes that the mode allows."""
     match mode:
         case Mode.FULL:
             return tuple(changes)
@@ -125,19 +263,24 @@ def doable(changes: Sequence[ChangeT], mode: Mode) -> tuple[ChangeT, ...]:
             return ()
 
 
-def needs_claim(service: Service, mode: Mode, *, at_stake: bool) -> bool:
-    """Whether the finalizer must be set first; `at_stake`: something is there, or soon will be."""
-    return mode.writes and at_stake and not is_claimed(service)
+def needs_finalizer(service: Service, mode: Mode, *, at_stake: bool) -> bool:
+    """Returns whether the finalizer must be added first.
+
+    `at_stake`: there is a load balancer, or there will be one.
+    """
+    return mode.writes and at_stake and not has_finalizer(service)
 
 
-def only_members(changes: Sequence[Change]) -> bool:
-    return bool(changes) and all(change.part is Part.MEMBERS for change in changes)
+def _finalizer(seen: Observation, mode: Mode, *, at_stake: bool) -> tuple[AddFinalizer, ...]:
+    if not needs_finalizer(seen.service, mode, at_stake=at_stake):
+        return ()
+    return (AddFinalizer(finalizer_addition(seen.service, seen.date)),)
 
 
 def loses_too_many(balancer: Balancer | None, wanted: int) -> bool:
-    """Whether a balancer would be left with none, or with less than half, of its members.
+    """Returns whether the load balancer would lose all or more than half of its members.
 
-    One that does not say how many it has may have many.
+    If the number of its members is unknown, only the loss of all of them counts.
     """
     if balancer is None or balancer.members == 0:
         return False
@@ -146,202 +289,183 @@ def loses_too_many(balancer: Balancer | None, wanted: int) -> bool:
     return wanted * 2 < balancer.members
 
 
-def is_busy(balancer: Balancer | None) -> bool:
-    """Whether the cloud is at work on it and refuses changes."""
-    return balancer is not None and balancer.state is BalancerState.PENDING
-
-
-def is_unready(balancer: Balancer | None) -> bool:
-    """Whether the cloud is at work on it: nothing is published yet, and it is checked again."""
-    unready = {BalancerState.PENDING, BalancerState.PROVISIONING}
-    return balancer is not None and balancer.state in unready
-
-
-def check_again_in(balancer: Balancer | None) -> float | None:
-    """Returns the seconds after which a ready balancer is to be checked again; None: as usual."""
-    if balancer is None or balancer.state is not BalancerState.READY:
-        return None
-    asked = balancer.check_again_in
-    return None if asked is None else max(asked, SHORTEST_CHECK)
-
-
-class Finalizer(Enum):
-    ADD = "add"
-    REMOVE = "remove"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """One request that changes a Service; what is None or left out stays as it is."""
-
-    finalizer: Finalizer | None = None
-    ingress: tuple[LoadBalancerIngress, ...] | None = None
-    condition: Condition | None = None
-    served: Condition | None = None
-    """The note of the class under which it is served."""
-    drops: tuple[str, ...] = ()
-    """Types of conditions that go."""
-    record: str | None = None
-    """The provider's record of what it built (annotation `pileus.dev/ensured`)."""
-    only_this_version: bool = False
-    """Whether it fails with a conflict if the Service has changed meanwhile."""
-
-    def __bool__(self) -> bool:
-        return self != NOTHING
-
-
-NOTHING = Write()
-
-
-@dataclass(frozen=True, slots=True)
-class Telling:
-    """What a condition is written with."""
-
-    now: datetime
-    reword: bool = True
-
-
-def published(
-    service: Service, balancer: Balancer | None, verdict: Verdict, telling: Telling
-) -> Write:
-    """Tell on the Service what it has got. Addresses of a balancer that is not ready stay."""
-    is_ready = balancer is not None and balancer.state is BalancerState.READY
-    wanted = ingress_of(balancer) if balancer is not None and is_ready else None
-    if wanted is not None and is_same_ingress(published_ingress(service), wanted):
-        wanted = None
-    return replace_condition(Write(ingress=wanted), service, verdict, telling)
-
-
-def told(service: Service, verdict: Verdict, telling: Telling) -> Write:
-    """Tell why there is nothing better to tell."""
-    return replace_condition(NOTHING, service, verdict, telling)
-
-
-def replace_condition(write: Write, service: Service, verdict: Verdict, telling: Telling) -> Write:
-    new = condition(condition_of(service), verdict, telling.now, reword=telling.reword)
-    return replace(write, condition=new)
-
-
-def claim(service: Service, now: datetime) -> Write:
-    """Set the finalizer, on a Service that is not on its way out; and note its class."""
-    return Write(finalizer=Finalizer.ADD, served=served_as(service, now), only_this_version=True)
-
-
-def noted(write: Write, service: Service, now: datetime) -> Write:
-    """The same write with the note of its class, where that is wrong; or missing, at no cost."""
-    is_wrong = served_class(service) is not None
-    if not is_claimed(service) or not (write or is_wrong):
-        return write
-    return replace(write, served=served_as(service, now))
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The provider's record of what it built."""
-
-    text: str | None = None
-    """None keeps what is there."""
-    is_new: bool = False
-    """Whether something was changed in this pass, in the course of which the record that we see on
-    the Service may have been removed."""
-
-
-def recorded(write: Write, service: Service, record: Record) -> Write:
-    """Returns the same write with the provider's record, unless the Service has it already."""
-    has = (service.metadata.annotations or {}).get(ENSURED)
-    is_there = record.text == has and not record.is_new
-    return write if record.text is None or is_there else replace(write, record=record.text)
-
-
-def unclaimed(write: Write, service: Service, mode: Mode) -> Write:
-    """The same write, taking the finalizer off where nothing in the cloud is changed by us.
-
-    If the Service says otherwise meanwhile, its balancer is to be guarded again.
-    """
-    if mode.writes or not is_claimed(service):
-        return write
-    drops = _present(service, SERVED)
-    return replace(write, finalizer=Finalizer.REMOVE, drops=drops, only_this_version=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a pass ends with when nothing is left to change or to wait for."""
-
-    balancer: Balancer | None
-    members: int
-    record: Record = Record()
-
-
-def publication(service: Service, outcome: Outcome, mode: Mode, telling: Telling) -> Write:
-    """Returns the last write of a pass: addresses, condition and class, or no finalizer."""
-    verdict = verdict_of(outcome.balancer, mode, outcome.members)
-    write = published(service, outcome.balancer, verdict, telling)
-    if mode.writes:
-        write = recorded(noted(write, service, telling.now), service, outcome.record)
-    return unclaimed(write, service, mode)
-
-
-def release(service: Service, classes: Classes, mode: Mode) -> Write:
-    """Returns the last write to a Service that is no longer served.
-
-    A Service that another manager serves by now is left to that one, with its finalizer.
-    """
-    return NOTHING if is_served_elsewhere(service, classes) else released(service, mode)
-
-
-def released(service: Service, mode: Mode) -> Write:
-    """The end: nothing in the cloud is there for it any more, or what is stays on purpose.
-
-    What stays does so by the Service's word, which may change at the same moment; and whoever
-    serves the class that it has now may claim it: then all has to be decided anew.
-    """
-    is_others = is_load_balancer(service) and served_class(service) not in {None, class_of(service)}
-    is_gone = mode is Mode.FULL and bool(published_ingress(service))
-    return Write(
-        finalizer=Finalizer.REMOVE if is_claimed(service) else None,
-        ingress=() if is_gone else None,
-        drops=_present(service, CONDITION, SERVED),
-        only_this_version=is_others or (mode is not Mode.FULL and is_claimed(service)),
+def _guard(seen: Observation, observed: Observed) -> tuple[KeepMembers | CheckNodes, ...]:
+    """Returns what has to happen before members are removed: a second check if they are many."""
+    if seen.nodes_confirmed or not loses_too_many(observed.balancer, observed.members):
+        return ()
+    since = seen.note.members_kept_since
+    if since is not None and seen.time - since >= SECOND_CHECK_OF_NODES:
+        return (CheckNodes(),)
+    had = observed.balancer.members if observed.balancer else None
+    warning = Event(
+        Reason.HELD,
+        f"The load balancer has {'members' if had is None else f'{had} members'} and would be left "
+        f"with {observed.members}. Members are kept until a second check of the nodes",
     )
+    return (KeepMembers(warning if since is None else None),)
 
 
-def _present(service: Service, *kinds: str) -> tuple[str, ...]:
-    return tuple(kind for kind in kinds if condition_of(service, kind))
+def only_members(changes: Sequence[Change]) -> bool:
+    return bool(changes) and all(change.part is Part.MEMBERS for change in changes)
+
+
+def _apply(seen: Observation, observed: Observed, left: tuple[Change, ...]) -> ApplyChanges:
+    if seen.applied.rounds:
+        return ApplyChanges(left, seen.note.doing, is_first=False)
+    note, desired = seen.note, observed.desired
+    only_hosts = only_members(left) or differ_in_members(note.settled, desired)
+    has_failed = note.failing is not None and note.failing.host_update
+    if observed.balancer is not None and only_hosts and not has_failed:
+        members = desired.spec.members if desired.spec else ()
+        attempt = Attempt(Stage.UPDATE, hosts_of(each.name for each in members))
+        before, after = None, UPDATED if members else None
+    else:
+        attempt = Attempt(Stage.ENSURE)
+        before, after = None if note.announced is Stage.ENSURE else ENSURING, None
+    return ApplyChanges(left, attempt, before, after, is_drift=desired == note.settled)
+
+
+def _failed(balancer: Balancer) -> BalancerFailed:
+    return BalancerFailed(balancer.problem or f"load balancer {balancer.id} has failed")
+
+
+def _wait(seen: Observation, observed: Observed) -> Wait:
+    balancer = observed.balancer
+    if seen.deleted is not None:
+        write = NOTHING
+    else:
+        verdict = pending(balancer.problem if balancer else "")
+        write = condition_write(seen.service, verdict, _wording(seen))
+    return Wait(balancer.check_again_in if balancer else None, write)
+
+
+def _published(
+    seen: Observation, observed: Observed, mode: Mode, finalizer: tuple[AddFinalizer, ...]
+) -> Plan:
+    """Returns the end of a pass that has nothing left to change or to wait for."""
+    service = _after(seen.service, finalizer)
+    record = Record(record_of(observed.seen), is_new=bool(seen.applied.done))
+    outcome = Outcome(observed.balancer, observed.members, record)
+    write = publication(service, outcome, mode, _wording(seen))
+    is_new = write.ingress is not None and not published_ingress(service)
+    was_ensuring = seen.note.announced is Stage.ENSURE or is_new
+    is_ours = observed.balancer is not None and mode.writes
+    settle = Settle(
+        observed.desired,
+        after=ENSURED if is_ours and was_ensuring else None,
+        warning=UNAVAILABLE if is_ours and not observed.members else None,
+        seconds=observed.check_again_in,
+    )
+    return (Publish(write), settle) if write else (settle,)
+
+
+def _foreseen(seen: Observation, mode: Mode, finalizer: tuple[AddFinalizer, ...]) -> Plan:
+    """Returns what is published once the changes are made and the load balancer is ready."""
+    observed = seen.balancer
+    if observed is None:
+        return ()
+    service = _after(seen.service, finalizer)
+    ready = replace(
+        observed.balancer or Balancer(id="", state=BalancerState.READY), state=BalancerState.READY
+    )
+    write = publication(service, Outcome(ready, observed.members), mode, _wording(seen))
+    left = doable(observed.changes, mode)
+    is_moved = any(change.effect is Effect.REPLACE for change in left)
+    has_new = is_moved or not ready.ingress
+    return (Publish(write, new_addresses=has_new),) if write or has_new else ()
+
+
+def _after(service: Service, finalizer: tuple[AddFinalizer, ...]) -> Service:
+    for step in finalizer:
+        service = expected(service, step.write)
+    return service
+
+
+def _withdraw(rules: Rules, seen: Observation, mode: Mode) -> Plan:
+    """The finalizer is removed after the cloud deleted what was found, or found nothing twice."""
+    check = _last_check(rules, seen, mode)
+    if check is not None:
+        return (check,)
+    end = RemoveFinalizer(release(seen.service, rules.classes, mode), _end(seen, mode))
+    return _delete(seen, mode, end, is_doubtful=has_finalizer(seen.service))
+
+
+def _clean_up(rules: Rules, seen: Observation, mode: Mode) -> Plan:
+    """The same for a Service that no longer exists; the first question is whether that is true."""
+    deleted = seen.deleted
+    if deleted is not None and not is_orphan(seen.service) and not deleted.is_confirmed:
+        if seen.time - deleted.since < PAUSE:
+            return (CheckAgain(deleted.since + PAUSE - seen.time, is_missing=False),)
+        if deleted.too_many:
+            return (KeepAsOrphans(deleted.too_many),)
+        return (ConfirmDeletion(),)
+    check = _last_check(rules, seen, mode)
+    if check is not None:
+        return (check,)
+    return _delete(seen, mode, Forget(_end(seen, mode)), is_doubtful=not is_orphan(seen.service))
+
+
+def _last_check(rules: Rules, seen: Observation, mode: Mode) -> CheckBalancer | None:
+    """Returns the check before the deletion; None if it is made, or nothing may be changed."""
+    desired = rules.desires.afterwards(seen.service, mode)
+    if seen.balancer is not None or desired is None:
+        return None
+    unnamed = replace(desired, adopts="")
+    fallback = Fallback(Misconfigured, unnamed) if desired.adopts else None
+    return CheckBalancer(desired, full=True, fallback=fallback)
+
+
+def _delete(
+    seen: Observation, mode: Mode, end: RemoveFinalizer | Forget, *, is_doubtful: bool
+) -> Plan:
+    observed = seen.balancer
+    if observed is None:
+        return (end,)
+    left = doable(observed.changes, mode)
+    if left and not seen.applied.is_over(left, is_busy=observed.is_busy):
+        stage = Stage.CLEAN_UP if seen.deleted is not None else Stage.DELETE
+        is_announced = mode is not Mode.FULL or seen.note.announced is Stage.DELETE
+        before = None if is_announced else DELETING
+        return ApplyChanges(left, Attempt(stage), before, is_first=not seen.applied.rounds), end
+    if observed.is_unready or left:
+        return _wait(seen, observed), end
+    if mode is Mode.FULL and observed.balancer is not None:
+        name = observed.balancer.id
+        error = Unavailable(f"load balancer {name} still exists and cannot be deleted")
+        return (report(seen, error),)
+    seconds = _until_second_check(seen) if is_doubtful and observed.balancer is None else 0.0
+    return (CheckAgain(seconds, is_missing=True), end) if seconds > 0 else (end,)
+
+
+def _until_second_check(seen: Observation) -> float:
+    """A cloud that shows nothing may show too little, unless it accepted the deletion."""
+    deletion = seen.note.deletion
+    if deletion.accepted:
+        return 0.0
+    since = seen.time if deletion.missing_since is None else deletion.missing_since
+    return since + SECOND_CHECK - seen.time
+
+
+def _end(seen: Observation, mode: Mode) -> Event | None:
+    has_it = has_finalizer(seen.service)
+    if mode is Mode.FULL:
+        return DELETED if has_it or seen.note.announced is Stage.DELETE else None
+    if not has_it and not seen.applied.done:
+        return None
+    return Event(Reason.KEPT, f"The load balancer stays in the cloud: {MANAGE} is {mode}")
+
+
+def _wording(seen: Observation) -> Wording:
+    return Wording(seen.date, reword=seen.note.may_reword(seen.time))
 
 
 def is_worth_a_pass(old: Service, new: Service) -> bool:
-    """Whether a pass over `new` may do anything that one over `old` would not."""
-    return _looked_at(old) != _looked_at(new)
+    """Returns whether a pass over `new` may do anything that one over `old` would not."""
+    return _relevant(old) != _relevant(new)
 
 
-def expected(service: Service, write: Write) -> Service:
-    """Return the Service as a write leaves it, if no one else writes."""
-    finalizers = service.metadata.finalizers or ()
-    match write.finalizer:
-        case Finalizer.ADD if FINALIZER not in finalizers:
-            finalizers = (*finalizers, FINALIZER)
-        case Finalizer.REMOVE:
-            finalizers = tuple(each for each in finalizers if each != FINALIZER)
-        case _:
-            pass
-    metadata = replace_fields(service.metadata, finalizers=finalizers)
-    status = service.status or ServiceStatus()
-    written = tuple(each for each in (write.condition, write.served) if each is not None)
-    gone = {*write.drops, *(each.type for each in written)}
-    kept = tuple(each for each in status.conditions or () if each.type not in gone)
-    if written or gone:
-        status = replace_fields(status, conditions=(*kept, *written))
-    if write.ingress is not None:
-        status = replace_fields(status, load_balancer=LoadBalancerStatus(ingress=write.ingress))
-    return replace_fields(service, metadata=metadata, status=status)
-
-
-def _looked_at(service: Service) -> tuple[object, ...]:
-    return *_asked(service), service.metadata.finalizers or (), published_ingress(service)
-
-
-def _asked(service: Service) -> tuple[object, ...]:
+def _relevant(service: Service) -> tuple[object, ...]:
     metadata = service.metadata
-    annotations = {k: v for k, v in (metadata.annotations or {}).items() if k != ENSURED}
-    return metadata.uid, annotations, metadata.deletion_timestamp, service.spec
+    annotations = {k: v for k, v in (metadata.annotations or {}).items() if k != RECORD}
+    asked = metadata.uid, annotations, metadata.deletion_timestamp, service.spec
+    return *asked, metadata.finalizers or (), published_ingress(service)

@@ -1,48 +1,110 @@
-"""One pass over one Service: decide what it wants of us, and do one of three things.
+"""A pass over one Service: observe, plan, perform the steps.
 
-UID ──▶ Service, or what is remembered of it ──▶ serve · withdraw · leave
+UID ──▶ observation ──plan──▶ steps ──perform──▶ new observation ──▶ plan again, or the result
 """
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
+from typing import assert_never
 
+from pileus.clock import Clock
 from pileus.cloud import errors as cloud
-from pileus.controllers.service.annotations import InvalidAnnotation, Mode, mode_of
-from pileus.controllers.service.cluster import ServiceReplaced
-from pileus.controllers.service.departed import PAUSE, Departed, Gone, is_orphan
-from pileus.controllers.service.notes import Note
-from pileus.controllers.service.plan import Leave, Puzzled, Serve, Withdraw, course
-from pileus.controllers.service.reasons import Stage
-from pileus.controllers.service.serving import Serving
-from pileus.controllers.service.status import State, Verdict
-from pileus.controllers.service.teller import PATIENCE, name_of
-from pileus.controllers.service.tools import Tools
-from pileus.controllers.service.trouble import verdict_on
-from pileus.controllers.service.withdrawing import Withdrawing
-from pileus.kube.errors import ApiError, NotFound
+from pileus.cloud.balancer import Effect
+from pileus.controllers.service.events import (
+    FAILURES,
+    PATIENCE,
+    Event,
+    Reason,
+    Reporter,
+    name_of,
+    verdict_on,
+)
+from pileus.controllers.service.members import Membership
+from pileus.controllers.service.notes import (
+    PAUSE,
+    UNKNOWN,
+    DeletedServices,
+    Failing,
+    Notes,
+    Stage,
+    is_orphan,
+)
+from pileus.controllers.service.observation import (
+    Applied,
+    BalancerOperations,
+    ClusterServices,
+    Deleted,
+    Observation,
+    ServiceReplaced,
+    SharedLocks,
+    Visit,
+)
+from pileus.controllers.service.plan import FORMER, Rules, attempt_of, course_of, plan
+from pileus.controllers.service.status import (
+    Wording,
+    condition_write,
+    finalizer_addition,
+    has_finalizer,
+)
+from pileus.controllers.service.steps import (
+    AddFinalizer,
+    ApplyChanges,
+    CheckAgain,
+    CheckBalancer,
+    CheckNodes,
+    ConfirmDeletion,
+    Forget,
+    KeepAsOrphans,
+    KeepMembers,
+    Plan,
+    Publish,
+    RemoveFinalizer,
+    Report,
+    Settle,
+    Step,
+    Wait,
+    WaitForFormer,
+)
+from pileus.kube.errors import ApiError, Conflict, NotFound
 from pileus.kube.model.core_v1 import Service
 from pileus.runtime.failure import hint
-from pileus.runtime.reconcile import DONE, Result, again_in
+from pileus.runtime.reconcile import DONE, Result, again_in, refresh_in
 from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
 
 log = Log(__name__)
 
-FORMER = 2.0
-"""Seconds between two looks whether a former Service of the same name is cleaned up, at first."""
-FORMER_MOST = 15.0
-"""Seconds between two such looks when it takes long; they come ever more seldom."""
+MOST_PLANS = 20
+"""Plans that one pass may make; a pass that needs more is continued by the next one."""
+FINALIZER_TRIES = 5
+"""Attempts to add the finalizer to a Service that other clients write to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What passes, previews and the orphan sweep work with."""
+
+    rules: Rules
+    cluster: ClusterServices
+    balancers: BalancerOperations
+    membership: Membership
+    notes: Notes
+    deleted: DeletedServices
+    reporter: Reporter
+    clock: Clock
+    metrics: Metrics
 
 
 class ServiceReconciler:
-    """Key: the Service's UID, which is also the owner's mark on what is in the cloud."""
+    """Key: the Service's UID, which is also the owner in the cloud."""
 
-    def __init__(self, tools: Tools, departed: Departed, finished: Callable[[str], None]) -> None:
-        """`finished` is told the key of each pass that has ended, be it well or not."""
-        self._tools = tools
+    def __init__(self, parts: Parts, finished: Callable[[str], None]) -> None:
+        """`finished` is called with the key of each pass that ends, successful or not."""
+        self._parts = parts
         self._finished = finished
-        self._departed = departed
-        self._serving = Serving(tools)
-        self._withdrawing = Withdrawing(tools)
+        self._locks = SharedLocks()
 
     async def reconcile(self, key: str) -> Result:
         try:
@@ -51,144 +113,337 @@ class ServiceReconciler:
             self._finished(key)
 
     async def report(self, key: str, error: Exception) -> None:
-        """Report on the Service that its pass ran out of time, or ended by a bug."""
-        service, note = self._tools.cluster.service(key), self._tools.notes.of(key)
-        gone = self._departed.find(key)
+        """Report on the Service that its pass ran out of time, or failed by a bug."""
+        service, deleted = self._parts.cluster.service(key), self._parts.deleted.find(key)
         if service is not None:
-            await self._tools.teller.failure(service, note, error)
-        elif gone is not None:
-            self._tools.teller.complain(gone.service, note, error)
+            await self._parts.reporter.failure(service, error)
+        elif deleted is not None:
+            self._parts.reporter.failure_event(deleted.service, error)
         else:
-            self._tools.notes.forget(key)
+            self._parts.notes.forget(key)
 
     async def _reconcile(self, key: str) -> Result:
-        began = asyncio.get_running_loop().time()
-        service = self._tools.cluster.service(key)
-        if service is None:
-            return await self._bury(key)
-        self._departed.returned(key)
+        began = _now()
+        seen = self._observe(key)
+        if seen is None:
+            self._parts.notes.forget(key)
+            return DONE
         try:
-            return await self._pass(service)
+            with self._locks.visit() as visit:
+                return await self._pass(seen, visit)
         except (NotFound, ServiceReplaced) as error:
-            log.info("Service went away meanwhile", v=2, service=name_of(service), why=error)
+            log.info("Service was deleted during its pass", v=2, service=key, why=error)
             return DONE
         except (cloud.Conflict, cloud.NotFound) as error:
-            return await self._look_again(service, error)
+            return await self._check_later(seen, error)
         except (cloud.CloudError, ApiError) as error:
-            note = self._tools.notes.of(key)
-            await self._tools.teller.failure(service, note, error, since=began)
-            if note.stage is not Stage.UPDATE:
-                raise
-            return self._ensure_next(service, note, error)
+            return await self._failed(seen, error, began)
 
-    async def _pass(self, service: Service) -> Result:
-        uid = service.metadata.uid
-        note = self._tools.notes.find(uid)
-        match course(service, self._tools.classes, known=note is not None and note.known):
-            case Leave():
-                self._leave(uid)
-                return DONE
-            case Puzzled(message):
-                raise cloud.Misconfigured(message)
-            case Withdraw(mode):
-                return await self._withdrawing.withdraw(service, mode)
-            case Serve(mode):
-                former = self._departed.former(service)
-                if former is not None and mode is Mode.FULL:
-                    return await self._wait_for_former(service, former)
-                return await self._serving.serve(service, mode)
+    def _observe(self, uid: str) -> Observation | None:
+        """Returns what is known before the cloud is asked; None if the Service is unknown."""
+        parts, now = self._parts, _now()
+        service, deleted = parts.cluster.service(uid), parts.deleted.find(uid)
+        if service is not None:
+            parts.deleted.returned(uid)
+            former = parts.deleted.former(service)
+            seen = Observation(
+                service=service,
+                time=now,
+                date=parts.clock.now(),
+                members=parts.membership.now(),
+                former=former and (former.service.metadata.uid, now - former.since - PAUSE),
+            )
+        elif deleted is not None:
+            is_due = not is_orphan(deleted.service) and now - deleted.since >= PAUSE
+            too_many = parts.deleted.too_many(self._served(), now) if is_due else 0
+            seen = Observation(
+                service=deleted.service,
+                time=now,
+                date=parts.clock.now(),
+                deleted=Deleted(deleted.since, too_many),
+            )
+        else:
+            return None
+        return self._current(seen)
+
+    def _served(self) -> int:
+        parts = self._parts
+        return sum(note.known and uid not in parts.deleted for uid, note in parts.notes.items())
+
+    def _current(self, seen: Observation) -> Observation:
+        """Returns the observation with the current time and note."""
+        note = self._parts.notes.find(seen.service.metadata.uid) or UNKNOWN
+        return replace(seen, note=note, time=_now(), date=self._parts.clock.now())
+
+    async def _pass(self, seen: Observation, visit: Visit) -> Result:
+        for _ in range(MOST_PLANS):
+            steps = plan(self._parts.rules, seen)
+            if not steps:
+                self._leave(seen.service.metadata.uid)
+            if _changes(steps) and seen.balancer is not None and await visit.take():
+                check = CheckBalancer(seen.balancer.desired, full=True)
+                outcome: Observation | Result = await self._check(seen, check, visit)
+            else:
+                outcome = await self._perform_all(seen, steps, visit)
+            if isinstance(outcome, Result):
+                return outcome
+            seen = self._current(outcome)
+        return again_in(0)
 
     def _leave(self, uid: str) -> None:
-        if not self._tools.notes.is_released(uid):
-            self._tools.notes.forget(uid)
+        if not self._parts.notes.is_released(uid):
+            self._parts.notes.forget(uid)
 
-    async def _wait_for_former(self, service: Service, former: Service) -> Result:
-        """Some clouds find balancers by the Service's name: the former one's must go first."""
-        message = f"A former Service of this name (UID {former.metadata.uid}) is still cleaned up"
-        verdict = Verdict(State.FALSE, "WaitsForFormer", message)
-        note = self._tools.notes.of(service.metadata.uid)
-        await self._tools.teller.condition(service, note, verdict)
-        return again_in(self._former_in(former))
+    async def _perform_all(
+        self, seen: Observation, steps: Plan, visit: Visit
+    ) -> Observation | Result:
+        """Perform the steps up to the first that brings a new observation or ends the pass."""
+        for step in steps:
+            attempt = attempt_of(self._parts.rules, seen, step)
+            self._parts.notes.update(seen.service.metadata.uid, doing=attempt)
+            outcome = await self._perform(seen, step, visit)
+            if outcome is not None:
+                return outcome
+        return DONE
 
-    def _former_in(self, former: Service) -> float:
-        """Seconds until the next look: nothing is done in the pause; then each wait is doubled."""
-        gone = self._departed.find(former.metadata.uid)
-        if gone is None:
-            return FORMER
-        worked = asyncio.get_running_loop().time() - gone.since - PAUSE
-        return FORMER - worked if worked < 0 else min(max(worked, FORMER), FORMER_MOST)
+    async def _perform(  # noqa: C901, PLR0911, PLR0912 -- one case per step
+        self, seen: Observation, step: Step, visit: Visit
+    ) -> Observation | Result | None:
+        match step:
+            case CheckBalancer():
+                return await self._check(seen, step, visit)
+            case AddFinalizer():
+                return await self._add_finalizer(seen, step)
+            case KeepMembers():
+                return self._keep_members(seen, step)
+            case CheckNodes():
+                members = await self._parts.membership.second_check()
+                return replace(seen, members=members, nodes_confirmed=True, balancer=None)
+            case ApplyChanges():
+                return await self._apply(seen, step)
+            case Wait():
+                return await self._wait(seen, step)
+            case Publish(write):
+                await self._parts.reporter.write(seen.service, write)
+                return None
+            case Settle():
+                return self._settle(seen, step)
+            case CheckAgain():
+                return self._check_missing(seen, step)
+            case RemoveFinalizer():
+                return await self._remove_finalizer(seen, step)
+            case ConfirmDeletion():
+                return await self._confirm_deletion(seen)
+            case KeepAsOrphans():
+                return self._keep_as_orphans(seen, step)
+            case Forget():
+                return self._forget(seen, step)
+            case WaitForFormer(write, seconds):
+                await self._parts.reporter.condition(seen.service, write)
+                return again_in(seconds)
+            case Report(error):
+                raise error
+            case _:
+                assert_never(step)
 
-    async def _bury(self, uid: str) -> Result:
-        """Clean up after a Service that went without being released."""
-        gone = self._departed.find(uid)
-        if gone is None:
-            self._tools.notes.forget(uid)
-            return DONE
-        if not is_orphan(gone.service):
-            doubt = await self._doubt(gone)
-            if doubt is not None:
-                return doubt
+    async def _check(self, seen: Observation, step: CheckBalancer, visit: Visit) -> Observation:
+        parts, uid = self._parts, seen.service.metadata.uid
+        if step.ignored:
+            warning = Event(Reason.MISSPELT, f"Ignored: {'; '.join(step.ignored)}")
+            parts.reporter.warn(seen.service, warning)
+        else:
+            parts.reporter.resolved(seen.service, Reason.MISSPELT)
+        visit.join(parts.balancers.lock_key(step.desired))
+        observed = await parts.balancers.check_or(step.desired, step.fallback, full=step.full)
+        if step.full:
+            parts.notes.checked_in_full(uid)
+        if observed.balancer is not None:
+            deletion = replace(parts.notes.of(uid).deletion, missing_since=None)
+            parts.notes.update(uid, known=True, deletion=deletion)
+        return replace(seen, balancer=observed)
+
+    async def _add_finalizer(self, seen: Observation, step: AddFinalizer) -> Observation | Result:
+        """Raises Conflict if other clients keep writing to the Service."""
+        parts, service, write = self._parts, seen.service, step.write
+        before = course_of(parts.rules, seen)
+        for tries in range(1, FINALIZER_TRIES + 1):
+            try:
+                return replace(seen, service=await parts.cluster.write(service, write))
+            except Conflict:
+                if tries == FINALIZER_TRIES:
+                    raise
+            service = await parts.cluster.read(service)
+            if course_of(parts.rules, replace(seen, service=service, note=UNKNOWN)) != before:
+                return again_in(0)
+            if has_finalizer(service):
+                break
+            write = finalizer_addition(service, parts.clock.now())
+        return replace(seen, service=service)
+
+    def _keep_members(self, seen: Observation, step: KeepMembers) -> Result:
+        uid = seen.service.metadata.uid
+        if seen.note.members_kept_since is None:
+            self._parts.notes.update(uid, members_kept_since=_now())
+        if step.warning is not None:
+            log.warning(
+                "Keeping members until a second check of the nodes",
+                service=name_of(seen.service),
+                why=step.warning.message,
+            )
+            self._parts.reporter.warn(seen.service, step.warning)
+        return again_in(step.seconds)
+
+    async def _apply(self, seen: Observation, step: ApplyChanges) -> Observation:
+        parts, service, uid = self._parts, seen.service, seen.service.metadata.uid
+        observed = seen.balancer
+        if observed is None:
+            raise RuntimeError("changes are planned for a load balancer that was not checked")
+        self._before_changes(seen, step)
+        began, is_update = _now(), step.attempt.stage is Stage.UPDATE and step.is_first
         try:
-            result = await self._withdrawing.bury(gone.service, _mode(gone.service))
-        except (cloud.Conflict, cloud.NotFound) as error:
-            return self._bury_later(gone.service, error)
-        except cloud.CloudError as error:
-            self._tools.teller.complain(gone.service, self._tools.notes.of(uid), error)
-            raise
-        if result is DONE:
-            self._departed.cleaned_up(uid, asyncio.get_running_loop().time())
-            self._tools.notes.forget(uid)
-        return result
+            done, after = await parts.balancers.apply(observed, step.changes)
+        finally:
+            if is_update:
+                parts.metrics.host_updates.inc()
+                parts.metrics.host_update_duration.observe(_now() - began)
+        if step.is_drift:
+            parts.metrics.service_drift_repaired.inc()
+        if any(change.effect is Effect.DELETE for change in done) and after.desired.spec is None:
+            deletion = replace(parts.notes.of(uid).deletion, accepted=True)
+            parts.notes.update(uid, deletion=deletion)
+        parts.reporter.announce(service, step.after)
+        applied = Applied((*seen.applied.done, *done), step.changes, seen.applied.rounds + 1)
+        return replace(seen, balancer=after, applied=applied)
 
-    def _bury_later(self, service: Service, error: cloud.CloudError) -> Result:
-        """The cloud was busy, or someone was quicker: ever more seldom, and told if it lasts."""
-        note = self._tools.notes.of(service.metadata.uid)
-        now = asyncio.get_running_loop().time()
-        delay = note.wait(now, None)
-        if note.waited(now) >= PATIENCE:
-            self._tools.teller.complain(service, note, error)
+    def _before_changes(self, seen: Observation, step: ApplyChanges) -> None:
+        parts, service, uid = self._parts, seen.service, seen.service.metadata.uid
+        parts.reporter.announce(service, step.before)
+        if step.before is not None:
+            parts.notes.update(uid, announced=_announced(step.attempt.stage))
+        if step.attempt.stage in {Stage.ENSURE, Stage.UPDATE}:
+            parts.notes.update(uid, known=True)
+        if not seen.nodes_confirmed:
+            parts.notes.update(uid, members_kept_since=None)
+        for change in step.changes:
+            log.info(
+                "Changing load balancer",
+                service=name_of(service),
+                effect=change.effect,
+                change=change.summary,
+            )
+
+    async def _wait(self, seen: Observation, step: Wait) -> Result:
+        notes, uid = self._parts.notes, seen.service.metadata.uid
+        delay = notes.wait(uid, step.asked)
+        if step.write and notes.of(uid).waited(_now()) >= PATIENCE:
+            await self._parts.reporter.condition(seen.service, step.write)
         return again_in(delay)
 
-    async def _doubt(self, gone: Gone) -> Result | None:
-        """What to do instead of believing that it is gone; None: it is."""
-        now = asyncio.get_running_loop().time()
-        if now - gone.since < PAUSE:
-            return again_in(gone.since + PAUSE - now)
-        notes = self._tools.notes
-        served = sum(note.known and uid not in self._departed for uid, note in notes.items())
-        kept = self._departed.doubt(served, now)
-        if kept:
-            self._tools.teller.tell_of_many(kept)
-            self._tools.metrics.vanished_services_kept.inc(kept)
-            notes.forget(gone.service.metadata.uid)
-            return DONE
-        return again_in(FORMER) if await self._is_there(gone.service) else None
+    def _settle(self, seen: Observation, step: Settle) -> Result:
+        parts, service, uid = self._parts, seen.service, seen.service.metadata.uid
+        parts.reporter.warn(service, step.warning)
+        parts.reporter.announce(service, step.after)
+        parts.reporter.resolved(service, *FAILURES, Reason.HELD)
+        if step.desired.spec is not None and step.desired.spec.members:
+            parts.reporter.resolved(service, Reason.UNAVAILABLE)
+        parts.notes.settle(uid, step.desired)
+        until_full = max(parts.notes.of(uid).full_check_due - _now(), 0.0)
+        delay = until_full if step.seconds is None else min(step.seconds, until_full)
+        return DONE if delay == inf else refresh_in(delay)
 
-    async def _is_there(self, service: Service) -> bool:
-        """Asked of the API server itself: what one view does not show may not be gone."""
+    def _check_missing(self, seen: Observation, step: CheckAgain) -> Result:
+        notes, uid = self._parts.notes, seen.service.metadata.uid
+        deletion = notes.of(uid).deletion
+        if step.is_missing:
+            log.info(
+                "No load balancer found, checking again",
+                service=name_of(seen.service),
+                seconds=step.seconds,
+            )
+            if deletion.missing_since is None:
+                notes.update(uid, deletion=replace(deletion, missing_since=_now()))
+        return again_in(step.seconds)
+
+    async def _remove_finalizer(self, seen: Observation, step: RemoveFinalizer) -> Result:
+        """The note is removed first: the watch may show the deletion before the answer comes."""
+        parts, service, uid = self._parts, seen.service, seen.service.metadata.uid
+        note = parts.notes.of(uid)
+        parts.notes.release(uid)
         try:
-            await self._tools.cluster.read(service)
+            if step.write:
+                await parts.cluster.write(service, step.write)
+        except NotFound:
+            log.info("Service is already deleted", v=2, service=name_of(service))
+        except BaseException:
+            parts.notes.restore(uid, note)
+            raise
+        parts.reporter.announce(service, step.after)
+        return DONE
+
+    async def _confirm_deletion(self, seen: Observation) -> Observation | Result:
+        """A Service that one watch does not show may still exist."""
+        if await self._exists(seen.service):
+            return again_in(FORMER)
+        deleted = seen.deleted and replace(seen.deleted, is_confirmed=True)
+        return replace(seen, deleted=deleted)
+
+    async def _exists(self, service: Service) -> bool:
+        try:
+            await self._parts.cluster.read(service)
         except (NotFound, ServiceReplaced):
             return False
         return True
 
-    async def _look_again(self, service: Service, error: cloud.CloudError) -> Result:
-        """The cloud was busy, or someone was quicker: no failure, but told if it lasts."""
-        note = self._tools.notes.of(service.metadata.uid)
-        now = asyncio.get_running_loop().time()
-        delay = note.wait(now, None)
-        if note.waited(now) >= PATIENCE:
-            await self._tools.teller.condition(service, note, verdict_on(error))
+    def _keep_as_orphans(self, seen: Observation, step: KeepAsOrphans) -> Result:
+        parts = self._parts
+        parts.deleted.keep_as_orphans()
+        parts.reporter.many_vanished(step.count)
+        parts.metrics.vanished_services_kept.inc(step.count)
+        parts.notes.forget(seen.service.metadata.uid)
+        return DONE
+
+    def _forget(self, seen: Observation, step: Forget) -> Result:
+        parts, uid = self._parts, seen.service.metadata.uid
+        parts.reporter.announce(seen.service, step.after)
+        parts.deleted.cleaned_up(uid, _now())
+        parts.notes.forget(uid)
+        return DONE
+
+    async def _check_later(self, seen: Observation, error: cloud.CloudError) -> Result:
+        """The cloud is busy, or another client was quicker: not a failure unless it lasts."""
+        parts, service, uid = self._parts, seen.service, seen.service.metadata.uid
+        delay = parts.notes.wait(uid, None)
+        note = parts.notes.of(uid)
+        if note.waited(_now()) >= PATIENCE and seen.deleted is not None:
+            parts.reporter.failure_event(service, error)
+        elif note.waited(_now()) >= PATIENCE:
+            wording = Wording(parts.clock.now(), reword=note.may_reword(_now()))
+            write = condition_write(service, verdict_on(error), wording)
+            await parts.reporter.condition(service, write)
         return again_in(delay)
 
-    def _ensure_next(self, service: Service, note: Note, error: Exception) -> Result:
+    async def _failed(self, seen: Observation, error: Exception, began: float) -> Result:
+        """Report the failure and raise it; a failed host update is followed by a full pass."""
+        parts, uid = self._parts, seen.service.metadata.uid
+        if seen.deleted is not None:
+            if isinstance(error, cloud.CloudError):
+                parts.reporter.failure_event(seen.service, error)
+            raise error
+        await parts.reporter.failure(seen.service, error, since=began)
+        if parts.notes.of(uid).doing.stage is not Stage.UPDATE:
+            raise error
+        return self._ensure_next(seen.service, error, began)
+
+    def _ensure_next(self, service: Service, error: Exception, began: float) -> Result:
         """After a failed host update everything is ensured at once, as in Go.
 
-        Only once: what fails then is retried with back-off. Raises the error if it asks for a
-        delay.
+        Only once: failures of that pass are retried with back-off. Raises the error if it asks for
+        a delay.
         """
-        self._tools.metrics.host_update_errors.inc()
-        note.update_failed = True
+        parts, uid = self._parts, service.metadata.uid
+        parts.metrics.host_update_errors.inc()
+        failing = parts.notes.of(uid).failing or Failing(began)
+        parts.notes.update(uid, failing=replace(failing, host_update=True))
         if hint(error) is not None:
             raise error
         log.warning(
@@ -197,9 +452,13 @@ class ServiceReconciler:
         return again_in(0)
 
 
-def _mode(service: Service) -> Mode:
-    """Of a Service that is gone and cannot be mended: what is not understood is left alone."""
-    try:
-        return mode_of(service)
-    except InvalidAnnotation:
-        return Mode.NONE
+def _changes(steps: Plan) -> bool:
+    return any(isinstance(step, ApplyChanges) for step in steps)
+
+
+def _announced(stage: Stage) -> Stage:
+    return Stage.ENSURE if stage is Stage.ENSURE else Stage.DELETE
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

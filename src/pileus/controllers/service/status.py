@@ -1,25 +1,45 @@
-"""What is told on a Service of its balancer: addresses, and one condition. Pure."""
+"""What is written to a Service: addresses, conditions, the finalizer. Pure.
+
+All of it goes through `services/status`, in one patch per write.
+"""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum, StrEnum
 
-from pileus.cloud.balancer import Balancer, Ingress
+import msgspec
+from msgspec.structs import replace as replace_fields
+
+from pileus.cloud.balancer import Balancer, BalancerState, Ingress
 from pileus.cloud.fingerprint import usual_address
-from pileus.controllers.service.annotations import Mode
-from pileus.controllers.service.classes import class_of
-from pileus.kube.model.core_v1 import LoadBalancerIngress, PortStatus, Service
+from pileus.controllers.service.annotations import (
+    ENSURED,
+    Classes,
+    Mode,
+    class_of,
+    is_load_balancer,
+)
+from pileus.kube.model.core_v1 import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    PortStatus,
+    Service,
+    ServiceStatus,
+)
 from pileus.kube.model.meta import Condition
+from pileus.kube.patch import StrategicPatch
+
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 CONDITION = "pileus.dev/Ready"
-"""True: the balancer is as the Service wants it. False: it is not, for the reason given.
-Unknown: the cloud cannot be asked, or nobody is to ask."""
+"""True: the load balancer matches the Service. False: it does not, for the given reason.
+Unknown: the cloud cannot be asked, or another controller implements the load balancer."""
 
 SERVED = "pileus.dev/Served"
-"""There while something in the cloud is the Service's. Its message is the class that the Service
-had when it was served last: so that also a manager that never served it can tell a Service that
-went to another class from one whose class is no longer among its own."""
+"""Present while the Service has a load balancer. Its message is the class under which the Service
+was last served. It tells a Service whose class was changed from one whose class was removed from
+the manager's flags, also after a restart."""
 
 VIP, PROXY = "VIP", "Proxy"
 
@@ -32,34 +52,39 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the condition is to say."""
+    """What the condition says."""
 
     state: State
     reason: str
     message: str
 
 
-READY = Verdict(State.TRUE, "LoadBalancerReady", "The load balancer is as the Service wants it")
-NO_MEMBERS = Verdict(
-    State.FALSE, "NoMembers", "There are no available nodes for LoadBalancer: nobody answers"
-)
+READY = Verdict(State.TRUE, "LoadBalancerReady", "The load balancer matches the Service")
+NO_MEMBERS = Verdict(State.FALSE, "NoMembers", "There are no available nodes for LoadBalancer")
 NOT_FOUND = Verdict(
     State.FALSE,
     "LoadBalancerNotFound",
-    "No load balancer is found in the cloud, and pileus.dev/manage does not let us make one",
+    "No load balancer was found in the cloud, and pileus.dev/manage does not allow creating one",
 )
 ELSEWHERE = Verdict(
-    State.UNKNOWN, "ImplementedElsewhere", "The provider says that someone else makes this balancer"
+    State.UNKNOWN,
+    "ImplementedElsewhere",
+    "The provider reports that another controller implements this load balancer",
 )
 
 
 def pending(problem: str) -> Verdict:
     why = f": {problem}" if problem else ""
-    return Verdict(State.FALSE, "Pending", f"The cloud is at work on the load balancer{why}")
+    return Verdict(State.FALSE, "Pending", f"The cloud is working on the load balancer{why}")
+
+
+def waits_for_former(uid: str) -> Verdict:
+    message = f"A deleted Service of the same name (UID {uid}) is being cleaned up first"
+    return Verdict(State.FALSE, "WaitsForFormer", message)
 
 
 def verdict_of(balancer: Balancer | None, mode: Mode, members: int) -> Verdict:
-    """What to say when there is nothing left to do, and nothing to wait for."""
+    """Returns the verdict for a Service that needs no change and no waiting."""
     if balancer is None:
         return ELSEWHERE if mode is Mode.FULL else NOT_FOUND
     return READY if members or mode is Mode.OBSERVE else NO_MEMBERS
@@ -92,7 +117,7 @@ def published_ingress(service: Service) -> tuple[LoadBalancerIngress, ...]:
 def is_same_ingress(
     one: Iterable[LoadBalancerIngress], other: Iterable[LoadBalancerIngress]
 ) -> bool:
-    """Whether both mean the same: order, spelling, and a mode that is left out do not count."""
+    """Returns whether both mean the same: order, spelling and a missing mode do not count."""
     return set(map(_meaning, one)) == set(map(_meaning, other))
 
 
@@ -108,14 +133,34 @@ def condition_of(service: Service, kind: str = CONDITION) -> Condition | None:
     return next((each for each in conditions if each.type == kind), None)
 
 
+def has_finalizer(service: Service) -> bool:
+    return FINALIZER in (service.metadata.finalizers or ())
+
+
 def served_class(service: Service) -> str | None:
-    """The class under which it was served last, "" being none; None if nothing is noted."""
+    """Returns the class under which it was last served, "" for no class; None if unknown."""
     noted = condition_of(service, SERVED)
     return noted.message if noted else None
 
 
+def went_elsewhere(service: Service, classes: Classes) -> bool:
+    """Returns whether it was served by this manager, or a predecessor, and then changed its class.
+
+    False if it was last served under its current class: then another manager serves it, or a flag
+    was changed, and its load balancer must stay.
+    """
+    noted = served_class(service)
+    return noted not in {None, class_of(service)} and classes.has(noted or "")
+
+
+def is_served_elsewhere(service: Service, classes: Classes) -> bool:
+    """Returns whether another manager has recorded that it serves the Service's current class."""
+    is_noted = is_load_balancer(service) and served_class(service) == class_of(service)
+    return is_noted and not classes.serve(service)
+
+
 def served_as(service: Service, now: datetime) -> Condition | None:
-    """The note that it is served under the class that it has; None if that is noted."""
+    """Returns the condition with the Service's current class; None if it is there already."""
     present, name = condition_of(service, SERVED), class_of(service)
     if present is not None and present.message == name:
         return None
@@ -131,9 +176,9 @@ def served_as(service: Service, now: datetime) -> Condition | None:
 def condition(
     present: Condition | None, verdict: Verdict, now: datetime, *, reword: bool
 ) -> Condition | None:
-    """The condition to be written; None if it says so already.
+    """Returns the condition to write; None if the present one says the same.
 
-    A message that is only worded differently is left as it stands unless `reword`.
+    A message that differs only in its wording is not rewritten unless `reword`.
     """
     said = present and (present.status, present.reason)
     is_worded_so = present is not None and present.message == verdict.message
@@ -148,3 +193,210 @@ def condition(
         message=verdict.message,
         last_transition_time=since.replace(microsecond=0),
     )
+
+
+class Finalizer(Enum):
+    ADD = "add"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One patch of a Service. Fields that are None or empty are not written."""
+
+    finalizer: Finalizer | None = None
+    ingress: tuple[LoadBalancerIngress, ...] | None = None
+    condition: Condition | None = None
+    served: Condition | None = None
+    """The condition with the class under which it is served."""
+    drops: tuple[str, ...] = ()
+    """Types of conditions that are removed."""
+    record: str | None = None
+    """The provider's record of what it built (annotation `pileus.dev/ensured`)."""
+    only_this_version: bool = False
+    """Whether the write fails with a conflict if the Service has changed meanwhile."""
+
+    def __bool__(self) -> bool:
+        return self != NOTHING
+
+
+NOTHING = Write()
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a condition is written."""
+
+    now: datetime
+    reword: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The provider's record of what it built."""
+
+    text: str | None = None
+    """None keeps the present one."""
+    is_new: bool = False
+    """Whether this pass changed something. Then the annotation as we know it may be outdated: the
+    provider may have removed it during the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a pass that has nothing left to change or to wait for."""
+
+    balancer: Balancer | None
+    members: int
+    record: Record = Record()
+
+
+def finalizer_addition(service: Service, now: datetime) -> Write:
+    """Returns the write that adds the finalizer and records the class.
+
+    It fails with a conflict if the Service has changed: it may be in deletion by now.
+    """
+    return Write(finalizer=Finalizer.ADD, served=served_as(service, now), only_this_version=True)
+
+
+def condition_write(service: Service, verdict: Verdict, wording: Wording) -> Write:
+    """Returns the write of the condition alone."""
+    return with_condition(NOTHING, service, verdict, wording)
+
+
+def published(
+    service: Service, balancer: Balancer | None, verdict: Verdict, wording: Wording
+) -> Write:
+    """Returns the write of addresses and condition. Addresses are kept until it is ready."""
+    is_ready = balancer is not None and balancer.state is BalancerState.READY
+    wanted = ingress_of(balancer) if balancer is not None and is_ready else None
+    if wanted is not None and is_same_ingress(published_ingress(service), wanted):
+        wanted = None
+    return with_condition(Write(ingress=wanted), service, verdict, wording)
+
+
+def with_condition(write: Write, service: Service, verdict: Verdict, wording: Wording) -> Write:
+    new = condition(condition_of(service), verdict, wording.now, reword=wording.reword)
+    return replace(write, condition=new)
+
+
+def with_class(write: Write, service: Service, now: datetime) -> Write:
+    """Returns the write with the recorded class, if that is wrong, or missing and costs nothing."""
+    is_wrong = served_class(service) is not None
+    if not has_finalizer(service) or not (write or is_wrong):
+        return write
+    return replace(write, served=served_as(service, now))
+
+
+def with_record(write: Write, service: Service, record: Record) -> Write:
+    """Returns the write with the provider's record, unless the Service has it already."""
+    has = (service.metadata.annotations or {}).get(ENSURED)
+    is_there = record.text == has and not record.is_new
+    return write if record.text is None or is_there else replace(write, record=record.text)
+
+
+def without_finalizer(write: Write, service: Service, mode: Mode) -> Write:
+    """Returns the write that also removes the finalizer, in a mode that changes nothing.
+
+    It fails with a conflict if the Service has changed: its load balancer may need the finalizer.
+    """
+    if mode.writes or not has_finalizer(service):
+        return write
+    drops = _present(service, SERVED)
+    return replace(write, finalizer=Finalizer.REMOVE, drops=drops, only_this_version=True)
+
+
+def publication(service: Service, outcome: Outcome, mode: Mode, wording: Wording) -> Write:
+    """Returns the last write of a pass that serves: addresses, condition, class and record."""
+    verdict = verdict_of(outcome.balancer, mode, outcome.members)
+    write = published(service, outcome.balancer, verdict, wording)
+    if mode.writes:
+        write = with_record(with_class(write, service, wording.now), service, outcome.record)
+    return without_finalizer(write, service, mode)
+
+
+def release(service: Service, classes: Classes, mode: Mode) -> Write:
+    """Returns the last write to a Service that is no longer served, unless another manager does."""
+    return NOTHING if is_served_elsewhere(service, classes) else finalizer_removal(service, mode)
+
+
+def finalizer_removal(service: Service, mode: Mode) -> Write:
+    """Returns the write that removes everything of ours from a Service.
+
+    A load balancer may stay because the Service says so, and another manager may add its own
+    finalizer: in both cases the write fails with a conflict if the Service has changed.
+    """
+    is_others = is_load_balancer(service) and served_class(service) not in {None, class_of(service)}
+    is_deleted = mode is Mode.FULL and bool(published_ingress(service))
+    return Write(
+        finalizer=Finalizer.REMOVE if has_finalizer(service) else None,
+        ingress=() if is_deleted else None,
+        drops=_present(service, CONDITION, SERVED),
+        only_this_version=is_others or (mode is not Mode.FULL and has_finalizer(service)),
+    )
+
+
+def _present(service: Service, *kinds: str) -> tuple[str, ...]:
+    return tuple(kind for kind in kinds if condition_of(service, kind))
+
+
+def expected(service: Service, write: Write) -> Service:
+    """Returns the Service as the write leaves it, if no other client writes."""
+    finalizers = service.metadata.finalizers or ()
+    match write.finalizer:
+        case Finalizer.ADD if FINALIZER not in finalizers:
+            finalizers = (*finalizers, FINALIZER)
+        case Finalizer.REMOVE:
+            finalizers = tuple(each for each in finalizers if each != FINALIZER)
+        case _:
+            pass
+    metadata = replace_fields(service.metadata, finalizers=finalizers)
+    status = service.status or ServiceStatus()
+    written = tuple(each for each in (write.condition, write.served) if each is not None)
+    gone = {*write.drops, *(each.type for each in written)}
+    kept = tuple(each for each in status.conditions or () if each.type not in gone)
+    if written or gone:
+        status = replace_fields(status, conditions=(*kept, *written))
+    if write.ingress is not None:
+        status = replace_fields(status, load_balancer=LoadBalancerStatus(ingress=write.ingress))
+    return replace_fields(service, metadata=metadata, status=status)
+
+
+def patch_of(service: Service, write: Write) -> StrategicPatch:
+    """Returns a strategic merge patch: finalizers and conditions of others are never lost.
+
+    It names the Service's UID and, for `only_this_version`, the version that was read.
+    """
+    metadata: dict[str, object] = {"uid": service.metadata.uid}
+    match write.finalizer:
+        case Finalizer.ADD:
+            present = service.metadata.finalizers or ()
+            metadata["finalizers"] = [FINALIZER]
+            metadata["$setElementOrder/finalizers"] = [*present, FINALIZER]
+        case Finalizer.REMOVE:
+            metadata["$deleteFromPrimitiveList/finalizers"] = [FINALIZER]
+        case None:
+            pass
+    if write.record is not None:
+        metadata["annotations"] = {ENSURED: write.record}
+    if write.only_this_version:
+        metadata["resourceVersion"] = service.metadata.resource_version
+    status = _status(write)
+    return StrategicPatch({"metadata": metadata} | ({"status": status} if status else {}))
+
+
+def _status(write: Write) -> dict[str, object]:
+    status: dict[str, object] = {}
+    if write.ingress is not None:
+        ingress = [msgspec.to_builtins(each) for each in write.ingress]
+        status["loadBalancer"] = {"ingress": ingress or None}
+    written = [_condition(each) for each in (write.condition, write.served) if each is not None]
+    dropped = [{"$patch": "delete", "type": kind} for kind in write.drops]
+    if written or dropped:
+        status["conditions"] = [*written, *dropped]
+    return status
+
+
+def _condition(condition: Condition) -> object:
+    """Returns all fields, empty ones too: the API server requires them."""
+    return {"message": "", **msgspec.to_builtins(condition)}

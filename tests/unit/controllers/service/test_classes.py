@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pileus.controllers.service.classes import Classes
+from pileus.controllers.service.annotations import Classes
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import Request
 from pileus_lab.local.model.state import Operation

@@ -84,7 +84,9 @@ async def test_a_pass_that_runs_out_of_time_is_reported_on_the_service(
     async def forever(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("pileus.controllers.service.serving.look_at", forever)
+    monkeypatch.setattr(
+        "pileus.controllers.service.reconciler.BalancerOperations.check_or", forever
+    )
     async with world.managed():
         await asyncio.sleep(DEFAULT_LIMITS.deadline + 2)
 
@@ -103,7 +105,7 @@ async def test_a_pass_that_ends_by_a_bug_is_reported_on_the_service(
     async def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("secret of the process")
 
-    monkeypatch.setattr("pileus.controllers.service.serving.look_at", fail)
+    monkeypatch.setattr("pileus.controllers.service.reconciler.BalancerOperations.check_or", fail)
     async with world.managed():
         await asyncio.sleep(2)
 

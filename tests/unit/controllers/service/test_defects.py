@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from pileus.cloud.balancer import Ingress, Owner
 from pileus.cloud.errors import Throttled, Unavailable
-from pileus.controllers.service.departed import Departed
+from pileus.controllers.service.notes import DeletedServices
 from pileus.kube.model.core_v1 import Service
 from pileus.kube.model.meta import ObjectMeta
 from pileus_lab.local.model.account import AddFault
@@ -304,11 +304,11 @@ async def test_one_empty_list_does_not_end_the_clean_up_of_a_vanished_service():
 
 
 def test_a_service_that_exists_after_all_does_not_count_as_vanished():
-    departed = Departed()
+    deleted = DeletedServices()
     for number in range(6):
-        departed.add(Service(metadata=ObjectMeta(uid=str(number), name=f"s{number}")), 0.0)
-        departed.returned(str(number))
-    departed.add(Service(metadata=ObjectMeta(uid="gone", name="gone")), 1.0)
+        deleted.add(Service(metadata=ObjectMeta(uid=str(number), name=f"s{number}")), 0.0)
+        deleted.returned(str(number))
+    deleted.add(Service(metadata=ObjectMeta(uid="gone", name="gone")), 1.0)
 
-    assert departed.doubt(6, 20.0) == 0
-    assert "gone" in departed
+    assert deleted.too_many(6, 20.0) == 0
+    assert "gone" in deleted

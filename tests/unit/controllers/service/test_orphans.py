@@ -74,8 +74,8 @@ async def test_so_many_orphans_that_it_looks_like_a_mistake_are_not_deleted():
         assert world.sample("pileus_orphan_deletion_paused") == 1
         (message,) = world.events.messages("OrphanDeletionPaused")
         assert message == (
-            "4 of 4 load balancers have no Service, and at most 3 may: none is deleted. "
-            "List and delete them: pileus orphans"
+            "4 of 4 load balancers have no Service, and at most 3 may be deleted "
+            "automatically: none is deleted. List and delete them: pileus orphans"
         )
 
 
@@ -178,8 +178,9 @@ async def test_what_a_fresh_list_shows_is_no_orphan():
         shown = {each.metadata.name for each in deaf}
         controller._cluster.services = lambda: deaf
         hidden = ({f"s{n}" for n in range(10)} | {"kubernetes"}) - shown
-        for uid, note in controller._notes.items():
-            note.known = controller._cluster.service(uid) in deaf
+        for uid in dict(controller._notes.items()):
+            is_seen = controller._cluster.service(uid) in deaf
+            controller._notes.update(uid, known=is_seen)
         await asyncio.sleep(2000)
 
         assert len(hidden) == 1

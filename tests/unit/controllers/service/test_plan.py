@@ -8,39 +8,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.cloud.balancer import Balancer, BalancerState, Effect, Ingress, Part
-from pileus.controllers.service.annotations import MANAGE, Mode
-from pileus.controllers.service.classes import Classes, class_of, is_load_balancer
-from pileus.controllers.service.patches import patch_of
+from pileus.controllers.service.annotations import MANAGE, Classes, Mode, class_of, is_load_balancer
 from pileus.controllers.service.plan import (
-    FINALIZER,
-    NOTHING,
-    Finalizer,
+    Invalid,
     Leave,
-    Puzzled,
     Serve,
-    Telling,
     Withdraw,
-    Write,
-    claim,
     course,
     doable,
-    is_claimed,
     is_worth_a_pass,
     loses_too_many,
-    needs_claim,
-    published,
-    released,
-    told,
-    unclaimed,
+    needs_finalizer,
 )
 from pileus.controllers.service.status import (
     CONDITION,
+    FINALIZER,
+    NOTHING,
     READY,
     SERVED,
+    Finalizer,
     State,
     Verdict,
+    Wording,
+    Write,
     condition,
+    condition_write,
+    finalizer_addition,
+    finalizer_removal,
+    has_finalizer,
+    patch_of,
     pending,
+    published,
+    without_finalizer,
 )
 from pileus.kube.model.core_v1 import (
     LoadBalancerIngress,
@@ -115,7 +114,7 @@ def test_what_was_served_and_went_to_another_class_is_not_just_left(
     service: Service, classes: Classes, name: str | None
 ):
     went = name is not None and name != class_of(service) and classes.has(name)
-    if went and is_claimed(service):
+    if went and has_finalizer(service):
         assert course(as_noted(service, name), classes, known=False) != Leave()
 
 
@@ -123,7 +122,7 @@ def test_what_was_served_and_went_to_another_class_is_not_just_left(
 def test_a_release_of_another_class_holds_only_for_the_version_that_was_seen(
     service: Service, name: str | None
 ):
-    write = released(as_noted(service, name), Mode.FULL)
+    write = finalizer_removal(as_noted(service, name), Mode.FULL)
 
     went = name is not None and name != class_of(service) and is_load_balancer(service)
     assert write.only_this_version == went
@@ -134,7 +133,7 @@ def test_a_release_of_another_class_holds_only_for_the_version_that_was_seen(
 def test_a_balancer_is_left_unguarded_only_if_the_service_still_says_so(
     service: Service, mode: Mode
 ):
-    writes = [released(service, mode), unclaimed(NOTHING, service, mode)]
+    writes = [finalizer_removal(service, mode), without_finalizer(NOTHING, service, mode)]
 
     for write in writes:
         is_taken_off = write.finalizer is Finalizer.REMOVE
@@ -144,7 +143,7 @@ def test_a_balancer_is_left_unguarded_only_if_the_service_still_says_so(
 def test_where_nothing_of_ours_is_left_on_a_service_its_release_is_no_write():
     bare = Service(metadata=ObjectMeta(name="web", uid="u1"), spec=ServiceSpec(type="LoadBalancer"))
 
-    assert not any(released(bare, mode) for mode in Mode)
+    assert not any(finalizer_removal(bare, mode) for mode in Mode)
 
 
 def metadata_of(service: Service, write: Write) -> Mapping[str, object]:
@@ -161,9 +160,9 @@ def test_what_is_not_understood_leads_to_nothing(service: Service, classes: Clas
     decided = course(service, classes, known=known)
 
     if (service.metadata.annotations or {}).get(MANAGE) == "odd":
-        assert isinstance(decided, Leave | Puzzled)
+        assert isinstance(decided, Leave | Invalid)
     else:
-        assert not isinstance(decided, Puzzled)
+        assert not isinstance(decided, Invalid)
 
 
 @given(SERVICES, CLASSES, st.booleans())
@@ -175,7 +174,7 @@ def test_the_mode_none_is_never_served(service: Service, classes: Classes, known
 def test_a_claimed_service_of_ours_that_goes_is_withdrawn(service: Service):
     gone = service.metadata.deletion_timestamp is not None or not OURS.serve(service)
     mode = (service.metadata.annotations or {}).get(MANAGE)
-    if gone and is_claimed(service) and OURS.may_have_served(service) and mode != "odd":
+    if gone and has_finalizer(service) and OURS.may_have_served(service) and mode != "odd":
         assert isinstance(course(service, OURS, known=False), Withdraw)
 
 
@@ -201,12 +200,12 @@ def test_a_mode_allows_no_more_than_it_says(changes: list[Change], mode: Mode):
 def test_who_changes_nothing_in_the_cloud_needs_no_finalizer(
     service: Service, mode: Mode, at_stake: bool
 ):
-    if needs_claim(service, mode, at_stake=at_stake):
+    if needs_finalizer(service, mode, at_stake=at_stake):
         assert mode.writes
-        assert not is_claimed(service)
+        assert not has_finalizer(service)
         assert at_stake
-    if not mode.writes and is_claimed(service):
-        assert unclaimed(NOTHING, service, mode).finalizer is Finalizer.REMOVE
+    if not mode.writes and has_finalizer(service):
+        assert without_finalizer(NOTHING, service, mode).finalizer is Finalizer.REMOVE
 
 
 def balancer(members: int | None, state: BalancerState = BalancerState.READY) -> Balancer:
@@ -243,14 +242,14 @@ SET = Condition(
     message=READY.message,
     last_transition_time=EPOCH,
 )
-LATER = Telling(EPOCH + timedelta(hours=1))
+LATER = Wording(EPOCH + timedelta(hours=1))
 
 
 def test_what_is_published_already_is_not_written():
     service = served(LoadBalancerIngress(ip="192.0.2.1"), conditions=(SET,))
 
     assert not published(service, balancer(1), READY, LATER)
-    assert not told(service, READY, LATER)
+    assert not condition_write(service, READY, LATER)
 
 
 def test_addresses_of_a_balancer_that_is_not_ready_stay():
@@ -282,7 +281,7 @@ def test_a_message_is_reworded_only_when_it_may_be():
 
 
 def test_a_claim_names_the_version_that_was_seen_and_keeps_others():
-    patch = patch_of(served(), claim(served(), EPOCH)).body
+    patch = patch_of(served(), finalizer_addition(served(), EPOCH)).body
 
     assert patch == {
         "metadata": {
@@ -312,14 +311,14 @@ def test_a_release_takes_all_of_ours_in_one_write():
         status=served(LoadBalancerIngress(ip="192.0.2.1"), conditions=(SET,)).status,
     )
 
-    assert patch_of(claimed, released(claimed, Mode.FULL)).body == {
+    assert patch_of(claimed, finalizer_removal(claimed, Mode.FULL)).body == {
         "metadata": {"uid": "u1", "$deleteFromPrimitiveList/finalizers": [FINALIZER]},
         "status": {
             "loadBalancer": {"ingress": None},
             "conditions": [{"$patch": "delete", "type": CONDITION}],
         },
     }
-    assert released(claimed, Mode.NONE).ingress is None
+    assert finalizer_removal(claimed, Mode.NONE).ingress is None
 
 
 def test_a_status_is_written_whole_and_only_where_it_differs():

@@ -95,7 +95,8 @@ async def test_what_is_held_is_shown_as_waiting():
 
     (line,) = await plan(world)
     assert line == (
-        "web: - 5 members (after a second look at the nodes: many members would go at once)"
+        "web: - 5 members "
+        "(after a second check of the nodes: many members would be removed at once)"
     )
 
 
@@ -138,7 +139,7 @@ async def test_what_only_a_full_check_finds_waits_for_that():
     await world.front.call(RemoveMembers(balancer=balancer.id, names=("a",)))
 
     assert await plan(world) == [
-        "web: + member a (after the next full check of the balancer (--service-drift-period))"
+        "web: + member a (after the next full check of the load balancer (--service-drift-period))"
     ]
 
 
@@ -153,7 +154,7 @@ async def test_a_service_that_nothing_is_found_for_is_released_after_a_second_lo
 
     (line,) = await plan(world)
     assert line.startswith("web: cluster: ~ finalizer")
-    assert line.endswith("(after a second look that finds nothing, 30 s after the first)")
+    assert line.endswith("(after a second check that finds nothing, 30 s after the first)")
 
 
 async def test_a_status_that_is_wrong_is_shown_also_where_members_change():

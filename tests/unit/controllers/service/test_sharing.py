@@ -3,7 +3,7 @@
 import asyncio
 
 from pileus.cloud.balancer import Wish
-from pileus.controllers.service.turns import Turns
+from pileus.controllers.service.observation import SharedLocks
 from tests.unit.controllers.service.world import World
 
 
@@ -33,16 +33,17 @@ async def test_sharers_are_never_worked_on_at_once_and_all_are_served():
         assert set(at_once) <= {0, 1}
 
 
-async def test_who_waits_for_a_turn_is_told_that_another_had_one():
-    turns = Turns()
+async def test_a_pass_that_waits_for_the_lock_learns_that_another_pass_held_it():
+    locks = SharedLocks()
     heard: list[bool] = []
 
     async def visit(pause: float) -> None:
-        with turns.queueing("k") as turn:
+        with locks.visit() as visit:
+            visit.join("k")
             await asyncio.sleep(pause)
-            async with turn.taken() as moved_on:
-                heard.append(moved_on)
-                await asyncio.sleep(1)
+            heard.append(await visit.take())
+            assert await visit.take() is False, "held already"
+            await asyncio.sleep(1)
 
     async with asyncio.TaskGroup() as group:
         for pause in (0.1, 0.2, 5):
@@ -50,4 +51,4 @@ async def test_who_waits_for_a_turn_is_told_that_another_had_one():
     await visit(0)
 
     assert heard == [False, True, True, False]
-    assert turns._lines == {}
+    assert locks._locks == {}

@@ -38,12 +38,12 @@ async def all_well(world: World) -> None:
 
 
 ERRORS: list[tuple[CloudError, str, str, str]] = [
-    (QuotaExceeded("no more balancers"), "False", "QuotaExceeded", "free something"),
+    (QuotaExceeded("no more balancers"), "False", "QuotaExceeded", "free resources"),
     (Unauthorized("token expired"), "False", "Unauthorized", "credentials"),
-    (Misconfigured("no such subnet"), "False", "Misconfigured", "correct what is named"),
+    (Misconfigured("no such subnet"), "False", "Misconfigured", "correct the named setting"),
     (Rejected("no"), "False", "Rejected", "change the Service"),
-    (Unsupported("no UDP here"), "False", "Unsupported", "do without"),
-    (Throttled("slowly", retry_after=7), "Unknown", "Throttled", "nothing needs to be done"),
+    (Unsupported("no UDP here"), "False", "Unsupported", "does not support it"),
+    (Throttled("slowly", retry_after=7), "Unknown", "Throttled", "no action needed"),
     (Unavailable("on fire"), "Unknown", "CloudUnavailable", "until the cloud answers"),
 ]
 
@@ -231,7 +231,7 @@ async def test_a_failed_member_update_is_told_in_the_go_frameworks_words_and_cou
         assert message == (
             f"Error updating load balancer with new hosts [{names} <6 more>] "
             "[node names limited, total number of nodes: 26], error: no more members "
-            "(the cloud refuses it as it is; change the Service)"
+            "(the cloud rejected the request; change the Service)"
         )
         assert world.sample("service_controller_nodesync_error_total") == 1
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
-from pileus.controllers.service.classes import Classes
+from pileus.controllers.service.annotations import Classes
 from pileus.controllers.service.controller import (
     ServiceController,
     ServiceSettings,

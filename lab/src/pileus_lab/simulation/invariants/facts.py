@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Owner
 from pileus.controllers.node.descriptor import NODE
-from pileus.controllers.service.departed import SUSPICION
+from pileus.controllers.service.notes import SUSPICION
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.lease import Durations
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words

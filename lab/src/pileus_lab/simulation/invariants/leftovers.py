@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pileus.controllers.service import departed
+from pileus.controllers.service import notes
 from pileus.controllers.service.descriptor import SERVICE
 from pileus_lab.apiserver.tree import Obj, text
 from pileus_lab.simulation.clouds.truth import Balancer
@@ -71,9 +71,9 @@ def _should_have_gone(facts: Facts, balancer: Balancer, owner: str) -> bool:
     if not lost.was_known or lost.leader != facts.cluster.leader():
         return False
     many = [
-        one for one in facts.history.vanished.values() if abs(one.at - lost.at) < departed.SUSPICION
+        one for one in facts.history.vanished.values() if abs(one.at - lost.at) < notes.SUSPICION
     ]
-    return len(many) <= departed.FEW and facts.history.born.get(balancer.id, 0.0) < lost.at
+    return len(many) <= notes.FEW and facts.history.born.get(balancer.id, 0.0) < lost.at
 
 
 def _is_told(facts: Facts, owner: str, *, may_stay: bool) -> bool:

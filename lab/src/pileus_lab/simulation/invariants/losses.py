@@ -1,6 +1,6 @@
 """What must not be lost in the cloud: what is wanted, what is not managed, and much at once."""
 
-from pileus.controllers.service import departed, orphans
+from pileus.controllers.service import notes, orphans
 from pileus_lab.apiserver.tree import text, texts
 from pileus_lab.simulation.clouds.truth import Balancer, Route
 from pileus_lab.simulation.invariants.facts import Facts
@@ -115,7 +115,7 @@ def few_vanished_services_are_cleaned_up_at_once(facts: Facts, step: CloudStep) 
     leader, now = facts.cluster.leader(LEASE), facts.now()
     before = sum(1 for who, at in facts.history.cleaned_up if who == leader and now - at < WINDOW)
     owners = len(facts.balancers()) + len(gone) + before
-    limit = max(departed.FEW, int(departed.FRACTION * owners))
+    limit = max(notes.FEW, int(notes.FRACTION * owners))
     if facts.schedule.setup.deletes_orphans:
         limit += max(orphans.FEW, int(orphans.MOST * owners))
     lost = before + len(gone)

@@ -9,7 +9,7 @@ from pileus.clock import Clock
 from pileus.cloud.connection import verify
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
-from pileus.controllers.service.classes import PREFIX
+from pileus.controllers.service.annotations import PREFIX
 from pileus_lab.simulation.clouds.deeds import CloudDeed
 from pileus_lab.simulation.clouds.interface import Moment, SimulatedCloud
 from pileus_lab.simulation.clouds.truth import Truth

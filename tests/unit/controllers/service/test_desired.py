@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Transport, Wish
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.controllers.service.annotations import Mode
-from pileus.controllers.service.wish import (
-    Refusal,
-    Wishing,
+from pileus.controllers.service.desired import (
+    Desires,
+    InvalidService,
     desired,
     differ_in_members,
-    farewell_of,
     narrowed,
 )
 from pileus.kube.model.core_v1 import (
@@ -142,7 +141,7 @@ def test_whatever_address_is_requested_is_the_providers_to_judge(text: str):
 def test_a_source_range_without_a_mask_is_refused_in_the_annotation_with_the_fix(text: str):
     found = desired(service({SOURCE_RANGES: text}), MEMBERS)
 
-    assert isinstance(found, Refusal)
+    assert isinstance(found, InvalidService)
     host = text.rsplit(",", maxsplit=1)[-1]
     assert f"annotation {SOURCE_RANGES}" in str(found)
     assert f"write {host}/{128 if ':' in host else 32} for this one address" in str(found)
@@ -165,7 +164,7 @@ def test_a_source_range_without_a_mask_is_refused_in_the_annotation_with_the_fix
 def test_what_makes_no_sense_is_refused_by_name(spec: dict[str, Any], words: str):
     found = desired(service(**spec), MEMBERS)
 
-    assert isinstance(found, Refusal)
+    assert isinstance(found, InvalidService)
     assert words in str(found)
 
 
@@ -174,12 +173,12 @@ def test_all_that_is_wrong_is_said_at_once():
 
     found = desired(bad, MEMBERS)
 
-    assert isinstance(found, Refusal)
+    assert isinstance(found, InvalidService)
     assert len(found.problems) == 3
 
 
 def test_a_service_that_says_nothing_at_all_is_refused_and_no_crash():
-    assert isinstance(desired(Service(), MEMBERS), Refusal)
+    assert isinstance(desired(Service(), MEMBERS), InvalidService)
 
 
 def test_the_wish_carries_what_the_provider_declared_and_the_users_word():
@@ -189,30 +188,30 @@ def test_the_wish_carries_what_the_provider_declared_and_the_users_word():
         "other.example/size": "big",
         "pileus.dev/adopt": " lb-7 ",
     }
-    wishing = Wishing(cluster="c", annotations=ANNOTATIONS)
+    desires = Desires(cluster="c", annotations=ANNOTATIONS)
 
-    wish = wishing.wish(service(annotations), MEMBERS)
+    wish = desires.wish(service(annotations), MEMBERS)
 
     assert isinstance(wish, Wish)
     assert (wish.owner, wish.name, wish.adopts) == (Owner("c", "u1"), "shop-web", "lb-7")
     assert wish.options == {"local.pileus/drain-seconds": "7"}
-    assert wishing.farewell(service(annotations)).spec is None
-    assert wishing.farewell(service(annotations)).adopts == ""
+    assert desires.none(service(annotations)).spec is None
+    assert desires.none(service(annotations)).adopts == ""
 
 
 def test_what_goes_with_a_service_depends_on_its_mode():
-    wishing = Wishing(cluster="c")
-    full = farewell_of(wishing, service(), Mode.FULL)
-    members = farewell_of(wishing, service(), Mode.MEMBERS)
+    desires = Desires(cluster="c")
+    full = desires.afterwards(service(), Mode.FULL)
+    members = desires.afterwards(service(), Mode.MEMBERS)
 
     assert full is not None
     assert full.spec is None
     assert members is not None
     assert members.spec is not None
     assert members.spec.members == frozenset()
-    assert farewell_of(wishing, service(ports=()), Mode.MEMBERS) is None
-    assert farewell_of(wishing, service(), Mode.OBSERVE) is None
-    assert farewell_of(wishing, service(), Mode.NONE) is None
+    assert desires.afterwards(service(ports=()), Mode.MEMBERS) is None
+    assert desires.afterwards(service(), Mode.OBSERVE) is None
+    assert desires.afterwards(service(), Mode.NONE) is None
 
 
 @pytest.mark.parametrize(
@@ -228,7 +227,7 @@ def test_only_who_prefers_two_families_does_with_one(
     policy: str | None, families: tuple[str, ...], left: tuple[str, ...] | None
 ):
     asked = service(ip_family_policy=policy, ip_families=families)
-    wish = Wishing(cluster="c").wish(asked, MEMBERS)
+    wish = Desires(cluster="c").wish(asked, MEMBERS)
     assert isinstance(wish, Wish)
 
     narrower = narrowed(asked, wish)
@@ -237,9 +236,9 @@ def test_only_who_prefers_two_families_does_with_one(
 
 
 def test_wishes_that_differ_in_members_alone():
-    wishing, more = Wishing(cluster="c"), frozenset({NodeRef(name=NodeName("b"))})
-    one, other = wishing.wish(service(), MEMBERS), wishing.wish(service(), more)
-    third = wishing.wish(service(session_affinity="ClientIP"), more)
+    desires, more = Desires(cluster="c"), frozenset({NodeRef(name=NodeName("b"))})
+    one, other = desires.wish(service(), MEMBERS), desires.wish(service(), more)
+    third = desires.wish(service(session_affinity="ClientIP"), more)
     assert isinstance(one, Wish)
     assert isinstance(other, Wish)
     assert isinstance(third, Wish)
@@ -276,7 +275,7 @@ def test_any_service_gives_a_wish_or_a_refusal_with_words(
 
     found = desired(asked, MEMBERS)
 
-    if isinstance(found, Refusal):
+    if isinstance(found, InvalidService):
         assert all(found.problems)
     else:
         assert found.listeners

@@ -1,4 +1,4 @@
-"""From a Service to the balancer that it wants, or to what is wrong with it. Pure."""
+"""The load balancer that a Service asks for, or what is wrong with the Service. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ FAMILIES = {4: "IPv4", 6: "IPv6"}
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why no balancer can be wished for, all reasons at once; waiting does not mend it."""
+class InvalidService:
+    """Why no load balancer can be built for a Service: all reasons. Waiting does not help."""
 
     problems: tuple[str, ...]
 
@@ -31,27 +31,53 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishing:
-    """What all wishes of a cluster have in common."""
+class Desires:
+    """Turns the Services of one cluster into desired load balancers."""
 
     cluster: str
-    """Its id."""
+    """The cluster's ID."""
     annotations: Options | None = None
-    """What the provider declares; None: it declares nothing and is given all."""
+    """The annotations that the provider declares; None: it declares none and is given all."""
     abilities: Abilities = ABLE
-    """What the provider says that its cloud can do."""
+    """What the provider declares that its cloud can do."""
 
-    def wish(self, service: Service, members: frozenset[NodeRef]) -> Wish | Refusal:
-        """What the Service wants."""
+    def wish(self, service: Service, members: frozenset[NodeRef]) -> Wish | InvalidService:
+        """Returns the load balancer that the Service asks for."""
         spec = desired(service, self.given(members), self.abilities)
-        return spec if isinstance(spec, Refusal) else self._wish(service, spec)
+        return spec if isinstance(spec, InvalidService) else self._wish(service, spec)
 
-    def farewell(self, service: Service) -> Wish:
-        """What a Service wants that wants nothing any more: only what is marked as its own goes."""
+    def none(self, service: Service) -> Wish:
+        """Returns the desired state "no load balancer". Only tagged ones are deleted."""
         return replace(self._wish(service, None), adopts="")
 
+    def afterwards(self, service: Service, mode: Mode) -> Wish | None:
+        """Returns what is to be left of the load balancer once the Service no longer needs it.
+
+        None if the mode allows no change, or if there is no way to say which.
+        """
+        match mode:
+            case Mode.FULL:
+                return self.none(service)
+            case Mode.MEMBERS:
+                wish = self.wish(service, frozenset())
+                return None if isinstance(wish, InvalidService) else wish
+            case Mode.OBSERVE | Mode.NONE:
+                return None
+
+    def ignored_annotations(self, service: Service) -> tuple[str, ...]:
+        """Returns the annotations that the provider does not know, each with a suggestion.
+
+        Known annotations with invalid values are not among them: the provider refuses those.
+        """
+        given = service.metadata.annotations or {}
+        if self.annotations is None:
+            return ()
+        known = self.annotations.declared(given)
+        unknown = {name: value for name, value in given.items() if name not in known}
+        return tuple(self.annotations.problems(unknown))
+
     def given(self, members: frozenset[NodeRef]) -> frozenset[NodeRef]:
-        """The members as the provider gets them."""
+        """Returns the members as the provider gets them."""
         return given_members(members, self.abilities)
 
     def owner(self, uid: str) -> Owner:
@@ -68,20 +94,8 @@ class Wishing:
         )
 
 
-def farewell_of(wishing: Wishing, service: Service, mode: Mode) -> Wish | None:
-    """What a Service that goes wants of its balancer, in that mode; None: nothing is to change."""
-    match mode:
-        case Mode.FULL:
-            return wishing.farewell(service)
-        case Mode.MEMBERS:
-            wish = wishing.wish(service, frozenset())
-            return None if isinstance(wish, Refusal) else wish
-        case Mode.OBSERVE | Mode.NONE:
-            return None
-
-
 def narrowed(service: Service, wish: Wish) -> Wish | None:
-    """The wish for one family, of a Service that prefers two and does not require them."""
+    """Returns the same with one IP family, for a Service that prefers two and requires one."""
     prefers = service.spec is not None and service.spec.ip_family_policy == PREFER_DUAL_STACK
     if not prefers or wish.spec is None or len(wish.spec.families) == 1:
         return None
@@ -89,7 +103,7 @@ def narrowed(service: Service, wish: Wish) -> Wish | None:
 
 
 def differ_in_members(one: Wish | None, other: Wish) -> bool:
-    """Whether both want the same, but with other members."""
+    """Returns whether both are the same except for their members."""
     if one is None or one.spec is None or other.spec is None:
         return False
     return (
@@ -99,7 +113,7 @@ def differ_in_members(one: Wish | None, other: Wish) -> bool:
 
 def desired(
     service: Service, members: frozenset[NodeRef], abilities: Abilities = ABLE
-) -> BalancerSpec | Refusal:
+) -> BalancerSpec | InvalidService:
     """Returns the load balancer that the Service asks for, or why this cloud cannot provide it."""
     spec = service.spec or ServiceSpec()
     problems: list[str] = [*_beyond(service, abilities)]
@@ -114,11 +128,11 @@ def desired(
         requested_address=usual_address(spec.load_balancer_ip.strip()),
         health=_health(spec),
     )
-    return Refusal(tuple(problems)) if problems else result
+    return InvalidService(tuple(problems)) if problems else result
 
 
 def _beyond(service: Service, abilities: Abilities) -> Iterator[str]:
-    """What the Service asks for and the provider declares that its cloud cannot do."""
+    """Yields what the Service asks for and the cloud cannot do, according to the provider."""
     spec = service.spec or ServiceSpec()
     if abilities.affinity is Affinity.NONE and _sticky_seconds(spec) is not None:
         yield (
@@ -135,7 +149,7 @@ def _beyond(service: Service, abilities: Abilities) -> Iterator[str]:
 
 def _listeners(spec: ServiceSpec, problems: list[str]) -> Iterator[Listener]:
     if not spec.ports:
-        problems.append("spec.ports is empty: a balancer needs at least one port")
+        problems.append("spec.ports is empty: a load balancer needs at least one port")
     for port in spec.ports or ():
         if problem := _wrong_with(port, spec):
             problems.append(problem)
@@ -161,7 +175,7 @@ def _wrong_with(port: ServicePort, spec: ServiceSpec) -> str:
 
 
 def _families(spec: ServiceSpec) -> tuple[str, ...]:
-    """In the Service's own order; of one that was never given any, those of its addresses."""
+    """Returns the IP families in the Service's order; by default those of its cluster IPs."""
     if spec.ip_families:
         return tuple(dict.fromkeys(spec.ip_families))
     versions = (_version(text) for text in spec.cluster_ips or ())
@@ -179,7 +193,7 @@ def _version(text: str) -> int | None:
 def _source_ranges(
     service: Service, families: tuple[str, ...], problems: list[str]
 ) -> frozenset[str]:
-    """Empty if everyone may come."""
+    """Returns the allowed source ranges; empty if all clients are allowed."""
     where, texts = source_range_texts(service)
     networks: set[Range] = set()
     for text in texts:

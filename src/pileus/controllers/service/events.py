@@ -1,0 +1,244 @@
+"""What users see of a Service's state: events, and the condition that explains a failure.
+
+Reasons and messages of the Go framework are kept as they are.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from pileus.clock import Clock
+from pileus.cloud import errors as cloud
+from pileus.controllers.service.notes import Attempt, Failing, Notes, Stage, is_orphan
+from pileus.controllers.service.observation import ClusterServices
+from pileus.controllers.service.status import State, Verdict, Wording, Write, condition_write
+from pileus.kube import errors as kube
+from pileus.kube.model.core_v1 import ObjectReference, Service
+from pileus.objects.events import ObjectEvents, shortened
+from pileus.runtime.failure import PassTooLong, is_expected
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
+
+PATIENCE = 10.0
+"""Seconds for which a failure or a wait may last before it is reported, if it may end by itself."""
+NAMED = 20
+"""Nodes that an event names; of more, only the number is given."""
+KUBE_SYSTEM = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
+"""The object of events that concern no single Service."""
+
+
+class Reason(StrEnum):
+    ENSURING = "EnsuringLoadBalancer"
+    ENSURED = "EnsuredLoadBalancer"
+    UPDATED = "UpdatedLoadBalancer"
+    DELETING = "DeletingLoadBalancer"
+    DELETED = "DeletedLoadBalancer"
+    UNAVAILABLE = "UnAvailableLoadBalancer"
+    SYNC_FAILED = "SyncLoadBalancerFailed"
+    UPDATE_FAILED = "UpdateLoadBalancerFailed"
+    DELETE_FAILED = "DeleteLoadBalancerFailed"
+    KEPT = "LoadBalancerKept"
+    HELD = "LoadBalancerMembersHeld"
+    MISSPELT = "UnknownAnnotation"
+    ORPHANED = "OrphanedLoadBalancers"
+    PAUSED = "OrphanDeletionPaused"
+    VANISHED = "ManyServicesVanished"
+
+
+FAILURES = (Reason.SYNC_FAILED, Reason.UPDATE_FAILED, Reason.DELETE_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    reason: Reason
+    message: str
+
+
+ENSURING = Event(Reason.ENSURING, "Ensuring load balancer")
+ENSURED = Event(Reason.ENSURED, "Ensured load balancer")
+UPDATED = Event(Reason.UPDATED, "Updated load balancer with new hosts")
+DELETING = Event(Reason.DELETING, "Deleting load balancer")
+DELETED = Event(Reason.DELETED, "Deleted load balancer")
+UNAVAILABLE = Event(Reason.UNAVAILABLE, "There are no available nodes for LoadBalancer")
+
+
+def failure_event(attempt: Attempt, message: str) -> Event:
+    """Returns the event for a failure of what the pass was doing."""
+    match attempt.stage:
+        case Stage.UPDATE as stage:
+            return Event(Reason.UPDATE_FAILED, f"{stage} {attempt.hosts}, error: {message}")
+        case Stage.CLEAN_UP as stage:
+            return Event(Reason.DELETE_FAILED, f"{stage}: {message}")
+        case stage:
+            return Event(Reason.SYNC_FAILED, f"Error syncing load balancer: {stage}: {message}")
+
+
+def hosts_of(names: Iterable[str]) -> str:
+    """Returns node names as the Go framework formats them in an event."""
+    every = sorted(names)
+    more = f" <{len(every) - NAMED} more>" if len(every) > NAMED else ""
+    shown = " ".join(every[:NAMED])
+    return f"[{shown}{more}] [node names limited, total number of nodes: {len(every)}]"
+
+
+_REASONS: tuple[tuple[type[Exception], str, str], ...] = (
+    (cloud.QuotaExceeded, "QuotaExceeded", "free resources in the cloud or raise the quota"),
+    (cloud.Unauthorized, "Unauthorized", "fix the provider's credentials or their permissions"),
+    (cloud.Misconfigured, "Misconfigured", "correct the named setting"),
+    (cloud.Unsupported, "Unsupported", "this cloud does not support it; change the Service"),
+    (cloud.Rejected, "Rejected", "the cloud rejected the request; change the Service"),
+    (cloud.Throttled, "Throttled", "retrying; no action needed"),
+    (cloud.Unavailable, "CloudUnavailable", "retrying until the cloud answers"),
+    (cloud.Conflict, "Contested", "retrying"),
+    (cloud.CloudError, "CloudError", "retrying"),
+    (kube.Forbidden, "ServiceWriteForbidden", "grant the manager the right to services/status"),
+    (kube.ApiError, "ServiceWriteFailed", "retrying"),
+    (PassTooLong, "TimedOut", "retrying"),
+)
+
+
+def reason_of(error: Exception) -> str:
+    """Returns the reason of the condition: one CamelCase word from a fixed set."""
+    return _entry(error)[0]
+
+
+def message_of(error: Exception) -> str:
+    """Returns the error's own message and what to do about it."""
+    said = str(error).rstrip(". ") or type(error).__name__
+    advice = _entry(error)[1]
+    if not is_expected(error):
+        said, advice = f"internal error {type(error).__name__}", "see the manager's log"
+    has_fix = "Fix: " in said  # a command that is pasted as it is
+    return shortened(f"{said} ({advice})" if advice and not has_fix else said)
+
+
+def verdict_on(error: Exception) -> Verdict:
+    is_unknown = isinstance(error, cloud.Throttled | cloud.Unavailable)
+    return Verdict(
+        State.UNKNOWN if is_unknown else State.FALSE, reason_of(error), message_of(error)
+    )
+
+
+def is_reported_at_once(error: Exception) -> bool:
+    """Returns whether a report need not wait for `PATIENCE`.
+
+    True for errors that do not end by themselves (configuration, quota, rights), for passes that
+    already took long, for bugs, and for errors with the attribute `is_reported_at_once`.
+    """
+    may_end = cloud.CloudError | kube.KubeError
+    needs_action = cloud.Rejected | cloud.Unsupported | kube.Forbidden | kube.Invalid
+    says_so = getattr(error, "is_reported_at_once", False) is True
+    return says_so or isinstance(error, needs_action) or not isinstance(error, may_end)
+
+
+def _entry(error: Exception) -> tuple[str, str]:
+    return next(
+        ((name, advice) for kind, name, advice in _REASONS if isinstance(error, kind)),
+        ("SyncFailed", ""),
+    )
+
+
+class Reporter:
+    """Records events on Services and writes their conditions."""
+
+    def __init__(
+        self, cluster: ClusterServices, notes: Notes, notices: ObjectEvents, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._notes = notes
+        self._notices = notices
+        self._clock = clock
+
+    def announce(self, service: Service, event: Event | None) -> None:
+        if event is not None and not is_orphan(service):
+            self._notices.announce(about_service(service), event.reason, event.message)
+
+    def warn(self, service: Service, event: Event | None) -> None:
+        """Record a Warning, at most once an hour until `resolved`."""
+        if event is not None and not is_orphan(service):
+            self._notices.warn(about_service(service), event.reason, shortened(event.message))
+
+    def resolved(self, service: Service, *reasons: Reason) -> None:
+        for reason in reasons:
+            self._notices.forget(about_service(service), reason)
+
+    def many_vanished(self, kept: int) -> None:
+        """Report that the load balancers of vanished Services are kept as orphans."""
+        log.error("Many Services vanished: keeping their load balancers", count=kept)
+        text = (
+            f"{kept} Services vanished without their finalizer being removed by the controller, or "
+            "soon after many others. Their load balancers are kept as orphans. "
+            "List and delete them: pileus orphans"
+        )
+        self._notices.forget(KUBE_SYSTEM, Reason.VANISHED)
+        self._notices.warn(KUBE_SYSTEM, Reason.VANISHED, text)
+
+    async def write(self, service: Service, write: Write) -> Service:
+        """Make the write unless it is empty, and return the Service. Raises KubeError."""
+        if not write:
+            return service
+        if write.condition is not None:
+            self._notes.update(service.metadata.uid, condition_written=_now())
+        return await self._cluster.write(service, write)
+
+    async def condition(self, service: Service, write: Write) -> None:
+        """Write the condition. If the write fails it is logged and retried with back-off."""
+        pacing = self._notes.of(service.metadata.uid).pacing
+        if not pacing.is_due(_now()):
+            return
+        try:
+            await self.write(service, write)
+            pacing.succeeded()
+        except kube.KubeError as refused:
+            pacing.failed(refused, _now())
+            log.warning("Cannot write the condition", service=name_of(service), err=refused)
+
+    async def failure(
+        self, service: Service, error: Exception, *, since: float | None = None
+    ) -> None:
+        """Report a failure by event and condition, once it has lasted for `PATIENCE`.
+
+        `since`: when the failed pass began; a pass that took long is reported at once.
+        """
+        uid, now = service.metadata.uid, _now()
+        note = self._notes.of(uid)
+        failing = note.failing or Failing(now if since is None else since)
+        self._notes.update(uid, failing=failing)
+        if now - failing.since < PATIENCE and not is_reported_at_once(error):
+            return
+        self.failure_event(service, error)
+        wording = Wording(self._clock.now(), reword=note.may_reword(now))
+        await self.condition(service, condition_write(service, verdict_on(error), wording))
+
+    def failure_event(self, service: Service, error: Exception) -> None:
+        """Record the event of a failure: once per kind of error until `resolved`."""
+        uid = service.metadata.uid
+        note = self._notes.of(uid)
+        failing = note.failing or Failing(_now())
+        if failing.reason != reason_of(error):
+            self.resolved(service, *FAILURES)
+            self._notes.update(uid, failing=replace(failing, reason=reason_of(error)))
+        self.warn(service, failure_event(note.doing, message_of(error)))
+
+
+def about_service(service: Service) -> ObjectReference:
+    metadata = service.metadata
+    return ObjectReference(
+        api_version="v1",
+        kind="Service",
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+    )
+
+
+def name_of(service: Service) -> str:
+    """Returns the Service's name for the log."""
+    metadata = service.metadata
+    return f"{metadata.namespace}/{metadata.name}" if metadata.name else f"UID {metadata.uid}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
