@@ -8,7 +8,7 @@ from typing import cast
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-from pileus.server.slis import Slis
+from pileus.server.health import Slis
 from pileus.telemetry.metrics import COUNTERS_WITHOUT_TOTAL, Metrics
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "metrics.md"

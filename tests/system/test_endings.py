@@ -77,15 +77,15 @@ def place(tmp_path: Path, api: Refusing) -> Place:
 
 SCENES: dict[str, Callable[[Place], list[str]]] = {
     "unknown flag": lambda at: ["--kubeconfg=x"],
-    "several flags that make no sense": lambda at: [
+    "several invalid flags": lambda at: [
         *at.flags(port=10258),
         "--controllers=cloud-nod",
         "--concurrent-node-syncs=0",
         "--webhook-secure-port=10258",
     ],
-    "lease times that contradict": lambda at: [*at.flags(), "--leader-elect-renew-deadline=20s"],
-    "range that is not a CIDR": lambda at: [*at.flags(), "--cluster-cidr=10.244.0.0"],
-    "range with host bits": lambda at: [*at.flags(), "--cluster-cidr=10.244.0.1/16"],
+    "contradictory lease durations": lambda at: [*at.flags(), "--leader-elect-renew-deadline=20s"],
+    "value that is not a CIDR": lambda at: [*at.flags(), "--cluster-cidr=10.244.0.0"],
+    "CIDR with host bits": lambda at: [*at.flags(), "--cluster-cidr=10.244.0.1/16"],
     "no provider named": lambda at: at.flags(""),
     "unknown provider": lambda at: at.flags("goood"),
     "no provider at all": lambda at: at.flags("external"),

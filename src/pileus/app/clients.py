@@ -18,8 +18,7 @@ from pileus.kube.http import HttpTransport
 from pileus.kube.restricted import Permits, Restricted, all_requests
 from pileus.kube.throttle import Adaptive, Throttle, TokenBucket
 from pileus.kube.transport import Transport
-from pileus.server.delegation import delegates_of
-from pileus.server.review import Delegates
+from pileus.server.reviews import Delegates, delegates_of
 from pileus.telemetry.metrics import Metrics
 from pileus.version import KUBERNETES, PILEUS, PROGRAM, system
 

@@ -27,12 +27,11 @@ from pileus.runtime.events import EventRecorder
 from pileus.runtime.leadership import Election
 from pileus.runtime.lease import Candidate, KubeLease
 from pileus.runtime.memory import remembering
-from pileus.server.configz import Configz
+from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.errors import ServerError
 from pileus.server.health import Health
 from pileus.server.port import Port, Surroundings, opened
 from pileus.server.router import Routes
-from pileus.server.surface import Surface, surface_routes
 from pileus.telemetry.log import Log
 from pileus.version import KUBERNETES, PILEUS, PROGRAM
 

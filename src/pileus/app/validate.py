@@ -13,8 +13,8 @@ from pileus.controllers.ipam.descriptor import IPAM
 from pileus.controllers.service.annotations import NO_DEFAULT_CLASS
 from pileus.controllers.ssh_keys.location import BadLocation, located
 from pileus.runtime import lease
-from pileus.server.ciphers import tls_problems
 from pileus.server.options import ServingOptions
+from pileus.server.tls import tls_problems
 from pileus.settings import feature_gates as gates
 from pileus.settings.go_duration import render_duration
 from pileus.settings.go_quote import quote

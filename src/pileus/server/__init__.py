@@ -1,1 +1,1 @@
-"""The HTTPS port: health, metrics, configuration; who may see what."""
+"""The HTTPS port: health, metrics, configuration, authentication and authorization."""

@@ -1,4 +1,4 @@
-"""Who asks: by proxy headers, client certificate or token, in this order; else anonymous."""
+"""Authentication of requests: proxy headers, client certificate, token; otherwise anonymous."""
 
 import asyncio
 import hashlib
@@ -8,12 +8,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from pileus.clock import Clock
-from pileus.server.cache import ReviewCache
-from pileus.server.chains import Authorities, common_name, user_of
-from pileus.server.identity import ANONYMOUS, Unauthenticated, User, authenticated, is_text
-from pileus.server.request_header import Headers, user_in
-from pileus.server.review import Meter, ReviewFailed, TokenReviews, persistently
-from pileus.server.trust import NOBODY, ProxyTrust, Trust
+from pileus.server.client_certificates import (
+    NOBODY,
+    Authorities,
+    ProxyTrust,
+    Trust,
+    common_name,
+    user_of,
+)
+from pileus.server.reviews import Meter, ReviewCache, ReviewFailed, TokenReviews, persistently
+from pileus.server.users import (
+    ANONYMOUS,
+    Headers,
+    Unauthenticated,
+    User,
+    authenticated,
+    is_text,
+    user_in,
+)
 from pileus.telemetry.metrics import Metrics
 
 _KNOWN_USERS = frozenset({
@@ -27,7 +39,7 @@ _KNOWN_USERS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a request brings to show who sends it."""
+    """The credentials of a request."""
 
     headers: Headers
     chain: Sequence[bytes] = ()
@@ -42,7 +54,7 @@ class _Trusted:
 
 
 class Authenticator:
-    """Finds out who asks. A proof that does not hold is refused, unless another one holds."""
+    """Authenticates requests. Invalid credentials are rejected unless others are valid."""
 
     def __init__(
         self, clock: Clock, metrics: Metrics, tokens: "CachedTokens | None" = None
@@ -54,7 +66,7 @@ class Authenticator:
         self.trust(NOBODY)
 
     def trust(self, trust: Trust) -> None:
-        """From now on, these CAs count. Errors: `BadCertificate`."""
+        """Trust these CAs from now on. Raises `BadCertificate`."""
         proxies = trust.proxies
         self._trusted = _Trusted(
             Authorities(trust.client_ca) if trust.client_ca else None,
@@ -63,7 +75,7 @@ class Authenticator:
         )
 
     async def authenticate(self, proof: Proof) -> User:
-        """Return the user, anonymous if there is no proof at all. Errors: `Unauthenticated`."""
+        """Returns the user; anonymous without any credentials. Raises `Unauthenticated`."""
         loop = asyncio.get_running_loop()
         start, result = loop.time(), "error"
         try:
@@ -118,7 +130,7 @@ class Authenticator:
 
 
 class CachedTokens:
-    """Asks the API server whose token this is, and remembers the answer for a while."""
+    """Token reviews by the API server, with a cache."""
 
     def __init__(self, reviews: TokenReviews, metrics: Metrics, *, lifetime: float) -> None:
         self._reviews = reviews
@@ -128,7 +140,7 @@ class CachedTokens:
         self._key = secrets.token_bytes(32)
 
     async def user(self, token: str) -> User:
-        """Errors: `Unauthenticated`, also if there is no answer."""
+        """Returns the user of the token. Raises `Unauthenticated`, also without an answer."""
         # Tokens themselves are not kept in memory.
         key = hmac.digest(self._key, token.encode(), hashlib.sha256)
         status = "hit" if self._cache.known(key) else "miss"
@@ -138,7 +150,7 @@ class CachedTokens:
         except ReviewFailed as error:
             raise Unauthenticated(f"token review failed: {error}") from error
         if user is None:
-            raise Unauthenticated("the token is nobody's")
+            raise Unauthenticated("the token is invalid")
         return user
 
     def _asking(self, token: str) -> Callable[[], Awaitable[User | None]]:
@@ -146,7 +158,7 @@ class CachedTokens:
 
 
 def bearer_token(authorization: str) -> str:
-    """The token in an Authorization header; "" if it is of another kind."""
+    """Returns the token in an Authorization header; "" if it has another scheme."""
     scheme, _, rest = authorization.strip().partition(" ")
     return rest.split(" ", 1)[0] if scheme.lower() == "bearer" else ""
 
@@ -157,7 +169,7 @@ def _is_readable(user: User) -> bool:
 
 
 def _compressed(username: str) -> str:
-    """The user as a label, with as few values as upstream has."""
+    """Returns the value of the label `username`, limited to the values of the Go framework."""
     if username in _KNOWN_USERS:
         return username
     return "email_id" if "@" in username else "other"

@@ -1,23 +1,22 @@
-"""What one may see: a few always, everything for masters, the rest by asking the API server."""
+"""Authorization of requests: always allowed paths, `system:masters`, then access reviews."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pileus.server.cache import ReviewCache
 from pileus.server.errors import BadOption
-from pileus.server.identity import MASTERS, User
 from pileus.server.options import AuthorizationOptions
-from pileus.server.review import AccessReviews, Meter, Verdict, persistently
+from pileus.server.reviews import AccessReviews, Meter, ReviewCache, Verdict, persistently
+from pileus.server.users import MASTERS, User
 from pileus.telemetry.metrics import Metrics
 
 LONGEST_REMEMBERED = 10_000
-"""Characters of a question above which its answer is not kept: questions come from outside."""
+"""Characters of a question above which its answer is not cached: clients choose its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether this user may do that with this path."""
+    """Whether a user may use a verb on a path."""
 
     user: User
     verb: str
@@ -25,12 +24,12 @@ class Question:
 
     @property
     def forbidden(self) -> str:
-        """How Kubernetes says no to it."""
+        """The message of Kubernetes if it is denied."""
         return f'forbidden: User "{self.user.name}" cannot {self.verb} path "{self.path}"'
 
 
 def always_allowed(path: str, allowed: Sequence[str]) -> bool:
-    """Whether a path is free for all: listed as it is, or by a prefix that ends in `*`."""
+    """Returns whether a path needs no authorization: listed, or matched by a prefix with `*`."""
     path = path.removeprefix("/")
     return any(_fits(path, pattern.removeprefix("/")) for pattern in allowed)
 
@@ -43,10 +42,10 @@ class Authorizer:
     def __init__(
         self, options: AuthorizationOptions, reviews: AccessReviews | None, metrics: Metrics
     ) -> None:
-        """Errors: `BadOption`."""
+        """Raises `BadOption` if `--authorization-always-allow-paths` is invalid."""
         if misread := options.misread_paths():
             raise BadOption(
-                f"--authorization-always-allow-paths: {misread[0]}: a * may stand at the end only"
+                f"--authorization-always-allow-paths: {misread[0]}: a * is allowed at the end only"
             )
         self._allowed = options.always_allow_paths
         self._reviews = reviews
@@ -57,7 +56,7 @@ class Authorizer:
         )
 
     async def decide(self, question: Question) -> Verdict:
-        """Errors: `ReviewFailed` if the API server gave no answer; then nothing is allowed."""
+        """Raises `ReviewFailed` if the API server gives no answer; the request is then denied."""
         loop = asyncio.get_running_loop()
         start, result = loop.time(), "error"
         try:

@@ -1,4 +1,4 @@
-"""Which build this is, as `/version` and `kubernetes_build_info` tell it."""
+"""The build of this process, as `/version` and `kubernetes_build_info` report it."""
 
 import platform
 import sys
@@ -21,7 +21,7 @@ class Build(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def this_build() -> Build:
-    """The Kubernetes release that we speak for, with our own version behind the plus sign."""
+    """Returns the build: the Kubernetes release, with the version of Pileus after a plus sign."""
     major, minor, _ = KUBERNETES.removeprefix("v").split(".", 2)
     return Build(
         major=major,

@@ -1,15 +1,15 @@
-"""Why the HTTPS port cannot be opened or served; each text names the flag or file at fault.
+"""Errors of the HTTPS port. Each message names the flag or file that causes it.
 
 ServerError
-├── CannotListen      address or port: taken, not ours, or not permitted
-├── BadOption         a flag names what does not exist: a cipher suite, a version, …
-├── BadCertificate    a certificate, key or CA file that cannot be read or does not fit
+├── CannotListen      address or port in use, not available or not permitted
+├── BadOption         a flag with an unknown value, such as a cipher suite
+├── BadCertificate    a certificate, key or CA file that cannot be read or used
 └── LookupFailed      the cluster's authentication settings could not be read at start
 """
 
 
 class ServerError(Exception):
-    """Base of everything that keeps the port from being served."""
+    """Base class."""
 
 
 class CannotListen(ServerError):

@@ -1,4 +1,4 @@
-"""`/metrics`: the instruments of a registry, in Prometheus' text format or in OpenMetrics."""
+"""`/metrics`: a registry in the Prometheus text format or in OpenMetrics."""
 
 from collections.abc import Iterable, Iterator
 from typing import cast
@@ -25,7 +25,7 @@ from prometheus_client.utils import (
     floatToGoString,  # pyright: ignore[reportUnknownVariableType] -- its argument has no type
 )
 
-from pileus.server import answer
+from pileus.server import responses
 from pileus.server.build import Build
 from pileus.server.router import Handler, Routes
 from pileus.telemetry.metrics import COUNTERS_WITHOUT_TOTAL
@@ -36,18 +36,18 @@ _TYPES = {"unknown": "untyped"}
 
 
 def add_process_metrics(registry: CollectorRegistry, build: Build) -> None:
-    """Add what concerns the process as such: build, CPU, memory, files, garbage collection."""
+    """Add metrics of the process: build, CPU, memory, files, garbage collection."""
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
     labels = msgspec.structs.asdict(build)
-    told = Gauge(
+    info = Gauge(
         "kubernetes_build_info",
         "[ALPHA] Always 1; the labels say which build this is",
         sorted(labels),
         registry=registry,
     )
-    told.labels(**labels).set(1)
+    info.labels(**labels).set(1)
 
 
 def metrics_routes(registry: CollectorRegistry) -> Routes:
@@ -55,16 +55,16 @@ def metrics_routes(registry: CollectorRegistry) -> Routes:
 
 
 def exposing(registry: CollectorRegistry) -> Handler:
-    """Return a handler that shows the registry in the form that the client prefers."""
+    """Returns a handler that serves the registry in the format that the client accepts."""
 
     async def handle(request: web.BaseRequest) -> web.Response:
         if request.method not in {"GET", "HEAD"}:
-            return answer.not_allowed("GET", "HEAD")
+            return responses.not_allowed("GET", "HEAD")
         if OPEN_METRICS in request.headers.get("Accept", ""):
             body, kind = open_metrics_text(registry), OPEN_METRICS_TYPE
         else:
             body, kind = prometheus_text(registry), TEXT
-        response = web.Response(body=body, headers={"Content-Type": kind, **answer.NO_SNIFFING})
+        response = web.Response(body=body, headers={"Content-Type": kind, **responses.NO_SNIFFING})
         response.enable_compression()
         return response
 
@@ -72,7 +72,7 @@ def exposing(registry: CollectorRegistry) -> Handler:
 
 
 class _AsGoShows(Collector):
-    """A registry by name, without `_created` series and without families that have no sample."""
+    """A registry sorted by name, without `_created` series and families without samples."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -91,10 +91,10 @@ def open_metrics_text(registry: CollectorRegistry) -> bytes:
 
 
 def prometheus_text(registry: CollectorRegistry) -> bytes:
-    """All metrics by name, in format 0.0.4.
+    """Returns all metrics by name, in format 0.0.4.
 
-    Written here because the library's own text appends `_total` to every counter's name, and two
-    counters of Kubernetes have none.
+    The library's own text appends `_total` to every counter's name, and two counters of Kubernetes
+    do not have it.
     """
     lines: list[str] = []
     for metric in _AsGoShows(registry).collect():

@@ -1,4 +1,4 @@
-"""The settings of the HTTPS port, with upstream's defaults: one field per flag."""
+"""The settings of the HTTPS port, with the defaults of the Go framework."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from pileus.version import PROGRAM
 
 @dataclass(frozen=True, slots=True)
 class SniPair:
-    """One `--tls-sni-cert-key`: a key pair for clients that ask for certain host names."""
+    """One `--tls-sni-cert-key`: a key pair for certain host names."""
 
     certificate_file: str
     key_file: str
@@ -51,10 +51,10 @@ class ServingOptions:
 
     bind_address: str = "0.0.0.0"  # noqa: S104 -- upstream's default
     port: int = 10258
-    """0: do not serve."""
+    """0: not served."""
     cert_dir: str = ""
     pair_name: str = PROGRAM
-    """Name, without suffix, of the files made in `cert_dir`."""
+    """Name, without suffix, of the files created in `cert_dir`."""
     cert_file: str = ""
     key_file: str = ""
     cipher_suites: tuple[str, ...] = ()
@@ -62,13 +62,13 @@ class ServingOptions:
     min_version: str = ""
     sni: tuple[SniPair, ...] = ()
     permit_address_sharing: bool = False
-    """Without effect: addresses are always shared so, as in Go."""
+    """No effect: SO_REUSEADDR is always set, as in Go."""
     permit_port_sharing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHeaderOptions:
-    """Which proxies may say on whose behalf they ask (`--requestheader-…`)."""
+    """Proxies that may name the user of a request (`--requestheader-…`)."""
 
     client_ca_file: str = ""
     allowed_names: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class RequestHeaderOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationOptions:
-    """Who is asking (`--authentication-…`, `--client-ca-file`)."""
+    """Authentication (`--authentication-…`, `--client-ca-file`)."""
 
     skip_lookup: bool = False
     tolerate_lookup_failure: bool = False
@@ -91,7 +91,7 @@ class AuthenticationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationOptions:
-    """What one may see (`--authorization-…`)."""
+    """Authorization (`--authorization-…`)."""
 
     always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     """Exact paths; a trailing `*` makes a prefix."""
@@ -99,13 +99,13 @@ class AuthorizationOptions:
     unauthorized_ttl: float = 10.0
 
     def misread_paths(self) -> tuple[str, ...]:
-        """Those with a `*` that is not at the end, where it means nothing."""
+        """Returns the paths with a `*` that is not at the end."""
         return tuple(path for path in self.always_allow_paths if "*" in path[:-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Everything about the HTTPS port."""
+    """All settings of the HTTPS port."""
 
     serving: ServingOptions = field(default_factory=ServingOptions)
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)

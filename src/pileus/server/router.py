@@ -1,7 +1,6 @@
-"""Which handler answers a path: exact paths first, then the longest prefix.
+"""Finds the handler of a path: exact paths first, then the longest prefix.
 
-The path that is routed is, letter by letter, the one that was authorized: nothing is normalized
-or redirected in between.
+The path is not normalized or redirected after its authorization.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from pileus.app.clients import delegates
 from pileus.app.config import Delegation
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.server.review import NO_DELEGATES
+from pileus.server.reviews import NO_DELEGATES
 from pileus.telemetry.metrics import Metrics
 
 

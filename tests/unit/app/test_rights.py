@@ -25,9 +25,8 @@ from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES, SERVICES
 from pileus.kube.patch import StrategicPatch
 from pileus.kube.transport import Reply, Request
-from pileus.server.delegation import delegates_of
-from pileus.server.identity import User as Caller
-from pileus.server.review import ReviewFailed
+from pileus.server.reviews import ReviewFailed, delegates_of
+from pileus.server.users import User as Caller
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.api import Api

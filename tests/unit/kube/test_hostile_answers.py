@@ -22,8 +22,8 @@ from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES
 from pileus.kube.model.meta import Resource
 from pileus.kube.patch import MergePatch
 from pileus.runtime.lease import KubeLease
+from pileus.server.client_certificates import proxies_from_settings
 from pileus.server.errors import BadCertificate
-from pileus.server.trust import proxies_from_settings
 from pileus.testing.scripted import Answer, Stream
 from tests.unit.kube.harness import Kube
 from tests.unit.kube.hostile import (

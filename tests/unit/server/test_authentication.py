@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 
 from pileus.pki import KeyPair, Subject
 from pileus.server.authentication import Authenticator, CachedTokens, Proof, bearer_token
-from pileus.server.identity import ANONYMOUS, Unauthenticated, User
-from pileus.server.review import ReviewFailed
-from pileus.server.trust import ProxyTrust, Trust
+from pileus.server.client_certificates import ProxyTrust, Trust
+from pileus.server.reviews import ReviewFailed
+from pileus.server.users import ANONYMOUS, Unauthenticated, User
 from pileus.telemetry.metrics import Metrics
 from tests.unit.server.people import (
     CLIENT_CA,
@@ -148,7 +148,7 @@ async def test_a_token_names_its_user_and_is_asked_for_once_in_its_time():
 
 
 async def test_a_bad_token_is_refused_though_anonymous_would_pass():
-    with pytest.raises(Unauthenticated, match="nobody's"):
+    with pytest.raises(Unauthenticated, match="the token is invalid"):
         await Desk().user(Authorization="Bearer bad")
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pileus.server.cache import ReviewCache
+from pileus.server.reviews import ReviewCache
 
 
 class Oracle:

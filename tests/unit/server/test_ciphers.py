@@ -4,7 +4,8 @@ import ssl
 
 import pytest
 
-from pileus.server.ciphers import (
+from pileus.server.options import ServingOptions
+from pileus.server.tls import (
     CURVES,
     KNOWN_CURVES,
     KNOWN_SUITES,
@@ -15,7 +16,6 @@ from pileus.server.ciphers import (
     preferred_curve,
     tls_problems,
 )
-from pileus.server.options import ServingOptions
 
 OUTDATED = ("RC4", "3DES")
 """OpenSSL is mostly built without them."""

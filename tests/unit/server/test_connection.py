@@ -13,14 +13,13 @@ from prometheus_client import CollectorRegistry
 
 from pileus.server.authentication import Authenticator, CachedTokens
 from pileus.server.authorization import Authorizer
-from pileus.server.chain import Chain
-from pileus.server.configz import Configz
-from pileus.server.connection import HEADERS, IDLE, Server
+from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.health import Health
-from pileus.server.identity import User
 from pileus.server.options import AuthorizationOptions
-from pileus.server.review import Verdict
-from pileus.server.surface import Surface, surface_routes
+from pileus.server.port import HEADERS, IDLE, Server
+from pileus.server.request_pipeline import RequestPipeline
+from pileus.server.reviews import Verdict
+from pileus.server.users import User
 from pileus.telemetry.log import VALUES, level_of
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, VirtualTimeLoop
@@ -80,7 +79,7 @@ def connect(verbosity: list[int] | None = None) -> tuple[Client, asyncio.Protoco
     chosen = [] if verbosity is None else verbosity
     surface = Surface(Health(), metrics, Configz(), chosen.append)
     tokens = CachedTokens(Reviews(), metrics, lifetime=10.0)
-    chain = Chain(
+    chain = RequestPipeline(
         surface_routes(surface, profiling=True),
         Authenticator(LoopClock(), metrics, tokens),
         Authorizer(AuthorizationOptions(), Access(), metrics),
@@ -107,7 +106,7 @@ async def exchange(*pieces: bytes, verbosity: list[int] | None = None) -> Client
 def problems(records: Sequence[logging.LogRecord]) -> list[str]:
     """What was logged beyond one plain line."""
     odd = [each.getMessage() for each in records if each.exc_info or each.levelno > logging.ERROR]
-    lines = [each for each in records if each.name.startswith("pileus.server.chain")]
+    lines = [each for each in records if each.name.startswith("pileus.server.request_pipeline")]
     return odd or [str(getattr(each, VALUES, "")) for each in lines[1:]]
 
 

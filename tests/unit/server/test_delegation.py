@@ -9,14 +9,16 @@ from prometheus_client import CollectorRegistry
 
 from pileus.kube.client import Client
 from pileus.kube.transport import Request
-from pileus.server.delegation import (
+from pileus.server.reviews import (
+    NO_DELEGATES,
     ClusterAccessReviews,
     ClusterSettings,
     ClusterTokenReviews,
+    ReviewFailed,
+    Verdict,
     delegates_of,
 )
-from pileus.server.identity import User
-from pileus.server.review import NO_DELEGATES, ReviewFailed, Verdict
+from pileus.server.users import User
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import (
     Answer,

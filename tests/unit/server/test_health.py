@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.server.checkup import Outcome
-from pileus.server.health import Health, Kind, Report, render
+from pileus.server.health import Health, Kind, Outcome, Report, render
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1)
 OUTCOMES = st.lists(

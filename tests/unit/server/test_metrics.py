@@ -7,10 +7,8 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
 from pileus.server.build import this_build
-from pileus.server.checkup import Outcome
-from pileus.server.health import Kind
+from pileus.server.health import Kind, Outcome, Slis
 from pileus.server.metrics import add_process_metrics, open_metrics_text, prometheus_text
-from pileus.server.slis import Slis
 from pileus.telemetry.metrics import Metrics
 
 

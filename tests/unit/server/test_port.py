@@ -15,10 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from pileus.clock import SystemClock
 from pileus.pki import KeyPair, Subject
-from pileus.server.configz import Configz
+from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.errors import BadCertificate, CannotListen
 from pileus.server.health import Health
-from pileus.server.identity import User
 from pileus.server.options import (
     AuthenticationOptions,
     RequestHeaderOptions,
@@ -26,10 +25,10 @@ from pileus.server.options import (
     ServingOptions,
 )
 from pileus.server.port import Address, Surroundings, opened, secured
-from pileus.server.review import Delegates, ReviewFailed, Verdict
+from pileus.server.reviews import Delegates, ReviewFailed, Verdict
 from pileus.server.router import Routes
-from pileus.server.surface import Surface, surface_routes
 from pileus.server.tls import names_in
+from pileus.server.users import User
 from pileus.telemetry.metrics import Metrics
 from tests.unit.server.people import (
     ADMIN,
@@ -252,7 +251,7 @@ async def test_a_bug_in_a_handler_costs_one_request(
     async with site(with_cas) as here:
         status, text, _ = await here.ask("/broken", ADMIN)
 
-        assert (status, text) == (500, "this request failed; the log says why\n")
+        assert (status, text) == (500, "internal error; see the log\n")
         assert "ZeroDivisionError" in caplog.text
         assert (await here.ask("/healthz"))[0] == 200
 

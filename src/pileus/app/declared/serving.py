@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pileus.server.ciphers import KNOWN_SUITES, KNOWN_VERSIONS
 from pileus.server.options import CERTIFICATES, SniPair
+from pileus.server.tls import KNOWN_SUITES, KNOWN_VERSIONS
 from pileus.settings.flags import Flag, Group, switch
 from pileus.settings.kinds import (
     BOOL,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pileus.server.client_certificates import NOBODY, ProxyTrust, Trust, TrustSource
 from pileus.server.errors import BadCertificate, LookupFailed
 from pileus.server.options import AuthenticationOptions, RequestHeaderOptions
-from pileus.server.request_header import HeaderNames
-from pileus.server.review import ReviewFailed
-from pileus.server.trust import NOBODY, ProxyTrust, Trust, TrustSource
+from pileus.server.reviews import ReviewFailed
+from pileus.server.users import HeaderNames
 from pileus.telemetry.log import VALUES
 from tests.unit.server.people import CLIENT_CA, OTHER_CA, PROXY_CA
 
@@ -123,7 +123,7 @@ async def test_without_credentials_nobody_is_trusted_and_that_is_said(
     assert used == [NOBODY]
     (warning,) = caplog.records
     assert warning.levelname == "WARNING"
-    assert vars(warning)[VALUES]["useless"] == ["client certificates", "request headers"]
+    assert vars(warning)[VALUES]["disabled"] == ["client certificates", "request headers"]
 
 
 async def test_a_failed_look_up_ends_the_start_and_names_role_and_flag():

@@ -1,4 +1,4 @@
-"""Answers in the forms that Kubernetes components use: plain text, JSON, Status objects."""
+"""HTTP responses of Kubernetes components: plain text, JSON, Status objects."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """How a Kubernetes API says no."""
+    """The error object of the Kubernetes API."""
 
     kind: str = "Status"
     api_version: str = "v1"

@@ -8,9 +8,9 @@ import pytest
 from cryptography import x509
 
 from pileus.pki import KeyPair
-from pileus.server.certificates import Certificates, subject
 from pileus.server.errors import BadCertificate
 from pileus.server.options import ServingOptions, SniPair
+from pileus.server.serving_certificates import Certificates, subject
 from pileus.server.tls import NamedPair, Tls
 from tests.unit.server.people import FixedClock, serving_pair
 
@@ -121,7 +121,7 @@ def test_a_torn_change_is_logged_once_and_the_old_pair_stays(
 
     assert [pairs[0].pair for pairs in tls.used] == [OLD]
     errors = [record.message for record in caplog.records if record.levelno == logging.ERROR]
-    assert errors == ["Serving certificates not reloaded, the old stay"]
+    assert errors == ["Keeping the previous serving certificates"]
 
     (tmp_path / "tls.key").write_bytes(NEW.key)
     certificates.refresh(tls)

@@ -1,4 +1,4 @@
-"""Where serving certificates come from: given files, a directory of our own, or memory."""
+"""Serving certificates: from files, from `--cert-dir`, or self-signed in memory."""
 
 import asyncio
 import os
@@ -12,19 +12,20 @@ from pileus.server.options import ServingOptions
 from pileus.server.tls import NamedPair, Tls
 from pileus.telemetry.log import Log
 
-LOOK_EVERY = 1.0
-"""Seconds between two looks at the files."""
-
 log = Log(__name__)
 
 
+LOOK_EVERY = 1.0
+"""Seconds between two checks of the files."""
+
+
 class Certificates:
-    """The key pairs to serve with, read anew when their files change."""
+    """The key pairs to serve with, reloaded when their files change."""
 
     def __init__(self, options: ServingOptions, clock: Clock) -> None:
-        """Make a self-signed pair where none is given; in `cert_dir`, if set, it is kept.
+        """Create a self-signed pair if none is given; it is stored in `cert_dir`, if that is set.
 
-        Errors: `BadCertificate`, naming the file.
+        Raises `BadCertificate` with the file name.
         """
         self._files = [(pair.certificate_file, pair.key_file, pair.names) for pair in options.sni]
         self._memory: NamedPair | None = None
@@ -42,7 +43,7 @@ class Certificates:
             self._memory = NamedPair(pair, "self-signed certificate")
 
     def read(self) -> tuple[NamedPair, ...]:
-        """The pairs as they are now, the default one first. Errors: `BadCertificate`."""
+        """Returns the current pairs, the default one first. Raises `BadCertificate`."""
         read = tuple(
             NamedPair(KeyPair(_read(certificate), _read(key)), f"{certificate} with {key}", names)
             for certificate, key, names in self._files
@@ -50,7 +51,7 @@ class Certificates:
         return (self._memory, *read) if self._memory else read
 
     def show(self, tls: Tls) -> None:
-        """Serve with the pairs as they are now, if they changed. Errors: `BadCertificate`."""
+        """Use the current pairs if they changed. Raises `BadCertificate`."""
         pairs = self.read()
         if pairs != self._shown:
             tls.use_pairs(pairs)
@@ -59,23 +60,23 @@ class Certificates:
         self._complaint = ""
 
     def refresh(self, tls: Tls) -> None:
-        """Do the same, but keep the old pairs if the new are unusable; said once per reason."""
+        """Use the current pairs; if they are invalid, keep the old ones and log it once."""
         try:
             self.show(tls)
         except BadCertificate as error:
             if str(error) != self._complaint:
-                log.error("Serving certificates not reloaded, the old stay", error=error)
+                log.error("Keeping the previous serving certificates", error=error)
             self._complaint = str(error)
 
     async def follow(self, tls: Tls) -> None:
-        """Keep `tls` at what the files say, for ever."""
+        """Reload the pairs when the files change, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             await asyncio.to_thread(self.refresh, tls)
 
 
 def subject(bind_address: str) -> Subject:
-    """Whom a self-signed certificate is for: localhost, and the bound address if it is one."""
+    """Returns the names in a self-signed certificate: localhost, and the bound address."""
     bound = () if ip_address(bind_address).is_unspecified else (bind_address,)
     names = dict.fromkeys(("localhost", "127.0.0.1", *bound))
     return Subject(common_name=f"localhost@{bind_address}", names=tuple(names))

@@ -1,45 +1,127 @@
-"""Whose client certificates count: from files, or from the cluster's settings; followed live."""
+"""Verification of client certificates, and the CAs that are trusted for it.
+
+The CAs come from files or from the cluster's authentication settings, and are reloaded when these
+change.
+"""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.verification import (
+    ExtensionPolicy,
+    PolicyBuilder,
+    Store,
+    VerificationError,
+)
 
 from pileus.kube.decoding import Malformed, decode
-from pileus.server.chains import Authorities
 from pileus.server.errors import BadCertificate, LookupFailed, ServerError
 from pileus.server.options import AuthenticationOptions, RequestHeaderOptions
-from pileus.server.request_header import HeaderNames
-from pileus.server.review import AuthenticationSettings, ReviewFailed
+from pileus.server.reviews import AuthenticationSettings, ReviewFailed
+from pileus.server.users import HeaderNames, Unauthenticated, User
 from pileus.telemetry.log import Log
-
-LOOK_EVERY = 1.0
 
 log = Log(__name__)
 
 
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+
+
+class Authorities:
+    """A bundle of CA certificates."""
+
+    def __init__(self, pem: bytes) -> None:
+        """Raises `BadCertificate` if there is no certificate in it, or an invalid one."""
+        try:
+            self._store = Store(x509.load_pem_x509_certificates(pem))
+        except ValueError as error:
+            raise BadCertificate(f"not a bundle of CA certificates: {error}") from error
+
+    def verify(self, chain: Sequence[bytes], now: datetime) -> x509.Certificate:
+        """Returns the first certificate of the chain (DER) if one of these CAs signed it.
+
+        Raises `Unauthenticated` if none did.
+        """
+        try:
+            leaf, *others = [x509.load_der_x509_certificate(der) for der in chain]
+            verifier = (
+                PolicyBuilder()
+                .store(self._store)
+                .time(now)
+                # Client certificates of clusters have no subject alternative names.
+                .extension_policies(
+                    ca_policy=ExtensionPolicy.webpki_defaults_ca(),
+                    ee_policy=ExtensionPolicy.permit_all(),
+                )
+                .build_client_verifier()
+            )
+            verifier.verify(leaf, others)
+        except (VerificationError, ValueError) as error:
+            raise Unauthenticated(f"client certificate: {error}") from error
+        if not _is_for_clients(leaf):
+            raise Unauthenticated("client certificate: no extended key usage for clients")
+        return leaf
+
+
+def common_name(leaf: x509.Certificate) -> str:
+    """Returns the last common name of the subject; "" if it has none."""
+    names = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[-1].value) if names else ""
+
+
+def user_of(leaf: x509.Certificate) -> User | None:
+    """Returns the user of a verified certificate: common name, with organizations as groups."""
+    name = common_name(leaf)
+    if not name:
+        return None
+    organizations = leaf.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    identifier = f"X509SHA256={leaf.fingerprint(hashes.SHA256()).hex()}"
+    return User(
+        name,
+        groups=tuple(str(organization.value) for organization in organizations),
+        extra=((CREDENTIAL_ID, (identifier,)),),
+    )
+
+
+def _is_for_clients(leaf: x509.Certificate) -> bool:
+    try:
+        usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    allowed = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+    return bool(allowed & set(usage))
+
+
+LOOK_EVERY = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class ProxyTrust:
-    """Proxies that may speak for others."""
+    """Proxies that may name the user of a request."""
 
     ca: bytes
     allowed_names: tuple[str, ...] = ()
-    """Common names of such proxies; empty: all whom the CA has signed."""
+    """Common names of such proxies; empty: all that the CA has signed."""
     headers: HeaderNames = field(default_factory=HeaderNames)
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """CA certificates (PEM) for clients, and for proxies that speak for others."""
+    """CA certificates (PEM) of clients, and of proxies that may name the user."""
 
     client_ca: bytes = b""
     proxies: ProxyTrust | None = None
 
     @property
     def bundle(self) -> bytes:
-        """All CAs together, for the handshake."""
+        """All CAs, for the TLS handshake."""
         proxies = self.proxies.ca if self.proxies else b""
         return b"\n".join(ca for ca in (self.client_ca, proxies) if ca)
 
@@ -49,7 +131,7 @@ Use = Callable[[Trust], None]
 
 
 class TrustSource:
-    """Tells `use` what is to be trusted, now and whenever it changes."""
+    """Calls `use` with the trusted CAs, at start and whenever they change."""
 
     def __init__(
         self, options: AuthenticationOptions, settings: AuthenticationSettings | None, use: Use
@@ -79,23 +161,23 @@ class TrustSource:
         await asyncio.to_thread(self._show)
 
     async def follow(self) -> None:
-        """Keep up with files and settings, for ever."""
+        """Follow changes of files and settings until cancelled."""
         async with asyncio.TaskGroup() as group:
             if self._settings:
                 group.create_task(self._settings.follow(self.look_up))
             group.create_task(self._look())
 
     def look_up(self, settings: Mapping[str, str]) -> None:
-        """Take the cluster's settings into account at the next refresh."""
+        """Use the cluster's settings from the next refresh on."""
         self._looked_up = settings
 
     def refresh(self) -> None:
-        """Use what is to be trusted now; if that is unusable, the old stays. Said once."""
+        """Load the current CAs; if they are invalid, keep the old ones and log it once."""
         try:
             self._show()
         except ServerError as error:
             if str(error) != self._complaint:
-                log.error("Client CAs not reloaded, the old stay", error=error)
+                log.error("Keeping the previous client CAs", error=error)
             self._complaint = str(error)
 
     async def _look(self) -> None:
@@ -135,17 +217,17 @@ class TrustSource:
             raise LookupFailed(
                 "cannot read the cluster's authentication settings (ConfigMap "
                 f"kube-system/extension-apiserver-authentication): {error}; grant the role "
-                "extension-apiserver-authentication-reader, or go on without by "
-                "--authentication-tolerate-lookup-failure=true"
+                "extension-apiserver-authentication-reader, or set "
+                "--authentication-tolerate-lookup-failure=true to start without them"
             ) from error
         log.warning(
-            "No authentication settings from the cluster; client certificates do not count yet",
+            "No authentication settings from the cluster; client certificates are not accepted yet",
             err=error,
         )
 
 
 def proxies_from_flags(options: RequestHeaderOptions) -> ProxyTrust:
-    """Errors: `BadCertificate`."""
+    """Returns the proxies of `--requestheader-…`. Raises `BadCertificate`."""
     headers = HeaderNames(
         username=options.username_headers,
         uid=options.uid_headers,
@@ -157,7 +239,7 @@ def proxies_from_flags(options: RequestHeaderOptions) -> ProxyTrust:
 
 
 def proxies_from_settings(settings: Mapping[str, str]) -> ProxyTrust | None:
-    """The proxies that the cluster's settings name. Errors: `BadCertificate`."""
+    """Returns the proxies in the cluster's settings. Raises `BadCertificate`."""
     ca = settings.get("requestheader-client-ca-file", "").encode()
     if not ca:
         return None
@@ -201,7 +283,6 @@ def _warn_without_settings(options: AuthenticationOptions) -> None:
     useless = [name for name, file in files.items() if not file]
     if useless and not options.skip_lookup:
         log.warning(
-            "No credentials to look up CAs: what they would vouch for does not count",
-            flag="--authentication-kubeconfig",
-            useless=useless,
+            "Client-certificate authentication disabled: set --authentication-kubeconfig",
+            disabled=useless,
         )

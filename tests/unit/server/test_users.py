@@ -2,8 +2,7 @@
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from pileus.server.identity import User
-from pileus.server.request_header import HeaderNames, user_in
+from pileus.server.users import HeaderNames, User, user_in
 
 
 def headers(*pairs: tuple[str, str]) -> CIMultiDictProxy[str]:

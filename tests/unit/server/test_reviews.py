@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pileus.server.review import Meter, ReviewFailed, persistently
+from pileus.server.reviews import Meter, ReviewFailed, persistently
 from pileus.telemetry.metrics import Metrics
 
 BUSY = ReviewFailed("busy", code=503, passing=True)

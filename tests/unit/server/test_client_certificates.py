@@ -7,9 +7,9 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pileus.pki import Subject
-from pileus.server.chains import CREDENTIAL_ID, Authorities, user_of
+from pileus.server.client_certificates import CREDENTIAL_ID, Authorities, user_of
 from pileus.server.errors import BadCertificate
-from pileus.server.identity import Unauthenticated
+from pileus.server.users import Unauthenticated
 from tests.unit.server.people import (
     CLIENT_CA,
     JANE,
@@ -92,7 +92,7 @@ def test_a_certificate_that_may_be_a_clients_counts(uses: tuple[x509.ObjectIdent
 
 
 def test_a_certificate_for_servers_alone_does_not_count():
-    with pytest.raises(Unauthenticated, match="not for clients"):
+    with pytest.raises(Unauthenticated, match="no extended key usage for clients"):
         BUNDLE.verify([like_jane(NAME, ExtendedKeyUsageOID.SERVER_AUTH)], REAL_NOW)
 
 
