@@ -21,7 +21,7 @@ from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.notes import DeletedServices, Notes
 from pileus.controllers.service.reconciler import ServiceReconciler
 from pileus_lab.local import balancer_plan as provider_plan
-from pileus_lab.simulation.replica import PacedClock
+from pileus_lab.simulation.managers import PacedClock
 from tests.simulation.planting import Patch
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pileus_lab.simulation.invariants.always import ALWAYS
-from pileus_lab.simulation.invariants.quiet import QUIET
+from pileus_lab.simulation.invariants.eventually import QUIET
 from pileus_lab.simulation.judge import AT_REST
 from pileus_lab.simulation.play import play
 from pileus_lab.simulation.scenario import SCENARIOS

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pileus_lab.simulation.planned import LAWS
+from pileus_lab.simulation.plan_check import LAWS
 from pileus_lab.simulation.play import play
+from pileus_lab.simulation.report import repeating
 from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import draw
-from pileus_lab.simulation.telling import repeating
 from tests.simulation.defects_plans import DEFECTS
 from tests.simulation.planting import Defect, planted
 

@@ -3,9 +3,9 @@
 import pytest
 
 from pileus_lab.simulation.play import play
+from pileus_lab.simulation.report import repeating
 from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import draw
-from pileus_lab.simulation.telling import repeating
 
 SEEDS = 200
 BLOCK = 10

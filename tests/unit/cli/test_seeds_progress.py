@@ -6,8 +6,7 @@ import pytest
 
 from pileus.cli.terminal import Terminal
 from pileus_lab.cli.simulate import SeedsProgress, drawn_bar, told_duration, told_progress
-from pileus_lab.simulation.campaign import Summary
-from pileus_lab.simulation.report import Report
+from pileus_lab.simulation.campaign import Report, Summary
 
 
 def test_the_line_tells_how_many_how_fast_and_how_long():

@@ -10,7 +10,7 @@ import pytest
 from pileus.cli.main import dispatch
 from pileus.cli.terminal import Terminal
 from pileus_lab.simulation import campaign
-from pileus_lab.simulation.report import Report
+from pileus_lab.simulation.campaign import Report
 from pileus_lab.simulation.scenario import SCENARIOS
 from tests.simulation.defects import DEFECTS
 from tests.simulation.planting import planted

@@ -5,8 +5,7 @@ import signal
 
 import pytest
 
-from pileus_lab.simulation.crew import side_by_side
-from pileus_lab.simulation.report import Report
+from pileus_lab.simulation.campaign import Report, side_by_side
 
 pytestmark = pytest.mark.real_time
 

@@ -9,7 +9,7 @@ import pytest
 
 from pileus.runtime.queue import WorkQueue
 from pileus.telemetry.metrics import new_metrics
-from pileus_lab.simulation.loop import PROCESS, Process, SimulationLoop, Standstill
+from pileus_lab.simulation.event_loop import PROCESS, Process, SimulationLoop, Standstill
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pileus_lab.simulation.replica import PacedClock
+from pileus_lab.simulation.managers import PacedClock
 
 
 def test_a_clock_goes_on_from_where_it_was_when_its_pace_changes():

@@ -3,7 +3,7 @@
 import logging
 
 from pileus.telemetry.log import Log
-from pileus_lab.simulation.sayings import EVERY, Sayings
+from pileus_lab.simulation.diagnostics import EVERY, Sayings
 from pileus_lab.simulation.setup import SECRET, SETUPS
 
 log = Log("pileus.somewhere")

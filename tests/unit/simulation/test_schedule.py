@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from pileus_lab.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
 from pileus_lab.simulation.scenario import SCENARIOS, first_edition
-from pileus_lab.simulation.schedule import LONGEST_LIE, Spell, draw
-from pileus_lab.simulation.weather import Weather
+from pileus_lab.simulation.schedule import LONGEST_LIE, Spell, Weather, draw
 
 seeds = st.integers(min_value=0, max_value=1 << 40)
 FIRST = (

@@ -3,9 +3,9 @@
 import pytest
 
 from pileus_lab.apiserver.tree import Obj
+from pileus_lab.simulation.environment.steps import ObjectStep
+from pileus_lab.simulation.environment.users import MANAGE
 from pileus_lab.simulation.invariants.service_history import FINALIZER, ServiceHistory
-from pileus_lab.simulation.stage.steps import ObjectStep
-from pileus_lab.simulation.stage.users import MANAGE
 
 UID = "a-uid"
 

@@ -1,9 +1,8 @@
 """A failing schedule is made smaller until nothing can be left out."""
 
-from pileus_lab.simulation.play import play
+from pileus_lab.simulation.play import play, shrink
 from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import draw
-from pileus_lab.simulation.shrink import shrink
 from tests.simulation.defects import DEFECTS
 from tests.simulation.planting import planted
 

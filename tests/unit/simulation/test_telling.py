@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pileus_lab.simulation.play import Outcome
-from pileus_lab.simulation.scenario import SCENARIOS
-from pileus_lab.simulation.schedule import draw
-from pileus_lab.simulation.telling import (
+from pileus_lab.simulation.report import (
     TraceHead,
     UnusableTrace,
     first_difference,
@@ -15,6 +13,8 @@ from pileus_lab.simulation.telling import (
     repeating,
     written_trace,
 )
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import draw
 
 OUTCOME = Outcome(
     schedule=draw(3, SCENARIOS["calm"]), violation=None, lines=("one", "two"), digest=""

@@ -4,11 +4,10 @@ from collections import Counter
 
 import pytest
 
-from pileus_lab.simulation.campaign import Summary
+from pileus_lab.simulation.campaign import Report, Summary
 from pileus_lab.simulation.kinds import DeedKind, FaultKind
-from pileus_lab.simulation.report import Report
+from pileus_lab.simulation.report import WIDTH, told_totals
 from pileus_lab.simulation.scenario import SCENARIOS
-from pileus_lab.simulation.totals import WIDTH, told_totals
 
 SUMMARY = Summary(wanted=3)
 for number in (1, 2, 3):

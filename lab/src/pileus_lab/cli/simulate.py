@@ -18,8 +18,7 @@ from pileus.cloud.errors import CloudError
 from pileus_lab.simulation.scenario import SCENARIOS, Scenario
 
 if TYPE_CHECKING:
-    from pileus_lab.simulation.campaign import Summary
-    from pileus_lab.simulation.report import Report
+    from pileus_lab.simulation.campaign import Report, Summary
 
 BETWEEN = 0.2
 """Seconds between two drawings on a terminal; elsewhere it is a minute."""
@@ -213,7 +212,7 @@ class _Kind:
         return play(schedule if only is None else schedule.only(only), load(self.cloud))
 
     def repeating(self, seed: int, only: Sequence[int] | None = None) -> str:
-        from pileus_lab.simulation.telling import repeating  # noqa: PLC0415
+        from pileus_lab.simulation.report import repeating  # noqa: PLC0415
 
         return repeating(seed, self.scenario, only, cloud=self.cloud)
 
@@ -236,7 +235,7 @@ def _check(given: Given, only: tuple[int, ...] | None) -> None:
 def _numbers(text: str) -> tuple[int, ...] | None:
     if not text:
         return None
-    from pileus_lab.simulation.telling import read_numbers  # noqa: PLC0415
+    from pileus_lab.simulation.report import read_numbers  # noqa: PLC0415
 
     try:
         return read_numbers(text)
@@ -246,7 +245,7 @@ def _numbers(text: str) -> tuple[int, ...] | None:
 
 def _play_many(given: Given, kind: _Kind, terminal: Terminal) -> int:
     from pileus_lab.simulation.campaign import campaign  # noqa: PLC0415 -- takes a moment to load
-    from pileus_lab.simulation.totals import WIDTH, told_totals  # noqa: PLC0415
+    from pileus_lab.simulation.report import WIDTH, told_totals  # noqa: PLC0415
 
     first, count = given.number("first-seed") or 0, given.number("seeds") or 0
     seeds, jobs = range(first, first + count), given.number("jobs") or 1
@@ -309,7 +308,7 @@ def _tell_failures(summary: "Summary", kind: _Kind, terminal: Terminal) -> None:
 
 def _shrink(seed: int, kind: _Kind, terminal: Terminal) -> None:
     from pileus_lab.simulation.clouds.loading import load  # noqa: PLC0415
-    from pileus_lab.simulation.shrink import shrink  # noqa: PLC0415
+    from pileus_lab.simulation.play import shrink  # noqa: PLC0415
 
     outcome = shrink(kind.schedule(seed), make_cloud=load(kind.cloud))
     items = outcome.schedule.items
@@ -323,7 +322,7 @@ def _shrink(seed: int, kind: _Kind, terminal: Terminal) -> None:
 def _write_trace(
     given: Given, outcome: "Outcome", terminal: Terminal, only: tuple[int, ...] | None = None
 ) -> int:
-    from pileus_lab.simulation.telling import written_trace  # noqa: PLC0415
+    from pileus_lab.simulation.report import written_trace  # noqa: PLC0415
 
     path = Path(given.text("trace"))
     try:
@@ -335,7 +334,7 @@ def _write_trace(
 
 
 def _compare(path: Path, terminal: Terminal) -> int:
-    from pileus_lab.simulation.telling import (  # noqa: PLC0415
+    from pileus_lab.simulation.report import (  # noqa: PLC0415
         UnusableTrace,
         first_difference,
         read_head,

@@ -5,13 +5,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pileus_lab.apiserver.tree import text
+from pileus_lab.simulation.environment.steps import (
+    Answer,
+    Call,
+    Channel,
+    CloudStep,
+    ObjectStep,
+    Step,
+    Trace,
+)
 from pileus_lab.simulation.invariants.always import breaches
+from pileus_lab.simulation.invariants.eventually import QUIET
 from pileus_lab.simulation.invariants.facts import Facts
-from pileus_lab.simulation.invariants.quiet import QUIET
-from pileus_lab.simulation.invariants.rest import Spent, wasted
 from pileus_lab.simulation.invariants.service_history import is_manager
-from pileus_lab.simulation.stage.steps import Answer, Call, Channel, CloudStep, ObjectStep, Step
-from pileus_lab.simulation.trace import Trace
+from pileus_lab.simulation.invariants.steady_state import Spent, wasted
 
 AT_REST = "a_quiet_world_is_left_alone"
 

@@ -1,18 +1,20 @@
-"""From a seed to what happens when. Pure: the same seed and scenario give the same schedule.
+"""From a seed to what happens when. Pure: the same seed and scenario give the same schedule."""
 
-Every item carries all that was drawn for it. So a schedule from which some are left out still
-does the same with the others, and can be made smaller one by one.
-"""
-
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
-from pileus_lab.simulation.chance import stream
-from pileus_lab.simulation.kinds import DeedKind, FaultKind
+from pileus_lab.simulation.kinds import DeedKind, FaultKind, Place
 from pileus_lab.simulation.scenario import UNAIDED, Scenario
 from pileus_lab.simulation.setup import SETUPS, Setup
+
+
+def stream(seed: int, *names: object) -> Random:
+    """The same seed and names give the same numbers, on any machine."""
+    return Random("/".join(map(str, (seed, *names))))  # noqa: S311 -- a simulation, no secret
+
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -169,3 +171,40 @@ def _spell(chance: Random, scenario: Scenario) -> Spell:
 def _weighted(chance: Random, weights: Mapping[K, int]) -> K:
     names: Sequence[K] = tuple(weights)
     return chance.choices(names, weights=[weights[name] for name in names])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    kind: FaultKind
+    seconds: float
+
+
+class Weather:
+    """The spells of a schedule. Each draws from its own stream of chance."""
+
+    def __init__(self, seed: int, items: Sequence[Item], now: Callable[[], float]) -> None:
+        self._now = now
+        spells = [one for one in items if isinstance(one, Spell)]
+        self._spells: dict[Place, list[tuple[Spell, Random]]] = {
+            place: [
+                (one, stream(seed, "spell", one.number))
+                for one in spells
+                if one.kind.place is place
+            ]
+            for place in Place
+        }
+        self.struck: Counter[tuple[FaultKind, str]] = Counter()
+        """How often each fault struck whom."""
+
+    def strike(
+        self, place: Place, who: str, *, may: Callable[[FaultKind], bool] = lambda _: True
+    ) -> Strike | None:
+        """What befalls a call that `who` makes now; only what `may` befall it."""
+        now = self._now()
+        for spell, chance in self._spells[place]:
+            if not (spell.at <= now < spell.until) or not may(spell.kind):
+                continue
+            if chance.random() < spell.rate:
+                self.struck[spell.kind, who] += 1
+                return Strike(spell.kind, spell.seconds)
+        return None

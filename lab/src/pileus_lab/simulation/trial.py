@@ -10,9 +10,9 @@ from pileus.suggest import did_you_mean
 from pileus_lab.simulation.clouds.interface import MakeCloud
 from pileus_lab.simulation.clouds.loading import check
 from pileus_lab.simulation.play import Outcome, play
+from pileus_lab.simulation.report import repeating
 from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import draw
-from pileus_lab.simulation.telling import repeating
 
 SHOWN = 15
 """Lines of the trace, before the one that was wrong."""

@@ -18,30 +18,24 @@ from pileus.controllers.route.descriptor import ROUTE
 from pileus.controllers.service.descriptor import SERVICE
 from pileus.controllers.ssh_keys.descriptor import SSH_KEYS
 from pileus_lab.node_agents.node import Registration
-from pileus_lab.simulation.chance import stream
 from pileus_lab.simulation.clouds.deeds import AddMachine
 from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.connections.process import Life, Surroundings
+from pileus_lab.simulation.diagnostics import Queues, Sayings
+from pileus_lab.simulation.environment.account import Account
+from pileus_lab.simulation.environment.cluster import Cluster, Manners
+from pileus_lab.simulation.environment.kubelets import Kubelets
+from pileus_lab.simulation.environment.operators import Operators
+from pileus_lab.simulation.environment.races import Replacing
+from pileus_lab.simulation.environment.steps import Answer, Call, Trace
+from pileus_lab.simulation.environment.users import People, Users
+from pileus_lab.simulation.event_loop import SimulationLoop
 from pileus_lab.simulation.invariants.facts import Facts
 from pileus_lab.simulation.judge import Judge
 from pileus_lab.simulation.kinds import DeedKind
-from pileus_lab.simulation.loop import SimulationLoop
-from pileus_lab.simulation.mishaps import Mishaps
-from pileus_lab.simulation.readings import Queues
-from pileus_lab.simulation.replica import Replica
-from pileus_lab.simulation.sayings import Sayings
-from pileus_lab.simulation.schedule import Deed, Schedule
+from pileus_lab.simulation.managers import Mishaps, Replica
+from pileus_lab.simulation.schedule import Deed, Schedule, Weather, stream
 from pileus_lab.simulation.setup import Setup
-from pileus_lab.simulation.stage.account import Account
-from pileus_lab.simulation.stage.cluster import Cluster, Manners
-from pileus_lab.simulation.stage.kubelets import Kubelets
-from pileus_lab.simulation.stage.operators import Operators
-from pileus_lab.simulation.stage.people import People
-from pileus_lab.simulation.stage.replacing import Replacing
-from pileus_lab.simulation.stage.steps import Answer, Call
-from pileus_lab.simulation.stage.users import Users
-from pileus_lab.simulation.trace import Trace
-from pileus_lab.simulation.weather import Weather
-from pileus_lab.simulation.wires.life import Life, Surroundings
 
 
 class World:

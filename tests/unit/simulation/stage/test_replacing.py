@@ -8,14 +8,14 @@ import pytest
 from pileus_lab.apiserver.tree import text
 from pileus_lab.simulation.clouds.deeds import AddMachine
 from pileus_lab.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.environment.account import Account
+from pileus_lab.simulation.environment.cluster import Cluster, Manners
+from pileus_lab.simulation.environment.kubelets import Kubelets
+from pileus_lab.simulation.environment.races import MOST, REQUESTS, Replacing
+from pileus_lab.simulation.environment.steps import Call, Channel
+from pileus_lab.simulation.environment.users import People
 from pileus_lab.simulation.kinds import DeedKind
 from pileus_lab.simulation.schedule import Deed
-from pileus_lab.simulation.stage.account import Account
-from pileus_lab.simulation.stage.cluster import Cluster, Manners
-from pileus_lab.simulation.stage.kubelets import Kubelets
-from pileus_lab.simulation.stage.people import People
-from pileus_lab.simulation.stage.replacing import MOST, REQUESTS, Replacing
-from pileus_lab.simulation.stage.steps import Call, Channel
 
 SERVICES = "/api/v1/namespaces/default/services"
 

@@ -1,19 +1,102 @@
-"""What must hold at every step. Each function says what is wrong, or nothing."""
+"""What must hold at every step. Each function returns what is wrong, or nothing."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import TypeVar
 
+from pileus.controllers.node.labels import INSTANCE_TYPE, REGION, ZONE
 from pileus_lab.apiserver.tree import Obj, number, rows, text, texts, words
-from pileus_lab.simulation.invariants import bystanders, calls, losses, nodes, queues, successors
-from pileus_lab.simulation.invariants.facts import Facts, ingress_of, is_approved, things_in
+from pileus_lab.simulation.clouds.truth import Machine
+from pileus_lab.simulation.environment.cluster import ready_status
+from pileus_lab.simulation.environment.operators import NEVER
+from pileus_lab.simulation.environment.steps import Answer, Call, CloudStep, ObjectStep, Step
+from pileus_lab.simulation.environment.users import ADOPT
+from pileus_lab.simulation.invariants import calls, untouched
+from pileus_lab.simulation.invariants.facts import (
+    DELETION,
+    Facts,
+    ingress_of,
+    is_approved,
+    is_new,
+    things_in,
+)
 from pileus_lab.simulation.invariants.service_history import (
     has_finalizer,
     is_left_to_others,
     is_manager,
 )
-from pileus_lab.simulation.stage.steps import Answer, Call, CloudStep, ObjectStep, Step
-from pileus_lab.simulation.stage.users import ADOPT
+
+
+def initialized_nodes_have_their_facts(facts: Facts, step: ObjectStep) -> str | None:
+    """Provider ID, labels and addresses are on a node before its taint is removed."""
+    before, after = step.before, step.after
+    if step.resource != "nodes" or not is_manager(step.who) or before is None or after is None:
+        return None
+    if not is_new(before) or is_new(after):
+        return None
+    name = text(after, "metadata", "name")
+    machine = facts.machines.get(text(after, "spec", "providerID"))
+    if machine is None:
+        return f"node {name} was initialized without the provider ID of a machine"
+    wrong = next(_lacking(after, machine), None)
+    return f"node {name} was initialized, but {wrong}" if wrong else None
+
+
+def _lacking(node: Obj, machine: Machine) -> Iterator[str]:
+    labels = words(node, "metadata", "labels")
+    wanted = ((ZONE, machine.zone), (REGION, machine.region), (INSTANCE_TYPE, machine.type))
+    for key, value in ((key, value) for keys, value in wanted for key in keys if value):
+        if labels.get(key) != value:
+            yield f"its label {key} is {labels.get(key)}, not {value}"
+    have = {(text(one, "type"), text(one, "address")) for one in rows(node, "status", "addresses")}
+    want = {(str(one.type), one.address) for one in machine.addresses}
+    if have != want:
+        yield f"its addresses are {have}, not {want}"
+
+
+def addresses_keep_their_order(_: Facts, step: ObjectStep) -> str | None:
+    """The first address of each type is the main one: it does not change while it is there."""
+    before, after = step.before, step.after
+    if not is_manager(step.who) or before is None or after is None:
+        return None
+    was, now = _addresses(before), _addresses(after)
+    for kind, addresses in now.items():
+        stayed = [one for one in was.get(kind, ()) if one in addresses]
+        if stayed != [one for one in addresses if one in stayed]:
+            name = text(after, "metadata", "name")
+            return f"{step.resource}/{name}: {kind} was {was[kind]} and is {addresses}"
+    return None
+
+
+def _addresses(thing: Obj) -> Mapping[str, Sequence[str]]:
+    """By type; of a Service, those that it publishes."""
+    found: dict[str, list[str]] = {"ingress": ingress_of(thing)}
+    for one in rows(thing, "status", "addresses"):
+        found.setdefault(text(one, "type"), []).append(text(one, "address"))
+    return found
+
+
+def vetoes_are_obeyed(_: Facts, step: ObjectStep) -> str | None:
+    """No node is deleted whose annotation forbids it."""
+    node = _deleted(step)
+    if words(node, "metadata", "annotations").get(DELETION) != NEVER:
+        return None
+    return f"node {text(node, 'metadata', 'name')} was deleted; {DELETION} says {NEVER}"
+
+
+def no_ready_node_is_deleted(_: Facts, step: ObjectStep) -> str | None:
+    """Whatever the cloud says: a kubelet that reports is proof of a machine."""
+    node = _deleted(step)
+    if node is None or ready_status(node) != "True":
+        return None
+    return f"node {text(node, 'metadata', 'name')} was deleted although it is ready"
+
+
+def _deleted(step: ObjectStep) -> Obj | None:
+    """The node that a manager deleted."""
+    is_deletion = step.resource == "nodes" and is_manager(step.who) and step.after is None
+    return step.before if is_deletion else None
+
 
 GRACE = 30.0
 """`--node-deletion-grace`, by default."""
@@ -183,13 +266,13 @@ def _named(*checks: Check[S]) -> Mapping[str, Check[S]]:
 
 
 OF_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
-    successors.nobody_changes_what_it_has_not_heard_of,
-    successors.nodes_get_the_id_of_their_own_machine,
-    successors.who_wants_a_balancer_is_not_released,
-    nodes.vetoes_are_obeyed,
-    nodes.no_ready_node_is_deleted,
-    nodes.initialized_nodes_have_their_facts,
-    nodes.addresses_keep_their_order,
+    untouched.nobody_changes_what_it_has_not_heard_of,
+    untouched.nodes_get_the_id_of_their_own_machine,
+    untouched.who_wants_a_balancer_is_not_released,
+    vetoes_are_obeyed,
+    no_ready_node_is_deleted,
+    initialized_nodes_have_their_facts,
+    addresses_keep_their_order,
     no_node_is_deleted_whose_machine_exists,
     no_node_is_deleted_within_the_grace,
     nodes_are_kept_where_people_want_it,
@@ -198,18 +281,18 @@ OF_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
     no_address_serves_two,
     only_true_addresses_are_published,
     no_range_is_given_twice,
-    bystanders.others_services_are_left_alone,
-    bystanders.others_parts_are_left_alone,
-    bystanders.nodes_of_other_clouds_are_left_alone,
+    untouched.others_services_are_left_alone,
+    untouched.others_parts_are_left_alone,
+    untouched.nodes_of_other_clouds_are_left_alone,
 )
 OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
     others_things_are_left_alone,
     the_finalizer_comes_before_the_balancer,
     members_are_never_emptied,
     one_balancer_for_each_owner,
-    losses.nothing_wanted_is_deleted,
-    losses.unmanaged_balancers_are_left_alone,
-    losses.few_vanished_services_are_cleaned_up_at_once,
+    untouched.nothing_wanted_is_deleted,
+    untouched.unmanaged_balancers_are_left_alone,
+    untouched.few_vanished_services_are_cleaned_up_at_once,
 )
 OF_CALLS: Mapping[str, Check[Call]] = _named(
     calls.calls_are_bounded,
@@ -219,7 +302,7 @@ OF_WORK: Mapping[str, Check[Call]] = {
     **_named(
         calls.only_the_leader_writes,
         calls.nobody_works_on_an_old_lease,
-        queues.no_queue_outgrows_its_objects,
+        calls.no_queue_outgrows_its_objects,
     ),
     **OF_CALLS,
 }

@@ -11,9 +11,15 @@ from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.lease import Durations
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Truth
+from pileus_lab.simulation.connections.process import Life
+from pileus_lab.simulation.diagnostics import Queues, Sayings
+from pileus_lab.simulation.environment.account import Account
+from pileus_lab.simulation.environment.cluster import LEASE, MIGRATION_LEASE, Cluster
+from pileus_lab.simulation.environment.operators import LEAVING
+from pileus_lab.simulation.environment.steps import Call, CloudStep, ObjectStep, Step, Trace
+from pileus_lab.simulation.environment.users import ADOPT, EXCLUDED, MANAGE
 from pileus_lab.simulation.invariants.abilities import is_beyond
-from pileus_lab.simulation.invariants.pace import Paces
-from pileus_lab.simulation.invariants.rates import RANGES
+from pileus_lab.simulation.invariants.limits import RANGES, Paces
 from pileus_lab.simulation.invariants.service_history import (
     ServiceHistory,
     Vanished,
@@ -22,18 +28,8 @@ from pileus_lab.simulation.invariants.service_history import (
     is_left_to_others,
     is_manager,
 )
-from pileus_lab.simulation.readings import Queues
-from pileus_lab.simulation.replica import SLOWEST
-from pileus_lab.simulation.sayings import Sayings
+from pileus_lab.simulation.managers import SLOWEST
 from pileus_lab.simulation.schedule import Schedule
-from pileus_lab.simulation.stage.account import Account
-from pileus_lab.simulation.stage.cluster import LEASE, MIGRATION_LEASE, Cluster
-from pileus_lab.simulation.stage.operators import LEAVING
-from pileus_lab.simulation.stage.people import EXCLUDED
-from pileus_lab.simulation.stage.steps import Call, CloudStep, ObjectStep, Step
-from pileus_lab.simulation.stage.users import ADOPT, MANAGE
-from pileus_lab.simulation.trace import Trace
-from pileus_lab.simulation.wires.life import Life
 
 DELETION = "pileus.dev/deletion"
 WARY = SUSPICION + 60.0

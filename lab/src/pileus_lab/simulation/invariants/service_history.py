@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pileus_lab.apiserver.tree import Obj, text, texts, words
-from pileus_lab.simulation.stage.steps import CloudStep, ObjectStep
-from pileus_lab.simulation.stage.users import ADOPT, MANAGE
+from pileus_lab.simulation.environment.steps import CloudStep, ObjectStep
+from pileus_lab.simulation.environment.users import ADOPT, MANAGE
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 Version = tuple[str, str]

@@ -1,4 +1,4 @@
-"""What must hold in the end, when nothing has gone wrong or been changed for a while."""
+"""What must hold at the end, after a while without faults and changes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -12,9 +12,20 @@ from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
 from pileus.controllers.route.descriptor import ROUTE
 from pileus.controllers.service.descriptor import SERVICE
+from pileus.controllers.ssh_keys.descriptor import SSH_KEYS
 from pileus_lab.apiserver.tree import Obj, branch, number, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Port, Traffic
+from pileus_lab.simulation.environment.cluster import ready_status
+from pileus_lab.simulation.environment.operators import (
+    KEYS_KNOWN,
+    KEYS_NAME,
+    NEVER,
+    NONE,
+    public_key,
+)
+from pileus_lab.simulation.environment.users import UNTRUE
 from pileus_lab.simulation.invariants.always import IMMEDIATE, KEEPING
+from pileus_lab.simulation.invariants.calls import NOTHING_LEFT_OVER
 from pileus_lab.simulation.invariants.facts import (
     DELETION,
     READY,
@@ -27,19 +38,55 @@ from pileus_lab.simulation.invariants.facts import (
     is_new,
     reason_of,
 )
-from pileus_lab.simulation.invariants.keys import machines_have_the_wanted_keys
-from pileus_lab.simulation.invariants.leftovers import no_balancer_is_left_behind
-from pileus_lab.simulation.invariants.queues import NOTHING_LEFT_OVER
-from pileus_lab.simulation.invariants.sayings import (
-    no_manager_caught_an_unexpected_exception,
-    secrets_stay_secret,
-)
 from pileus_lab.simulation.invariants.service_history import has_finalizer
-from pileus_lab.simulation.invariants.successors import events_are_about_those_they_name
+from pileus_lab.simulation.invariants.steady_state import no_balancer_is_left_behind
+from pileus_lab.simulation.invariants.untouched import events_are_about_those_they_name
 from pileus_lab.simulation.kinds import SIMULATED
-from pileus_lab.simulation.stage.cluster import ready_status
-from pileus_lab.simulation.stage.operators import NEVER
-from pileus_lab.simulation.stage.users import UNTRUE
+from pileus_lab.simulation.setup import SECRET
+
+KNOWN = frozenset(map(public_key, range(KEYS_KNOWN)))
+
+
+def machines_have_the_wanted_keys(facts: Facts) -> Iterator[str]:
+    """Each wanted key is there, and of ours no other, where it is known what is wanted."""
+    entries = _entries(facts)
+    nodes = [one for one in facts.cluster.objects("nodes") if facts.machine_of(one)]
+    if not facts.runs(SSH_KEYS.canonical) or entries is None or not nodes:
+        return
+    wanted = {(user, key) for user, key in entries.items() if key in KNOWN}
+    is_whole = all(key in KNOWN or key == NONE for key in entries.values())
+    keys = facts.account.truth().keys.values()
+    there = {(one.user, one.public_key) for one in keys}
+    ours = {(one.user, one.public_key) for one in keys if one.cluster == facts.cluster_id}
+    for user, key in sorted(wanted - there):
+        yield f"user {user} cannot log in with {key}"
+    for user, key in sorted(ours - wanted) if is_whole else ():
+        yield f"user {user} can still log in with {key}"
+
+
+def _entries(facts: Facts) -> dict[str, str] | None:
+    """What people want; None: they do not say it."""
+    for one in facts.cluster.objects("configmaps"):
+        if text(one, "metadata", "name") == KEYS_NAME:
+            return dict(words(one, "data"))
+    return None
+
+
+def secrets_stay_secret(facts: Facts) -> Iterator[str]:
+    """What a manager was given in confidence is in no trace, event, object, log or metric."""
+    if any(SECRET in line for line in facts.trace.lines):
+        yield "a secret is in the trace"
+    for resource in ("events", "nodes", "services"):
+        if SECRET in str(facts.cluster.objects(resource)):
+            yield f"a secret is in {resource}"
+    for where in facts.sayings.leaks():
+        yield f"a secret is in {where}"
+
+
+def no_manager_caught_an_unexpected_exception(facts: Facts) -> Iterator[str]:
+    """Passes and rounds are isolated, so that a bug in them may go unnoticed otherwise."""
+    yield from facts.sayings.unexpected()
+
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 

@@ -24,7 +24,7 @@ from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
 from pileus_lab.apiserver.store import Entry, Key, Shelf
 from pileus_lab.apiserver.tree import Obj, rows, text
-from pileus_lab.simulation.stage.steps import ObjectStep
+from pileus_lab.simulation.environment.steps import ObjectStep
 
 LOOKED_AT = ("nodes", "services")
 """The resources whose every change is a step."""

@@ -1,5 +1,6 @@
-"""The single steps of a simulated world: what invariants look at."""
+"""The single steps of a simulated world, which invariants check, and the trace of them."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -86,3 +87,26 @@ class Answer:
 
 
 Step = ObjectStep | CloudStep | Call | Answer
+
+
+FORMAT = "pileus simulation trace, version 1"
+
+
+class Trace:
+    """Lines with the moment and who acted. It is closed by the first thing that is wrong."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self._open = True
+        self.lines: list[str] = []
+
+    def note(self, who: str, what: str) -> None:
+        if self._open:
+            self.lines.append(f"{self.now():10.3f} {who:<10} {what}")
+
+    def close(self) -> None:
+        self._open = False
+
+    def digest(self) -> str:
+        """A short word for the whole: equal traces, equal words."""
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:16]

@@ -13,7 +13,7 @@ from pileus.controllers.service.annotations import PREFIX
 from pileus_lab.simulation.clouds.deeds import CloudDeed
 from pileus_lab.simulation.clouds.interface import Moment, SimulatedCloud
 from pileus_lab.simulation.clouds.truth import Truth
-from pileus_lab.simulation.stage.steps import CloudStep
+from pileus_lab.simulation.environment.steps import CloudStep
 
 REMEMBERED = 300
 """States kept for those who are shown an old one."""

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from math import inf
 from random import Random
 
-from pileus_lab.simulation.loop import Process, SimulationLoop
-from pileus_lab.simulation.readings import Queues
-from pileus_lab.simulation.sayings import Sayings
-from pileus_lab.simulation.stage.account import Account
-from pileus_lab.simulation.stage.cluster import Cluster
-from pileus_lab.simulation.stage.steps import Answer, Call
-from pileus_lab.simulation.trace import Trace
-from pileus_lab.simulation.weather import Strike, Weather
+from pileus_lab.simulation.diagnostics import Queues, Sayings
+from pileus_lab.simulation.environment.account import Account
+from pileus_lab.simulation.environment.cluster import Cluster
+from pileus_lab.simulation.environment.steps import Answer, Call, Trace
+from pileus_lab.simulation.event_loop import Process, SimulationLoop
+from pileus_lab.simulation.schedule import Strike, Weather
 
 SLOWEST = 0.02
 """Seconds that a message travels when nothing is wrong, at most."""

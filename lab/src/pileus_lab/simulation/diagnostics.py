@@ -1,12 +1,15 @@
-"""What managers say of themselves beside their work: log lines, metrics, configuration."""
+"""What managers report: log lines, metrics, queues, configuration."""
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Self
+from typing import Self, cast
 
 import msgspec
+from prometheus_client import Gauge
 from prometheus_client.metrics import MetricWrapperBase
 
 from pileus.app.config import Config
@@ -121,3 +124,45 @@ def _unread_metrics() -> Metrics:
         if isinstance(instrument, MetricWrapperBase):
             setattr(metrics, name, _Unread())
     return metrics
+
+
+@dataclass(slots=True)
+class Reading:
+    """In place of a gauge with one label: only what the gauge would ask for is kept."""
+
+    _functions: dict[str, Callable[[], float]] = field(
+        default_factory=dict[str, Callable[[], float]]
+    )
+
+    def labels(self, label: str) -> "_Labelled":
+        return _Labelled(label, self._functions)
+
+    def now(self) -> Mapping[str, int]:
+        return {label: int(function()) for label, function in self._functions.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    label: str
+    functions: dict[str, Callable[[], float]]
+
+    def set_function(self, function: Callable[[], float]) -> None:
+        self.functions[self.label] = function
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """How many keys wait in each queue of a manager, and how many it remembers."""
+
+    waiting: Reading = field(default_factory=Reading)
+    keys: Reading = field(default_factory=Reading)
+    remembered: Reading = field(default_factory=Reading)
+    """By map of per-object state: how many objects it has entries for."""
+
+    def read_from(self, metrics: Metrics) -> Metrics:
+        """The same instruments, but that these can be read for one manager alone."""
+        own = copy(metrics)
+        own.queue_depth = cast("Gauge", self.waiting)
+        own.queue_keys = cast("Gauge", self.keys)
+        own.remembered_objects = cast("Gauge", self.remembered)
+        return own

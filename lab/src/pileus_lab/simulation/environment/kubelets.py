@@ -19,10 +19,10 @@ from pileus_lab.node_agents.node import (
 )
 from pileus_lab.simulation.clouds.deeds import AddMachine, DeleteMachine
 from pileus_lab.simulation.clouds.truth import Machine
+from pileus_lab.simulation.environment.account import Account
+from pileus_lab.simulation.environment.cluster import MERGE, NODES_PATH, Cluster, ready_status
 from pileus_lab.simulation.kinds import DeedKind
 from pileus_lab.simulation.schedule import Deed
-from pileus_lab.simulation.stage.account import Account
-from pileus_lab.simulation.stage.cluster import MERGE, NODES_PATH, Cluster, ready_status
 
 PERIOD = 5.0
 SILENCE = 40.0

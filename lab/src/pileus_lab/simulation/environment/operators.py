@@ -8,13 +8,13 @@ from pileus.clock import Clock
 from pileus_lab.apiserver.tree import Obj, rows, text, words
 from pileus_lab.node_agents.node import Host, alive_status, new_node
 from pileus_lab.simulation.clouds.deeds import AddKey, AddMachine, DeleteMachine
+from pileus_lab.simulation.environment.account import Account
+from pileus_lab.simulation.environment.cluster import LEASE, LEASES_PATH, MERGE, NODES_PATH, Cluster
+from pileus_lab.simulation.environment.kubelets import HOW
+from pileus_lab.simulation.environment.users import TEAM
 from pileus_lab.simulation.kinds import DeedKind
 from pileus_lab.simulation.schedule import Deed
 from pileus_lab.simulation.setup import KEYS
-from pileus_lab.simulation.stage.account import Account
-from pileus_lab.simulation.stage.cluster import LEASE, LEASES_PATH, MERGE, NODES_PATH, Cluster
-from pileus_lab.simulation.stage.kubelets import HOW
-from pileus_lab.simulation.stage.people import TEAM
 
 WHO = "operators"
 LEAVING = "ToBeDeletedByClusterAutoscaler"

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 from pileus_lab.apiserver.tree import Obj
 from pileus_lab.simulation.clouds.deeds import AddMachine, DeleteMachine
+from pileus_lab.simulation.environment.account import Account
+from pileus_lab.simulation.environment.cluster import MERGE, NODES_PATH, STRATEGIC, Cluster
+from pileus_lab.simulation.environment.kubelets import Kubelets
+from pileus_lab.simulation.environment.operators import DELETION, NEVER, WHO
+from pileus_lab.simulation.environment.steps import Call
+from pileus_lab.simulation.environment.users import MANAGE, NAMESPACES, People
 from pileus_lab.simulation.kinds import DeedKind
 from pileus_lab.simulation.schedule import Deed
-from pileus_lab.simulation.stage.account import Account
-from pileus_lab.simulation.stage.cluster import MERGE, NODES_PATH, STRATEGIC, Cluster
-from pileus_lab.simulation.stage.kubelets import Kubelets
-from pileus_lab.simulation.stage.operators import DELETION, NEVER, WHO
-from pileus_lab.simulation.stage.people import NAMESPACES, People
-from pileus_lab.simulation.stage.steps import Call
-from pileus_lab.simulation.stage.users import MANAGE
 
 SERVICE_DEPTH = 3
 """Names between the path of all namespaces and that of one Service."""

@@ -10,10 +10,10 @@ from pileus.cloud.errors import (
     Unauthorized,
     Unavailable,
 )
+from pileus_lab.simulation.connections.process import Life, Surroundings
+from pileus_lab.simulation.environment.steps import Answer, Call, Channel
 from pileus_lab.simulation.kinds import SIMULATED, FaultKind, Place
-from pileus_lab.simulation.stage.steps import Answer, Call, Channel
-from pileus_lab.simulation.weather import Strike
-from pileus_lab.simulation.wires.life import Life, Surroundings
+from pileus_lab.simulation.schedule import Strike
 
 READS_ONLY = frozenset({
     FaultKind.CLOUD_STALE,

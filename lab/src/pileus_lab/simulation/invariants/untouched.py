@@ -1,0 +1,304 @@
+"""What a manager must not change or delete: what others own, use or have replaced."""
+
+from collections.abc import Iterator, Mapping
+
+from pileus.controllers.lifecycle.plan import GONE, OUT_OF_SERVICE, SHUTDOWN
+from pileus.controllers.node.labels import INSTANCE_TYPE, REGION, ZONE
+from pileus.controllers.service import notes, orphans
+from pileus.controllers.service.status import SERVED
+from pileus.objects.nodes import UNINITIALIZED
+from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
+from pileus_lab.simulation.clouds.truth import Balancer, Route
+from pileus_lab.simulation.environment.cluster import LEASE
+from pileus_lab.simulation.environment.steps import CloudStep, ObjectStep
+from pileus_lab.simulation.invariants.facts import READY, Facts, name_of
+from pileus_lab.simulation.invariants.service_history import FINALIZER, has_finalizer, is_manager
+
+OUR_LABELS = frozenset({*INSTANCE_TYPE, *REGION, *ZONE})
+OUR_TAINTS = frozenset({UNINITIALIZED, SHUTDOWN.key, GONE.key, OUT_OF_SERVICE.key})
+OUR_CONDITIONS = frozenset({
+    READY,
+    SERVED,
+    "CloudProviderUninitialized",
+    "CloudProviderInstanceGone",
+    "NetworkUnavailable",
+})
+OUR_SPEC = frozenset({"providerID", "podCIDR", "podCIDRs", "taints"})
+OUR_STATUS = frozenset({"addresses", "conditions", "loadBalancer"})
+WRITTEN_BY_SERVER = frozenset({"resourceVersion", "managedFields", "generation"})
+"""Of the metadata."""
+APART = frozenset({
+    "annotations",
+    "labels",
+    "finalizers",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+})
+OUR_ANNOTATIONS = "pileus.dev/"
+"""Such as a word that let a node be deleted, and is used up."""
+
+
+def others_services_are_left_alone(facts: Facts, step: ObjectStep) -> str | None:
+    """Of a Service that never asked this cloud for anything, nothing is changed."""
+    before, after = step.before, step.after
+    if step.resource != "services" or not is_manager(step.who) or before is None:
+        return None
+    if text(before, "metadata", "uid") in facts.asked_for:
+        return None
+    name = text(before, "metadata", "name")
+    if after is None:
+        return f"Service {name} was deleted"
+    changed = [part for part in ("spec", "status") if before.get(part) != after.get(part)]
+    changed += _changed_metadata(before, after)
+    if texts(before, "metadata", "finalizers") != texts(after, "metadata", "finalizers"):
+        changed.append("finalizers")
+    return f"Service {name} is others', and lost or got {changed}" if changed else None
+
+
+def nodes_of_other_clouds_are_left_alone(facts: Facts, step: ObjectStep) -> str | None:
+    """A manager gives such a node its pod range, which is the cluster's, and changes nothing else.
+
+    Events about it are writes too.
+    """
+    if not is_manager(step.who):
+        return None
+    if step.resource == "events":
+        about = text(branch(step.after, "involvedObject"), "name")
+        nodes = facts.cluster.objects("nodes")
+        foreign = {text(one, "metadata", "name") for one in nodes if facts.is_foreign(one)}
+        return f"{step.who} wrote an event about node {about}" if about in foreign else None
+    before, after = step.before, step.after
+    if step.resource != "nodes" or before is None or not facts.is_foreign(before):
+        return None
+    if after is None or _without_ranges(before) != _without_ranges(after):
+        name = text(before, "metadata", "name")
+        return f"{step.who} changed node {name}, which is of another cloud"
+    return None
+
+
+def _without_ranges(node: Obj) -> tuple[object, ...]:
+    spec = {
+        key: each for key, each in branch(node, "spec").items() if not key.startswith("podCIDR")
+    }
+    metadata = {
+        key: each for key, each in branch(node, "metadata").items() if key not in WRITTEN_BY_SERVER
+    }
+    return metadata, spec, branch(node, "status")
+
+
+def others_parts_are_left_alone(_: Facts, step: ObjectStep) -> str | None:
+    """Labels, taints, finalizers, conditions and all else that is not ours stays as it was."""
+    before, after = step.before, step.after
+    if not is_manager(step.who) or before is None or after is None:
+        return None
+    changed = _changed_metadata(before, after)
+    for what in (_annotations, _labels, _taints, _finalizers, _conditions, _spec, _status):
+        if what(before) != what(after):
+            changed.append(f"{what.__name__.strip('_')} from {what(before)} to {what(after)}")
+    name = text(before, "metadata", "name")
+    return f"{step.resource}/{name}: {step.who} changed {', '.join(changed)}" if changed else None
+
+
+def _changed_metadata(before: Obj, after: Obj) -> list[str]:
+    was, now = branch(before, "metadata"), branch(after, "metadata")
+    keys = {*was, *now} - WRITTEN_BY_SERVER - APART
+    return sorted(key for key in keys if was.get(key) != now.get(key))
+
+
+def _annotations(thing: Obj) -> Mapping[str, str]:
+    given = words(thing, "metadata", "annotations")
+    return {key: value for key, value in given.items() if not key.startswith(OUR_ANNOTATIONS)}
+
+
+def _labels(thing: Obj) -> Mapping[str, str]:
+    given = words(thing, "metadata", "labels")
+    return {key: value for key, value in given.items() if key not in OUR_LABELS}
+
+
+def _taints(thing: Obj) -> list[Obj]:
+    return [one for one in rows(thing, "spec", "taints") if text(one, "key") not in OUR_TAINTS]
+
+
+def _finalizers(thing: Obj) -> list[str]:
+    return [one for one in texts(thing, "metadata", "finalizers") if one != FINALIZER]
+
+
+def _conditions(thing: Obj) -> list[Obj]:
+    given = rows(thing, "status", "conditions")
+    return [one for one in given if text(one, "type") not in OUR_CONDITIONS]
+
+
+def _spec(thing: Obj) -> Obj:
+    return {key: value for key, value in branch(thing, "spec").items() if key not in OUR_SPEC}
+
+
+def _status(thing: Obj) -> Obj:
+    return {key: value for key, value in branch(thing, "status").items() if key not in OUR_STATUS}
+
+
+HEARD = 120.0
+"""Seconds after which every manager knows of a change: a dead watch is noticed after 90."""
+UNDER_WAY = 60.0
+"""Seconds that a pass may go on which began before its manager heard of a change."""
+WINDOW = 600.0
+"""Seconds in which losses are counted together."""
+
+
+def nothing_wanted_is_deleted(facts: Facts, step: CloudStep) -> str | None:
+    """No balancer or route that is wanted is deleted, not even to be created again."""
+    if not is_manager(step.who):
+        return None
+    for balancer in _lost(step):
+        if _is_wanted(facts, balancer):
+            uid = balancer.owner.uid if balancer.owner else ""
+            return f"{balancer.id} was deleted, though Service {uid} wants it"
+    if step.after.routes is step.before.routes:
+        return None
+    for key, route in step.before.routes.items():
+        now = step.after.routes.get(key)
+        if (now is None or now.target != route.target) and _is_needed(facts, route):
+            return (
+                f"the route to {route.destination} was deleted, though node {route.target} has it"
+            )
+    return None
+
+
+def _lost(step: CloudStep) -> list[Balancer]:
+    before, after = step.before.balancers, step.after.balancers
+    return [] if before is after else [one for key, one in before.items() if key not in after]
+
+
+def _is_wanted(facts: Facts, balancer: Balancer) -> bool:
+    """Whether its Service has asked for it all the time, or for so long that everybody knows."""
+    if balancer.owner is None or not balancer.is_of(facts.cluster_id):
+        return False
+    uid = balancer.owner.uid
+    since = facts.history.wanted_since.get(uid)
+    if since is None:
+        return False
+    return uid not in facts.let_go or facts.now() - since > HEARD
+
+
+def _is_needed(facts: Facts, route: Route) -> bool:
+    """Whether it leads to the range of a node, and to its machine, and has for a while."""
+    machine = next((m for m in facts.account.truth().machines if m.name == route.target), None)
+    if machine is None or route.cluster != facts.cluster_id:
+        return False
+    for node in facts.cluster.objects("nodes"):
+        if text(node, "metadata", "name") != route.target:
+            continue
+        if route.destination in texts(node, "spec", "podCIDRs"):
+            uid = text(node, "metadata", "uid")
+            since = max(
+                facts.known_since.get(uid, 0.0),
+                facts.machine_since.get(machine.id, 0.0),
+                facts.ranged_since.get(uid, 0.0),
+            )
+            return facts.now() - since > HEARD
+    return False
+
+
+def unmanaged_balancers_are_left_alone(facts: Facts, step: CloudStep) -> str | None:
+    """What `pileus.dev/manage` says is obeyed, once the manager has heard of it."""
+    if not is_manager(step.who) or step.before.balancers is step.after.balancers:
+        return None
+    for key, before in step.before.balancers.items():
+        after = step.after.balancers.get(key)
+        if after is before or before.owner is None:
+            continue
+        mode, since = facts.history.unmanaged.get(before.owner.uid, ("", None))
+        if since is None or _is_allowed(mode, before, after):
+            continue
+        if after is None and _may_be_swept(facts, before.owner.uid):
+            continue
+        heard = facts.heard_at(step.who, since)
+        if heard is not None and facts.now() - heard > UNDER_WAY:
+            return f"{key} was changed, though its Service says {mode} for long"
+    return None
+
+
+def _may_be_swept(facts: Facts, uid: str) -> bool:
+    """Whether it is an orphan: what stays in the cloud when its Service is gone is one."""
+    services = facts.cluster.objects("services")
+    exists = any(text(one, "metadata", "uid") == uid for one in services)
+    return facts.schedule.setup.deletes_orphans and not exists
+
+
+def _is_allowed(mode: str, before: Balancer, after: Balancer | None) -> bool:
+    """Whether members alone were changed, where that is allowed."""
+    if mode != "members" or after is None:
+        return False
+    parts = ("ports", "source_ranges", "traffic", "addresses", "owner")
+    return all(getattr(before, part) == getattr(after, part) for part in parts)
+
+
+def few_vanished_services_are_cleaned_up_at_once(facts: Facts, step: CloudStep) -> str | None:
+    """Of Services that were deleted by force; what goes the regular way is not limited."""
+    if not is_manager(step.who):
+        return None
+    there = {text(one, "metadata", "uid") for one in facts.cluster.objects("services")}
+    gone = [one for one in _lost(step) if one.owner and one.owner.uid not in there]
+    if not gone:
+        return None
+    leader, now = facts.cluster.leader(LEASE), facts.now()
+    before = sum(1 for who, at in facts.history.cleaned_up if who == leader and now - at < WINDOW)
+    owners = len(facts.balancers()) + len(gone) + before
+    limit = max(notes.FEW, int(notes.FRACTION * owners))
+    if facts.schedule.setup.deletes_orphans:
+        limit += max(orphans.FEW, int(orphans.MOST * owners))
+    lost = before + len(gone)
+    return f"{leader} cleaned up after {lost} of {owners} Services" if lost > limit else None
+
+
+KINDS = {"Node": "nodes", "Service": "services"}
+
+
+def nobody_changes_what_it_has_not_heard_of(facts: Facts, step: ObjectStep) -> str | None:
+    """A request that left before its sender knew of an object was meant for one before it.
+
+    Asked only of those whose name somebody had before.
+    """
+    if not is_manager(step.who) or step.before is None:
+        return None
+    uid, name = text(step.before, "metadata", "uid"), name_of(step)
+    if len(facts.named[name]) == 1 or step.had_heard_of(uid):
+        return None
+    how = "deleted" if step.after is None else "changed"
+    return f"{step.who} {how} {'/'.join(filter(None, name))} ({uid}), of which it knew nothing yet"
+
+
+def nodes_get_the_id_of_their_own_machine(facts: Facts, step: ObjectStep) -> str | None:
+    """And not that of another machine, such as the one that had its name before."""
+    if not is_manager(step.who) or step.resource != "nodes" or step.after is None:
+        return None
+    given = text(step.after, "spec", "providerID")
+    if not given or given == text(step.before, "spec", "providerID"):
+        return None
+    uuid = text(step.after, "status", "nodeInfo", "systemUUID")
+    if facts.uuids.get(given) == uuid:
+        return None
+    return f"node {text(step.after, 'metadata', 'name')} got {given}, which is not its machine"
+
+
+def who_wants_a_balancer_is_not_released(facts: Facts, step: ObjectStep) -> str | None:
+    """The finalizer stays on a Service that has never wanted anything but a balancer of ours."""
+    before, after = step.before, step.after
+    if step.resource != "services" or not is_manager(step.who) or before is None:
+        return None
+    uid = text(before, "metadata", "uid")
+    if not has_finalizer(before) or (after and has_finalizer(after)) or uid in facts.let_go:
+        return None
+    return f"Service {uid} was released, though it has wanted a balancer all the time"
+
+
+def events_are_about_those_they_name(facts: Facts) -> Iterator[str]:
+    """Whoever reads the events of an object finds them by its UID."""
+    for event in facts.cluster.objects("events"):
+        about = branch(event, "involvedObject")
+        resource = KINDS.get(text(about, "kind"))
+        name = text(about, "name")
+        if resource is None or not name:
+            continue
+        uid = text(about, "uid")
+        if uid not in facts.named.get((resource, text(about, "namespace"), name), ()):
+            yield f"event {text(event, 'reason')} is about {name} of UID {uid!r}, which never was"

@@ -1,1 +1,0 @@
-"""What stands around the managers of a simulation: an API server, a cloud, kubelets, people."""

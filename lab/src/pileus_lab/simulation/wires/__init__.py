@@ -1,1 +1,0 @@
-"""Between a manager and its surroundings: what can be lost, late, doubled or wrong."""
