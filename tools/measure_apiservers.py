@@ -20,10 +20,10 @@ from prometheus_client import CollectorRegistry
 
 from pileus.kube.client import Client, WatchOptions
 from pileus.kube.config.choose import load_access
+from pileus.kube.exchange import Adaptive, Window
 from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import MergePatch
-from pileus.kube.throttle import Adaptive, Window
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
 

@@ -144,7 +144,7 @@ DEADLINES = {
     "classic/stop.py:set": ENDING,
     "objects/lookup.py:_find": "at least the longest read and the budget's patience; see below",
     "controllers/lifecycle/monitor.py:_is_woken": INNERMOST,
-    "kube/config/command.py:run": INNERMOST,
+    "kube/config/exec.py:run": INNERMOST,
     "kube/pages.py:listing_in_time": IMPATIENT,
     "server/review.py:persistently": IMPATIENT,
     "server/checkup.py:run": IMPATIENT,

@@ -14,10 +14,9 @@ from pileus.kube.access import Access, Server
 from pileus.kube.client import Client
 from pileus.kube.config.choose import load_delegated_access
 from pileus.kube.config.service_account import service_account_access
+from pileus.kube.exchange import Adaptive, Throttle, TokenBucket
 from pileus.kube.http import HttpTransport
-from pileus.kube.restricted import Permits, Restricted, all_requests
-from pileus.kube.throttle import Adaptive, Throttle, TokenBucket
-from pileus.kube.transport import Transport
+from pileus.kube.transport import Permits, Restricted, Transport, all_requests
 from pileus.server.reviews import Delegates, delegates_of
 from pileus.telemetry.metrics import Metrics
 from pileus.version import KUBERNETES, PILEUS, PROGRAM, system

@@ -22,7 +22,7 @@ from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import read_only
 from pileus.fence import Open
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.restricted import all_requests, reads_and_events
+from pileus.kube.transport import all_requests, reads_and_events
 from pileus.runtime.events import EventRecorder
 from pileus.runtime.leadership import Election
 from pileus.runtime.lease import Candidate, KubeLease

@@ -20,7 +20,7 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.stack import Equipment, read_only, stacked
 from pileus.fence import Open
 from pileus.kube.errors import CredentialsError, KubeError, Unauthorized
-from pileus.kube.restricted import reads
+from pileus.kube.transport import reads
 from pileus.objects.preview import Planned, Preview, Scope, Trouble, title
 from pileus.telemetry.log import Log
 

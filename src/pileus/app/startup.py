@@ -23,7 +23,7 @@ from pileus.kube.access import Access
 from pileus.kube.config.choose import load_access
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.http import HttpTransport
-from pileus.kube.restricted import Permits, all_requests
+from pileus.kube.transport import Permits, all_requests
 from pileus.objects.cloud_scope import only_scope
 from pileus.runtime.informers import Informers, freeze
 from pileus.runtime.leadership import Times

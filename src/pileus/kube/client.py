@@ -1,6 +1,8 @@
-"""The verbs of the Kubernetes API on typed resources: each does one thing, nothing is clever."""
+"""Lines out of chunks that are cut anywhere, at a cost that does not grow with a line's length."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Generic
@@ -9,17 +11,103 @@ import msgspec
 
 from pileus.fence import Fence, Open
 from pileus.kube.access import Server
-from pileus.kube.codec import Odd, WatchEvent, codec_of, encode
+from pileus.kube.codec import Odd, Page, WatchEvent, codec_of, encode
 from pileus.kube.errors import Expired, TooLong, Unreadable
-from pileus.kube.exchange import Exchange
-from pileus.kube.lines import LineSplitter
+from pileus.kube.exchange import Adaptive, Exchange, Throttle
 from pileus.kube.model.meta import KubeObject, Resource, T
-from pileus.kube.pages import Pages, listing_in_time
 from pileus.kube.patch import Patch
-from pileus.kube.throttle import Adaptive, Throttle
 from pileus.kube.transport import ANSWER_LIMIT, MEBIBYTE, Request, Transport
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
+
+log = Log(__name__)
+
+
+class LineSplitter:
+    """Feed it chunks; it gives back the lines that are complete, without their ends."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit` is the number of bytes that one line may have."""
+        self._limit = limit
+        self._begun = bytearray()
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that this chunk completes, without blank ones.
+
+        Raises `TooLong` as soon as a line has more bytes than the limit.
+        """
+        first, *others = chunk.split(b"\n")
+        if max(len(self._begun) + len(first), *map(len, others), 0) > self._limit:
+            raise TooLong(f"a line has more than {self._limit} bytes")
+        self._begun += first
+        if not others:
+            return []
+        lines = [bytes(self._begun), *others]
+        self._begun = bytearray(lines.pop())
+        return [line for line in lines if line and not line.isspace()]
+
+
+LONGEST_LIST = 900.0
+"""Seconds for all pages of a list; the API server keeps their common version for 5 minutes."""
+MOST_OBJECTS = 200_000
+"""Objects in a list; Kubernetes supports 5,000 nodes and 10,000 Services."""
+MOST_BYTES = 1024 * MEBIBYTE
+LONGEST_TOKEN = 8192
+"""Characters of a `continue` token, which has to fit into a URL."""
+
+
+@asynccontextmanager
+async def listing_in_time(request: str) -> AsyncGenerator[None]:
+    """The block fetches a list. Raises `Unreadable` if that takes longer than `LONGEST_LIST`."""
+    timer = asyncio.timeout(LONGEST_LIST)
+    try:
+        async with timer:
+            yield
+    except TimeoutError as error:
+        if not timer.expired():
+            raise
+        problem = f"the list is not complete after {LONGEST_LIST:g} s"
+        raise Unreadable(f"{request}: {problem}") from error
+
+
+@dataclass(slots=True)
+class Pages(Generic[T]):
+    """What has come of a list so far."""
+
+    path: str
+    items: list[T] = field(default_factory=list[T])
+    odd: list[Odd[T]] = field(default_factory=list[Odd[T]])
+    resource_version: str = ""
+    more: str = ""
+    """The token for the next page, "" after the last."""
+    _bytes: int = 0
+    _tokens: set[int] = field(default_factory=set[int])
+    """Hashes of the tokens so far; a token may be long."""
+
+    def add(self, page: Page[T], size: int) -> None:
+        """Take in a page of `size` bytes.
+
+        Raises `Unreadable` if the list repeats itself or is longer than that of any real cluster.
+        """
+        self.items.extend(page.items)
+        self.odd.extend(page.odd)
+        self.resource_version, self.more = page.resource_version, page.more
+        self._bytes += size
+        if problem := self._problem():
+            raise Unreadable(f"GET {self.path}: {problem}")
+        self._tokens.add(hash(self.more))
+
+    def _problem(self) -> str:
+        if len(self.items) + len(self.odd) > MOST_OBJECTS or len(self._tokens) > MOST_OBJECTS:
+            return f"the list has more than {MOST_OBJECTS} objects or pages"
+        if self._bytes > MOST_BYTES:
+            return f"the list has more than {MOST_BYTES} bytes"
+        if len(self.more) > LONGEST_TOKEN:
+            return f"the continue token has more than {LONGEST_TOKEN} characters"
+        if self.more and hash(self.more) in self._tokens:
+            return "the list does not end: its continue token repeats"
+        return ""
+
 
 LIST_TIMEOUT = 60.0
 UNPAGED_LIMIT = 256 * MEBIBYTE
@@ -30,8 +118,6 @@ MOST_REPORTED = 1000
 """Unreadable objects that are remembered, so that each is logged once."""
 
 UNNAMED = Server()
-
-log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
-from pileus.kube.client import EVERYTHING, Client, Selector, WatchOptions
+from pileus.kube.client import (
+    EVERYTHING,
+    MOST_OBJECTS,
+    Client,
+    Selector,
+    WatchOptions,
+    listing_in_time,
+)
 from pileus.kube.codec import WatchEvent
 from pileus.kube.errors import (
     ApiError,
@@ -31,7 +38,6 @@ from pileus.kube.errors import (
     Unreadable,
 )
 from pileus.kube.model.meta import KubeObject, Resource, T
-from pileus.kube.pages import MOST_OBJECTS, listing_in_time
 from pileus.kube.store import (
     Added,
     Change,

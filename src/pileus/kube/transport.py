@@ -4,10 +4,13 @@
 place and need no sockets, so that they can run in virtual time.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from pileus.kube.errors import ReadOnly
 
 MEBIBYTE = 2**20
 ANSWER_LIMIT = 32 * MEBIBYTE
@@ -62,3 +65,39 @@ class Transport(Protocol):
         comes in an encoding that was not asked for.
         """
         ...
+
+
+Permits = Callable[[Request], bool]
+"""Whether a request may leave."""
+
+_EVENTS = re.compile(r"/api/v1/namespaces/[^/]+/events(/[^/]+)?")
+_EVENT_WRITES = frozenset({"POST", "PATCH"})
+
+
+def all_requests(_: Request) -> bool:
+    return True
+
+
+def reads(request: Request) -> bool:
+    return request.method in READS
+
+
+def reads_and_events(request: Request) -> bool:
+    """Reads, and the telling of events; nothing that any program acts upon."""
+    tells = request.method in _EVENT_WRITES and _EVENTS.fullmatch(request.path) is not None
+    return tells or reads(request)
+
+
+class Restricted:
+    def __init__(self, inner: Transport, permits: Permits) -> None:
+        self._inner = inner
+        self._permits = permits
+
+    def send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
+        """Errors: also `ReadOnly`, before anything is sent."""
+        if not self._permits(request):
+            raise ReadOnly(
+                f"{request.method} {request.path}: not sent, for this process may only look; "
+                "that it was tried is a bug, please report it"
+            )
+        return self._inner.send(request)

@@ -20,8 +20,7 @@ from pileus.fence import Open
 from pileus.kube.access import Access
 from pileus.kube.errors import Unreachable
 from pileus.kube.model.core_v1 import ObjectReference
-from pileus.kube.restricted import Permits, all_requests
-from pileus.kube.transport import Reply, Request, Transport
+from pileus.kube.transport import Permits, Reply, Request, Transport, all_requests
 from pileus.objects.cloud_scope import only_scope
 from pileus.objects.descriptor import (
     ControllerContext,

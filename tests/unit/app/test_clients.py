@@ -10,7 +10,7 @@ from pileus.fence import Fenced, Open
 from pileus.kube.config.service_account import ServiceAccountCredentials
 from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES
-from pileus.kube.restricted import reads
+from pileus.kube.transport import reads
 from tests.unit.app.stage import ACCESS, Kube, configured, manager_context
 
 BARE = Cloud(name="fake")

@@ -13,13 +13,12 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.kube import pages
+from pileus.kube import client as client_module
 from pileus.kube.access import Access
-from pileus.kube.client import Client
+from pileus.kube.client import Client, LineSplitter
 from pileus.kube.errors import KubeError, TooLong, TooManyRequests, Unreadable, refusal
 from pileus.kube.http import HttpTransport
 from pileus.kube.informer import Informer, InformerOptions, delay_after
-from pileus.kube.lines import LineSplitter
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.transport import ANSWER_LIMIT, MEBIBYTE, Request
 from pileus.runtime.leadership import Election, Times
@@ -145,7 +144,7 @@ async def test_a_token_that_fits_in_no_url_is_refused() -> None:
 async def test_a_list_of_ever_new_pages_is_refused(
     monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(pages, "MOST_OBJECTS", 100)
+    monkeypatch.setattr(client_module, "MOST_OBJECTS", 100)
     new = tokens()
     client = _client(lambda _: page(next(new), *names))
 
@@ -154,7 +153,7 @@ async def test_a_list_of_ever_new_pages_is_refused(
 
 
 async def test_a_list_of_too_many_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(client_module, "MOST_BYTES", 10_000)
     new = tokens()
     client = _client(lambda _: page(next(new), "x" * 1000))
 

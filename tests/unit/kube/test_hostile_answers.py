@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.kube.config.command import Command, Finished
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.config.exec import Plugin, parse_output
+from pileus.kube.config.exec import Command, Finished, Plugin, parse_output
 from pileus.kube.config.kubeconfig import Kubeconfig, read_kubeconfig
 from pileus.kube.decoding import DEEPEST, Malformed, decode, shallow
 from pileus.kube.errors import ApiError, CredentialsError, KubeError, Status, refusal

@@ -5,8 +5,14 @@ from prometheus_client import CollectorRegistry
 
 from pileus.kube.client import Client
 from pileus.kube.errors import ReadOnly
-from pileus.kube.restricted import Permits, Restricted, all_requests, reads, reads_and_events
-from pileus.kube.transport import Request
+from pileus.kube.transport import (
+    Permits,
+    Request,
+    Restricted,
+    all_requests,
+    reads,
+    reads_and_events,
+)
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import Answer, ScriptedTransport
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.kube.errors import NotFound, Status, TooManyRequests, Unreachable
-from pileus.kube.throttle import Adaptive, Throttle, TokenBucket, Window
+from pileus.kube.exchange import Adaptive, Throttle, TokenBucket, Window
 
 REFUSED = TooManyRequests("GET /", 429, Status())
 MISSING = NotFound("GET /", 404, Status())

@@ -9,7 +9,6 @@ from msgspec import structs
 from pileus.clock import Clock, SystemClock
 from pileus.kube.access import Access
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.config.files import UserFiles, read_files, user_files
 from pileus.kube.config.from_kubeconfig import (
     Place,
     bare_access,
@@ -17,7 +16,7 @@ from pileus.kube.config.from_kubeconfig import (
     kubeconfig_access,
 )
 from pileus.kube.config.in_cluster import SERVICE_ACCOUNT, NotInCluster, in_cluster
-from pileus.kube.config.kubeconfig import Kubeconfig
+from pileus.kube.config.kubeconfig import Kubeconfig, UserFiles, read_files, user_files
 from pileus.kube.errors import CredentialsError
 from pileus.suggest import did_you_mean
 

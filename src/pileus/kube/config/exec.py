@@ -1,24 +1,198 @@
-"""Credentials that a command prints: the `exec` plugins of a kubeconfig (v1 and v1beta1)."""
+"""Keep secrets out of foreign text that is about to be shown."""
 
+import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable, Mapping
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
 from pileus.clock import Clock
-from pileus.kube.config.authorization import bearer
-from pileus.kube.config.command import Command, Finished, Missing, run
-from pileus.kube.config.errors import InvalidConfiguration
+from pileus.kube.config.credentials import Issued, Renewing, bearer
+from pileus.kube.config.errors import InvalidConfiguration, reason
 from pileus.kube.config.kubeconfig import Exec
-from pileus.kube.config.masking import mask, secret_args, secrets_in
-from pileus.kube.config.renewal import Issued, Renewing
 from pileus.kube.config.tls import check_pair
 from pileus.kube.decoding import Malformed, decode
 from pileus.kube.errors import CredentialsError
 from pileus.pki import KeyPair
+
+MASK = "***"
+
+_SHORTEST = 4
+"""Shorter values ("1", "yes") are no secrets, and masking them would garble any text."""
+
+_SHAPES = (
+    re.compile(r"eyJ[\w-]{6,}(?:\.[\w-]*)*"),  # JSON web tokens
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL),
+    re.compile(r"(?<=://)[^/\s@]+(?=@)"),  # user:password in a URL
+    re.compile(r"(?i)(?<=basic )[a-z0-9+/=]{8,}"),
+    re.compile(r"\bk8s-aws-v1\.[\w=-]+"),  # EKS
+    re.compile(r"\b(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[A-Z0-9]{12,}\b"),  # access keys of AWS
+    re.compile(r"\b(?:gh[opsur]|github_pat|glpat|xox[abeprs])[-_][\w-]{10,}"),
+    re.compile(r"\bya29\.[\w.-]+"),  # Google
+    re.compile(r"(?<![\w/+=.-])(?=\S*[a-z])(?=\S*[A-Z])(?=\S*\d)[\w/+]{40}(?![\w/+=-]|\.\w)"),
+    re.compile(r"(?<![\w./-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d)[\w-]{48,}={0,2}"),
+)
+"""The last two: secret keys of AWS, and what is too long and too mixed for a word."""
+_BEARER = re.compile(r"""(?i)(\bbearer(?:\s+|\s*[:=]\s*)["']?)[^\s"',;]+""")
+_NAMED = re.compile(
+    r"""(?ix)
+    ( [\w-]* (?: token|passw(?:or)?d|passphrase|pwd|secret|credential|signature|assertion
+             | (?:api|access|account|private|shared|auth)[_-]?key ) [\w-]* \\?["']? \s* [:=] \s* )
+    ( "[^"]*" | '[^']*' | [^\s,;&]+ )
+    """
+)
+_TELLING = re.compile(r"(?i)token|passw|secret|key|credential")
+
+
+def mask(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return the text without the secrets given, and without whatever looks like one."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST:
+            text = text.replace(secret, MASK)
+    for shape in _SHAPES:
+        text = shape.sub(MASK, text)
+    return _NAMED.sub(rf"\1{MASK}", _BEARER.sub(rf"\1{MASK}", text))
+
+
+def secrets_in(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of those environment variables whose name says that they are secret."""
+    return tuple(value for name, value in environ.items() if _TELLING.search(name))
+
+
+def secret_args(args: Sequence[str]) -> tuple[str, ...]:
+    """The values of those options whose name says so: `--token=x`, or `--token x`."""
+    joined = [(arg.partition("=")[0], arg.partition("=")[2]) for arg in args if "=" in arg]
+    apart = [(name, value) for name, value in pairwise(args) if "=" not in name]
+    return tuple(
+        value for name, value in joined + apart if name.startswith("-") and _TELLING.search(name)
+    )
+
+
+OUTPUT_LIMIT = 2**20
+ERROR_LIMIT = 2**12
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    path: str
+    """Absolute, or a name to be found on the PATH of the environment."""
+    args: tuple[str, ...] = field(default=(), repr=False)
+    environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    status: int
+    output: bytes = field(repr=False)
+    errors: str = field(repr=False)
+    """The end of what it wrote to its standard error."""
+
+
+class Missing(CredentialsError):
+    """There is no such command."""
+
+
+async def run(command: Command, deadline: float) -> Finished:
+    """Return how it ended. Who stops waiting for it kills it, with all that it has started.
+
+    Errors: `Missing`; `CredentialsError` if it cannot be started, says too much or takes too long.
+    """
+    # Not asyncio's own: cancelled while it starts, that kills the command but not its children,
+    # and then waits for them.
+    process = _start(command)
+    try:
+        async with asyncio.timeout(deadline):
+            finished = await _finish(process)
+    except TimeoutError:
+        _kill(process)
+        raise CredentialsError(f"{command.path}: no answer within {deadline:g} s") from None
+    except asyncio.CancelledError:
+        _kill(process)
+        raise
+    if len(finished.output) > OUTPUT_LIMIT:
+        raise CredentialsError(f"{command.path}: printed more than {OUTPUT_LIMIT} bytes")
+    return finished
+
+
+def _start(command: Command) -> "subprocess.Popen[bytes]":
+    found = shutil.which(command.path, path=command.environ.get("PATH", os.defpath))
+    if found is None:
+        where = "there is no such file" if os.sep in command.path else "it is not on the PATH"
+        raise Missing(f"{command.path}: {where}, or it is not executable")
+    if not os.path.isabs(found):
+        raise CredentialsError(
+            f"{command.path}: PATH leads to {found!r} in the current folder; remove the entry of "
+            "PATH that is no absolute path, or give the command's whole path"
+        )
+    try:
+        return subprocess.Popen(  # noqa: S603 -- to run what the user's file names is the task
+            [found, *command.args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=command.environ,
+            start_new_session=True,
+        )
+    except OSError as e:
+        raise CredentialsError(f"{command.path}: cannot be started: {reason(e)}") from None
+    except ValueError as e:  # a text that no system call takes
+        raise CredentialsError(f"{command.path!r}: cannot be started: {e}") from None
+
+
+async def _finish(process: "subprocess.Popen[bytes]") -> Finished:
+    async with asyncio.TaskGroup() as tasks:
+        output = tasks.create_task(_head(process.stdout))
+        errors = tasks.create_task(_tail(process.stderr))
+        status = tasks.create_task(asyncio.to_thread(process.wait))
+    text = errors.result().decode(errors="replace").strip()
+    return Finished(status.result(), output.result(), text)
+
+
+async def _head(pipe: IO[bytes] | None) -> bytes:
+    """The first bytes, up to one more than the limit; the rest is read and forgotten."""
+    head = b""
+    async for chunk in _chunks(pipe):
+        head = (head + chunk)[: OUTPUT_LIMIT + 1]
+    return head
+
+
+async def _tail(pipe: IO[bytes] | None) -> bytes:
+    tail = b""
+    async for chunk in _chunks(pipe):
+        tail = (tail + chunk)[-ERROR_LIMIT:]
+    return tail
+
+
+async def _chunks(pipe: IO[bytes] | None) -> AsyncIterator[bytes]:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        while chunk := await reader.read(2**16):
+            yield chunk
+    finally:
+        transport.close()
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()  # returns at once: nobody survives that signal
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+
 
 DEADLINE = 60.0
 GROUP = "client.authentication.k8s.io"

@@ -1,23 +1,29 @@
 """The access that a kubeconfig's current context means."""
 
 import base64
-from collections.abc import Mapping
+import functools
+import os
+import re
+import stat
+import string
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pileus.clock import Clock
 from pileus.kube.access import Access
-from pileus.kube.config.authorization import (
+from pileus.kube.config.credentials import (
     NOBODY,
     Authorization,
     ConfiguredCredentials,
     Fixed,
+    TokenFile,
     basic,
     bearer,
 )
+from pileus.kube.config.endpoint import proxy_for, server_url
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.config.exec import GROUP, ExecAuthorization, plugin
-from pileus.kube.config.impersonation import impersonation
 from pileus.kube.config.kubeconfig import (
     NOTHING,
     Cluster,
@@ -27,12 +33,7 @@ from pileus.kube.config.kubeconfig import (
     read_kubeconfig,
     select,
 )
-from pileus.kube.config.pem import InFile, pem
-from pileus.kube.config.permissions import warn_if_world_readable
-from pileus.kube.config.proxy import proxy_for
-from pileus.kube.config.server import server_url
-from pileus.kube.config.tls import TlsContexts, TlsSettings
-from pileus.kube.config.token_file import TokenFile
+from pileus.kube.config.tls import InFile, TlsContexts, TlsSettings, pem
 from pileus.telemetry.log import Log
 
 _log = Log(__name__)
@@ -187,3 +188,57 @@ def _cluster_info(cluster: Cluster, server: str, place: Place) -> dict[str, obje
         "config": extensions.get(f"{GROUP}/exec"),
     }
     return {name: value for name, value in told.items() if value}
+
+
+_LEGAL = frozenset(string.ascii_letters + string.digits + "!#$&'*+-.^_`|~")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def impersonation(user: User) -> tuple[tuple[str, str], ...]:
+    """Return the headers, some of which may occur several times; none if there is no `as`."""
+    if not user.impersonate:
+        if user.impersonate_uid or user.impersonate_groups or user.impersonate_extra:
+            raise InvalidConfiguration("as-uid, as-groups and as-user-extra need `as`")
+        return ()
+    headers = tuple(_headers(user))
+    for name, value in headers:
+        if _CONTROL.search(value):
+            raise InvalidConfiguration(f"the value for {name} holds control characters")
+    return headers
+
+
+def _headers(user: User) -> Iterator[tuple[str, str]]:
+    yield "Impersonate-User", user.impersonate or ""
+    if user.impersonate_uid:
+        yield "Impersonate-Uid", user.impersonate_uid
+    for group in user.impersonate_groups or ():
+        yield "Impersonate-Group", group
+    for key, values in (user.impersonate_extra or {}).items():
+        for value in values:
+            yield f"Impersonate-Extra-{escaped(key)}", value
+
+
+def escaped(key: str) -> str:
+    """The key as part of a header's name: other bytes as %XX, which the server undoes."""
+    return "".join(chr(byte) if chr(byte) in _LEGAL else f"%{byte:02X}" for byte in key.encode())
+
+
+def warn_if_world_readable(path: Path, what: str) -> None:
+    """Log a warning, once for each file, if others than owner and group can read it."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # the read that follows says so
+        return
+    if mode & stat.S_IROTH:
+        _warn(str(path), what, stat.S_IMODE(mode))
+
+
+@functools.cache
+def _warn(path: str, what: str, mode: int) -> None:
+    _log.warning(
+        "File with credentials is world-readable",
+        file=path,
+        content=what,
+        mode=f"{mode:04o}",
+        fix=f"chmod o-r {path} (for a volume of a pod: defaultMode: 0440)",
+    )

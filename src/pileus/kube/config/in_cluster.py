@@ -6,13 +6,10 @@ from pathlib import Path
 
 from pileus.clock import Clock
 from pileus.kube.access import Access
-from pileus.kube.config.authorization import NOBODY, ConfiguredCredentials
+from pileus.kube.config.credentials import NOBODY, ConfiguredCredentials, TokenFile
+from pileus.kube.config.endpoint import bracketed, proxy_for, server_url
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.config.pem import InFile
-from pileus.kube.config.proxy import proxy_for
-from pileus.kube.config.server import bracketed, server_url
-from pileus.kube.config.tls import TlsContexts, TlsSettings
-from pileus.kube.config.token_file import TokenFile
+from pileus.kube.config.tls import InFile, TlsContexts, TlsSettings
 from pileus.kube.errors import CredentialsError
 from pileus.telemetry.log import Log
 

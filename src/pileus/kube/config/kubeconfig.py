@@ -1,15 +1,23 @@
 """A kubeconfig file as frozen values: what it says, and which of it the current context means."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
-from pileus.kube.config.document import parse
 from pileus.kube.config.errors import InvalidConfiguration, reason
+from pileus.kube.decoding import DEEPEST, Malformed, decode
 from pileus.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    import yaml
+import os
+from collections.abc import Mapping, Sequence
+
+from msgspec import structs
 
 
 class _Part(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
@@ -198,3 +206,184 @@ def _find(parts: dict[str, T], name: str, complaint: str) -> T:
         return parts[name]
     hint = did_you_mean(name, parts) or f"; it has: {', '.join(parts) or 'none'}"
     raise InvalidConfiguration(f"{complaint}{hint}")
+
+
+_ANYTHING: msgspec.json.Decoder[object] = msgspec.json.Decoder(object)
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_QUOTED = re.compile(r"""'(?!<)[^']{2,}'|"[^"]{2,}\"""")
+
+
+def parse(text: bytes, where: str) -> object:
+    """Return what the text says. Errors quote nothing of it: it may hold secrets."""
+    if text.lstrip().startswith(b"{"):
+        try:
+            return decode(_ANYTHING, text)
+        except Malformed:
+            pass  # YAML's flow style begins like JSON, and its parser names line and column
+    import yaml  # noqa: PLC0415 -- 15 ms that a pod needs not pay
+
+    try:
+        loader = _loader()
+        _refuse_depth(text, where, loader)
+        return yaml.load(text, loader)  # noqa: S506 -- a SafeLoader
+    except yaml.MarkedYAMLError as e:
+        raise InvalidConfiguration(f"{where} is not YAML: {_place(e)}{_problem(e)}") from None
+    except (yaml.reader.ReaderError, UnicodeDecodeError):
+        raise InvalidConfiguration(f"{where} is not UTF-8 text; save it as UTF-8") from None
+    except (yaml.YAMLError, ValueError) as e:
+        raise InvalidConfiguration(f"{where} is not YAML: {type(e).__name__}") from None
+
+
+def _refuse_depth(text: bytes, where: str, loader: "type[yaml.SafeLoader]") -> None:
+    """Refuse what is nested so deep that building it would overflow the stack of libyaml."""
+    import yaml  # noqa: PLC0415 -- see above
+
+    depth = 0
+    parse = cast("Callable[..., Iterator[yaml.Event]]", yaml.parse)  # pyright: ignore[reportUnknownMemberType] -- the stub does not say
+    for event in parse(text, loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEEPEST:
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise InvalidConfiguration(
+                f"{where} is nested more than {DEEPEST} levels deep at line {line}; "
+                "no kubeconfig needs that, so check how the file was made"
+            )
+
+
+def _loader() -> "type[yaml.SafeLoader]":
+    """Return a loader for which a date is a string, as it is for kubectl."""
+    import yaml  # noqa: PLC0415 -- see above
+
+    base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if tag != _TIMESTAMP]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+def _place(error: "yaml.MarkedYAMLError") -> str:
+    mark = error.problem_mark or error.context_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+
+
+def _problem(error: "yaml.MarkedYAMLError") -> str:
+    return _QUOTED.sub("***", error.problem or error.context or "malformed")
+
+
+Named = TypeVar("Named", NamedCluster, NamedUser, NamedContext)
+
+
+@dataclass(frozen=True, slots=True)
+class UserFiles:
+    """Kubeconfig files, and the flag or variable that named them."""
+
+    named_by: str
+    paths: tuple[Path, ...]
+
+    def __str__(self) -> str:
+        return f"{self.named_by}={os.pathsep.join(map(str, self.paths))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Several kubeconfigs as one. Relative paths are absolute."""
+
+    config: Kubeconfig
+    home_of_user: Mapping[str, Path]
+    """The file that defines each user."""
+
+
+def user_files(kubeconfig: str, environ: Mapping[str, str]) -> UserFiles | None:
+    """Returns the files of `--kubeconfig`, else of `KUBECONFIG`, else `~/.kube/config`.
+
+    Returns None if none is named and there is no default file.
+    """
+    if kubeconfig:
+        return UserFiles("--kubeconfig", (Path(kubeconfig).absolute(),))
+    if listed := [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]:
+        paths = dict.fromkeys(Path(part).absolute() for part in listed)
+        return UserFiles("KUBECONFIG", tuple(paths))
+    home = environ.get("HOME", "")
+    default = Path(home, ".kube", "config")
+    return UserFiles("kubeconfig", (default,)) if home and default.is_file() else None
+
+
+def read_files(files: UserFiles) -> Merged:
+    """Returns all files as one: of two values for the same thing, the first file's counts.
+
+    Of several files in `KUBECONFIG`, those that do not exist are skipped. Raises
+    InvalidConfiguration, naming the file, if one cannot be used or none exists.
+    """
+    present = [path for path in files.paths if path.exists()] if len(files.paths) > 1 else ()
+    if len(files.paths) > 1 and not present:
+        raise InvalidConfiguration("none of these files exists")
+    read = [(path, _absolute(_read(path), path.parent)) for path in present or files.paths]
+    configs = [config for _, config in read]
+    homes = {user.name: path for path, config in reversed(read) for user in config.users or ()}
+    return Merged(_merged(configs), homes) if len(configs) > 1 else Merged(configs[0], homes)
+
+
+def _read(path: Path) -> Kubeconfig:
+    try:
+        return read_kubeconfig(path)
+    except InvalidConfiguration as error:
+        raise InvalidConfiguration(f"{path}: {error}") from error
+
+
+def _merged(configs: Sequence[Kubeconfig]) -> Kubeconfig:
+    return Kubeconfig(
+        current_context=next(
+            (each.current_context for each in configs if each.current_context), ""
+        ),
+        clusters=_firsts(each for config in configs for each in config.clusters or ()),
+        users=_firsts(each for config in configs for each in config.users or ()),
+        contexts=_firsts(each for config in configs for each in config.contexts or ()),
+    )
+
+
+def _firsts(named: Iterable[Named]) -> tuple[Named, ...]:
+    found: dict[str, Named] = {}
+    for each in named:
+        found.setdefault(each.name, each)
+    return tuple(found.values())
+
+
+def _absolute(config: Kubeconfig, folder: Path) -> Kubeconfig:
+    clusters = (
+        structs.replace(each, cluster=each.cluster and _cluster(each.cluster, folder))
+        for each in config.clusters or ()
+    )
+    users = (
+        structs.replace(each, user=each.user and _user(each.user, folder))
+        for each in config.users or ()
+    )
+    return structs.replace(config, clusters=tuple(clusters), users=tuple(users))
+
+
+def _cluster(cluster: Cluster, folder: Path) -> Cluster:
+    authority = _path(cluster.certificate_authority, folder)
+    return structs.replace(cluster, certificate_authority=authority)
+
+
+def _user(user: User, folder: Path) -> User:
+    return structs.replace(
+        user,
+        client_certificate=_path(user.client_certificate, folder),
+        client_key=_path(user.client_key, folder),
+        token_file=_path(user.token_file, folder),
+        exec=user.exec and _exec(user.exec, folder),
+    )
+
+
+def _exec(plugin: Exec, folder: Path) -> Exec:
+    """A command without a slash is looked up on the PATH."""
+    command = plugin.command or ""
+    return structs.replace(plugin, command=_path(command, folder) if os.sep in command else command)
+
+
+def _path(given: str | None, folder: Path) -> str | None:
+    return str(folder / given) if given else given

@@ -9,8 +9,7 @@ from typing import Protocol
 
 from pileus.clock import Clock
 from pileus.kube.access import Access, Credentials
-from pileus.kube.config.authorization import bearer
-from pileus.kube.config.renewal import Issued, Renewing
+from pileus.kube.config.credentials import Issued, Renewing, bearer
 from pileus.kube.errors import AlreadyExists, CredentialsError, Forbidden, KubeError, NotFound
 from pileus.kube.model.authentication_v1 import SERVICE_ACCOUNT_TOKENS
 from pileus.kube.model.core_v1 import SERVICE_ACCOUNTS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pileus.kube.config.command import ERROR_LIMIT, OUTPUT_LIMIT, Command, run
+from pileus.kube.config.exec import ERROR_LIMIT, OUTPUT_LIMIT, Command, run
 from pileus.kube.errors import CredentialsError
 from tests.unit.kube.config.stage import Stage
 

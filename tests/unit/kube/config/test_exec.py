@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pileus.kube.config.command import Command, Finished, Missing
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.config.exec import ExecAuthorization, Plugin, plugin
+from pileus.kube.config.exec import Command, ExecAuthorization, Finished, Missing, Plugin, plugin
 from pileus.kube.config.kubeconfig import EnvironmentVariable, Exec
 from pileus.kube.errors import CredentialsError
 from pileus.pki import Authority, Subject

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.kube.config.choose import load_access
-from pileus.kube.config.document import parse
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.config.kubeconfig import Cluster, User, read_kubeconfig, select
+from pileus.kube.config.kubeconfig import Cluster, User, parse, read_kubeconfig, select
 from pileus.pki import Authority, Subject
 from pileus.telemetry.log import VALUES
 from tests.unit.kube.config.stage import NOON, Stage, authorization, document

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.kube.config.masking import mask, secret_args, secrets_in
+from pileus.kube.config.exec import mask, secret_args, secrets_in
 
 WORDS = st.text(st.characters(categories=["L", "N", "P"]), min_size=4, max_size=40)
 

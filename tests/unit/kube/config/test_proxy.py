@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pileus.kube.config.endpoint import proxy_for
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.config.proxy import proxy_for
 from tests.unit.kube.config.stage import Stage
 
 PROXY = "http://proxy:3128"

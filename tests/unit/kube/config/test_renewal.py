@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from pileus.kube.config.renewal import PAUSE, Issued, Renewing
+from pileus.kube.config.credentials import PAUSE, Issued, Renewing
 from pileus.kube.errors import CredentialsError
 from tests.unit.kube.config.stage import HandClock
 

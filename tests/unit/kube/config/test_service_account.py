@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.kube.access import Access
-from pileus.kube.config.authorization import ConfiguredCredentials, Fixed
+from pileus.kube.config.credentials import ConfiguredCredentials, Fixed
 from pileus.kube.config.service_account import renewal, service_account_access
 from pileus.kube.errors import (
     AlreadyExists,

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pileus.kube.config.token_file import TokenFile
+from pileus.kube.config.credentials import TokenFile
 from pileus.kube.errors import CredentialsError
 from tests.unit.kube.config.stage import HandClock, Stage, authorization
 

@@ -1,10 +1,43 @@
-"""Which HTTP proxy lies before a server: the configuration's, or the environment's as in Go."""
+"""The address of an API server, checked and in one spelling."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
 from pileus.kube.config.errors import InvalidConfiguration
+
+
+def server_url(given: str, *, tls: bool) -> str:
+    """Return scheme, host, port and path prefix, without a trailing slash.
+
+    Without a scheme it is https if the configuration speaks of TLS, else http, as in client-go.
+    """
+    url = given if "://" in given else f"{'https' if tls else 'http'}://{given}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as e:
+        raise InvalidConfiguration(f"server {_shown(given)} is no URL: {e}") from None
+    if parts.username is not None or parts.password is not None:
+        raise InvalidConfiguration("server: a URL with a password in it; put that under `user`")
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise InvalidConfiguration(
+            f"server {_shown(given)}: expected https://HOST[:PORT][/PATH] or HOST:PORT"
+        )
+    host = bracketed(parts.hostname)
+    at = "" if port is None else f":{port}"
+    return f"{parts.scheme}://{host}{at}{parts.path.rstrip('/')}"
+
+
+def bracketed(host: str) -> str:
+    """The host as it stands in a URL: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _shown(url: str) -> str:
+    """The URL for a message, without what stands before an @."""
+    return repr(url.rpartition("@")[2])
+
 
 _SCHEMES = {"http", "https"}
 _PORTS = {"http": 80, "https": 443}
