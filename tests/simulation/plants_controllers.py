@@ -175,7 +175,7 @@ def nobody_is_deleted() -> Iterable[Patch]:
     async def delete(*_: object) -> None:
         return None
 
-    yield lifecycle.Actor, "delete", delete
+    yield lifecycle.StepPerformer, "_delete", delete
 
 
 def stopped_nodes_are_not_marked() -> Iterable[Patch]:
@@ -241,7 +241,7 @@ def by_name() -> Iterable[Patch]:
 
 
 def deleted_against_the_policy() -> Iterable[Patch]:
-    yield lifecycle_plan, "_says_policy", lambda absent, policy: None
+    yield lifecycle_plan, "_kept_by_policy", lambda absent, policy: None
 
 
 def keys_are_forgotten() -> Iterable[Patch]:

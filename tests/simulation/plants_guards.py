@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 from pileus.cloud.balancer import Effect
 from pileus.controllers.ipam.allocator import Blocks
 from pileus.controllers.lifecycle import plan as lifecycle_plan
-from pileus.controllers.lifecycle.reconciler import Actor
+from pileus.controllers.lifecycle.reconciler import StepPerformer
 from pileus.controllers.node import addresses
 from pileus.controllers.node import plan as node_plan
 from pileus.controllers.route import plan as route_plan
@@ -77,34 +77,28 @@ def addresses_in_the_order_of_the_cloud() -> Iterable[Patch]:
 
 
 def vetoes_are_not_read() -> Iterable[Patch]:
-    yield lifecycle_plan, "_says_annotation", lambda node, absent: None
+    yield lifecycle_plan, "_kept_by_annotation", lambda node, absent: None
 
 
 def vetoes_are_read_once() -> Iterable[Patch]:
     """The newest state of a node is judged before it is deleted, but for its annotations."""
-    sound = Actor.delete
+    sound = StepPerformer._is_condemned
 
-    async def delete(self: Actor, node: Any, evidence: str, is_condemned: Any) -> None:
-        def still(newest: Any) -> bool:
-            metadata = changed(newest.metadata, annotations=node.metadata.annotations)
-            return is_condemned(changed(newest, metadata=metadata))
+    def is_condemned(self: StepPerformer, seen: Any, fresh: Any) -> bool:
+        metadata = changed(fresh.metadata, annotations=seen.node.metadata.annotations)
+        return sound(self, seen, changed(fresh, metadata=metadata))
 
-        await sound(self, node, evidence, still)
-
-    yield Actor, "delete", delete
+    yield StepPerformer, "_is_condemned", is_condemned
 
 
 def readiness_is_read_once() -> Iterable[Patch]:
     """The newest state of a node is judged before it is deleted, but for its status."""
-    sound = Actor.delete
+    sound = StepPerformer._is_condemned
 
-    async def delete(self: Actor, node: Any, evidence: str, is_condemned: Any) -> None:
-        def still(newest: Any) -> bool:
-            return is_condemned(changed(newest, status=node.status))
+    def is_condemned(self: StepPerformer, seen: Any, fresh: Any) -> bool:
+        return sound(self, seen, changed(fresh, status=seen.node.status))
 
-        await sound(self, node, evidence, still)
-
-    yield Actor, "delete", delete
+    yield StepPerformer, "_is_condemned", is_condemned
 
 
 def every_service_is_managed() -> Iterable[Patch]:

@@ -9,8 +9,7 @@ from pileus.app import plan
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.controllers.ipam import controller as ipam
-from pileus.controllers.lifecycle.knowledge import Knowledge
-from pileus.controllers.lifecycle.preview import LifecyclePreview
+from pileus.controllers.lifecycle import preview as lifecycle
 from pileus.controllers.node import preview as node
 from pileus.controllers.node.observation import Facts
 from pileus.controllers.route import controller as route
@@ -68,34 +67,20 @@ def no_report_of_stuck_nodes() -> Iterable[Patch]:
 
 
 def no_node_deletion() -> Iterable[Patch]:
-    yield _without(LifecyclePreview, "_consequences", lambda line: line.effect is Effect.DELETE)
+    yield _without(lifecycle, "rendered", lambda line: line.effect is Effect.DELETE)
 
 
 def no_shutdown_taint() -> Iterable[Patch]:
-    yield _without(LifecyclePreview, "_writes", _says("/shutdown"))
+    yield _without(lifecycle, "rendered", _says("/shutdown"))
 
 
 def no_second_look() -> Iterable[Patch]:
-    sound = Knowledge.step
+    sound = lifecycle.plan
 
-    def step(self: Knowledge, seen: Any, *, confirmed: bool = False) -> Any:
-        return sound(self, seen)
+    def plan(seen: Any, guards: Any, now: Any, *, confirmed: bool = False) -> Any:
+        return sound(seen, guards, now)
 
-    yield LifecyclePreview, "_lines", _with(LifecyclePreview._lines, Knowledge, "step", step)
-
-
-def _with(method: Any, owner: Any, name: str, instead: Any) -> Any:
-    """Returns the method, during which a name of the owner is another."""
-
-    def called(*args: Any) -> Any:
-        sound = getattr(owner, name)
-        setattr(owner, name, instead)
-        try:
-            return list(method(*args))
-        finally:
-            setattr(owner, name, sound)
-
-    return called
+    yield lifecycle, "plan", plan
 
 
 def no_finalizer() -> Iterable[Patch]:

@@ -6,7 +6,7 @@ from pileus.app.config import Config, build_config
 from pileus.app.declared.pileus import DELETION_POLICIES
 from pileus.app.declared.table import TABLE
 from pileus.app.validate import logging_problems, problems, together
-from pileus.controllers.lifecycle.plan import Policy
+from pileus.controllers.lifecycle.guard import Policy
 from pileus.settings.sources import gather
 
 

@@ -92,7 +92,7 @@ EXEMPT = {
     "classic/stop.py:Stop._tasks": FIXED,
     "controllers/ipam/allocator.py:Allocator._allocated": COUNTED,
     "controllers/ipam/allocator.py:Blocks._holders": COUNTED,
-    "controllers/lifecycle/monitor.py:NodeMonitor._in_hand": SHORT,
+    "controllers/lifecycle/monitor.py:NodeMonitor._in_progress": SHORT,
     "controllers/lifecycle/monitor.py:NodeMonitor._reminders": SHORT,
     "controllers/lifecycle/monitor.py:NodeMonitor._woken": SHORT,
     "controllers/route/ownership.py:KnownNodes._lengths": SHORT,

@@ -1,1 +1,1 @@
-"""A Node whose machine is gone is deleted, guardedly; one whose machine is stopped is tainted."""
+"""Deletes nodes whose instances are deleted, with safeguards, and taints stopped ones."""

@@ -1,4 +1,4 @@
-"""The annotations of a Node that the manager itself reads. Pure."""
+"""The annotations of a Node that this controller reads and writes. Pure."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ OUT_OF_SERVICE_MARK = f"{CORE_NAMESPACE}out-of-service"
 
 
 class Word(StrEnum):
-    """A user's decision about a node whose machine is gone."""
+    """A user's decision about a node that has no machine."""
 
     APPROVED = "approved"
     NEVER = "never"
@@ -21,22 +21,22 @@ ANNOTATIONS = Options(
         DELETION,
         one_of(*Word),
         "",
-        "Whether the Node may be deleted when its machine is gone: `approved` deletes it although "
-        "a guard keeps it, `never` keeps it in any case.",
+        "Whether the Node may be deleted when its machine does not exist: `approved` deletes it "
+        "even if a safeguard keeps it, `never` keeps it in any case.",
     ),
     Option(
         OUT_OF_SERVICE_MARK,
         TEXT,
         "",
-        "Written by Pileus: the out-of-service taint on this Node is its own. The same taint set "
-        "manually stays.",
+        "Written by Pileus: it added the out-of-service taint to this Node. The same taint added "
+        "manually is kept.",
     ),
     namespace=CORE_NAMESPACE,
 )
 
 
 def invalid_annotations(node: Node) -> str:
-    """Return what is wrong with the annotations of ours and the command that fixes it, or ""."""
+    """Returns what is invalid about our annotations, with the command that fixes it, or ""."""
     given = node.metadata.annotations or {}
     problems = ANNOTATIONS.problems(given)
     if not problems:

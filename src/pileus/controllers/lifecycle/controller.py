@@ -1,4 +1,4 @@
-"""The cloud-node-lifecycle controller as one thing to run, around one informer."""
+"""The cloud-node-lifecycle controller: the monitor, woken by changes of nodes."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,11 @@ from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.cloud.options import CORE_NAMESPACE
 from pileus.controllers.lifecycle.annotations import invalid_annotations
-from pileus.controllers.lifecycle.monitor import LifecycleSettings, NodeMonitor
-from pileus.controllers.lifecycle.observation import View
-from pileus.controllers.lifecycle.patches import patch_of
-from pileus.controllers.lifecycle.plan import Write
+from pileus.controllers.lifecycle.monitor import LifecycleSettings, MonitorTools, NodeMonitor
+from pileus.controllers.lifecycle.observation import ClusterView, InstanceLookup
+from pileus.controllers.lifecycle.patches import Write, patch_of
 from pileus.controllers.lifecycle.preview import LifecyclePreview
-from pileus.controllers.lifecycle.reconciler import Actor, Tools
-from pileus.controllers.lifecycle.telling import Teller
+from pileus.controllers.lifecycle.reconciler import GuardMemory, PerformerTools, StepPerformer
 from pileus.kube.client import Client
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Node
@@ -27,15 +25,15 @@ from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.events import Recorder
 from pileus.telemetry.metrics import Metrics
 
-BLIND_AFTER = 120.0
-"""Seconds without a byte from the watch after which nothing is concluded from what it showed."""
+STALE_AFTER = 120.0
+"""Seconds without a byte from the watch after which its view counts as stale."""
 
 UNKNOWN_ANNOTATION = "UnknownAnnotation"
-"""The event on a Node with a misspelt annotation of ours."""
+"""The event on a Node with a misspelt `pileus.dev/` annotation."""
 
 
 class WatchedNodes(NodeInformer, Protocol):
-    """One that also says how old its view may be."""
+    """An informer that reports how old its view may be."""
 
     failure: KubeError | None
 
@@ -44,12 +42,14 @@ class WatchedNodes(NodeInformer, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the controller is put into."""
+    """What the controller needs from the process."""
 
     client: Client
     informer: WatchedNodes
     instances: Instances
     whose: Whose
+    other_clouds: Sequence[Instances] = ()
+    """The other clouds of this manager."""
     events: Recorder
     clock: Clock
     metrics: Metrics
@@ -57,64 +57,78 @@ class Surroundings:
 
 
 class LifecycleController:
-    """Deletes nodes whose machines are gone, as the policy allows, and taints stopped ones."""
+    """Deletes nodes whose instances are deleted, as the policy allows, and taints stopped ones."""
 
     def __init__(self, around: Surroundings, settings: LifecycleSettings) -> None:
         nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of)
         notices = ObjectEvents(around.events)
-        tools = Tools(
-            nodes=nodes,
-            writer=NodeWriter(nodes, around.random),
-            notices=notices,
-            clock=around.clock,
-            metrics=around.metrics,
-            concurrency=settings.concurrency,
-        )
-        view = View(
+        view = ClusterView(
             node=nodes.node,
             nodes=nodes.nodes,
             whose=around.whose,
-            blindness=lambda: blindness(around.informer),
+            staleness=lambda: staleness(around.informer),
+        )
+        lookup = InstanceLookup(
+            instances=around.instances, view=view, other_clouds=around.other_clouds
+        )
+        self._memory = GuardMemory(settings.guards(), around.metrics)
+        performer = StepPerformer(
+            PerformerTools(
+                nodes=nodes,
+                writer=NodeWriter(nodes, around.random),
+                whose=around.whose,
+                notices=notices,
+                clock=around.clock,
+                metrics=around.metrics,
+                concurrency=settings.concurrency,
+            ),
+            self._memory,
+        )
+        tools = MonitorTools(
+            view=view,
+            lookup=lookup,
+            memory=self._memory,
+            performer=performer,
+            clock=around.clock,
+            metrics=around.metrics,
         )
         self._informer = around.informer
         self._annotations = _Annotations(view.whose, notices)
         self._nodes = nodes
-        self._monitor = NodeMonitor(
-            view, around.instances, Actor(tools), Teller(around.metrics), settings
-        )
-        self._preview = LifecyclePreview(view, around.instances, around.clock)
+        self._monitor = NodeMonitor(tools, settings)
+        self._preview = LifecyclePreview(view, lookup, around.clock)
 
     async def run(self) -> None:
-        """Work until cancelled, once the informer knows all nodes; call once."""
+        """Works until cancelled, after the informer has synced. Call once."""
         await self._informer.wait_synced()
         self._informer.subscribe(self._nodes.without_echoes(_Wake(self._monitor)))
         self._informer.subscribe(self._annotations)
         await self._monitor.run()
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
-        """What would be done now, or after a second look; the informer has to run."""
+        """Returns what would be done now and after a second check. Needs a running informer."""
         await self._informer.wait_synced()
-        return await self._preview.of(scope, self._monitor.knowledge)
+        return await self._preview.of(scope, self._memory.guards)
 
     def stuck(self, limit: float) -> str | None:
-        """What to tell a health check if a node has been in hand for longer than `limit`."""
+        """Returns a message for the health check if work on a node takes more than `limit` s."""
         return self._monitor.stuck(limit)
 
     def failing(self) -> str | None:
-        """The message for a health check if monitoring keeps failing."""
+        """Returns a message for the health check if monitoring keeps failing."""
         return self._monitor.failing()
 
 
-def blindness(informer: WatchedNodes) -> str:
-    """Why what the informer shows may be old; empty: it is not."""
+def staleness(informer: WatchedNodes) -> str:
+    """Returns why the informer's view may be stale; empty if it is current."""
     if informer.failure is not None:
         return str(informer.failure) or type(informer.failure).__name__
     age = informer.age()
-    return f"the watch has been silent for {age:.0f} s" if age > BLIND_AFTER else ""
+    return f"the watch has been silent for {age:.0f} s" if age > STALE_AFTER else ""
 
 
 class _Wake:
-    """Tells the monitor which nodes changed in a way that matters to it."""
+    """Wakes the monitor for changes of readiness and of our annotations."""
 
     def __init__(self, monitor: NodeMonitor) -> None:
         self._monitor = monitor
@@ -133,7 +147,7 @@ class _Wake:
 
 
 class _Annotations:
-    """Reports misspelt annotations of ours as soon as they are set, long before they matter."""
+    """Reports misspelt annotations as soon as they are set, before they matter."""
 
     def __init__(self, whose: Whose, notices: ObjectEvents) -> None:
         self._whose = whose

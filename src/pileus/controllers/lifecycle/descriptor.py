@@ -43,9 +43,8 @@ def build(context: ControllerContext, flags: LifecycleFlags) -> "LifecycleContro
         LifecycleController,
         Surroundings,
     )
-    from pileus.controllers.lifecycle.guard import Rules  # noqa: PLC0415 -- the same
+    from pileus.controllers.lifecycle.guard import Policy, Rules  # noqa: PLC0415 -- the same
     from pileus.controllers.lifecycle.monitor import LifecycleSettings  # noqa: PLC0415 -- the same
-    from pileus.controllers.lifecycle.plan import Policy  # noqa: PLC0415 -- the same
 
     cloud = context.scope.cloud
     if cloud.instances is None:

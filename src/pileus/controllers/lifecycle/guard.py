@@ -1,38 +1,60 @@
-"""Whether what the cloud says of nodes may be acted upon. Pure: a value; time is a number.
+"""Decides when the cloud's answers about nodes are confirmed. Pure: values; time is a number.
 
-    said once ──▶ suspect ──said again, a grace later──▶ confirmed ──not too many──▶ may be acted on
-                     │                                       │
-                     └── the cloud says otherwise, or the ───┘── too many at once: held, until
-                         node is another one: forgotten          others come back or a human says so
+    reported once ──▶ suspect ──reported again after the grace──▶ confirmed ──▶ action allowed
+                         │                                            │
+                         └─ reported otherwise, or the node ──────────┘─ too many nodes at once: no
+                            was replaced: forgotten                      action until fewer are
+                                                                         affected or a user approves
 
-An answer that is no answer changes nothing. Nothing is kept when the process ends: the grace then
-begins anew.
+An error instead of an answer changes nothing. Nothing is stored: after a restart the grace period
+starts again.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
+
+from pileus.cloud.errors import CloudError
+from pileus.cloud.model import Absent, Instance, InstanceState
+from pileus.controllers.lifecycle.annotations import invalid_annotations, word_of
+from pileus.controllers.lifecycle.observation import Observed
+from pileus.controllers.lifecycle.patches import is_out_of_service
+from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import READY, condition_of, provider_id_of
+from pileus.objects.ownership import Ownership
 
 LONGEST_BREAK = 300.0
-"""Seconds without an answer after which the grace for unidentified nodes begins again."""
+"""Seconds without an answer after which the grace period of unidentified nodes starts again."""
 ROUNDING = 1e-9
-"""What a product of floats may lack of a whole number that is meant."""
+"""Tolerance for a product of floats that should be a whole number."""
+
+
+class Policy(StrEnum):
+    """What happens to a node whose instance does not exist (`--node-deletion-policy`)."""
+
+    GUARDED = "guarded"
+    IMMEDIATE = "immediate"
+    """As in the Go framework: the first answer counts, without a limit."""
+    TAINT = "taint"
+    """Never deleted; tainted, so that it gets no new pods, and reported."""
+    REPORT = "report"
+    """Never deleted; reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     grace: float = 30.0
-    """Seconds between the first answer and the beginning of the look that confirms it."""
+    """Seconds between the first answer and the start of the lookup that confirms it."""
     fraction: float = 0.2
-    """The part of all nodes that may be acted on within a window; one always may."""
+    """The fraction of all nodes that may be acted on within a window; at least one node."""
     window: float = 600.0
     """Seconds."""
     unidentified_grace: float = 1800.0
-    """Seconds for which a node that nothing identifies as ours must be denied without a break
-    before it counts as ours; 0: it never does."""
+    """Seconds for which an unidentified node must be reported absent, without a break, before it
+    is treated as a node of this cloud; 0: never."""
 
     def limit(self, nodes: int) -> int:
         return max(1, math.floor(self.fraction * nodes + ROUNDING))
@@ -40,7 +62,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A node in one spell of being not ready. Another one is about something else."""
+    """One node during one period of not being ready. Evidence does not outlive that period."""
 
     uid: str
     provider_id: str
@@ -49,76 +71,76 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the cloud positively says of a subject: whether that which is guarded against holds."""
+    """A positive answer of the cloud: whether the subject is absent (or stopped)."""
 
     subject: Subject
     holds: bool
     counts: bool = True
-    """Whether acting on it is limited; a human's word is not."""
+    """Whether the limit applies to it. It does not if a user has approved the action."""
     counts_late: bool = False
-    """Whether it is limited once the grace for unidentified nodes is over."""
+    """Whether the limit applies after the grace period of unidentified nodes."""
 
 
 class Standing(Enum):
-    """How far the case against a node has come."""
+    """How far the evidence about a node has come."""
 
     CLEAR = auto()
     WAITING = auto()
-    """Said, but not confirmed yet."""
-    HELD = auto()
-    """Confirmed, but too many others are as well."""
+    """Reported, but not confirmed yet."""
+    TOO_MANY = auto()
+    """Confirmed, but too many nodes are affected at once."""
     CONFIRMED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How many nodes are acted on, or would be, of how many; and how many may be."""
+    """How many nodes are affected, of how many; and the limit."""
 
-    going: int = 0
+    affected: int = 0
     limit: int = 1
     nodes: int = 0
 
     @property
     def is_too_large(self) -> bool:
-        return self.going > self.limit
+        return self.affected > self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
     subject: Subject
     first: float
-    """When the first answer had come."""
+    """When the first answer arrived."""
     counts: bool
     is_confirmed: bool = False
     unbroken: float = 0.0
-    """Since when the same was said without a break."""
+    """Since when the same answer was given without a break."""
     last: float = 0.0
-    """When it was said last."""
+    """When the last answer arrived."""
     is_overdue: bool = False
-    """Whether the grace for unidentified nodes is over as well."""
+    """Whether the grace period of unidentified nodes is over as well."""
 
 
-def _nobody() -> Mapping[str, Suspect]:
+def _no_suspects() -> Mapping[str, Suspect]:
     return {}
 
 
-def _nothing() -> Mapping[str, float]:
+def _no_actions() -> Mapping[str, float]:
     return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """All cases of one sort, by the nodes' UIDs."""
+    """The evidence for one kind of action, by the nodes' UIDs, and its circuit breaker."""
 
     rules: Rules = field(default_factory=Rules)
-    suspects: Mapping[str, Suspect] = field(default_factory=_nobody)
-    acted: Mapping[str, float] = field(default_factory=_nothing)
-    """When nodes were acted on, for as long as the window lasts."""
+    suspects: Mapping[str, Suspect] = field(default_factory=_no_suspects)
+    acted: Mapping[str, float] = field(default_factory=_no_actions)
+    """When nodes were acted on, within the window."""
     share: Share = field(default_factory=Share)
 
     @property
     def is_open(self) -> bool:
-        """Whether the breaker is: nothing that counts is acted on."""
+        """Whether the circuit breaker is open: no action on nodes that count."""
         return self.share.is_too_large
 
     @property
@@ -127,16 +149,16 @@ class Guard:
         return not (self.suspects or self.acted or self.is_open)
 
     @property
-    def held(self) -> int:
-        """How many would be acted on if the breaker were closed."""
+    def kept_back(self) -> int:
+        """How many confirmed nodes the open circuit breaker protects from the action."""
         if not self.is_open:
             return 0
         return sum(each.counts and each.is_confirmed for each in self.suspects.values())
 
-    def heard(
+    def recorded(
         self, reports: Iterable[Report], *, began: float, ended: float, nodes: AbstractSet[str]
     ) -> "Guard":
-        """The guard after a look at some nodes; `nodes`: the UIDs of all that count."""
+        """Returns the guard after a lookup; `nodes`: the UIDs of all nodes of this cloud."""
         suspects = dict(self.suspects)
         for report in reports:
             uid = report.subject.uid
@@ -144,41 +166,40 @@ class Guard:
                 suspects[uid] = self._suspected(suspects.get(uid), report, began, ended)
             else:
                 suspects.pop(uid, None)
-        return replace(self, suspects=suspects).reckoned(ended, nodes)
+        return replace(self, suspects=suspects).recounted(ended, nodes)
 
-    def kept(self, subjects: Iterable[Subject]) -> "Guard":
-        """Without those that are not (or no longer the same) among the nodes that are not ready."""
+    def retained(self, subjects: Iterable[Subject]) -> "Guard":
+        """Returns the guard without suspects that are not among these subjects any more."""
         present = {each.uid: each for each in subjects}
-        kept = {uid: s for uid, s in self.suspects.items() if present.get(uid) == s.subject}
-        return replace(self, suspects=kept)
+        retained = {uid: s for uid, s in self.suspects.items() if present.get(uid) == s.subject}
+        return replace(self, suspects=retained)
 
     def without(self, uid: str) -> "Guard":
         if uid not in self.suspects:
             return self
         return replace(self, suspects={k: v for k, v in self.suspects.items() if k != uid})
 
-    def acting(self, uid: str, now: float) -> "Guard":
-        """To be noted before acting: what fails may have taken effect all the same."""
+    def acted_on(self, uid: str, now: float) -> "Guard":
+        """Call it before the action: a failed request may have taken effect."""
         return replace(self, acted={**self.acted, uid: now})
 
-    def reckoned(self, now: float, nodes: AbstractSet[str]) -> "Guard":
-        """Count again: time passes, nodes come and go.
+    def recounted(self, now: float, nodes: AbstractSet[str]) -> "Guard":
+        """Counts again: time has passed, nodes were created and deleted.
 
-        When the breaker closes, the cloud has been wrong, or many were lost: whoever is left has
-        to be confirmed anew.
+        When the circuit breaker closes, the remaining suspects have to be confirmed again.
         """
         window = self.rules.window
         acted = {uid: when for uid, when in self.acted.items() if now - when < window}
-        going = acted.keys() | {uid for uid, each in self.suspects.items() if each.counts}
-        everyone = len(nodes | going)
-        share = Share(len(going), self.rules.limit(everyone), everyone)
+        affected = acted.keys() | {uid for uid, each in self.suspects.items() if each.counts}
+        everyone = len(nodes | affected)
+        share = Share(len(affected), self.rules.limit(everyone), everyone)
         suspects = self.suspects
         if self.is_open and not share.is_too_large:
-            suspects = {uid: _anew(each, now) for uid, each in suspects.items()}
+            suspects = {uid: _restarted(each, now) for uid, each in suspects.items()}
         return replace(self, suspects=suspects, acted=acted, share=share)
 
-    def foreseen(self, reports: Iterable[Report], nodes: AbstractSet[str]) -> "Guard":
-        """Returns the guard as it will be if the same is reported until every grace is over."""
+    def projected(self, reports: Iterable[Report], nodes: AbstractSet[str]) -> "Guard":
+        """Returns the guard as it will be if the same is reported until all grace periods end."""
         overdue = self.rules.unidentified_grace > 0
         suspects = {
             report.subject.uid: Suspect(
@@ -191,19 +212,19 @@ class Guard:
             for report in reports
             if report.holds
         }
-        return Guard(rules=self.rules, suspects=suspects).reckoned(0.0, nodes)
+        return Guard(rules=self.rules, suspects=suspects).recounted(0.0, nodes)
 
     def standing(self, subject: Subject, *, confirmed: bool = False) -> Standing:
-        """How far it has come; with `confirmed`, how far after a second look like the first."""
+        """Returns the standing; with `confirmed`, the one after a second, identical answer."""
         suspect = self.suspects.get(subject.uid)
         if suspect is None or suspect.subject != subject:
             return Standing.CLEAR
         if not suspect.is_confirmed and not confirmed:
             return Standing.WAITING
-        return Standing.HELD if self.is_open and suspect.counts else Standing.CONFIRMED
+        return Standing.TOO_MANY if self.is_open and suspect.counts else Standing.CONFIRMED
 
     def is_overdue(self, subject: Subject) -> bool:
-        """Whether the subject was denied for so long that nothing else has to identify it."""
+        """Whether the subject was reported absent for the grace period of unidentified nodes."""
         suspect = self.suspects.get(subject.uid)
         return suspect is not None and suspect.subject == subject and suspect.is_overdue
 
@@ -224,7 +245,114 @@ class Guard:
         )
 
 
-def _anew(suspect: Suspect, now: float) -> Suspect:
+def _restarted(suspect: Suspect, now: float) -> Suspect:
     if not suspect.counts:
         return suspect
     return replace(suspect, first=now, unbroken=now, is_confirmed=False, is_overdue=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guards:
+    """What is remembered about nodes that are not ready: one guard per kind of action."""
+
+    policy: Policy = Policy.GUARDED
+    takes_out_of_service: bool = False
+    deletion: Guard = field(default_factory=Guard)
+    out_of_service: Guard = field(default_factory=Guard)
+
+    def recorded(
+        self, seen: Sequence[Observed], *, began: float, ended: float, ours: AbstractSet[str]
+    ) -> "Guards":
+        """Returns the guards after a lookup that began and ended then.
+
+        `ours`: the UIDs of all nodes of this cloud.
+        """
+        stopped = _stopped(seen) if self.takes_out_of_service else ()
+        return replace(
+            self,
+            deletion=self.deletion.recorded(
+                self._absent(seen), began=began, ended=ended, nodes=ours
+            ),
+            out_of_service=self.out_of_service.recorded(
+                stopped, began=began, ended=ended, nodes=ours
+            ),
+        )
+
+    def retained(self, subjects: Iterable[Subject], now: float, ours: AbstractSet[str]) -> "Guards":
+        """Returns the guards for the nodes that are not ready now."""
+        present = tuple(subjects)
+        return replace(
+            self,
+            deletion=self.deletion.retained(present).recounted(now, ours),
+            out_of_service=self.out_of_service.retained(present).recounted(now, ours),
+        )
+
+    def without(self, uid: str) -> "Guards":
+        """Returns the guards without a node that is ready again or deleted."""
+        deletion, out_of_service = self.deletion.without(uid), self.out_of_service.without(uid)
+        if deletion is self.deletion and out_of_service is self.out_of_service:
+            return self
+        return replace(self, deletion=deletion, out_of_service=out_of_service)
+
+    def deleting(self, uid: str, now: float) -> "Guards":
+        return replace(self, deletion=self.deletion.acted_on(uid, now))
+
+    def taking_out_of_service(self, uid: str, now: float) -> "Guards":
+        return replace(self, out_of_service=self.out_of_service.acted_on(uid, now))
+
+    def projected(self, seen: Iterable[Observed], ours: AbstractSet[str]) -> "Guards":
+        """Returns the guards as they will be if the cloud's answers stay the same."""
+        return replace(self, deletion=self.deletion.projected(self._absent(seen), ours))
+
+    @property
+    def suspects(self) -> frozenset[str]:
+        """The UIDs of all suspects."""
+        return frozenset(self.deletion.suspects) | frozenset(self.out_of_service.suspects)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to count."""
+        return self.deletion.is_idle and self.out_of_service.is_idle
+
+    def _absent(self, seen: Iterable[Observed]) -> Iterator[Report]:
+        limited = self.policy is Policy.GUARDED
+        for each in seen:
+            subject = subject_of(each.node)
+            match each.answer:
+                case Absent():
+                    yield Report(
+                        subject,
+                        holds=True,
+                        counts=limited and _counts(each, Ownership.OURS),
+                        counts_late=limited and _counts(each, Ownership.UNPROVEN),
+                    )
+                case Instance():
+                    yield Report(subject, holds=False)
+                case CloudError() | None:
+                    pass
+
+
+def subject_of(node: Node) -> Subject:
+    ready = condition_of(node, READY)
+    since = ready.last_transition_time if ready else None
+    return Subject(node.metadata.uid, provider_id_of(node), since)
+
+
+def _counts(seen: Observed, whose: Ownership) -> bool:
+    """Whether the limit applies: the node would be deleted, and no user has decided about it."""
+    decided = word_of(seen.node) or invalid_annotations(seen.node)
+    return seen.whose is whose and not decided
+
+
+def _stopped(seen: Iterable[Observed]) -> Iterator[Report]:
+    """Yields a report for each instance whose state is known."""
+    for each in seen:
+        subject = subject_of(each.node)
+        match each.answer:
+            case Instance(state=InstanceState.STOPPED):
+                counted = each.whose is Ownership.OURS and not is_out_of_service(each.node)
+                yield Report(subject, holds=True, counts=counted)
+            case Instance(state=InstanceState.RUNNING | InstanceState.PENDING) | Absent():
+                yield Report(subject, holds=False)
+            case Instance() | CloudError() | None:
+                pass

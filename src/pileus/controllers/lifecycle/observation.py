@@ -1,69 +1,182 @@
-"""Ask the cloud about nodes that are not ready, with witnesses: nodes that are known to be alive.
+"""What the cloud reports about nodes that are not ready, as far as it can be trusted.
 
-A cloud that denies machines whose kubelets are alive (a token that lost a right, the wrong project)
-is not believed when it denies others.
+Healthy nodes are looked up as witnesses. A cloud that does not know the instances of healthy nodes
+(credentials without a permission, the wrong project) is not trusted when it denies others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from pileus.cloud.errors import Unavailable
+from pileus.cloud.errors import CloudError, Unavailable, Unsupported
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent, Instance
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookup import Answer, look_up
 from pileus.objects.nodes import is_ready
-from pileus.objects.ownership import Ownership
+from pileus.objects.ownership import Ownership, Whose
+from pileus.telemetry.log import Log
+from pileus.telemetry.metrics import Metrics
+
+log = Log(__name__)
 
 WITNESSES = 3
-"""Nodes asked about besides; one that is found is enough."""
+"""Healthy nodes that are looked up as well; one that is found is enough."""
+EXISTS, SHUTDOWN = "instance_exists", "instance_shutdown"
+"""A batched lookup counts, for each node, as the calls that the Go framework would make."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A node, and the cloud's answer about its instance."""
+
+    node: Node
+    whose: Ownership
+    answer: Answer | None = None
+    """None: the cloud was not asked, because the node is ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """The cluster as it is seen here."""
+class ClusterView:
+    """The nodes as the informer shows them."""
 
     node: Callable[[str], Node | None]
     nodes: Callable[[], Sequence[Node]]
-    whose: Callable[[Node], Ownership]
-    blindness: Callable[[], str]
-    """Why what is seen may be old; empty: it is not."""
+    whose: Whose
+    staleness: Callable[[], str]
+    """Why the view may be stale; empty: it is current."""
+
+    def ours(self) -> frozenset[str]:
+        """Returns the UIDs of all nodes of this cloud."""
+        return frozenset(n.metadata.uid for n in self.nodes() if self.whose(n) is Ownership.OURS)
 
     def witnesses(self) -> Sequence[Node]:
-        alive = (each for each in self.nodes() if is_ready(each))
-        return list(islice((n for n in alive if self.whose(n) is Ownership.OURS), WITNESSES))
+        ready = (each for each in self.nodes() if is_ready(each))
+        return list(islice((n for n in ready if self.whose(n) is Ownership.OURS), WITNESSES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceLookup:
+    """Asks the cloud about nodes that are not ready."""
+
+    instances: Instances
+    view: ClusterView
+    other_clouds: Sequence[Instances] = ()
+    """The other clouds of this manager: each must deny an unidentified node too."""
+
+    async def answers(
+        self, nodes: Sequence[Node], *, witnesses: bool, suspected: bool
+    ) -> Mapping[str, Answer]:
+        """Returns a trusted answer for each node's name.
+
+        `witnesses`: whether an answer may lead to a deletion. `suspected`: whether one of the
+        nodes was reported absent before; otherwise only denied nodes cost a lookup of witnesses.
+        """
+        if not witnesses:
+            found = await look_at(self.instances, nodes, ())
+        elif suspected:
+            found = await look_at(self.instances, nodes, self.view.witnesses())
+        else:
+            found = await look_first(self.instances, nodes, self.view.witnesses)
+        return await self._absent_everywhere(nodes, found)
+
+    async def _absent_everywhere(
+        self, nodes: Sequence[Node], answers: Mapping[str, Answer]
+    ) -> Mapping[str, Answer]:
+        """Returns the answers, with `Absent` for unidentified nodes only if all clouds agree."""
+        denied = [
+            node
+            for node in nodes
+            if isinstance(answers[node.metadata.name], Absent)
+            and self.view.whose(node) is Ownership.UNPROVEN
+        ]
+        for cloud in self.other_clouds if denied else ():
+            found = await look_up(cloud, denied, fresh=True)
+            answers = {
+                **answers,
+                **{name: doubt for name, a in found.items() if (doubt := doubt_of(a))},
+            }
+        return answers
+
+
+def doubt_of(answer: Answer) -> CloudError | None:
+    """Returns why another cloud's answer does not confirm that a node has no instance."""
+    match answer:
+        case Absent():
+            return None
+        case Instance():
+            return Unavailable(f"another cloud has this instance: {answer.provider_id}")
+        case CloudError():
+            return answer
 
 
 async def look_at(
     instances: Instances, nodes: Sequence[Node], witnesses: Sequence[Node]
 ) -> Mapping[str, Answer]:
-    """An answer for each of `nodes`, as far as it can be believed."""
+    """Returns an answer for each of `nodes`, as far as it can be trusted."""
     answers = await look_up(instances, [*nodes, *witnesses], fresh=True)
-    alive = frozenset(each.metadata.name for each in witnesses)
-    asked = {name: answer for name, answer in answers.items() if name not in alive}
-    return believed(asked, {name: answers[name] for name in alive})
+    healthy = frozenset(each.metadata.name for each in witnesses)
+    asked = {name: answer for name, answer in answers.items() if name not in healthy}
+    return trusted(asked, {name: answers[name] for name in healthy})
 
 
 async def look_first(
     instances: Instances, nodes: Sequence[Node], witnesses: Callable[[], Sequence[Node]]
 ) -> Mapping[str, Answer]:
-    """As `look_at`, while nobody is suspected: only who is denied is asked about with witnesses.
+    """As `look_at`, but looks up witnesses only if a node is denied.
 
-    So machines that are merely stopped cost no more than their own answers.
+    So nodes whose instances are merely stopped cost no more than their own answers.
     """
     answers = await look_up(instances, nodes, fresh=True)
     denied = [node for node in nodes if isinstance(answers[node.metadata.name], Absent)]
-    alive = witnesses() if denied else ()
-    return {**answers, **await look_at(instances, denied, alive)} if alive else answers
+    healthy = witnesses() if denied else ()
+    return {**answers, **await look_at(instances, denied, healthy)} if healthy else answers
 
 
-def believed(
-    answers: Mapping[str, Answer], witnesses: Mapping[str, Answer]
-) -> Mapping[str, Answer]:
-    """Without what is denied, if a machine that is alive is denied and none is found. Pure."""
+def trusted(answers: Mapping[str, Answer], witnesses: Mapping[str, Answer]) -> Mapping[str, Answer]:
+    """Returns the answers without `Absent` if a witness is denied and none is found. Pure."""
     denied = [name for name, answer in witnesses.items() if isinstance(answer, Absent)]
     if not denied or any(isinstance(answer, Instance) for answer in witnesses.values()):
         return answers
-    doubt = Unavailable(f"not believed: the cloud also denies {', '.join(denied)}, who is alive")
+    doubt = Unavailable(f"not trusted: the cloud also denies healthy nodes ({', '.join(denied)})")
     return {name: doubt if isinstance(a, Absent) else a for name, a in answers.items()}
+
+
+class LookupReport:
+    """Counts lookups in metrics and logs failed ones, once per kind of error."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._calls = metrics.lifecycle_calls
+        self._failing: frozenset[str] = frozenset()
+
+    def cancelled(self, nodes: int) -> None:
+        self._calls.labels(EXISTS, "canceled").inc(nodes)
+
+    def answered(self, answers: Mapping[str, Answer]) -> None:
+        for answer in answers.values():
+            self._count(answer)
+        failed: dict[str, list[str]] = {}
+        for name, answer in answers.items():
+            if isinstance(answer, CloudError):
+                failed.setdefault(type(answer).__name__, []).append(name)
+        for kind in failed.keys() - self._failing:
+            names = failed[kind]
+            log.warning(
+                "Cannot look up nodes that are not ready; taking no action",
+                nodes=len(names),
+                first=names[0],
+                err=answers[names[0]],
+            )
+        self._failing = frozenset(failed)
+
+    def _count(self, answer: Answer) -> None:
+        match answer:
+            case Instance():
+                self._calls.labels(EXISTS, "success").inc()
+                self._calls.labels(SHUTDOWN, "success").inc()
+            case Absent():
+                self._calls.labels(EXISTS, "instance_not_found").inc()
+            case Unsupported():
+                self._calls.labels(EXISTS, "not_implemented").inc()
+            case CloudError():
+                self._calls.labels(EXISTS, "error").inc()

@@ -1,22 +1,37 @@
-"""Do to one node what was decided, and tell its users: taints, a condition, its deletion."""
+"""Performs the steps for one node: events, taints, the condition, the deletion."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from pileus.clock import Clock
-from pileus.controllers.lifecycle.plan import (
+from pileus.controllers.lifecycle.annotations import OUT_OF_SERVICE_MARK
+from pileus.controllers.lifecycle.guard import Guard, Guards, subject_of
+from pileus.controllers.lifecycle.observation import Observed
+from pileus.controllers.lifecycle.patches import (
     OUT_OF_SERVICE,
-    REASONS,
-    Wanted,
+    ObjectWrite,
     Write,
-    is_met,
     is_out_of_service,
     object_write,
     status_write,
-    subject_of,
+)
+from pileus.controllers.lifecycle.plan import (
+    Apply,
+    Delete,
+    ForgetWarnings,
+    NoAnswer,
+    Postpone,
+    Step,
+    Steps,
+    Wait,
+    Warn,
+    approval_command,
+    is_deletion,
+    plan,
+    taint_command,
 )
 from pileus.fence import Fenced
 from pileus.kube.errors import Conflict, KubeError, NotFound
@@ -24,7 +39,8 @@ from pileus.kube.model.core_v1 import Node
 from pileus.objects import cluster_nodes
 from pileus.objects.cluster_nodes import NodeReplaced, NodeWriter
 from pileus.objects.events import ObjectEvents, shortened
-from pileus.objects.nodes import about_node, provider_id_of, taints_of
+from pileus.objects.nodes import about_node, is_ready, provider_id_of, taints_of
+from pileus.objects.ownership import Ownership, Whose
 from pileus.runtime.backoff import Exponential
 from pileus.runtime.memory import PerObject
 from pileus.telemetry.log import Log
@@ -33,23 +49,26 @@ from pileus.telemetry.metrics import Metrics
 log = Log(__name__)
 
 TRIES = 3
-"""Requests to delete a node that others keep changing; then the next round decides anew."""
-RESTS = Exponential(10.0, 300.0)
-"""How long a node is left alone after its n-th failure in a row."""
-AFTERMATH = 60.0
-"""Seconds that a node which was deleted is left alone; it may be shown for a while yet."""
+"""Requests to delete a node that other processes keep changing; then the next round decides."""
+PAUSES = Exponential(10.0, 300.0)
+"""The pause of a node after its n-th failure in a row."""
+AFTER_DELETION = 60.0
+"""The pause of a deleted node, in seconds: the watch may show it for a while."""
 
 
 class Nodes(cluster_nodes.Nodes[Write], Protocol):
     async def delete(self, node: Node) -> None:
-        """Delete this very version of the node. Errors: `Conflict`, if it has changed since."""
+        """Deletes this version of the node. Raises `Conflict` if it has changed since."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class PerformerTools:
+    """What performing steps needs."""
+
     nodes: Nodes
     writer: NodeWriter[Write]
+    whose: Whose
     notices: ObjectEvents
     clock: Clock
     metrics: Metrics
@@ -57,42 +76,70 @@ class Tools:
     """Nodes written at the same time."""
 
 
+class GuardMemory:
+    """The guards of this process. Reports when a circuit breaker opens or closes."""
+
+    def __init__(self, guards: Guards, metrics: Metrics) -> None:
+        self.guards = guards
+        self._metrics = metrics
+        self._set_gauges()
+
+    def update(self, guards: Guards) -> None:
+        before, self.guards = self.guards, guards
+        if guards is not before:
+            name = "NAME"
+            _log_breaker("delete", before.deletion, guards.deletion, approval_command(name))
+            former, latter = before.out_of_service, guards.out_of_service
+            _log_breaker("out_of_service", former, latter, taint_command(name))
+            self._set_gauges()
+
+    def _set_gauges(self) -> None:
+        both = (("delete", self.guards.deletion), ("out_of_service", self.guards.out_of_service))
+        for action, guard in both:
+            self._metrics.node_breaker_open.labels(action).set(guard.is_open)
+            self._metrics.nodes_held.labels(action).set(guard.kept_back)
+
+
 @dataclass(frozen=True, slots=True)
-class _Rest:
+class _Pause:
     failures: int
     until: float
 
 
-class Actor:
-    """Whatever the API server says of one node is logged, told, and harms no other."""
+class StepPerformer:
+    """Performs steps. An error of the API server is logged and reported, and affects one node."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: PerformerTools, memory: GuardMemory) -> None:
         self._tools = tools
+        self._memory = memory
         self._slots = asyncio.Semaphore(tools.concurrency)
-        self._rests = PerObject[str, _Rest]("nodes/resting", ends_with_object=True)
+        self._pauses = PerObject[str, _Pause]("nodes/resting", ends_with_object=True)
         self._announced = PerObject[str, None]("nodes/announced", ends_with_object=True)
 
-    def is_resting(self, node: Node) -> bool:
-        """Whether the node is to be left alone for now, because of what happened last."""
-        rest = self._rests.get(node.metadata.uid)
-        return rest is not None and _now() < rest.until
+    async def perform(self, seen: Observed, steps: Steps) -> None:
+        """Performs the steps in order; a failed write ends them."""
+        node = seen.node
+        with self._caught(node, deletes=is_deletion(steps)):
+            for step in steps:
+                node = await self._perform(seen, node, step)
+            if any(isinstance(step, Apply) for step in steps):
+                self._pauses.pop(node.metadata.uid, None)
 
-    def rouse(self, node: Node) -> None:
-        """End its rest; a further failure makes the next one longer all the same."""
-        rest = self._rests.get(node.metadata.uid)
-        if rest is not None:
-            self._rests[node.metadata.uid] = replace(rest, until=0.0)
+    def is_paused(self, node: Node) -> bool:
+        """Whether nothing is done with the node for now, because of an earlier failure."""
+        pause = self._pauses.get(node.metadata.uid)
+        return pause is not None and _now() < pause.until
 
-    def stumbled(self, node: Node, error: Exception) -> None:
-        """An unexpected error ended the work on the node: log it, and leave the node for a while.
+    def resume(self, node: Node) -> None:
+        """Ends the pause of a node; after another failure the next pause is longer all the same."""
+        pause = self._pauses.get(node.metadata.uid)
+        if pause is not None:
+            self._pauses[node.metadata.uid] = replace(pause, until=0.0)
 
-        Each further failure in a row makes the pause longer.
-        """
-        uid = node.metadata.uid
-        failures = self._rests.get(uid, _Rest(0, 0.0)).failures + 1
-        delay = RESTS.delay(failures)
-        self._rests[uid] = _Rest(failures, _now() + delay)
-        log.exception(  # noqa: LOG004 -- called by those who caught it
+    def failed(self, node: Node, error: Exception) -> None:
+        """Logs an unexpected error and pauses the node."""
+        failures, delay = self._pause(node.metadata.uid)
+        log.exception(  # noqa: LOG004 -- called where it is caught
             "Work on node failed, will be retried",
             error=error,
             node=node.metadata.name,
@@ -101,73 +148,84 @@ class Actor:
         )
 
     def keep(self, nodes: Iterable[Node]) -> None:
-        """Forget all nodes but these."""
+        """Forgets all nodes but these."""
         kept = {node.metadata.uid: node for node in nodes}
-        self._rests.keep(set(kept))
+        self._pauses.keep(set(kept))
         self._announced.keep(set(kept))
         self._tools.notices.keep(about_node(node) for node in kept.values())
 
-    def tell(self, node: Node, wanted: Wanted) -> bool:
-        """Warn of what is wrong: what holds once, what is over may be told again.
-
-        Returns whether the node is as it is wanted already.
-        """
+    async def _perform(self, seen: Observed, node: Node, step: Step) -> Node:
+        """Returns the node after the step. `node`: as the step before left it."""
         about, notices = about_node(node), self._tools.notices
-        told = [said for said in (wanted.kept, wanted.warning) if said]
-        for reason in REASONS - {said.reason for said in told}:
-            notices.forget(about, reason)
-        for said in told:
-            notices.warn(about, said.reason, said.message)
-        return is_met(node, wanted, self._tools.clock.now())
+        match step:
+            case ForgetWarnings(reasons):
+                for reason in reasons:
+                    notices.forget(about, reason)
+            case Warn(reason, message) | Postpone(_, reason, message):
+                notices.warn(about, reason, message)
+            case Apply():
+                return await self._apply(seen, node, step)
+            case Delete(evidence):
+                await self._delete(seen, evidence)
+            case Wait() | NoAnswer():
+                pass
+            case _:
+                assert_never(step)
+        return node
 
-    async def bring(self, node: Node, wanted: Wanted) -> None:
-        """Make taints, annotations and condition what is wanted.
+    async def _apply(self, seen: Observed, node: Node, step: Apply) -> Node:
+        """Writes to the node, unless its readiness has changed since it was observed."""
+        now, subject = self._tools.clock.now(), subject_of(seen.node)
+        is_object = isinstance(step.write, ObjectWrite)
 
-        A node that turned ready, or not ready, in between is left for the next look.
-        """
-        now, bring, spell = self._tools.clock.now(), self._tools.writer.bring, subject_of(node)
+        def decide(fresh: Node) -> Write | None:
+            if subject_of(fresh) != subject:
+                return None
+            marks = step.marks
+            return object_write(fresh, marks) if is_object else status_write(fresh, marks, now)
 
-        def on_object(seen: Node) -> Write | None:
-            return object_write(seen, wanted) if subject_of(seen) == spell else None
-
-        def on_status(seen: Node) -> Write | None:
-            return status_write(seen, wanted, now) if subject_of(seen) == spell else None
-
+        if isinstance(step.write, ObjectWrite) and step.write.annotations.get(OUT_OF_SERVICE_MARK):
+            guards = self._memory.guards
+            self._memory.update(guards.taking_out_of_service(node.metadata.uid, _now()))
         async with self._slots:
-            with self._caught(node, "NodeWriteFailed", "Failed writing node"):
-                after, _ = await bring(node, on_object)
-                self._announce(node, after)
-                await bring(after, on_status)
-                self._rests.pop(node.metadata.uid, None)
+            after, _ = await self._tools.writer.bring(node, decide)
+        if is_object:
+            self._announce(node, after)
+        return after
 
-    async def delete(self, node: Node, evidence: str, is_condemned: Callable[[Node], bool]) -> None:
-        """Delete the node if that is right also for its newest state, and if it stays in that."""
+    async def _delete(self, seen: Observed, evidence: str) -> None:
+        """Deletes the node if the plan for its newest version says so, and only that version."""
+        name, uid = seen.node.metadata.name, seen.node.metadata.uid
+        conflict: Conflict | None = None
         async with self._slots:
-            with self._caught(node, "DeletingNodeFailed", "Failed deleting node"):
-                await self._delete(node, evidence, is_condemned)
+            for _ in range(TRIES):
+                newest = await self._tools.nodes.read(name)
+                if not self._is_condemned(seen, newest):
+                    log.info("Not deleting node: it has changed", node=name)
+                    return
+                if conflict is None:
+                    self._announce_deletion(newest, evidence)
+                try:
+                    await self._tools.nodes.delete(newest)
+                except Conflict as error:
+                    conflict = error
+                else:
+                    self._tools.metrics.nodes_deleted.inc()
+                    self._pauses[uid] = _Pause(0, _now() + AFTER_DELETION)
+                    return
+        if conflict is not None:
+            raise conflict
 
-    async def _delete(
-        self, node: Node, evidence: str, is_condemned: Callable[[Node], bool]
-    ) -> None:
-        name, uid = node.metadata.name, node.metadata.uid
-        changed: Conflict | None = None
-        for _ in range(TRIES):
-            newest = await self._tools.nodes.read(name)
-            if not is_condemned(newest):
-                log.info("Node is not deleted after all: it has changed", node=name)
-                return
-            if changed is None:
-                self._announce_deletion(newest, evidence)
-            try:
-                await self._tools.nodes.delete(newest)
-            except Conflict as error:
-                changed = error
-            else:
-                self._tools.metrics.nodes_deleted.inc()
-                self._rests[uid] = _Rest(0, _now() + AFTERMATH)
-                return
-        if changed is not None:
-            raise changed
+    def _is_condemned(self, seen: Observed, fresh: Node) -> bool:
+        """Decides again from the newest version, immediately before the request."""
+        same = subject_of(fresh) == subject_of(seen.node) and not is_ready(fresh)
+        again = replace(seen, node=fresh, whose=self._tools.whose(fresh))
+        ours = again.whose is not Ownership.FOREIGN and not fresh.metadata.deletion_timestamp
+        steps = plan(again, self._memory.guards, self._tools.clock.now())
+        condemned = same and ours and is_deletion(steps)
+        if condemned:
+            self._memory.update(self._memory.guards.deleting(fresh.metadata.uid, _now()))
+        return condemned
 
     def _announce_deletion(self, node: Node, evidence: str) -> None:
         name = node.metadata.name
@@ -178,40 +236,58 @@ class Actor:
             self._tools.notices.announce(about_node(node), "DeletingNode", text)
 
     def _announce(self, before: Node, after: Node) -> None:
-        """Say what was changed, where it matters to more than the scheduler."""
+        """Logs the change, and records an event if pods may move because of it."""
         name, notices = before.metadata.name, self._tools.notices
         if is_out_of_service(after) and not is_out_of_service(before):
-            log.info("Took a stopped node out of service", node=name)
+            log.info("Added the out-of-service taint to a stopped node", node=name)
             text = f"The machine is stopped: pods and volumes may move ({OUT_OF_SERVICE.key})"
             notices.announce(about_node(after), "NodeOutOfService", text)
         elif is_out_of_service(before) and not is_out_of_service(after):
-            log.info("Took a node into service again", node=name)
-            notices.announce(about_node(after), "NodeBackInService", "The machine runs again")
+            log.info("Removed the out-of-service taint from a node", node=name)
+            notices.announce(about_node(after), "NodeBackInService", "The machine is running again")
         elif before is not after:
             taints = ", ".join(taint.key for taint in taints_of(after))
             log.info("Changed taints of node", node=name, taints=taints)
 
-    def _rest(self, uid: str) -> int:
-        """Leave the node alone for a while; returns its failures in a row."""
-        failures = self._rests.get(uid, _Rest(0, 0.0)).failures + 1
-        self._rests[uid] = _Rest(failures, _now() + RESTS.delay(failures))
-        return failures
+    def _pause(self, uid: str) -> tuple[int, float]:
+        """Pauses the node; returns its failures in a row, and the seconds."""
+        failures = self._pauses.get(uid, _Pause(0, 0.0)).failures + 1
+        delay = PAUSES.delay(failures)
+        self._pauses[uid] = _Pause(failures, _now() + delay)
+        return failures, delay
 
     @contextmanager
-    def _caught(self, node: Node, reason: str, what: str) -> Generator[None]:
+    def _caught(self, node: Node, *, deletes: bool) -> Generator[None]:
         name, uid = node.metadata.name, node.metadata.uid
         try:
             yield
         except Fenced as error:
-            log.info("Node is not ours to write", v=2, node=name, why=error)
+            log.info("Node not written: not leader", v=2, node=name, why=error)
         except (NotFound, NodeReplaced) as error:
-            self._rest(uid)  # it is shown for as long as the watch is late
-            log.info("Node went away meanwhile", v=2, node=name, why=error)
+            self._pause(uid)  # the watch shows it for a while
+            log.info("Node was deleted meanwhile", v=2, node=name, why=error)
         except KubeError as error:
-            failures = self._rest(uid)
+            failures, _ = self._pause(uid)
+            what = "Failed deleting node" if deletes else "Failed writing node"
             log.warning(what, node=name, failures=failures, err=error)
+            reason = "DeletingNodeFailed" if deletes else "NodeWriteFailed"
             text = shortened(f"{what} {name}: {error}")
             self._tools.notices.warn(about_node(node), reason, text)
+
+
+def _log_breaker(action: str, before: Guard, after: Guard, resume: str) -> None:
+    share = after.share
+    if after.is_open and not before.is_open:
+        log.warning(
+            "Stopping node actions: too many nodes are affected",
+            action=action,
+            nodes=share.affected,
+            limit=share.limit,
+            of=share.nodes,
+            resume=resume,
+        )
+    elif before.is_open and not after.is_open:
+        log.info("Resuming node actions", action=action, nodes=share.affected, limit=share.limit)
 
 
 def _now() -> float:

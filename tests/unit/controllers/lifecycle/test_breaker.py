@@ -41,7 +41,7 @@ async def test_trap_7_it_is_told_on_each_node_once_with_the_way_to_go_on() -> No
         told = world.events.messages("TooManyNodesGone")[0]
         assert "no server n0" in told
         assert "3 of 10 nodes" in told
-        assert "at most 2" in told
+        assert "the limit is 2" in told
         assert "kubectl annotate node n0 pileus.dev/deletion=approved" in told
         assert len(world.wire.writes()) == 3, "a condition each, and no more"
 
@@ -59,10 +59,10 @@ async def test_trap_7_the_log_says_when_it_opens_and_closes(
         world.cloud.machines |= {name: instance(name) for name in TEN}
         await asyncio.sleep(100)
 
-    told = [record for record in caplog.records if "acted on" in record.message]
+    told = [record for record in caplog.records if "node actions" in record.message]
     assert [record.message.split(":")[0] for record in told] == [
-        "Too many nodes at once",
-        "Nodes are acted on again",
+        "Stopping node actions",
+        "Resuming node actions",
     ]
     opened = getattr(told[0], VALUES)
     assert (opened["nodes"], opened["limit"], opened["of"]) == (3, 2, 10)

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from pileus.cloud.model import NodeRef
-from pileus.controllers.lifecycle.guard import Rules
+from pileus.controllers.lifecycle.guard import Policy, Rules
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
-from pileus.controllers.lifecycle.plan import Policy
 from pileus.kube.errors import Unreachable
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.transport import Request

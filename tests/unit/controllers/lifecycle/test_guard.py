@@ -30,7 +30,7 @@ def look(
     """The guard after a look in which the cloud said so of those, and the opposite of `back`."""
     reports = [Report(subject(n), holds=True) for n in gone]
     reports += [Report(subject(n), holds=False) for n in back]
-    return guard.heard(reports, began=at, ended=at + took, nodes=uids(nodes))
+    return guard.recorded(reports, began=at, ended=at + took, nodes=uids(nodes))
 
 
 def test_defect_8_one_look_is_never_enough() -> None:
@@ -79,16 +79,16 @@ def test_a_look_that_finds_the_machine_ends_the_case() -> None:
 def test_what_was_said_of_a_node_is_not_said_of_another_one(other: Subject) -> None:
     guard = look(Guard(rules=RULES), 0, 1)
 
-    guard = guard.heard([Report(other, holds=True)], began=60, ended=60, nodes=uids(10))
+    guard = guard.recorded([Report(other, holds=True)], began=60, ended=60, nodes=uids(10))
 
     assert guard.standing(other) is Standing.WAITING
 
 
 def test_nodes_that_are_ready_or_away_are_forgotten() -> None:
-    guard = look(Guard(rules=RULES), 0, 1, 2).kept([subject(2)])
+    guard = look(Guard(rules=RULES), 0, 1, 2).retained([subject(2)])
 
     assert guard.suspects.keys() == {"uid-2"}
-    assert guard.kept([subject(2, "fake://other")]).suspects == {}
+    assert guard.retained([subject(2, "fake://other")]).suspects == {}
     assert guard.without("uid-2").suspects == {}
 
 
@@ -112,33 +112,33 @@ def test_trap_7_when_too_many_are_gone_none_may_go_however_long_it_lasts() -> No
 
         assert all(guard.standing(subject(n)) is not Standing.CONFIRMED for n in range(10))
     assert guard.is_open
-    assert guard.held == 10
+    assert guard.kept_back == 10
     assert guard.share == Share(10, 2, 10)
 
 
 def test_trap_7_what_was_deleted_counts_until_the_window_has_passed() -> None:
     guard = look(look(Guard(rules=RULES), 0, 1, 2), 30, 1, 2)
-    guard = guard.acting("uid-1", 30).acting("uid-2", 30).without("uid-1").without("uid-2")
+    guard = guard.acted_on("uid-1", 30).acted_on("uid-2", 30).without("uid-1").without("uid-2")
 
     guard = look(look(guard, 60, 3, nodes=8), 100, 3, nodes=8)
-    assert guard.standing(subject(3)) is Standing.HELD
+    assert guard.standing(subject(3)) is Standing.TOO_MANY
 
-    guard = guard.reckoned(630, uids(8))
+    guard = guard.recounted(630, uids(8))
     assert guard.standing(subject(3)) is Standing.WAITING, "it has to be confirmed anew"
     assert look(guard, 660, 3, nodes=8).standing(subject(3)) is Standing.CONFIRMED
 
 
 def test_those_that_were_deleted_lately_were_nodes_as_well() -> None:
-    guard = Guard(rules=RULES).acting("uid-1", 30).acting("uid-2", 30)
+    guard = Guard(rules=RULES).acted_on("uid-1", 30).acted_on("uid-2", 30)
 
-    guard = guard.reckoned(40, uids(10) - {"uid-1", "uid-2"})
+    guard = guard.recounted(40, uids(10) - {"uid-1", "uid-2"})
 
-    assert guard.share == Share(going=2, limit=2, nodes=10)
+    assert guard.share == Share(affected=2, limit=2, nodes=10)
 
 
 def test_when_others_come_back_whoever_is_left_has_to_be_confirmed_anew() -> None:
     guard = look(look(Guard(rules=RULES), 0, 1, 2, 3), 40, 1, 2, 3)
-    assert guard.standing(subject(1)) is Standing.HELD
+    assert guard.standing(subject(1)) is Standing.TOO_MANY
 
     guard = look(guard, 50, 1, back=(2, 3))
 
@@ -152,18 +152,18 @@ def test_what_a_human_approved_is_not_limited_and_does_not_count() -> None:
     guard = look(look(Guard(rules=RULES), 0, 1, 2, 3), 40, 1, 2, 3)
 
     approved = Report(subject(1), holds=True, counts=False)
-    guard = guard.heard([approved], began=45, ended=45, nodes=uids(10))
+    guard = guard.recorded([approved], began=45, ended=45, nodes=uids(10))
 
     assert guard.standing(subject(1)) is Standing.CONFIRMED
-    assert guard.share.going == 2
+    assert guard.share.affected == 2
 
 
 def test_a_failed_deletion_is_counted_once() -> None:
-    guard = look(look(Guard(rules=RULES), 0, 1, 2), 30, 1, 2).acting("uid-1", 31)
+    guard = look(look(Guard(rules=RULES), 0, 1, 2), 30, 1, 2).acted_on("uid-1", 31)
 
     guard = look(guard, 40, 1, 2)
 
-    assert guard.share.going == 2
+    assert guard.share.affected == 2
     assert guard.standing(subject(1)) is Standing.CONFIRMED
 
 
@@ -192,7 +192,7 @@ class History:
         answers = {n: a for n, a in happening.answers.items() if n in self.nodes and a is not None}
         reports = [Report(subject(n), holds=gone) for n, gone in answers.items()]
         before = frozenset(f"uid-{n}" for n in self.nodes)
-        self.guard = self.guard.heard(reports, began=began, ended=self.now, nodes=before)
+        self.guard = self.guard.recorded(reports, began=began, ended=self.now, nodes=before)
         for n, gone in answers.items():
             if not gone:
                 self.first.pop(n, None)
@@ -207,7 +207,7 @@ class History:
         lately = sum(self.now - when < RULES.window for when, _ in self.deleted)
         everyone = len(self.nodes) + lately
         assert lately + at_once <= RULES.limit(everyone), "too many at once"
-        self.guard = self.guard.acting(f"uid-{n}", self.now).without(f"uid-{n}")
+        self.guard = self.guard.acted_on(f"uid-{n}", self.now).without(f"uid-{n}")
         self.deleted.append((self.now, n))
         self.nodes.remove(n)
         del self.first[n]
@@ -239,10 +239,10 @@ def test_trap_1_no_answer_changes_nothing(history: list[Happening], asked: int) 
     for each in history:
         now += each.after
         said = [Report(subject(n), holds=a) for n, a in each.answers.items() if a is not None]
-        told = told.heard(said, began=now, ended=now, nodes=uids(15))
-        silent = silent.heard(said, began=now, ended=now, nodes=uids(15))
+        told = told.recorded(said, began=now, ended=now, nodes=uids(15))
+        silent = silent.recorded(said, began=now, ended=now, nodes=uids(15))
 
-        silent = silent.heard([], began=now, ended=now, nodes=uids(15))
+        silent = silent.recorded([], began=now, ended=now, nodes=uids(15))
 
     assert silent.standing(subject(asked)) is told.standing(subject(asked))
 
@@ -253,7 +253,7 @@ def test_who_is_always_found_is_never_suspected(history: list[Happening]) -> Non
     for each in history:
         now += each.after
         said = [Report(subject(n), holds=bool(a)) for n, a in each.answers.items() if n]
-        guard = guard.heard(said, began=now, ended=now, nodes=uids(15))
+        guard = guard.recorded(said, began=now, ended=now, nodes=uids(15))
 
         assert guard.standing(subject(0)) is Standing.CLEAR
 
@@ -261,4 +261,4 @@ def test_who_is_always_found_is_never_suspected(history: list[Happening]) -> Non
 def test_counting_again_without_news_changes_nothing() -> None:
     guard = look(look(Guard(rules=RULES), 0, 1), 30, 1)
 
-    assert guard.reckoned(31, uids(10)) == replace(guard, acted={})
+    assert guard.recounted(31, uids(10)) == replace(guard, acted={})

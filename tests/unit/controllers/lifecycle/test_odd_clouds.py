@@ -15,8 +15,8 @@ from pileus.cloud.errors import (
     Unsupported,
 )
 from pileus.cloud.model import Absent, Failure, NodeName
+from pileus.controllers.lifecycle.guard import Policy
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
-from pileus.controllers.lifecycle.plan import Policy
 from pileus.kube.transport import Request
 from pileus.objects.preview import EVERYTHING
 from tests.unit.controllers.lifecycle.world import SHUTDOWN, World, gone, instance
@@ -203,7 +203,7 @@ async def test_a_cloud_that_fails_is_told_once(caplog: pytest.LogCaptureFixture)
 
     async with world.running():
         await asyncio.sleep(300)
-        lines = [r.message for r in caplog.records if "could not be looked up" in r.message]
+        lines = [r.message for r in caplog.records if "Cannot look up nodes" in r.message]
         assert len(lines) == 1
         assert world.sample(CALLS, operation="instance_exists", result="error") > 100
 
@@ -213,7 +213,7 @@ async def test_a_cloud_that_fails_is_told_once(caplog: pytest.LogCaptureFixture)
         world.cloud.whole = Unauthorized("the token may not list servers")
         await asyncio.sleep(300)
 
-        lines = [r.message for r in caplog.records if "could not be looked up" in r.message]
+        lines = [r.message for r in caplog.records if "Cannot look up nodes" in r.message]
         assert len(lines) == 2, "it was well in between"
 
 
@@ -265,7 +265,7 @@ async def test_a_call_that_never_ends_makes_the_process_ill() -> None:
         with ThreadPoolExecutor(1) as probes:  # health checks run in threads
             assert probes.submit(controller.stuck, 600).result() is None
             told = probes.submit(controller.stuck, 40).result()
-        assert told == "node n1 has been in hand for 50 s"
+        assert told == "work on node n1 has been running for 50 s"
 
 
 @pytest.mark.parametrize(

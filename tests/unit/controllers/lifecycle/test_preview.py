@@ -6,8 +6,8 @@ from typing import Any
 
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable
+from pileus.controllers.lifecycle.guard import Policy
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
-from pileus.controllers.lifecycle.plan import Policy
 from pileus.objects.preview import EVERYTHING, Planned, Scope, Trouble
 from tests.unit.controllers.lifecycle.world import World
 
@@ -52,8 +52,8 @@ async def test_a_lost_node_waits_for_a_second_look() -> None:
 
     assert line.about.name == "n1"
     assert line.summary == "delete node: the cloud has no machine for it"
-    assert line.details == ("the cloud says: no server n1",)
-    assert line.waits_for == "a second look that says the same, at least 30 s after the first"
+    assert line.details == ("the cloud reports: no server n1",)
+    assert line.waits_for == "a second check with the same result, at least 30 s after the first"
 
 
 async def test_with_immediate_nothing_is_waited_for() -> None:
@@ -74,7 +74,7 @@ async def test_too_many_wait_for_the_breaker() -> None:
 
     deletions = [line for line in lines if isinstance(line, Planned) and line.effect == "-"]
     assert len(deletions) == 5
-    assert all("5 of 10 nodes are gone" in line.waits_for for line in deletions)
+    assert all("5 of 10 nodes have no machine" in line.waits_for for line in deletions)
 
 
 async def test_a_scope_shows_one_node_but_counts_all() -> None:
@@ -100,7 +100,7 @@ async def test_a_kept_node_is_a_trouble_that_says_why() -> None:
     assert change.details == (
         'status.conditions[CloudProviderInstanceGone]: none → "True" (NodeKeptByPolicy)',
     )
-    assert change.waits_for.startswith("a second look")
+    assert change.waits_for.startswith("a second check")
 
 
 async def test_what_is_told_on_the_node_is_no_change_any_more() -> None:
@@ -164,7 +164,7 @@ async def test_a_stopped_machine_is_taken_out_of_service_after_a_second_look() -
                 "spec.taints: with node.kubernetes.io/out-of-service:NoExecute",
                 'metadata.annotations[pileus.dev/out-of-service]: "true"',
             ),
-            "a second look that says the same, at least 30 s after the first",
+            "a second check with the same result, at least 30 s after the first",
         ),
     ]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from pileus.controllers.lifecycle.plan import GONE, OUT_OF_SERVICE, SHUTDOWN
+from pileus.controllers.lifecycle.patches import GONE, OUT_OF_SERVICE, SHUTDOWN
 from pileus.controllers.node.labels import INSTANCE_TYPE, REGION, ZONE
 from pileus.controllers.service import notes, orphans
 from pileus.controllers.service.status import SERVED
