@@ -11,7 +11,7 @@ from pileus.controllers.lifecycle.guard import Policy, Rules
 from pileus.controllers.lifecycle.monitor import LifecycleSettings
 from pileus.kube.transport import Request
 from pileus.objects.preview import EVERYTHING, Planned
-from tests.unit.controllers.lifecycle.world import World, gone, instance
+from tests.unit.controllers.lifecycle.world import FakeInstances, World, gone, instance
 
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
 OURS = ("n1", "n2", "n3", "n4", "n5", "n6")
@@ -155,3 +155,48 @@ async def test_a_plan_shows_the_deletion_that_is_to_come() -> None:
 
     deletions = [each for each in lines if isinstance(each, Planned) and "delete" in each.summary]
     assert [each.waits_for for each in deletions] == ["the same answer for 1800 s in a row"]
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "is_deleted"),
+    [
+        pytest.param(gone("new"), True, id="absent"),
+        pytest.param(instance("new"), False, id="found"),
+        pytest.param(Failure(Unavailable("502")), False, id="failed"),
+        pytest.param(None, False, id="unknown"),
+    ],
+)
+async def test_with_several_clouds_an_unidentified_node_is_deleted_only_if_all_deny_it(
+    elsewhere: object, is_deleted: bool
+) -> None:
+    world = await with_new("new")
+    other = FakeInstances()
+    other.machines = {"new": elsewhere} if elsewhere else {}
+    world.other_clouds = [other]
+    async with world.running():
+        await asyncio.sleep(2 * GRACE)
+
+    assert ("new" not in await world.names()) is is_deleted
+
+
+async def test_another_cloud_is_asked_about_no_node_that_is_identified() -> None:
+    world = await with_new("new")
+    world.other_clouds = [other := FakeInstances()]
+    async with world.running():
+        await asyncio.sleep(1)
+        await world.lose("n1")
+        await asyncio.sleep(100)
+
+    assert "n1" not in await world.names()
+    assert {name for call in other.calls for name in call} == {"new"}
+
+
+async def test_another_cloud_that_hangs_delays_no_identified_node() -> None:
+    world = await with_new("new")
+    world.other_clouds = [other := FakeInstances()]
+    other.takes = lambda _: 1e6
+    async with world.running():
+        await asyncio.sleep(1)
+        await world.lose("n1")
+        await asyncio.sleep(40)
+        assert "n1" not in await world.names()

@@ -96,6 +96,7 @@ class World:
         self.ours = Client(self.wire, user_agent="test", metrics=self.metrics)
         self.users = Client(InProcessTransport(api), user_agent="user", metrics=self.metrics)
         self.cloud = FakeInstances()
+        self.other_clouds: list[FakeInstances] = []
         self.owns = owns
         self.events = FakeEvents()
         self.restart()
@@ -215,6 +216,7 @@ class World:
             informer=self.informer,
             instances=cloud.instances,
             whose=whose_by(cloud),
+            other_clouds=self.other_clouds,
             events=self.events,
             clock=LoopClock(),
             metrics=self.metrics,
