@@ -143,7 +143,7 @@ DEADLINES = {
     "cloud/foreign.py:_leave": ENDING,
     "classic/stop.py:set": ENDING,
     "objects/lookup.py:_find": "at least the longest read and the budget's patience; see below",
-    "controllers/lifecycle/monitor.py:_is_woken": INNERMOST,
+    "controllers/lifecycle/monitor.py:_wait_for_progress": INNERMOST,
     "kube/config/exec.py:run": INNERMOST,
     "kube/pages.py:listing_in_time": IMPATIENT,
     "server/review.py:persistently": IMPATIENT,

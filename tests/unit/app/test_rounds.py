@@ -35,7 +35,6 @@ TASKS = {
     "informer-nodes",
     "informer-services",
     "node-monitor",
-    "node-monitor-schedule",
     "node-refresh",
     "orphan-sweep",
     "pod-range-inventory",

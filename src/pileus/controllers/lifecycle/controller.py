@@ -1,15 +1,20 @@
 """The cloud-node-lifecycle controller: the monitor, woken by changes of nodes."""
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.cloud.options import CORE_NAMESPACE
 from pileus.controllers.lifecycle.annotations import invalid_annotations
-from pileus.controllers.lifecycle.monitor import LifecycleSettings, MonitorTools, NodeMonitor
+from pileus.controllers.lifecycle.monitor import (
+    ROUND,
+    LifecycleSettings,
+    MonitorTools,
+    NodeMonitor,
+)
 from pileus.controllers.lifecycle.observation import ClusterView, InstanceLookup
 from pileus.controllers.lifecycle.patches import Write, patch_of
 from pileus.controllers.lifecycle.preview import LifecyclePreview
@@ -54,6 +59,8 @@ class Surroundings:
     clock: Clock
     metrics: Metrics
     random: random.Random
+    scoped: Callable[[str], str] = field(default=str)
+    """Returns the name of a queue or round in the scope of this cloud."""
 
 
 class LifecycleController:
@@ -91,11 +98,12 @@ class LifecycleController:
             performer=performer,
             clock=around.clock,
             metrics=around.metrics,
+            random=around.random,
         )
         self._informer = around.informer
         self._annotations = _Annotations(view.whose, notices)
         self._nodes = nodes
-        self._monitor = NodeMonitor(tools, settings)
+        self._monitor = NodeMonitor(tools, settings, around.scoped(ROUND))
         self._preview = LifecyclePreview(view, lookup, around.clock)
 
     async def run(self) -> None:

@@ -58,6 +58,7 @@ def build(context: ControllerContext, flags: LifecycleFlags) -> "LifecycleContro
         clock=context.clock,
         metrics=context.metrics,
         random=context.random,
+        scoped=context.scoped,
     )
     settings = LifecycleSettings(
         period=flags.monitor_period,

@@ -2,14 +2,16 @@
 
     woken, or the period is over ──▶ nodes not in progress ──▶ chunks ──look up──▶ guards ──▶ steps
 
-A node is in progress from being selected until its last write, so that a slow call or write delays
-no other node. Ready nodes cost no call.
+A node is in progress from being selected until its last write, which may be after the end of the
+round: a slow call or write delays no other node. Ready nodes cost no call.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 
 from pileus.clock import Clock
 from pileus.cloud.model import Instance, InstanceState
@@ -27,14 +29,13 @@ from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookup import CHUNK, Answer, chunks
 from pileus.objects.nodes import is_ready
 from pileus.objects.ownership import Ownership
-from pileus.runtime.periodic import all_of
-from pileus.runtime.supervision import Rounds
+from pileus.runtime.periodic import Periodic, all_of
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
 log = Log(__name__)
 
-ROUND, SCHEDULE = "node-monitor", "node-monitor-schedule"
+ROUND = "node-monitor"
 LOOKUPS = 8
 """Concurrent calls to the cloud."""
 GATHERING = 0.25
@@ -79,12 +80,14 @@ class MonitorTools:
     performer: StepPerformer
     clock: Clock
     metrics: Metrics
+    random: Random
 
 
 class NodeMonitor:
     """Runs the checks."""
 
-    def __init__(self, tools: MonitorTools, settings: LifecycleSettings) -> None:
+    def __init__(self, tools: MonitorTools, settings: LifecycleSettings, name: str = ROUND) -> None:
+        """`name` is the name of the rounds in queue metrics, round metrics and health checks."""
         self._tools = tools
         self._view = tools.view
         self._memory = tools.memory
@@ -95,42 +98,31 @@ class NodeMonitor:
         self._in_progress: dict[str, float] = {}
         self._woken: set[str] = set()
         self._reminders: set[asyncio.TimerHandle] = set()
-        self._wake = asyncio.Event()
+        self._errors: list[Exception] = []
+        """Unexpected errors of checks; the next round ends with them."""
+        self._due = 0.0
+        """When all nodes are checked again."""
+        self._progress = asyncio.Event()
+        """Set when the checks of a round have ended, or nodes are woken."""
+        self._checks: asyncio.TaskGroup | None = None
         self._calls = asyncio.Semaphore(LOOKUPS)
         self._is_stale = False
-        self._rounds = Rounds(ROUND, tools.metrics)
-        self._schedule = Rounds(SCHEDULE, tools.metrics)
+        self._rounds = Periodic(name, self._round, tools.metrics, tools.random)
 
     async def run(self) -> None:
         """Checks all nodes at the start and once per period; in between those that are woken."""
         try:
-            async with asyncio.TaskGroup() as group:
-                await self._schedule.run(lambda: self._one_period(group))
+            async with asyncio.TaskGroup() as self._checks:
+                await self._rounds.run()
         finally:
             for reminder in self._reminders:
                 reminder.cancel()
 
-    async def _one_period(self, group: asyncio.TaskGroup) -> float:
-        """One period: checks all nodes at its beginning, then those that are woken.
-
-        Returns the seconds until the next period, which failed rounds postpone.
-        """
-        self._take_woken()  # they are among all nodes
-        nodes = self._view.nodes()
-        self._performer.keep(nodes)
-        group.create_task(self._isolated(nodes))
-        until = _now() + self._settings.period
-        while await self._is_woken(until) and not self._rounds.rest():
-            group.create_task(self._isolated(self._take_woken()))
-        return self._rounds.rest()
-
-    async def _isolated(self, nodes: Sequence[Node]) -> None:
-        await self._rounds.attempt(lambda: self._round(nodes))
-
     def wake(self, name: str) -> None:
         """Checks the node soon."""
         self._woken.add(name)
-        self._wake.set()
+        self._progress.set()
+        self._rounds.wake(GATHERING)
 
     def changed(self, node: Node) -> None:
         """Checks the node soon, even if it is paused after a failure."""
@@ -147,35 +139,66 @@ class NodeMonitor:
         now = self._loop.time()
         name, since = min(in_progress, key=lambda item: item[1], default=("", now))
         age = now - since
-        return f"work on node {name} has been running for {age:.0f} s" if age > limit else None
+        message = f"work on node {name} has been running for {age:.0f} s"
+        return message if age > limit else self._rounds.stuck(limit)
 
     def failing(self) -> str | None:
         """Returns a message for the health check if rounds keep failing."""
-        return self._rounds.health() or self._schedule.health()
+        return self._rounds.failing()
 
-    async def _is_woken(self, until: float) -> bool:
-        """Waits until then; returns earlier, with True, if nodes are woken."""
-        try:
-            async with asyncio.timeout_at(until):
-                await self._wake.wait()
-        except TimeoutError:
-            return False
-        await asyncio.sleep(max(0.0, min(GATHERING, until - _now())))
-        return _now() < until
+    async def _round(self) -> float:
+        """Starts the checks of all nodes if the period is over, else of the woken nodes.
+
+        Returns the seconds until the period is over. Slow checks go on after the round: they delay
+        no other node. Raises the unexpected errors of checks that have ended.
+        """
+        self._raise_errors()
+        nodes = self._take_woken()
+        if _now() >= self._due:
+            self._due = _now() + self._settings.period
+            nodes = self._view.nodes()
+            self._performer.keep(nodes)
+        self._progress.clear()
+        if self._checks is not None:
+            self._checks.create_task(self._check_all(nodes))
+        await self._wait_for_progress()
+        self._raise_errors()
+        return max(self._due - _now(), 0.0)
+
+    async def _wait_for_progress(self) -> None:
+        """Waits until checks have ended, nodes are woken, or the period is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._due):
+                await self._progress.wait()
+
+    def _raise_errors(self) -> None:
+        errors, self._errors = self._errors, []
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup(f"{len(errors)} checks of nodes failed", errors)
 
     def _take_woken(self) -> Sequence[Node]:
         """Returns the nodes that were woken since the last call."""
         names, self._woken = self._woken, set()
-        self._wake.clear()
         found = (self._view.node(name) for name in sorted(names))
         return [node for node in found if node is not None]
 
-    async def _round(self, nodes: Sequence[Node]) -> None:
+    async def _check_all(self, nodes: Sequence[Node]) -> None:
+        """Checks the nodes; keeps an unexpected error for the next round to raise."""
         began = _now()
-        if self._sees_stale_nodes(self._view.staleness()):
-            return
-        self._recount()
-        selected = [node for node in nodes if self._is_selected(node)]
+        try:
+            if not self._sees_stale_nodes(self._view.staleness()):
+                self._recount()
+                await all_of(self._work([node for node in nodes if self._is_selected(node)]))
+                self._tools.metrics.monitor_duration.observe(_now() - began)
+        except Exception as error:  # noqa: BLE001 -- raised by a round, which backs off
+            self._errors.append(error)
+        finally:
+            self._progress.set()
+
+    def _work(self, selected: Sequence[Node]) -> Sequence[Callable[[], Awaitable[None]]]:
+        """Returns the checks of the nodes, which are in progress from now on."""
         work: list[Callable[[], Awaitable[None]]] = []
         for node in selected:
             if is_ready(node):
@@ -185,8 +208,7 @@ class NodeMonitor:
         for chunk in self._chunks([node for node in selected if not is_ready(node)]):
             self._start(chunk)
             work.append(partial(self._check, chunk))
-        await all_of(work)
-        self._tools.metrics.monitor_duration.observe(_now() - began)
+        return work
 
     def _chunks(self, nodes: Sequence[Node]) -> Iterable[Sequence[Node]]:
         """Yields the nodes of each lookup.
@@ -220,7 +242,7 @@ class NodeMonitor:
         try:
             await work()
         except Exception as error:  # noqa: BLE001 -- the node is paused, like the key of a failed pass
-            self._rounds.count()
+            self._rounds.count_failure()
             self._performer.failed(node, error)
         finally:
             self._in_progress.pop(node.metadata.name)

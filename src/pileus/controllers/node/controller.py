@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pileus.clock import Clock
@@ -11,7 +11,7 @@ from pileus.controllers.node.patches import Write, expected, patch_of
 from pileus.controllers.node.plan import is_worth_a_pass
 from pileus.controllers.node.preview import NodePreview
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
-from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
+from pileus.controllers.node.refresh import ROUND, NodeRefresher, RefreshSettings
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer, NodeWriter
@@ -60,6 +60,8 @@ class Surroundings:
     clock: Clock
     metrics: Metrics
     random: random.Random
+    scoped: Callable[[str], str] = field(default=str)
+    """Returns the name of a queue or round in the scope of this cloud."""
 
 
 class NodeController:
@@ -79,17 +81,17 @@ class NodeController:
         self._informer = around.informer
         self._nodes = nodes
         self._preview = NodePreview(tools, settings.refresh.sync_labels)
-        self._queue = WorkQueue[str](QUEUE, around.metrics)
+        self._queue = WorkQueue[str](around.scoped(QUEUE), around.metrics)
         reconciler = NodeReconciler(tools)
         self._controller = Controller(
-            "cloud-node-controller",
+            around.scoped("cloud-node-controller"),
             reconciler,
             self._queue,
             RetryPolicy(RETRIES, around.random, jitter=0.0),
             Limits(workers=settings.workers),
         )
         self._refresher = NodeRefresher(
-            tools, reconciler.performer, settings.refresh, around.random
+            tools, reconciler.performer, settings.refresh, around.random, around.scoped(ROUND)
         )
 
     async def run(self) -> None:
@@ -107,11 +109,11 @@ class NodeController:
 
     def stuck(self, limit: float) -> str | None:
         """Returns a message for the health check if a pass runs for more than `limit` seconds."""
-        return self._controller.stuck(limit)
+        return self._controller.stuck(limit) or self._refresher.rounds.stuck(limit)
 
     def failing(self) -> str | None:
         """Returns a message for the health check if the periodic refresh keeps failing."""
-        return self._refresher.rounds.health()
+        return self._refresher.rounds.failing()
 
 
 class _Enqueue:

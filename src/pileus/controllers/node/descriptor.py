@@ -56,6 +56,7 @@ def build(context: ControllerContext, flags: NodeFlags) -> "NodeController | Ski
         clock=context.clock,
         metrics=context.metrics,
         random=context.random,
+        scoped=context.scoped,
     )
     refresh = RefreshSettings(
         period=flags.status_update_frequency,

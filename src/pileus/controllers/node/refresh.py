@@ -21,8 +21,8 @@ from pileus.objects.cluster_nodes import NodeReplaced
 from pileus.objects.lookup import CHUNK, chunks
 from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import about_node
-from pileus.runtime.periodic import all_of
-from pileus.runtime.supervision import Rounds
+from pileus.runtime.controller import Limits
+from pileus.runtime.periodic import ROUND_LIMITS, Periodic, all_of
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -59,17 +59,20 @@ class NodeRefresher:
         performer: StepPerformer,
         settings: RefreshSettings,
         rng: random.Random,
+        name: str = ROUND,
     ) -> None:
+        """`name` is the name of the rounds in queue metrics, round metrics and health checks."""
         self._tools = tools
         self._performer = performer
         self._settings = settings
         self._random = rng
         self._slots = asyncio.Semaphore(settings.concurrency)
-        self.rounds = Rounds(ROUND, tools.metrics)
+        pauses = Limits(deadline=ROUND_LIMITS.deadline + 2 * SPREAD * settings.period)
+        self.rounds = Periodic(name, self._next_round, tools.metrics, rng, pauses)
 
     async def run(self) -> None:
         """Refreshes nodes until cancelled: once at the start, then once per period."""
-        await self.rounds.run(self._next_round)
+        await self.rounds.run()
 
     async def _next_round(self) -> float:
         await self.round()
