@@ -96,8 +96,8 @@ LIFECYCLE = (
     Mutant(
         name="nodes are judged while the watch is silent",
         module="controllers.lifecycle.monitor",
-        before="if self._sees_stale_nodes(self._view.staleness()):",
-        after="if self._sees_stale_nodes(self._view.staleness()) and not nodes:",
+        before="if not self._sees_stale_nodes(self._view.staleness()):",
+        after="if nodes or not self._sees_stale_nodes(self._view.staleness()):",
         tests="controllers/lifecycle",
         danger=Danger.DELETION,
         scenario="watches",
