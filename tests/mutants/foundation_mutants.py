@@ -30,7 +30,7 @@ RUNTIME = (
     Mutant(
         name="a lease that names another is renewed",
         module="runtime.leadership",
-        before='if self._is_taken():\n                self._lose("held by another")',
+        before='if self._is_taken():\n                self._lose("another process has it")',
         after="pass",
         tests="runtime",
         danger=Danger.FENCING,

@@ -78,7 +78,7 @@ def test_a_cluster_range_that_is_none_ends_the_process_with_1_before_anything_st
     flags = (*cloud.flags, "--controllers=node-route-controller", "--cluster-cidr=nonsense")
     with running(clean, lab, *flags) as manager:
         assert manager.process.wait(60) == 1
-        assert '--cluster-cidr: \\"nonsense\\" is no CIDR' in manager.log.read_text()
+        assert '--cluster-cidr: \\"nonsense\\" is not a CIDR' in manager.log.read_text()
 
 
 def test_defect_18_without_a_cluster_range_there_are_no_routes_and_the_rest_works(

@@ -19,7 +19,7 @@ from pileus.objects.own_writes import OwnWrites, WithoutEchoes
 
 TRIES = 8
 FIRST_PAUSE = 0.05
-"""Seconds before the first new try after a conflict; doubled each time, plus up to as much."""
+"""Seconds before the first retry after a conflict; doubled each time, plus up to as much."""
 
 Write = TypeVar("Write")
 Write_contra = TypeVar("Write_contra", contravariant=True)
@@ -28,39 +28,41 @@ Write_contra = TypeVar("Write_contra", contravariant=True)
 class Nodes(Protocol[Write_contra]):
     """The nodes of a cluster: a local view, and the API server behind it.
 
-    `Write_contra` is what a controller may want to write; each has its own.
+    `Write_contra` is what a controller writes; each controller has its own type.
     """
 
     def node(self, name: str) -> Node | None:
-        """The node as last seen; None if there is none."""
+        """Returns the node from the local view; None if there is none."""
         ...
 
     def nodes(self) -> tuple[Node, ...]: ...
     async def read(self, name: str) -> Node:
-        """The node as it is now."""
+        """Returns the node from the API server."""
         ...
 
     async def write(self, node: Node, write: Write_contra) -> Node:
-        """Change the node; the answer is the node as it is then.
+        """Change the node. Returns the node after the change.
 
-        Errors: `Conflict`, if it must be made from the newest version and `node` is not that;
-        `NodeReplaced`; else what the API server says.
+        Raises `Conflict` if the write requires the newest version and `node` is older,
+        `NodeReplaced`, or another `KubeError`.
         """
         ...
 
 
 class NodeReplaced(KubeError):
-    """The node was deleted and registered anew: what was decided was about the old one."""
+    """The node was deleted and registered again: the decision was about the old one."""
 
 
 class Brought(NamedTuple):
-    """A node where a decision wants it, and whether that took a write of ours."""
+    """A node in the desired state, and whether a write of this process was needed."""
 
     node: Node
     written: bool
 
 
 class NodeInformer(Protocol):
+    """The part of an informer of nodes that controllers use."""
+
     @property
     def store(self) -> Store[Node]: ...
     async def wait_synced(self) -> None: ...
@@ -72,11 +74,10 @@ def _unchanged(node: Node, _: object) -> Node:
 
 
 class ClusterNodes(Generic[Write]):
-    """Shows what was written here even before the watch brings it.
+    """Reads from the informer's store, and shows own writes before the watch delivers them.
 
-    `render` makes of a write the patch that brings it about, and the subresource it goes to.
-    `expected` returns the node as a write leaves it; it may be left out by a controller whose
-    handler looks at nothing that the controller writes.
+    `render` returns the patch of a write and its subresource. `expected` returns the node after a
+    write; a controller whose handler reads nothing that the controller writes may omit it.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class ClusterNodes(Generic[Write]):
         return self._written.note(name, await self._client.get(NODES, name))
 
     async def fresh(self) -> Listed[Node]:
-        """All nodes as the API server has them now, those that do not decode by name."""
+        """Lists all nodes from the API server; nodes that cannot be decoded are listed apart."""
         return await self._client.list(NODES)
 
     async def write(self, node: Node, write: Write) -> Node:
@@ -120,11 +121,11 @@ class ClusterNodes(Generic[Write]):
             raise
 
     def without_echoes(self, handler: Handler[Node]) -> Handler[Node]:
-        """The handler, told of everything that the watch brings except for our own writes."""
+        """Returns a handler that is called for all changes except for own writes."""
         return WithoutEchoes(handler, self._written, lambda node: node.metadata.name)
 
     async def delete(self, node: Node) -> None:
-        """Delete this very version of the node. Errors: `Conflict`, if it has changed since."""
+        """Delete this version of the node. Raises `Conflict` if it has changed since."""
         version = Preconditions(node.metadata.uid, node.metadata.resource_version)
         await self._client.delete(NODES, node.metadata.name, preconditions=version)
 
@@ -133,15 +134,17 @@ class ClusterNodes(Generic[Write]):
 
 
 class NodeWriter(Generic[Write]):
+    """Writes a decision about a node, and repeats it after conflicts."""
+
     def __init__(self, nodes: Nodes[Write], rng: random.Random) -> None:
         self._nodes = nodes
         self._random = rng
 
     async def bring(self, node: Node, decide: Callable[[Node], Write | None]) -> Brought:
-        """Decide from the node's state and write it, from a fresh state after each conflict.
+        """Write what `decide` returns for the node; after a conflict decide again for a fresh node.
 
-        Makes no request if nothing is to do. At most one write takes effect.
-        Errors: `Conflict`, if others keep writing; `NodeReplaced`; else what the API server says.
+        Makes no request if `decide` returns None. At most one write takes effect. Raises `Conflict`
+        if others keep writing, `NodeReplaced`, or another `KubeError`.
         """
         pause = FIRST_PAUSE
         for _ in range(TRIES - 1):
@@ -162,5 +165,5 @@ class NodeWriter(Generic[Write]):
     async def _newest(self, node: Node) -> Node:
         newest = await self._nodes.read(node.metadata.name)
         if newest.metadata.uid != node.metadata.uid:
-            raise NodeReplaced(f"node {node.metadata.name} was registered anew meanwhile")
+            raise NodeReplaced(f"node {node.metadata.name} was registered again meanwhile")
         return newest

@@ -1,4 +1,4 @@
-"""Conditions on nodes that say what is wrong, and since when. Pure."""
+"""Conditions on nodes that report a problem and since when it exists. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,19 +7,19 @@ from pileus.kube.model.core_v1 import Node, NodeCondition
 from pileus.objects.nodes import condition_of
 
 REWORD_AFTER = timedelta(minutes=5)
-"""How long a condition's message stands although only its wording has changed."""
+"""How long a condition keeps its message if only the wording changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Why a condition is as it is: one CamelCase word, and a sentence for humans."""
+    """The reason of a condition: one CamelCase word, and a message."""
 
     reason: str
     message: str
 
 
 def raised(node: Node, kind: str, said: Said, now: datetime) -> NodeCondition | None:
-    """The condition turned on, for the reason given; None if the node says so already."""
+    """Returns the condition with status True; None if the node has it already."""
     present = condition_of(node, kind)
     if present and present.status == "True" and present.reason == said.reason:
         since = present.last_heartbeat_time
@@ -29,7 +29,7 @@ def raised(node: Node, kind: str, said: Said, now: datetime) -> NodeCondition | 
 
 
 def lowered(node: Node, kind: str, said: Said, now: datetime) -> NodeCondition | None:
-    """The condition turned off; None if it is off or was never on."""
+    """Returns the condition with status False; None if it is False or was never set."""
     present = condition_of(node, kind)
     if present is None or present.status == "False":
         return None

@@ -1,4 +1,4 @@
-"""Tell users about their objects by events, without telling the same thing again and again."""
+"""Events of one controller on objects, without repeating the same warning."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,13 +8,13 @@ from pileus.runtime.events import Recorder
 from pileus.runtime.memory import PerObject
 
 REPEAT_AFTER = 3600.0
-"""Seconds after which a warning that still holds is repeated (events live for an hour)."""
+"""Seconds after which a warning that still holds is repeated (events expire after an hour)."""
 LONGEST = 1000
-"""Characters of an error's text that go into an event or a condition."""
+"""Characters of an error's text in an event or a condition."""
 
 
 class ObjectEvents:
-    """The events of one controller. Warnings are remembered per object and reason."""
+    """Records the events of one controller. Warnings are remembered per object and reason."""
 
     def __init__(self, events: Recorder) -> None:
         self._events = events
@@ -24,7 +24,7 @@ class ObjectEvents:
         self._events.record(about, "Normal", reason, message)
 
     def warn(self, about: ObjectReference, reason: str, message: str) -> None:
-        """Record a warning, unless the object was given one for this reason not long ago."""
+        """Record a warning, unless the object got one for this reason within the last hour."""
         warned = self._warned.setdefault(_key(about), {})
         now = asyncio.get_running_loop().time()
         if now - warned.get(reason, -REPEAT_AFTER) < REPEAT_AFTER:
@@ -33,18 +33,19 @@ class ObjectEvents:
         self._events.record(about, "Warning", reason, message)
 
     def forget(self, about: ObjectReference, reason: str) -> None:
-        """It is well again: the next warning for this reason is news."""
+        """Record that the problem is solved: the next warning for this reason is not a repeat."""
         warned = self._warned.get(_key(about), {})
         warned.pop(reason, None)
         if not warned:
             self._warned.pop(_key(about), None)
 
     def keep(self, objects: Iterable[ObjectReference]) -> None:
-        """Forget what was said of all objects but these."""
+        """Forget the warnings of all objects but these."""
         self._warned.keep({_key(about) for about in objects})
 
 
 def shortened(text: str) -> str:
+    """Returns the text in the length that fits into an event or a condition."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

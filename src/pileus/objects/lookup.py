@@ -1,4 +1,4 @@
-"""Ask the cloud about nodes, and take nothing that a provider returns on trust."""
+"""Look up the instances of nodes in the cloud, and check what the provider returns."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,23 +14,23 @@ from pileus.objects.nodes import reference
 T = TypeVar("T")
 
 DEADLINE = LONGEST_LOOKUP
-"""Seconds for one look-up, waiting for the provider's call budget included.
+"""Seconds for one lookup, including the wait for the provider's call budget.
 
-Longer than the deadline of the call itself, which tells more."""
+Longer than the deadline of the call itself, whose error says more."""
 
 CHUNK = 500
-"""Nodes that one look-up should carry at most."""
+"""The largest number of nodes in one lookup."""
 
 Answer = Instance | Absent | CloudError
-"""What the cloud says of one node's machine, or why nothing is known of it."""
+"""The instance of one node, that it has none, or why this is not known."""
 
 
 async def look_up(
     instances: Instances, nodes: Sequence[Node], *, fresh: bool, deadline: float = DEADLINE
 ) -> Mapping[str, Answer]:
-    """Ask once about all `nodes`, and answer for each by its name.
+    """Look up all `nodes` in one call. Returns the answers by name.
 
-    Guarantees: every node has an answer; whatever the provider raises or returns becomes one.
+    Guarantees: every node has an answer, whatever the provider raises or returns.
     """
     found = await _find(instances, [reference(node) for node in nodes], fresh, deadline)
     if isinstance(found, CloudError):
@@ -39,7 +39,7 @@ async def look_up(
 
 
 def bug(what: str) -> CloudError:
-    """What to say of a provider that breaks its contract."""
+    """Returns the error of a provider that violates its contract."""
     return CloudError(f"the provider {what}; this is a bug in it, report it to its authors")
 
 
@@ -56,7 +56,7 @@ async def _find(
         return error
     except TimeoutError:
         return Unavailable(f"the cloud did not answer within {deadline:g} s")
-    except Exception as error:  # noqa: BLE001 -- foreign code: its bug must harm only these nodes
+    except Exception as error:  # noqa: BLE001 -- a bug of the provider must affect only these nodes
         return bug(f"raised {type(error).__name__}: {error}")
 
 
@@ -73,7 +73,7 @@ def _answer(found: object) -> Answer:
         case Failure(CloudError() as error):
             return error
         case None:
-            return Unavailable("the cloud did not say whether it has a machine for this node")
+            return Unavailable("the cloud did not say whether it has an instance for this node")
         case _:
             return bug(f"returned {_kind(found)} for an instance")
 

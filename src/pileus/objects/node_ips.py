@@ -1,4 +1,4 @@
-"""The addresses that a kubelet asks for with `--node-ip`, and how they order a node's. Pure."""
+"""The addresses that a kubelet requests with `--node-ip`, and their order on the node. Pure."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -7,14 +7,14 @@ from pileus.cloud.errors import Misconfigured
 from pileus.kube.model.core_v1 import NodeAddress
 
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
-"""The annotation by which a kubelet started with `--node-ip` asks for its address(es)."""
+"""The annotation with which a kubelet started with `--node-ip` requests its addresses."""
 PAIR = 2
 
 Ip = IPv4Address | IPv6Address
 
 
 class NodeIpRefused(Misconfigured):
-    """The address that the kubelet asks for cannot be given; the text says which and why."""
+    """The address that the kubelet requests cannot be used; the text says which and why."""
 
 
 def parse_node_ips(text: str) -> tuple[Ip, ...]:

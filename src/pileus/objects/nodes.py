@@ -1,10 +1,10 @@
-"""Nodes as every controller reads them. Pure."""
+"""Properties of nodes that all controllers read. Pure."""
 
 from pileus.cloud.model import NO_LABELS, Address, AddressType, NodeName, NodeRef
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, ObjectReference, Taint
 
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
-"""The key of the taint with which kubelets register; its value and effect do not matter."""
+"""The key of the taint with which kubelets register nodes. Its value and effect do not matter."""
 READY = "Ready"
 ADDRESS_TYPES = {each.value: each for each in AddressType}
 
@@ -27,7 +27,7 @@ def condition_of(node: Node, kind: str) -> NodeCondition | None:
 
 
 def is_ready(node: Node) -> bool:
-    """Whether its kubelet says, and is believed, that pods can run; not saying so means no."""
+    """Returns whether the node has the condition Ready with status True."""
     ready = condition_of(node, READY)
     return ready is not None and ready.status == "True"
 
@@ -37,7 +37,7 @@ def provider_id_of(node: Node) -> str:
 
 
 def reference(node: Node) -> NodeRef:
-    """The node as a provider sees it."""
+    """Returns the node in the form that providers get."""
     info = node.status.node_info if node.status else None
     return NodeRef(
         name=NodeName(node.metadata.name),
@@ -53,7 +53,7 @@ def reference(node: Node) -> NodeRef:
 
 
 def about_node(node: Node) -> ObjectReference:
-    """The node as events name it: without a namespace."""
+    """Returns the reference of the node in events, which has no namespace."""
     return ObjectReference(
         api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid
     )

@@ -1,11 +1,11 @@
 """Writes of this process to objects that it also watches.
 
-    write sent ──▶ answer ──▶ the watch shows it         the usual order
-    write sent ──▶ the watch shows it ──▶ answer         as common on a loaded machine
+    write sent ──▶ answer ──▶ the watch delivers it         the usual order
+    write sent ──▶ the watch delivers it ──▶ answer         common on a loaded machine
 
-A write is shown to later passes before the watch brings it: without that, the next pass would see
-the old state and write again. And it is no news when the watch brings it: without that, a pass
-would be woken by its own write, which cuts short the delay that a cloud or the back-off asked for.
+Later passes read a write before the watch delivers it: otherwise the next pass would read the old
+state and write again. When the watch delivers the write, handlers are not called for it: otherwise
+a write would queue the next pass, and cut short a backoff or a delay that the cloud asked for.
 """
 
 import asyncio
@@ -18,60 +18,60 @@ from pileus.kube.model.meta import KubeObject
 from pileus.runtime.memory import PerObject
 
 CATCH_UP = 30.0
-"""Seconds for which a write is remembered that the watch does not bring; then it is believed."""
+"""Seconds for which a write is kept that the watch does not deliver; then the watch counts."""
 MOST = 16
-"""Writes to one object that are remembered until the watch brings them. Forgetting one costs at
-most one pass."""
+"""The largest number of writes to one object that are kept until the watch delivers them.
+Dropping one costs at most one additional pass."""
 
 Key = TypeVar("Key", bound=Hashable)
 T = TypeVar("T", bound=KubeObject)
 Tell = Callable[[T, T], None]
-"""What a handler does with an update: the object before and after."""
+"""Called with the object before and after an update."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Write(Generic[T]):
     answer: T
     leaves: Callable[[T], T]
-    """The object as this write leaves it, given the object before it."""
+    """Returns the object after this write, given the object before it."""
 
 
 @dataclass(slots=True, eq=False)
 class _Memory(Generic[T]):
-    """What is remembered of one object, while the watch has not caught up with us."""
+    """Own writes to one object that the watch has not delivered yet."""
 
     shown: T | None = None
     until: float = 0.0
     under_way: int = 0
-    """Writes that are not answered yet."""
+    """Number of writes without an answer."""
     kept_back: list[tuple[T, T, Tell[T]]] = field(default_factory=list[tuple[T, T, Tell[T]]])
-    """Updates that came meanwhile; which of them are ours is known with the answer."""
+    """Updates that arrived meanwhile; the answer shows which of them are own writes."""
     writes: list[_Write[T]] = field(default_factory=list[_Write[T]])
-    """Answered writes that the watch has not brought yet, oldest first."""
+    """Answered writes that the watch has not delivered yet, oldest first."""
 
     def is_needed(self) -> bool:
         return bool(self.under_way or self.writes or self.shown is not None)
 
 
 class OwnWrites(Generic[Key, T]):
-    """The answers to our own writes, by the object's key.
+    """The answers to writes of this process, by the object's key.
 
-    Guarantees: a handler is told of every change that another process made, also of one that comes
-    in the same update (after a relist) as our own write. A write is remembered until the view has
-    caught up or lost the object, and for `CATCH_UP` seconds at most.
+    Guarantees: handlers are called for every change by another process, even if it arrives in the
+    same update as an own write (after a relist). A write is kept until the watch has delivered it
+    or the object is deleted, and for `CATCH_UP` seconds at most.
     """
 
     def __init__(self, view: Callable[[Key], T | None]) -> None:
-        """`view` returns the object as the watch showed it last."""
+        """`view` returns the object as the watch delivered it last."""
         self._view = view
         self._memories = PerObject[Key, _Memory[T]]("objects/own-writes")
 
     def __len__(self) -> int:
-        """The number of objects of which something is remembered."""
+        """Returns the number of objects with entries."""
         return len(self._memories)
 
     def note(self, key: Key, found: T) -> T:
-        """Show `found`, an answer of the API server, until the watch has caught up with it."""
+        """Record `found`, an answer of the API server, until the watch has delivered it."""
         loop = asyncio.get_running_loop()
         memory = self._memories.setdefault(key, _Memory[T]())
         memory.shown, memory.until = found, loop.time() + CATCH_UP
@@ -80,7 +80,7 @@ class OwnWrites(Generic[Key, T]):
         return found
 
     def newest(self, key: Key, seen: T | None) -> T | None:
-        """What was written, if that is later than what the watch shows; else what it shows."""
+        """Returns the own write if it is newer than what the watch delivered, otherwise `seen`."""
         memory = self._memories.get(key)
         if memory is None or memory.shown is None:
             return seen
@@ -92,9 +92,9 @@ class OwnWrites(Generic[Key, T]):
         return memory.shown
 
     async def write(self, key: Key, request: Awaitable[T], leaves: Callable[[T], T]) -> T:
-        """Make the request and show its answer. Until it is answered, updates are kept back.
+        """Make the request and record its answer. Updates are kept back until the answer.
 
-        A write that fails may have taken effect: what was kept back is then told as it came.
+        A failed write may have taken effect: the updates are then passed on unchanged.
         """
         memory = self._memories.setdefault(key, _Memory[T]())
         memory.under_way += 1
@@ -108,7 +108,7 @@ class OwnWrites(Generic[Key, T]):
         return self.note(key, answer) if self._memories.get(key) is memory else answer
 
     def hear(self, key: Key, old: T, new: T, tell: Tell[T]) -> None:
-        """The watch brought an update: tell it, with our own writes counted as known before."""
+        """Pass on an update of the watch; own writes count as part of the object before it."""
         memory = self._memories.get(key)
         if memory is None:
             tell(old, new)
@@ -119,7 +119,7 @@ class OwnWrites(Generic[Key, T]):
             self._tidy(key)
 
     def forget(self, key: Key) -> None:
-        """The object is deleted."""
+        """Drop the entries of a deleted object."""
         self._memories.pop(key, None)
 
     def _answered(self, key: Key, memory: _Memory[T]) -> None:
@@ -152,7 +152,7 @@ class OwnWrites(Generic[Key, T]):
 
 
 class WithoutEchoes(Generic[Key, T]):
-    """Passes on to a handler what the watch brings, except for our own writes."""
+    """A handler that passes on all changes except for own writes."""
 
     def __init__(
         self, handler: Handler[T], written: OwnWrites[Key, T], key_of: Callable[[T], Key]
@@ -176,7 +176,7 @@ class WithoutEchoes(Generic[Key, T]):
 
 
 def is_older(seen: KubeObject, written: KubeObject) -> bool:
-    """Whether both are one object, of which `written` is the later version."""
+    """Returns whether both are the same object and `written` is the later version."""
     if seen.metadata.uid != written.metadata.uid:
         return False
     before, after = seen.metadata.resource_version, written.metadata.resource_version
@@ -184,7 +184,7 @@ def is_older(seen: KubeObject, written: KubeObject) -> bool:
 
 
 def _with_own_writes(memory: _Memory[T], old: T, new: T) -> T:
-    """The object before the update, as it would be if our writes in the update had come first."""
+    """Returns the object before the update, with the own writes in the update applied to it."""
     for one in memory.writes:
         if is_older(old, one.answer) and not is_older(new, one.answer):
             old = one.leaves(old)

@@ -1,4 +1,4 @@
-"""What a controller would do, told before it is done: the lines of a plan."""
+"""The lines of a plan: what a controller would do now."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -17,37 +17,37 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """One change that would be made now, or (with `waits_for`) later. Printable, no secrets."""
+    """One change that would be made now, or (with `waits_for`) later. Contains no secrets."""
 
     about: ObjectReference
-    """The object of the cluster on whose behalf it would be made.
+    """The object of the cluster for which the change would be made.
 
-    Without a name, an object that was deleted and is known by its UID only."""
+    Has no name if the object was deleted and only its UID is known."""
     place: Place
     effect: Effect
     summary: str
     """One line, such as `balancer shop: listener 80/TCP`."""
     details: tuple[str, ...] = ()
-    """Fields before and after, one a line: `spec.providerID: "" → "local://web-1"`.
+    """Fields before and after, one per line: `spec.providerID: "" → "local://web-1"`.
 
-    In the cluster every field that would be written is named, by its path and its new value."""
+    For changes in the cluster, every written field is named with its path and its new value."""
     waits_for: str = ""
-    """What has to happen first; empty: it would be made at once."""
+    """What has to happen first; empty if the change would be made at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why nothing can be said, or done, for an object."""
+    """Why an object is blocked, or why its plan is unknown."""
 
     about: ObjectReference
     reason: str
     message: str
     is_aftermath: bool = False
-    """Whether it only follows from what is wrong; who else tells of the object says it better."""
+    """Whether it only follows from another problem. Skipped if another line is about the object."""
 
 
 class State(Protocol):
-    """What a condition says."""
+    """Status and reason of a condition."""
 
     @property
     def status(self) -> str: ...
@@ -65,7 +65,7 @@ def _state(condition: State | None) -> str:
 
 
 def title(about: ObjectReference) -> str:
-    """Returns an object as people call it: `Node web-1`, `Service shop/web`."""
+    """Returns the title of an object: `Node web-1`, `Service shop/web`."""
     if not about.name:
         return f"{about.kind} with UID {about.uid} (deleted)"
     name = f"{about.namespace}/{about.name}" if about.namespace else about.name
@@ -74,7 +74,7 @@ def title(about: ObjectReference) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which objects a plan is about; the empty one means all."""
+    """The objects of a plan; an empty scope means all objects."""
 
     kind: str = ""
     namespace: str = ""
@@ -91,4 +91,4 @@ class Scope:
 EVERYTHING = Scope()
 
 Preview = Callable[[Scope], Awaitable[Sequence[Planned | Trouble]]]
-"""A controller's own plan: made from the same decisions as its passes, reading only."""
+"""Returns what a controller would do now, from the same decisions as its passes. Reads only."""

@@ -1,4 +1,4 @@
-"""Ranges of addresses (CIDRs) as flags and nodes name them. Pure."""
+"""Ranges of addresses (CIDRs) in flags, nodes and Services. Pure."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -8,28 +8,28 @@ from pileus.kube.model.core_v1 import Node, Service
 
 Range = IPv4Network | IPv6Network
 MOST = 2
-"""Ranges that a cluster may have: one of each family."""
+"""The largest number of ranges of a cluster: one of each address family."""
 KNOWN = 16_384
-"""Texts whose ranges are remembered: those of all nodes are read again with every look."""
+"""Size of the cache: the ranges of all nodes are parsed in every pass."""
 
 
 @lru_cache(KNOWN)
 def parse_range(text: str) -> Range:
-    """One CIDR as Go reads it: a prefix length is needed, bits beyond it do not count.
+    """Returns a CIDR as Go parses it: the prefix length is required, host bits are ignored.
 
-    Errors: `ValueError`, which quotes the text.
+    Raises ValueError, which quotes the text.
     """
     address, _, length = text.partition("/")
     if not (length.isascii() and length.isdigit()) or "%" in address:
-        raise ValueError(f'"{text}" is no CIDR such as 10.244.0.0/16 or fd00::/48')
+        raise ValueError(f'"{text}" is not a CIDR such as 10.244.0.0/16 or fd00::/48')
     try:
         return ip_network(text, strict=False)
     except ValueError as error:
-        raise ValueError(f'"{text}" is no CIDR: {error}') from None
+        raise ValueError(f'"{text}" is not a CIDR: {error}') from None
 
 
 def wrong_with_range(text: str) -> str:
-    """Returns why the text is no CIDR, with the fix where one is known; for users."""
+    """Returns why the text is not a CIDR, with the fix if one is known."""
     try:
         host = ip_address(text)
     except ValueError:
@@ -58,19 +58,19 @@ def _without_host_bits(text: str) -> Range:
 
 
 def is_within(inner: Range, outer: Iterable[Range]) -> bool:
-    """Whether one of `outer` holds all of `inner`."""
+    """Returns whether one of `outer` contains all of `inner`."""
     first, last = inner.network_address, inner.broadcast_address
     return any(inner.version == each.version and first in each and last in each for each in outer)
 
 
 def touches(one: Range, others: Iterable[Range]) -> bool:
-    """Whether the first or the last address of `one` lies in one of `others`."""
+    """Returns whether the first or the last address of `one` is in one of `others`."""
     first, last = one.network_address, one.broadcast_address
     return any(one.version == each.version and (first in each or last in each) for each in others)
 
 
 def pod_ranges_of(node: Node) -> tuple[str, ...]:
-    """The node's pod ranges, as it has them."""
+    """Returns the pod ranges of the node, as they are written in its spec."""
     spec = node.spec
     if spec is None:
         return ()
@@ -81,9 +81,9 @@ SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
 
 def source_range_texts(service: Service) -> tuple[str, tuple[str, ...]]:
-    """Returns who may connect, as the user wrote it, after the place where it is written.
+    """Returns the field or annotation with the allowed source ranges, and the ranges as written.
 
-    That is the field of the spec, or the annotation if the field is empty. Empty: everyone may.
+    That is the field of the spec, or the annotation if the field is empty. Empty: all sources.
     """
     field = (service.spec and service.spec.load_balancer_source_ranges) or ()
     if field:

@@ -1,6 +1,6 @@
-"""How long a key waits after its n-th failure in a row. Pure, but for a bucket that fills up.
+"""How long a key waits after its n-th failure in a row. Pure, except for the shared bucket.
 
-The figures are the Go framework's; jitter, which only ever lengthens a delay, is ours.
+The delays are those of the Go framework. The jitter is ours, and only lengthens a delay.
 """
 
 import math
@@ -30,16 +30,16 @@ SERVICE_RETRIES = Exponential(5.0, 300.0)
 
 @dataclass(slots=True)
 class Pacing:
-    """Spaces out a write that may be left out, such as a condition that explains a failure.
+    """The backoff of an optional write, such as a condition that explains a failure.
 
-    Such a write is made by passes that come for other reasons, perhaps once a second because a
-    cloud asks for it. After a failure it needs a back-off of its own.
+    Passes that run for other reasons make such a write, perhaps once a second because a cloud asks
+    for it. After a failure the write needs a backoff of its own.
     """
 
     delays: Exponential = Exponential(5.0, 60.0)
     failures: int = 0
     resumes: float = -math.inf
-    """When the next attempt may be made."""
+    """The time of the next attempt."""
 
     def is_due(self, now: float) -> bool:
         return now >= self.resumes
@@ -55,10 +55,10 @@ class Pacing:
 class RetryPolicy:
     """Decides when a failed key is tried again.
 
-    A hint that the error brings along (`retry_after`, in seconds) wins over the rest. Otherwise
-    it is the longer of the key's own exponential delay and, if there is one, of the wait for a
-    token of the bucket that all keys share. Where several things failed and only some of them
-    bring a hint, it is the longest of all: one server's hint says nothing of what another refuses.
+    If the error says when (`retry_after`, in seconds), that delay is used. Otherwise the delay is
+    the longer of the key's own exponential delay and the wait for a token of the bucket that all
+    keys share, if there is one. If several operations failed and only some errors say when, the
+    longest of all these delays is used.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RetryPolicy:
         self._jitter = jitter
 
     def delay(self, failures: int, error: BaseException, now: float) -> float:
-        """Seconds until the next try, after `failures` failures in a row (1 is the first)."""
+        """Returns the seconds until the next attempt, after `failures` failures in a row."""
         asked = hint(error) or 0.0
         if not says_all(error):
             asked = max(asked, self._delays.delay(failures), self._reserve(now))
@@ -89,10 +89,10 @@ class RetryPolicy:
 
 
 def default_policy(random: random.Random) -> RetryPolicy:
-    """5 ms doubled up to 1000 s per key, and ten keys a second after a burst of a hundred."""
+    """Per key 5 ms, doubled up to 1000 s; for all keys ten a second, after a burst of a hundred."""
     return RetryPolicy(Exponential(0.005, 1000.0), random, bucket=Bucket.full(10.0, 100))
 
 
 def service_policy(random: random.Random) -> RetryPolicy:
-    """5 s doubled up to 300 s per key."""
+    """Per key 5 s, doubled up to 300 s."""
     return RetryPolicy(SERVICE_RETRIES, random)

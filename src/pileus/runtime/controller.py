@@ -1,4 +1,4 @@
-"""Run a reconciler over a queue, so many passes at a time, and retry what fails."""
+"""Run a reconciler over a queue with a number of workers, and retry failed passes."""
 
 import asyncio
 from collections.abc import Hashable
@@ -19,35 +19,35 @@ log = Log(__name__)
 Key = TypeVar("Key", bound=Hashable)
 
 FENCED_PAUSE = 1.0
-"""Seconds until a pass that was fenced off is tried again; leadership is settled by then."""
+"""Seconds until a pass that the fence stopped is retried; leadership is decided by then."""
 REPORTING = 60.0
 """Seconds for reporting a failed pass on its object."""
 SOONEST = 0.1
-"""Seconds between two passes over a key that its reconciler wants again at once."""
+"""Seconds between two passes over a key whose reconciler asks for another pass at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many passes run at once, and for how long."""
+    """How many passes run at the same time, and for how long."""
 
     workers: int = 1
     deadline: float = 300.0
-    """Seconds after which a pass is cancelled, reported and retried. Time under a deadline of its
-    own (a call to the cloud, a request, a queue for either) does not count."""
+    """Seconds after which a pass is cancelled, reported and retried. Time that has a deadline of
+    its own (a call to the cloud, a request, waiting for either) does not count."""
     grace: float = 5.0
-    """Seconds that passes in hand may go on for once the controller is told to stop."""
+    """Seconds that running passes may take to finish when the controller stops."""
 
 
 DEFAULT_LIMITS = Limits()
 
 
 class Controller(Generic[Key]):
-    """Gives every key of the queue to the reconciler until it succeeds.
+    """Passes every key of the queue to the reconciler until it succeeds.
 
-    Guarantees: what a pass raises is logged once, with its key, and retried by the policy; it
-    stops neither the worker nor the other keys. A key that always fails is tried at the policy's
-    pace and no faster. An error that says when to retry (`retry_after`) does not count as a
-    failure: the next ordinary error waits as long as it would have without it.
+    Guarantees: an error of a pass is logged once, with its key, and the pass is retried by the
+    policy; the error stops neither the worker nor other keys. A key that always fails is retried
+    no faster than the policy says. An error that says when to retry (`retry_after`) does not count
+    as a failure: it does not lengthen the delay after the next ordinary error.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Controller(Generic[Key]):
     async def run(self) -> None:
         """Work until cancelled; call once.
 
-        When cancelled, no further pass begins. Passes in hand may finish within the grace period;
-        then they are cancelled too, at whatever they await. So a pass may end after any of its
-        effects, and must be such that the next one, perhaps in another process, carries on.
+        After cancellation no further pass starts. Running passes may finish within the grace
+        period and are then cancelled, wherever they await. A pass may therefore end after any of
+        its effects, and the next pass, perhaps in another process, must be able to continue.
         """
         async with asyncio.TaskGroup() as passes:
             passes.create_task(self._hand_out(passes), name=self.name)
@@ -81,13 +81,14 @@ class Controller(Generic[Key]):
                 await self._stop()
 
     def oldest_work(self) -> float:
-        """For how many seconds the longest pass in hand has been going on; 0 if none is."""
+        """Returns the age of the oldest running pass in seconds; 0 if no pass is running."""
         return self._queue.oldest_work()
 
     def stuck(self, limit: float) -> str | None:
-        """What to tell a health check if a pass did not end for `limit` seconds of its own.
+        """Returns the message for a health check if a pass runs for more than `limit` seconds.
 
-        A limit beyond the deadline of a pass finds passes that ignore their cancellation.
+        Time that has a deadline of its own does not count. A limit beyond the deadline of a pass
+        finds passes that ignore their cancellation.
         """
         spent = max((each.spent() for each in list(self._in_hand.values())), default=0.0)
         return (
@@ -99,12 +100,12 @@ class Controller(Generic[Key]):
             async with asyncio.timeout(self._limits.grace):
                 await self._queue.drain()
         except TimeoutError:
-            log.warning("Passes did not end in time and are cancelled", controller=self.name)
+            log.warning("Cancelling passes that did not end in time", controller=self.name)
 
     async def _hand_out(self, passes: asyncio.TaskGroup) -> None:
-        """Begin a pass for each key as it comes, at most `workers` at a time.
+        """Start a pass for each key as it is queued, at most `workers` at a time.
 
-        A task per pass, not per worker: thousands may be allowed, and cost nothing while idle.
+        There is a task per pass, not per worker: thousands of idle workers cost nothing.
         """
         free = asyncio.Semaphore(self._limits.workers)
         while True:
@@ -132,7 +133,7 @@ class Controller(Generic[Key]):
             self._retry(key, error)
 
     async def _report(self, key: Key, error: BaseException) -> None:
-        """Let the reconciler report on the object what its pass could not report itself."""
+        """Let the reconciler report on the object a failure that the pass could not report."""
         is_reported = is_expected(error) and not isinstance(error, PassTooLong)
         if is_reported or not isinstance(error, Exception):
             return
@@ -143,7 +144,7 @@ class Controller(Generic[Key]):
             async with asyncio.timeout(REPORTING):
                 await reporting.report(key, error)
         except Exception as failure:  # noqa: BLE001 -- the pass's own error matters more
-            log.warning("Cannot report a failure", controller=self.name, key=key, err=failure)
+            log.warning("Cannot report failed pass", controller=self.name, key=key, err=failure)
 
     async def _reconcile(self, key: Key) -> None:
         deadline = self._in_hand[key] = Deadline(self._limits.deadline)
@@ -171,7 +172,7 @@ class Controller(Generic[Key]):
         if isinstance(self._reconciler, CountingFailures):
             cast("CountingFailures[Key]", self._reconciler).failed(key, error)
         failures = self._failures.get(key, 0)
-        if not says_all(error):  # a delay that was asked for is no failure, as in Go
+        if not says_all(error):  # a requested delay is not a failure, as in Go
             failures = self._failures[key] = failures + 1
         delay = self._policy.delay(failures, error, asyncio.get_running_loop().time())
         write = log.error if is_expected(error) else log.exception

@@ -1,4 +1,4 @@
-"""What a failed pass says about itself: whose fault it is, and when to try again."""
+"""Properties of errors that end a pass: whether they are expected, and when to retry."""
 
 import math
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pileus.fence import Fenced
 from pileus.kube.errors import KubeError
 
 SHORTEST_HINT = 1.0
-"""Seconds; a server that asks for less (say, `Retry-After: 0`) must not make us spin."""
+"""Seconds. A server that asks for less (`Retry-After: 0`) must not cause a busy loop."""
 
 
 class PassTooLong(Exception):
@@ -20,22 +20,22 @@ _EXPECTED = (CloudError, KubeError, Fenced, PassTooLong)
 
 
 def is_expected(error: BaseException) -> bool:
-    """Whether the error is one that the world may cause; any other is a bug of ours."""
+    """Returns whether cloud, API server or leadership cause such errors; any other is a bug."""
     return all(isinstance(each, _EXPECTED) for each in leaves(error))
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether the pass ended because this process does not lead (any more)."""
+    """Returns whether the pass ended because this process is not the leader."""
     return any(isinstance(each, Fenced) for each in leaves(error))
 
 
 def hint(error: BaseException) -> float | None:
-    """The seconds that the error asks to wait (`retry_after`); of several the longest."""
+    """Returns the seconds that the error asks to wait (`retry_after`); of several the longest."""
     return max(filter(None, map(_hint, leaves(error))), default=None)
 
 
 def says_all(error: BaseException) -> bool:
-    """Whether `hint` speaks for all that failed: each error of the group asks to wait."""
+    """Returns whether every error of the group asks for a delay, so that `hint` covers them all."""
     return all(_hint(each) is not None for each in leaves(error))
 
 
@@ -47,7 +47,7 @@ def _hint(error: BaseException) -> float | None:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside an exception group, however deep; else the error itself."""
+    """Returns the errors inside an exception group at any depth; otherwise the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for each in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from leaves(each)

@@ -1,12 +1,13 @@
-"""Lead, or wait for it: an `async with` block whose body runs only while we hold the lease.
+"""Leader election: an `async with` block whose body runs only while this process has the lease.
 
-    async with election.leading():      # waits until the lease is ours
-        await work()                    # cancelled when it is lost
-    # here the work has ended, and the lease is free for the next one
+    async with election.leading():      # waits for the lease
+        await work()                    # cancelled when the lease is lost
+    # here the work has ended, and the lease is released
 
-Why two processes never write at once: a leader's fence is open for `renew_deadline` from the moment
-*before* it sent its last good renewal; another one takes the lease only when it has seen it
-unchanged for `lease`, which is longer, and only if it is unchanged when the write arrives.
+Why two processes never write at the same time: a leader's fence is open for `renew_deadline` from
+the moment *before* it sent its last successful renewal. Another process takes the lease only after
+it was unchanged for `lease`, which is longer, and only if it is still unchanged when the write
+arrives.
 """
 
 import asyncio
@@ -40,11 +41,11 @@ log = Log(__name__)
 Value = TypeVar("Value")
 
 HEALTH_TOLERANCE = 20.0
-"""Seconds beyond the lease's duration after which a leader that does not renew is ill."""
+"""Seconds beyond the lease duration after which a leader that does not renew is unhealthy."""
 
 
 class LeadershipLost(Exception):
-    """The lease could not be renewed in time, or is held by another."""
+    """The lease could not be renewed in time, or another process has it."""
 
 
 class NoAnswer(Exception):
@@ -56,16 +57,16 @@ class Times:
     """The clocks of an election."""
 
     wall: Clock
-    """For the times in the lease, which are for people to read."""
+    """For the times in the lease, which are informational."""
     monotonic: Callable[[], float]
-    """Seconds that never run backwards and go on while the machine sleeps; decides everything."""
+    """Seconds that never decrease and include the sleep of the machine. All decisions use it."""
 
 
 SYSTEM_TIMES = Times(SystemClock(), since_boot)
 
 
 class LeaseFence:
-    """Open while the last good renewal was sent less than the renew deadline ago."""
+    """Open while the last successful renewal was sent less than the renew deadline ago."""
 
     def __init__(self, candidate: Candidate, monotonic: Callable[[], float]) -> None:
         self._candidate = candidate
@@ -79,7 +80,7 @@ class LeaseFence:
             raise Fenced(f"lease {self._candidate.lock} was last renewed {self.age():.1f} s ago")
 
     def open_from(self, sent: float) -> None:
-        """A renewal that was sent at `sent` has succeeded."""
+        """Record that a renewal sent at `sent` succeeded."""
         self._sent = sent
 
     def close(self) -> None:
@@ -87,24 +88,24 @@ class LeaseFence:
 
     @property
     def is_held(self) -> bool:
-        """Whether the lease was gained and not given up or seen lost since."""
+        """Whether the lease was acquired and neither released nor lost since."""
         return self._sent is not None
 
     def age(self) -> float:
-        """Seconds since the last good renewal was sent; 0 if the lease is not held."""
+        """Returns the seconds since the last successful renewal was sent; 0 without the lease."""
         return 0.0 if self._sent is None else self._monotonic() - self._sent
 
     def remaining(self) -> float:
-        """Seconds until the fence closes by itself."""
+        """Returns the seconds until the fence closes."""
         return self._candidate.durations.renew_deadline - self.age()
 
 
 class Election:
     """One candidate for one lease.
 
-    Guarantees: as long as no clock runs faster than another by more than lease ÷ renew deadline,
-    and nobody deletes the lease, at most one candidate's fence is open at any instant; be
-    processes frozen, answers lost or requests late.
+    Guarantees: at most one candidate's fence is open at any moment, even if processes are
+    suspended, answers are lost or requests are late. This holds if no clock runs faster than
+    another by more than lease ÷ renew deadline, and if the lease is not deleted.
     """
 
     def __init__(
@@ -136,10 +137,10 @@ class Election:
 
     @asynccontextmanager
     async def leading(self) -> AsyncGenerator[None]:
-        """Wait for the lease; run the body while it is held; release it when the body has ended.
+        """Wait for the lease, run the body, and release the lease when the body has ended.
 
-        The lease is renewed until the body is over, however it ends. When it is lost the fence
-        closes first; then the body is cancelled, and once it has ended `LeadershipLost` is raised.
+        The lease is renewed until the body ends. When the lease is lost, the fence closes first,
+        then the body is cancelled; once it has ended, `LeadershipLost` is raised.
         """
         await self._acquire()
         failure: BaseException | None = None
@@ -156,7 +157,7 @@ class Election:
             raise failure
 
     def health(self) -> str | None:
-        """What to tell a health check; None while all is well, and always on a stand-by."""
+        """Returns the message for a health check; None while healthy, and always on standbys."""
         if self._why_lost:
             return f"lost lease {self._candidate.name}: {self._why_lost}; the process is ending"
         if self.fence.age() <= self._candidate.durations.lease + HEALTH_TOLERANCE:
@@ -174,13 +175,13 @@ class Election:
         self._announce("became leader")
 
     async def _attempt(self) -> bool:
-        """Take the lease if it is free; whether it is ours now."""
+        """Take the lease if it is free. Returns whether this process has it now."""
         try:
             if not await self._look():
                 return False
             await self._write()
         except (AlreadyExists, Conflict):
-            log.info("Another candidate was faster", v=4, lock=self._candidate.lock)
+            log.info("Another candidate took the lease", v=4, lock=self._candidate.lock)
             return False
         except (KubeError, NoAnswer) as error:
             log.error("error retrieving resource lock", error=error, lock=self._candidate.lock)
@@ -188,7 +189,7 @@ class Election:
         return True
 
     async def _look(self) -> bool:
-        """Read the lease; whether it may be taken or kept. One that vanished must expire too."""
+        """Read the lease. Returns whether it may be taken. A deleted lease must expire as well."""
         lease = await self._in_time(self._store.read())
         now = self._times.monotonic()
         if lease is not None:
@@ -202,7 +203,7 @@ class Election:
         return free
 
     async def _write(self) -> None:
-        """Create, take or renew the lease, from the copy seen last."""
+        """Create, take or renew the lease, based on the copy read last."""
         sent, now = self._times.monotonic(), self._times.wall.now()
         if self._seen is None:
             lease = await self._in_time(self._store.create(new_lease(self._candidate, now)))
@@ -228,7 +229,7 @@ class Election:
         return True
 
     async def _renew(self) -> bool:
-        """Renew the lease from the remembered copy, or after reading it if that fails."""
+        """Renew the lease based on the copy read last; if that fails, read it first."""
         try:
             await self._write()
         except (KubeError, NoAnswer) as error:
@@ -239,7 +240,7 @@ class Election:
         try:
             await self._look()
             if self._is_taken():
-                self._lose("held by another")
+                self._lose("another process has it")
             await self._write()
         except (KubeError, NoAnswer) as error:
             log.error("error retrieving resource lock", error=error, lock=self._candidate.lock)
@@ -247,7 +248,7 @@ class Election:
         return True
 
     def _is_taken(self) -> bool:
-        """Whether the lease names somebody else."""
+        """Whether the lease names another holder."""
         holder = self._seen.spec.holder_identity if self._seen else None
         return holder is not None and holder not in {"", self._candidate.identity}
 
@@ -260,7 +261,7 @@ class Election:
         raise LeadershipLost(f"leaderelection lost: lease {self._candidate.lock}: {why}")
 
     async def _leave(self) -> None:
-        """Free the lease, if it is still ours, for the next one to take at once."""
+        """Release the lease, if this process still has it, so that it can be taken at once."""
         holding = self.fence.is_held
         self.fence.close()
         self._status.set(0)
@@ -274,7 +275,7 @@ class Election:
             self._announce("stopped leading")
 
     async def _release(self) -> None:
-        """A renewal that was cut short may have changed the lease: then it is read first."""
+        """A cancelled renewal may have changed the lease: after a conflict it is read first."""
         try:
             await self._free()
         except Conflict:
@@ -285,7 +286,7 @@ class Election:
         if self._seen is None or self._is_taken():
             return
         await self._store.update(released(self._seen.lease, self._times.wall.now()))
-        log.info("Released the leader lease", lock=self._candidate.lock)
+        log.info("Released leader lease", lock=self._candidate.lock)
 
     async def _in_time(self, request: Awaitable[Value]) -> Value:
         limit = self._candidate.durations.request_timeout
@@ -311,7 +312,7 @@ class Election:
 
 
 def _foremost(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The loss of the lease, if that is among them; else what the body raised."""
+    """Returns the loss of the lease if it is among the errors, otherwise the body's error."""
     for error in errors.exceptions:
         if isinstance(error, LeadershipLost):
             return error

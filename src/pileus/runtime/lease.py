@@ -1,7 +1,7 @@
-"""The Lease of leader election: what it says, who may take it, and how it is written.
+"""The Lease of leader election: its durations, who may take it, and how it is written.
 
-Decisions here are pure. A lease is kept as the JSON that the server sent, so that fields which we
-do not know survive our PUT; there is no right to patch leases.
+Decisions here are pure. A lease is kept as the JSON that the API server sent, so that unknown
+fields survive a PUT; the Go framework's role has no permission to patch leases.
 """
 
 import math
@@ -25,14 +25,14 @@ JITTER_FACTOR = 1.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """The three times of an election, in seconds (`--leader-elect-*`)."""
+    """The durations of an election in seconds (`--leader-elect-*`)."""
 
     lease: float = 15.0
-    """How long others wait, after the lease last changed, before they take it."""
+    """How long other candidates wait after the last change of the lease before they take it."""
     renew_deadline: float = 10.0
-    """How long the leader may go without a renewal before it stops."""
+    """How long the leader works without a successful renewal before it stops."""
     retry: float = 2.0
-    """How long it waits between two renewals, and at least between two attempts."""
+    """The pause between two renewals, and the shortest pause between two attempts."""
 
     @property
     def request_timeout(self) -> float:
@@ -40,12 +40,12 @@ class Durations:
 
     @property
     def lease_seconds(self) -> int:
-        """What the lease says; rounded up, for others must never wait for less than `lease`."""
+        """The duration in the Lease, rounded up: others must not wait for less than `lease`."""
         return math.ceil(self.lease)
 
 
 def problems(durations: Durations) -> tuple[str, ...]:
-    """What is wrong with the durations, by the names of their flags; empty if nothing is."""
+    """Returns what is wrong with the durations, by the names of their flags."""
     lease, renew, retry = durations.lease, durations.renew_deadline, durations.retry
     rules = (
         (retry > 0, "leader-elect-retry-period must be greater than zero"),
@@ -71,7 +71,7 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Who wants which lease, and how patiently."""
+    """A process that takes part in the election for one lease."""
 
     namespace: str
     name: str
@@ -84,13 +84,13 @@ class Candidate:
 
 
 def new_identity(hostname: str) -> str:
-    """A name that no other process has, nor this one after a restart."""
+    """Returns a name that no other process has, and that changes with a restart."""
     return f"{hostname}_{uuid.uuid4()}"
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A lease, and when it was first seen to be as it is, on the local monotonic clock."""
+    """A lease, and since when it has been unchanged, by the local monotonic clock."""
 
     lease: Json
     since: float
@@ -100,9 +100,10 @@ class Observed:
         return spec_of(self.lease)
 
     def is_free(self, identity: str, now: float) -> bool:
-        """Whether `identity` may take it: nobody's, its own, or unchanged for its duration.
+        """Returns whether `identity` may take it: it has no holder, is its own, or has expired.
 
-        The times in the lease come from another machine's clock and are not looked at.
+        It has expired if it was unchanged for its duration. The times in the lease come from the
+        clock of another machine and do not count.
         """
         holder = self.spec.holder_identity
         if not holder or holder == identity:
@@ -111,21 +112,21 @@ class Observed:
 
 
 def observe(before: Observed | None, lease: Json, now: float) -> Observed:
-    """Take notice of a lease that was just read; only a change starts its time anew."""
+    """Returns the lease as observed now; only a change restarts its time."""
     if before is not None and before.lease == lease:
         return before
     return Observed(lease, now)
 
 
 def new_lease(candidate: Candidate, now: datetime) -> Json:
-    """The lease that `candidate` creates where there is none."""
+    """Returns the lease that `candidate` creates if there is none."""
     metadata = {"name": candidate.name, "namespace": candidate.namespace}
     blank: Json = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
     return _with_spec(blank, _held_by(candidate, now), acquireTime=_time(now), leaseTransitions=0)
 
 
 def held(lease: Json, candidate: Candidate, now: datetime) -> Json:
-    """The lease as `candidate` writes it in order to take or to keep it."""
+    """Returns the lease as `candidate` writes it to take or renew it."""
     before = spec_of(lease)
     if before.holder_identity == candidate.identity:
         return _with_spec(lease, _held_by(candidate, now))
@@ -135,13 +136,13 @@ def held(lease: Json, candidate: Candidate, now: datetime) -> Json:
 
 
 def released(lease: Json, now: datetime) -> Json:
-    """The lease as its holder leaves it, for the next one to take at once."""
+    """Returns the lease as its holder releases it, so that it can be taken at once."""
     spec: Json = {"holderIdentity": "", "leaseDurationSeconds": 1}
     return _with_spec(lease, spec, renewTime=_time(now), acquireTime=_time(now))
 
 
 def spec_of(lease: Mapping[str, object]) -> LeaseSpec:
-    """Errors: `Unreadable`."""
+    """Returns the spec. Raises `Unreadable` if a field has a wrong type."""
     try:
         return msgspec.convert(lease.get("spec") or {}, LeaseSpec)
     except msgspec.ValidationError as error:
@@ -181,7 +182,7 @@ class LeaseStore(Protocol):
 
 
 class KubeLease:
-    """The lease in a cluster. Its client must not ask the fence that the lease keeps."""
+    """The lease in a cluster. Its client must not be behind the fence that the lease controls."""
 
     def __init__(self, client: Client, namespace: str, name: str) -> None:
         self._client = client

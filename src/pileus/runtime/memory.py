@@ -1,10 +1,10 @@
-"""What a process remembers of single objects: every such map is counted, and ends with its object.
+"""Maps of what a process remembers about single objects: counted, and emptied after deletion.
 
-One rule for all of them: a map whose keys are objects is a `PerObject`. Each is counted by
-`pileus_remembered_objects`, so that a map that grows is seen; the simulation and the soak check
-that each returns to the number of objects that exist. Entries of a map that is declared with
-`ends_with_object` are dropped a while after their object was deleted. The others hold work that
-outlives the object, and are emptied by the passes that do that work.
+Every map whose keys are objects is a `PerObject`. Its size is a series of
+`pileus_remembered_objects`, so that a growing map is noticed; the simulation and the soak test
+check that each returns to the number of existing objects. Entries of a map with `ends_with_object`
+are dropped a while after their object is deleted. The other maps are about work that outlives the
+object, and are emptied by the passes that do this work.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from pileus.kube.model.meta import KubeObject
 from pileus.telemetry.metrics import Metrics
 
 LINGER = 30.0
-"""Seconds between the deletion of an object and the end of what is remembered of it: what was
-under way then may still report on it."""
+"""Seconds after the deletion of an object for which its entries are kept: passes that were running
+may still report on it."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
 class PerObject(dict[Key, Value]):
-    """A map by object: by UID, name or a key of a queue. Belongs to the process that makes it."""
+    """A map by object: its keys are UIDs, names or keys of a queue."""
 
     def __init__(self, name: str, *, ends_with_object: bool = False) -> None:
         """`name` is a label of the metric, such as `services/notes`.
@@ -41,7 +41,7 @@ class PerObject(dict[Key, Value]):
             memories.add(self)
 
     def keep(self, keys: "set[Key]") -> None:
-        """Forget all but these."""
+        """Delete all entries but these."""
         for key in self.keys() - keys:
             del self[key]
 
@@ -60,7 +60,7 @@ class Memories:
         gauge.set_function(lambda: max(map(len, known)))
 
     def sizes(self) -> dict[str, int]:
-        """By name; of several maps of one name the longest."""
+        """Returns the sizes by name; of several maps with one name the largest."""
         return {name: max(map(len, maps)) for name, maps in self._maps.items()}
 
     def forget(self, uid: str) -> None:
@@ -71,9 +71,9 @@ class Memories:
 
 
 class ForgetsDeleted:
-    """An informer's handler: what is remembered of a deleted object ends a while later.
+    """A handler of an informer that drops the entries of deleted objects after a while.
 
-    An object that is back by then was lost by one view only, and is not forgotten.
+    The entries of an object that exists again by then, because one list lacked it, are kept.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ _CURRENT: ContextVar[Memories | None] = ContextVar("memories", default=None)
 
 @contextmanager
 def remembering(metrics: Metrics) -> Generator[Memories]:
-    """Maps that are made in the block, and in tasks that it starts, are counted together."""
+    """Count all maps that are created in the block, and in tasks that it starts."""
     memories = Memories(metrics)
     token = _CURRENT.set(memories)
     try:

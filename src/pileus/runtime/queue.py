@@ -1,6 +1,6 @@
-"""A queue of keys: each waits at most once and is held by at most one worker.
+"""A work queue of keys: each waits at most once and is held by at most one worker.
 
-add ──▶ waiting (urgent before refresh) ──take──▶ held ──done──▶ gone, or waiting again
+add ──▶ waiting (urgent before refresh) ──take──▶ held ──done──▶ forgotten, or waiting again
                     ▲                                                      │
                     └────────── if it was added while it was held ◀────────┘
 """
@@ -18,16 +18,16 @@ _Timers = dict[Key, asyncio.TimerHandle]
 
 
 class Priority(IntEnum):
-    """Which keys go first; within one priority, who waits longest does."""
+    """Which keys are taken first; within one priority, the key that waits longest."""
 
     URGENT = 0
-    """Something happened: an object is new, was changed, or failed."""
+    """An object was created or changed, or its pass failed."""
     REFRESH = 1
-    """Nothing is known to have happened: a resync, a periodic look."""
+    """Nothing is known to have changed: a resync, a periodic check."""
 
 
 class QueueClosed(Exception):
-    """The queue gives out no more keys: the process, or its time as leader, is ending."""
+    """No more keys can be taken: the process, or its time as leader, is ending."""
 
 
 class _Wish(NamedTuple):
@@ -36,10 +36,10 @@ class _Wish(NamedTuple):
 
 
 class WorkQueue(Generic[Key]):
-    """Made and used on one running event loop; nothing here waits but `take` and `drain`.
+    """Created and used on one running event loop. Only `take` and `drain` wait.
 
-    Guarantees: a key that was added is taken once more after the latest `add`, unless the queue
-    is closed; no two workers ever hold the same key.
+    Guarantees: an added key is taken at least once after the latest `add`, unless the queue is
+    closed. No two workers hold the same key at the same time.
     """
 
     def __init__(self, name: str, metrics: Metrics) -> None:
@@ -61,20 +61,20 @@ class WorkQueue(Generic[Key]):
         metrics.queue_longest.labels(name).set_function(self.oldest_work)
 
     def __len__(self) -> int:
-        """How many keys wait to be taken now."""
+        """Returns the number of keys that wait to be taken now."""
         return sum(len(line) for line in self._lines.values())
 
     def is_held(self, key: Key) -> bool:
-        """Whether a worker has taken `key` and has not called `done` yet."""
+        """Returns whether a worker has taken `key` and has not called `done` yet."""
         return key in self._held
 
     def keys(self) -> int:
-        """How many keys are remembered: those that wait, are held, or are planned for later."""
+        """Returns the number of keys that wait, are held, or are scheduled for later."""
         known = (*self._lines.values(), self._again, self._held, self._timers, self._next)
         return len(set[Key]().union(*known))
 
     def add(self, key: Key, priority: Priority = Priority.URGENT) -> None:
-        """Ask for a pass over `key`. While a worker holds it, the pass waits for `done`."""
+        """Queue `key` for a pass. While a worker holds it, the pass waits for `done`."""
         if self._closed:
             return
         known = self._wish(key)
@@ -86,25 +86,25 @@ class WorkQueue(Generic[Key]):
             self._put(key, _Wish(known.since, priority))
 
     def add_after(self, key: Key, delay: float, priority: Priority = Priority.URGENT) -> None:
-        """Add `key` once `delay` seconds have passed; of several wishes the earliest counts."""
+        """Add `key` after `delay` seconds; of several calls the earliest time counts."""
         self._plan(self._timers, key, delay, priority)
 
     def next_pass(
         self, key: Key, delay: float, priority: Priority = Priority.URGENT, *, retry: bool = False
     ) -> None:
-        """What the pass over `key` came to: the next one is due after so many seconds.
+        """Schedule the next pass over `key` after `delay` seconds, as the last pass asked for.
 
-        It is void once the key is taken for another reason: what that pass comes to counts then.
-        `retry` says that a failure is the reason, which is counted in the metrics.
+        The schedule is dropped if the key is taken earlier for another reason: then the result of
+        that pass counts. `retry` means that the last pass failed, which is counted in the metrics.
         """
         if retry and not self._closed:
             self._retries.inc()
         self._plan(self._next, key, delay, priority)
 
     async def take(self) -> Key:
-        """Wait for a key and hold it until `done`.
+        """Wait for a key and return it; the caller holds it until `done`.
 
-        Errors: `QueueClosed`.
+        Raises `QueueClosed` if the queue is closed.
         """
         while not self._closed:
             for line in self._lines.values():
@@ -115,7 +115,7 @@ class WorkQueue(Generic[Key]):
         raise QueueClosed
 
     def done(self, key: Key) -> None:
-        """Give `key` back; it waits again if it was added meanwhile."""
+        """Release `key`. It waits again if it was added meanwhile."""
         self._work.observe(self._loop.time() - self._held.pop(key))
         again = self._again.pop(key, None)
         if again is not None:
@@ -124,13 +124,13 @@ class WorkQueue(Generic[Key]):
             self._changed.set()
 
     def oldest_work(self) -> float:
-        """For how many seconds the key that is held longest has been held; 0 if none is."""
+        """Returns for how many seconds the oldest held key has been held; 0 if there is none."""
         return max(self._ages(), default=0.0)
 
     def close(self) -> None:
-        """Take in and give out nothing more; what waits is forgotten.
+        """Accept and return no more keys, and forget those that wait.
 
-        Nothing is lost by that: the next process finds out from the state of the world.
+        Nothing is lost: the next process derives its work from the state of cluster and cloud.
         """
         self._closed = True
         for timers in (self._timers, self._next):
@@ -143,7 +143,7 @@ class WorkQueue(Generic[Key]):
         self._changed.set()
 
     async def drain(self) -> None:
-        """Close the queue and wait until no key is held any more."""
+        """Close the queue and wait until no key is held."""
         self.close()
         while self._held:
             self._changed.clear()

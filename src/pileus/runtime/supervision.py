@@ -1,8 +1,8 @@
-"""Keeps work going that fails: rounds of the manager itself, and background work of providers.
+"""Restarts background work that fails: informers, file watches, and providers' own controllers.
 
 In Go a panic in one loop ends the whole process. Here an unexpected exception is logged with its
-traceback, counted, reported by a health check if it persists, and the work is tried again with
-exponential backoff. Everything else keeps running.
+traceback, counted, reported by a health check while the work is down, and the work is restarted
+with exponential backoff. Everything else keeps running.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ log = Log(__name__)
 
 DELAYS = Exponential(1.0, 300.0)
 STEADY = 600.0
-"""Seconds after which work that fails is taken to have failed for the first time."""
+"""Seconds of work after which a failure counts as the first one."""
 KEEPS_FAILING = 3
 """Failed rounds in a row after which the health check reports it."""
 
@@ -90,7 +90,7 @@ class Rounds:
 
 
 class Supervised:
-    """One piece of long-running work. If it raises, it is started again with increasing delays."""
+    """One piece of long-running work. If it raises, it is restarted with exponential backoff."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Supervised:
         self._problem: str | None = None
 
     async def run(self) -> None:
-        """Run until the work ends by itself, or this is cancelled."""
+        """Run until the work returns, or this is cancelled."""
         now = asyncio.get_running_loop().time
         while True:
             began = now()
@@ -125,7 +125,7 @@ class Supervised:
                 return
 
     def health(self) -> str | None:
-        """Why it is not at work; None while it is."""
+        """Returns the message for a health check while the work waits for its restart."""
         return self._problem
 
     async def _pause(self, error: BaseException, now: float) -> None:

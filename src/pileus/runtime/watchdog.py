@@ -1,8 +1,8 @@
-"""Tells when the event loop stands still, and which line it stands at.
+"""Logs when code blocks the event loop, and the line of code that blocks it.
 
-All of the manager runs in one loop. A provider that blocks it (`time.sleep`, an SDK that is not
-async) stops everything: look-ups, the lease, and the answers to health checks, so that probes see
-it. What nobody would see is whose fault it is; hence a thread beside the loop that looks.
+The whole manager runs in one event loop. A provider that blocks it (`time.sleep`, a blocking SDK)
+stops everything: lookups, the lease, and answers to health checks. Probes notice this, but do not
+show the cause. A separate thread therefore watches the loop.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from pileus.telemetry.metrics import Metrics
 log = Log(__name__)
 
 LIMIT = 5.0
-"""Seconds. A standstill of twice as long is always found, a shorter one perhaps."""
+"""Seconds. A block of twice this length is always detected, a shorter one perhaps."""
 FRAMES = 6
-"""How many lines are told, from the innermost one outwards."""
+"""The number of stack frames that are logged, innermost first."""
 
 
 @contextmanager
 def watched_loop(metrics: Metrics, *, limit: float = LIMIT) -> Generator[None]:
-    """Watch the running event loop for as long as the block lasts."""
+    """Watch the running event loop during the block."""
     watchdog = _Watchdog(asyncio.get_running_loop(), metrics, limit)
     thread = threading.Thread(target=watchdog.run, name="watchdog", daemon=True)
     thread.start()
@@ -54,25 +54,25 @@ class _Watchdog:
             if self._over.is_set() or self._is_answered():
                 continue
             self._standstills.inc()
-            self._tell()
+            self._log()
             self._answer.wait()
-            log.warning("The event loop goes on", stood_still=round(since_boot() - asked, 1))
+            log.warning("Event loop runs again", blocked_seconds=round(since_boot() - asked, 1))
 
     def _is_answered(self) -> bool:
-        """The second wait is for a process that was frozen as a whole: its loop answers then."""
+        """The second wait is for a process that was suspended as a whole: its loop answers then."""
         return self._answer.wait(self._limit) or self._answer.wait(self._limit / 10)
 
     def stop(self) -> None:
         self._over.set()
         self._answer.set()
 
-    def _tell(self) -> None:
+    def _log(self) -> None:
         frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         frame = frames.get(self._watched)
         stack = traceback.extract_stack(frame)[-FRAMES:] if frame else []
         log.error(
-            "The event loop stands still: code that blocks must run in a thread "
-            "(asyncio.to_thread); until it returns nothing is done, and no probe is answered",
+            "Event loop is blocked: blocking code must run in a thread (asyncio.to_thread); "
+            "until it returns, no work is done and no probe is answered",
             seconds=self._limit,
             at=" < ".join(f"{one.filename}:{one.lineno} {one.name}" for one in reversed(stack)),
         )

@@ -51,10 +51,10 @@ def test_flags_that_do_not_fit_together_are_refused_only_where_ranges_are_alloca
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (("--cluster-cidr=nonsense",), '--cluster-cidr: "nonsense" is no CIDR'),
+        (("--cluster-cidr=nonsense",), '--cluster-cidr: "nonsense" is not a CIDR'),
         (
             ("--cluster-cidr=10.0.0.0/16", "--service-cluster-ip-range=10.0.0.0"),
-            '--service-cluster-ip-range: "10.0.0.0" is no CIDR',
+            '--service-cluster-ip-range: "10.0.0.0" is not a CIDR',
         ),
     ],
 )

@@ -28,10 +28,10 @@ async def test_a_blocked_loop_is_told_with_the_line_that_blocks_it(caplog):
 
     with watched_loop(metrics, limit=LIMIT):
         a_provider_that_blocks(time.monotonic() + 30, metrics)
-        while "goes on" not in caplog.text:
+        while "runs again" not in caplog.text:
             await asyncio.sleep(LIMIT)
 
-    told = next(r for r in caplog.records if "stands still" in r.message)
+    told = next(r for r in caplog.records if "Event loop is blocked" in r.message)
     place = vars(told)[VALUES]["at"]
     assert f"{__name__.split('.')[-1]}.py:" in place
     assert "a_provider_that_blocks" in place
@@ -45,4 +45,4 @@ async def test_a_loop_that_only_waits_is_left_alone(caplog):
         await asyncio.sleep(0.05)
 
     assert standstills(metrics) == 0
-    assert "event loop" not in caplog.text
+    assert "event loop" not in caplog.text.lower()

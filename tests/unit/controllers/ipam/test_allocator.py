@@ -82,7 +82,7 @@ def test_what_nodes_and_services_have_is_given_to_nobody():
     [
         (("192.168.0.0/24",), "192.168.0.0/24 is not in --cluster-cidr"),
         (("fd00::/64",), "fd00::/64 is not in --cluster-cidr"),
-        (("nonsense",), '"nonsense" is no CIDR'),
+        (("nonsense",), '"nonsense" is not a CIDR'),
         (("10.0.1.0/24",), "10.0.1.0/24 overlaps that of node first"),
         (("10.0.0.0/16",), "overlaps that of node first, the services"),
         (("10.0.0.128/25",), "overlaps that of the services"),

@@ -131,11 +131,11 @@ def test_a_route_that_leads_to_another_of_our_nodes_makes_room():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("nonsense", '"nonsense" is no CIDR'),
-        ("10.1.0.0", '"10.1.0.0" is no CIDR'),
-        ("10.1.0.0/255.255.255.0", "is no CIDR"),
-        ("10.1.0.0/33", "is no CIDR"),
-        ("", '"" is no CIDR'),
+        ("nonsense", '"nonsense" is not a CIDR'),
+        ("10.1.0.0", '"10.1.0.0" is not a CIDR'),
+        ("10.1.0.0/255.255.255.0", "is not a CIDR"),
+        ("10.1.0.0/33", "is not a CIDR"),
+        ("", '"" is not a CIDR'),
         ("192.168.0.0/24", "192.168.0.0/24 is not in --cluster-cidr"),
         ("0.0.0.0/0", "0.0.0.0/0 is not in --cluster-cidr"),
         ("8.0.0.0/6", "8.0.0.0/6 is not in --cluster-cidr"),

@@ -7,8 +7,7 @@ from pileus.controllers.node.controller import QUEUE as NEW_NODES
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.service.controller import SERVICE_QUEUE
 from pileus.kube.client import DEAD_AFTER
-from pileus.runtime.correlation import BURST
-from pileus.runtime.events import LONGEST_QUEUE
+from pileus.runtime.events import BURST, LONGEST_QUEUE
 from pileus_lab.apiserver.tree import Obj, text, texts
 from pileus_lab.simulation.environment.steps import Answer, Call, Channel
 from pileus_lab.simulation.invariants.abilities import requests_of_check, requests_of_lists
