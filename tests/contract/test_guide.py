@@ -7,8 +7,10 @@ from typing import Any
 
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.connection import connected
+from pileus.cloud.http import HttpSettings
 from pileus.cloud.interface import ProviderConfig
 from pileus.cloud.model import Absent, NodeName, NodeRef, Route
+from pileus.cloud.recording import Exchange, Recording, replayed
 from pileus.testing.conformance.balancers import BalancersLaws
 from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built
 from pileus.testing.virtual_time import VirtualTimeLoop
@@ -27,6 +29,29 @@ async def test_the_smallest_provider_of_the_guide_works():
 
     assert found[nodes[0].name].provider_id == "acme://i-17"  # type: ignore[union-attr]
     assert isinstance(found[nodes[1].name], Absent)
+
+
+ANSWER = Exchange(
+    "GET",
+    "/v1/machines?limit=1000",
+    "",
+    200,
+    {},
+    '{"machines": [{"name": "node-1", "id": "i-17"}]}',
+)
+
+
+async def test_the_http_provider_of_the_guide_works():
+    nodes = [NodeRef(name=NodeName("node-1")), NodeRef(name=NodeName("node-2"))]
+    guide = module(GUIDE, "acme_http")
+    http = replayed(HttpSettings(base_url="https://api.acme.example/v1"), Recording(ANSWER))
+
+    found = await guide.AcmeMachines(http).find(nodes, fresh=True)
+
+    assert found[nodes[0].name].provider_id == "acme://i-17"
+    assert isinstance(found[nodes[1].name], Absent)
+    async with connected("acme", guide.connect, ProviderConfig()) as cloud:
+        assert cloud.instances
 
 
 class Sdk:

@@ -71,7 +71,7 @@ def test_no_proxy_says_where_to_go_straight(server: str, no_proxy: str, direct: 
         ("socks5://u:hush@proxy:1080", "proxy-url: socks5 is not supported"),
         ("ftp://u:hush@proxy", "proxy-url: expected http"),
         ("http://", "proxy-url: expected http"),
-        ("http://u:hush@proxy:what", "proxy-url is no URL"),
+        ("http://u:hush@proxy:what", "proxy-url is not a URL"),
     ],
 )
 def test_proxies_that_cannot_be_used_are_told(url: str, said: str) -> None:
