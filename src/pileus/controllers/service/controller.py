@@ -1,15 +1,11 @@
 """The service controller: queues, workers and the orphan sweep around two informers."""
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pileus.clock import Clock
-from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers
-from pileus.cloud.options import Options
 from pileus.controllers.service.annotations import Classes, is_load_balancer
 from pileus.controllers.service.desired import Desires
 from pileus.controllers.service.events import Reporter
@@ -21,18 +17,15 @@ from pileus.controllers.service.plan import Rules, is_worth_a_pass
 from pileus.controllers.service.preview import ServicePreview
 from pileus.controllers.service.reconciler import Parts, ServiceReconciler
 from pileus.controllers.service.status import has_finalizer, published_ingress, went_elsewhere
-from pileus.kube.client import Client
-from pileus.kube.informer import Informer
-from pileus.kube.model.core_v1 import Node, Service
+from pileus.kube.model.core_v1 import NODES, SERVICES, Service
+from pileus.objects.descriptor import ControllerContext
 from pileus.objects.events import ObjectEvents
-from pileus.objects.ownership import Whose
 from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.backoff import default_policy, service_policy
 from pileus.runtime.controller import Controller, Limits
-from pileus.runtime.events import Recorder
+from pileus.runtime.informers import BY_UID, UID_INDEX
 from pileus.runtime.periodic import Periodic
 from pileus.runtime.queue import Priority, WorkQueue
-from pileus.telemetry.metrics import Metrics
 
 SERVICE_QUEUE, NODE_QUEUE = "service", "node"
 WORKERS = 1000
@@ -50,71 +43,49 @@ class ServiceSettings:
     sweep: SweepSettings = field(default_factory=SweepSettings)
 
 
-def _unscoped(name: str) -> str:
-    return name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the controller needs from the process."""
-
-    client: Client
-    services: Informer[Service]
-    by_uid: str
-    """The name of the index of Services by UID."""
-    nodes: Informer[Node]
-    whose: Whose
-    balancers: Balancers[Any, Any]
-    """With batching, so that concurrent checks share calls."""
-    annotations: Options | None
-    abilities: Abilities
-    identify: Callable[[], Awaitable[str]]
-    """Returns the cluster's ID, however long it takes to read it."""
-    events: Recorder
-    clock: Clock
-    metrics: Metrics
-    random: random.Random
-    scoped: Callable[[str], str] = _unscoped
-    """Returns the name of a queue, controller or round for the cloud that is served."""
-
-
 class ServiceController:
-    def __init__(self, around: Surroundings, settings: ServiceSettings) -> None:
-        self._around = around
+    """Gives every Service of type LoadBalancer its load balancer."""
+
+    def __init__(
+        self, context: ControllerContext, balancers: Balancers[Any, Any], settings: ServiceSettings
+    ) -> None:
+        self._context = context
+        self._balancers = balancers
         self._settings = settings
-        self._queue = WorkQueue[str](around.scoped(SERVICE_QUEUE), around.metrics)
-        self._rounds = WorkQueue[str](around.scoped(NODE_QUEUE), around.metrics)
-        self._cluster = ClusterServices(around.client, around.services.store, around.by_uid)
+        self._services = context.informers.of(SERVICES, UID_INDEX)
+        self._nodes = context.informers.of(NODES)
+        self._queue = WorkQueue[str](context.scoped(SERVICE_QUEUE), context.metrics)
+        self._rounds = WorkQueue[str](context.scoped(NODE_QUEUE), context.metrics)
+        self._cluster = ClusterServices(context.client, self._services.store, BY_UID)
         self._membership = Membership(
             self._cluster.list_nodes,
             lambda: self._rounds.add_after(MEMBERS, GATHER),
             MemberRules(
-                whose=around.whose,
+                whose=context.scope.whose,
                 drain_cordoned=settings.drain_cordoned,
-                labels=around.abilities.member_labels,
+                labels=context.scope.cloud.abilities.member_labels,
             ),
         )
-        around.nodes.subscribe(self._membership)
-        self._notices = ObjectEvents(around.events)
-        self._notes = Notes(settings.drift_period, around.random, asyncio.get_running_loop().time)
+        self._nodes.subscribe(self._membership)
+        self._notices = ObjectEvents(context.events)
+        self._notes = Notes(settings.drift_period, context.random, asyncio.get_running_loop().time)
         self._deleted = DeletedServices()
         self._controller: Controller[str] | None = None
         self._sweeps: Periodic | None = None
         self._gauge()
 
     async def run(self) -> None:
-        """Work until cancelled, once all Services and nodes are known; call once."""
-        await self._around.services.wait_synced()
-        await self._around.nodes.wait_synced()
-        parts, chance = self._parts(await self._around.identify()), self._around.random
+        """Work until cancelled; call once. Waits until Services, nodes and cluster ID are known."""
+        context, parts = self._context, await self._parts()
+        chance = context.random
         rounds = NodeRounds(
             self._notes,
             lambda: parts.rules.desires.given(self._membership.now()),
             self._queue,
-            self._around.metrics,
+            context.metrics,
         )
         self._controller = Controller(
-            self._around.scoped("service-lb-controller"),
+            context.scoped(context.names.canonical),
             ServiceReconciler(parts, rounds.finished),
             self._queue,
             service_policy(chance),
@@ -124,7 +95,7 @@ class ServiceController:
             f"{self._controller.name}/node", rounds, self._rounds, default_policy(chance)
         )
         handler = ServiceHandler(self._queue, self._notes, self._deleted, self._settings.classes)
-        self._around.services.subscribe(self._cluster.without_echoes(handler))
+        self._services.subscribe(self._cluster.without_echoes(handler))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run())
             group.create_task(node.run())
@@ -146,43 +117,43 @@ class ServiceController:
 
         Raises CloudError if the cloud cannot be asked at all.
         """
-        await self._around.services.wait_synced()
-        await self._around.nodes.wait_synced()
-        parts = self._parts(await self._around.identify())
-        given = self._settings
+        parts, given = await self._parts(), self._settings
         preview = ServicePreview(parts, given.sweep, repairs_drift=given.drift_period > 0)
         return await preview.of(scope)
 
     def _sweep_rounds(self, parts: Parts) -> Periodic:
-        around = self._around
+        context = self._context
         sweeper = Sweeper(parts, self._queue, self._notices, self._settings.sweep)
         return Periodic(
-            around.scoped(ROUND),
-            lambda: sweeper.round(around.random),
-            around.metrics,
-            around.random,
+            context.scoped(ROUND),
+            lambda: sweeper.round(context.random),
+            context.metrics,
+            context.random,
         )
 
-    def _parts(self, cluster_id: str) -> Parts:
+    async def _parts(self) -> Parts:
+        await self._services.wait_synced()
+        await self._nodes.wait_synced()
+        context, cloud = self._context, self._context.scope.cloud
         desires = Desires(
-            cluster=cluster_id,
-            annotations=self._around.annotations,
-            abilities=self._around.abilities,
+            cluster=await context.cluster_id(),
+            annotations=cloud.annotations,
+            abilities=cloud.abilities,
         )
         return Parts(
             rules=Rules(desires, self._settings.classes),
             cluster=self._cluster,
-            balancers=BalancerOperations(self._around.balancers, self._cluster.service),
+            balancers=BalancerOperations(self._balancers, self._cluster.service),
             membership=self._membership,
             notes=self._notes,
             deleted=self._deleted,
-            reporter=Reporter(self._cluster, self._notes, self._notices, self._around.clock),
-            clock=self._around.clock,
-            metrics=self._around.metrics,
+            reporter=Reporter(self._cluster, self._notes, self._notices, context.clock),
+            clock=context.clock,
+            metrics=context.metrics,
         )
 
     def _gauge(self) -> None:
-        metrics, number = self._around.metrics, self._notes.count
+        metrics, number = self._context.metrics, self._notes.count
         metrics.services_held.set_function(
             lambda: number(lambda note: note.members_kept_since is not None)
         )

@@ -49,29 +49,12 @@ def served_classes(scope: "CloudScope", flags: ServiceFlags) -> Classes:
 def build(context: ControllerContext, flags: ServiceFlags) -> "ServiceController | Skipped":
     from pileus.controllers.service.controller import (  # noqa: PLC0415 -- not needed by help
         ServiceController,
-        Surroundings,
     )
-    from pileus.runtime.informers import BY_UID, UID_INDEX  # noqa: PLC0415 -- the same
 
-    cloud = context.scope.cloud
-    if cloud.balancers is None:
+    balancers = context.scope.cloud.balancers
+    if balancers is None:
         return Skipped("the cloud provider does not support load balancers")
-    around = Surroundings(
-        client=context.client,
-        services=context.informers.of(SERVICES, UID_INDEX),
-        by_uid=BY_UID,
-        nodes=context.informers.of(NODES),
-        whose=context.scope.whose,
-        balancers=cloud.balancers,
-        annotations=cloud.annotations,
-        abilities=cloud.abilities,
-        identify=context.cluster_id,
-        events=context.events,
-        clock=context.clock,
-        metrics=context.metrics,
-        random=context.random,
-    )
-    return ServiceController(around, _settings(context, flags))
+    return ServiceController(context, balancers, _settings(context, flags))
 
 
 def _settings(context: ControllerContext, flags: ServiceFlags) -> "ServiceSettings":

@@ -17,15 +17,16 @@ from pileus.controllers.service.annotations import Classes
 from pileus.controllers.service.controller import (
     ServiceController,
     ServiceSettings,
-    Surroundings,
 )
+from pileus.controllers.service.descriptor import SERVICE
 from pileus.fence import Fence, Open
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Request
-from pileus.objects.ownership import whose_by
-from pileus.runtime.informers import BY_UID, UID_INDEX, Informers
+from pileus.objects.cloud_scope import only_scope
+from pileus.objects.descriptor import ControllerContext
+from pileus.runtime.informers import Informers
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.api import Api
@@ -153,22 +154,19 @@ class World:
         self, client: Client, informers: Informers, cloud: Cloud, settings: dict[str, Any]
     ) -> ServiceController:
         assert cloud.balancers is not None
-        around = Surroundings(
+        context = ControllerContext(
+            names=SERVICE,
+            scope=only_scope(cloud),
             client=client,
-            services=informers.of(SERVICES, UID_INDEX),
-            by_uid=BY_UID,
-            nodes=informers.of(NODES),
-            whose=whose_by(cloud),
-            balancers=cloud.balancers,
-            annotations=cloud.annotations,
-            abilities=cloud.abilities,
-            identify=self._identify,
             events=self.events,
-            clock=self.clock,
+            informers=informers,
+            fence=self.fence,
             metrics=self.metrics,
+            clock=self.clock,
             random=Random(3),
+            cluster_id=self._identify,
         )
-        return ServiceController(around, ServiceSettings(**settings))
+        return ServiceController(context, cloud.balancers, ServiceSettings(**settings))
 
     async def _identify(self) -> str:
         return self.cluster
