@@ -1,4 +1,4 @@
-"""A bucket of tokens, the measure of every rate here: one token is one request, retry or event."""
+"""A token bucket, which limits the rate of requests, retries and events."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -6,9 +6,9 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket at one moment: `rate` tokens flow in per second, `burst` fit in.
+    """A bucket at one moment: `rate` tokens are added per second, up to `burst`.
 
-    `tokens` below zero are promised already, to those who wait for them.
+    A negative number of `tokens` means that callers wait for that many.
     """
 
     rate: float
@@ -21,11 +21,11 @@ class Bucket:
         return cls(rate, burst, burst, now)
 
     def reserve(self, now: float) -> tuple[float, Self]:
-        """Take a token; return after how many seconds it may be used, and the bucket left."""
+        """Take a token. Returns the seconds until it may be used, and the bucket without it."""
         filled = min(self.burst, self.tokens + max(now - self.at, 0.0) * self.rate)
         left = type(self)(self.rate, self.burst, filled - 1, max(now, self.at))
         return max(0.0, -left.tokens / self.rate), left
 
     def returned(self) -> Self:
-        """The bucket after somebody who waited gave up, and left the token to the others."""
+        """Returns the bucket after a waiting caller gave its token back."""
         return replace(self, tokens=min(self.tokens + 1, self.burst))

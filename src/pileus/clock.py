@@ -1,4 +1,4 @@
-"""Where wall-clock time comes from. Waiting is the event loop's business, not the clock's."""
+"""The source of wall-clock time. Timers use the event loop instead."""
 
 import time
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """Return the present moment, aware, in UTC."""
+        """Returns the current time in UTC, with its time zone."""
         ...
 
 
@@ -17,11 +17,11 @@ class SystemClock:
 
 
 def rfc3339(moment: datetime, timespec: str) -> str:
-    """As Kubernetes writes it: in UTC, with a Z; "seconds" or "microseconds" long."""
+    """Returns the time as Kubernetes writes it: UTC with a Z, to "seconds" or "microseconds"."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
 
 
 def since_boot() -> float:
-    """Seconds that never run backwards and, where the system can tell, go on while it sleeps."""
+    """Returns seconds that never decrease and, if the system supports it, include its sleep."""
     boot_clock: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(boot_clock)

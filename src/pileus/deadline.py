@@ -1,11 +1,11 @@
-"""Deadlines that nest: the outer one stands still while an inner one runs.
+"""Deadlines that nest: the outer one is paused while an inner one runs.
 
-    async with Deadline(300):        # seconds that no inner deadline accounts for
-        with covered():              # a call, a request, a queue: has a deadline of its own
+    async with Deadline(300):        # seconds without those of inner deadlines
+        with covered():              # a call, a request or a queue with its own deadline
             await call()             # may take 600 s
 
-So an outer deadline is never shorter than the sum of the inner ones, whatever their number and
-length, and a pass is never cancelled in the middle of a write that still has time.
+An outer deadline is therefore never shorter than the sum of the inner ones, and a pass is never
+cancelled during a write that still has time.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ _enclosing: ContextVar["Deadline | None"] = ContextVar("deadline", default=None)
 
 
 class Deadline:
-    """An async block that is cancelled once it has spent that many seconds outside of `covered`.
+    """An async block that is cancelled after so many seconds outside of `covered`.
 
-    Raises `TimeoutError` then; `expired` tells it from one that the block raised by itself. Tasks
-    that the block starts share its clock, which stands still while one of them is covered.
+    Raises `TimeoutError` then; `expired` distinguishes it from one that the block itself raises.
+    Tasks that the block starts share its clock, which is paused while one of them is covered.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -31,7 +31,7 @@ class Deadline:
         self._seconds = seconds
         self._spent = 0.0
         self._since: float | None = None
-        """When the clock was last started; None while it stands still."""
+        """When the clock was last started; None while it is paused."""
         self._covers = 0
         self._outer: Deadline | None = None
 
@@ -40,7 +40,7 @@ class Deadline:
         return self._timer.expired()
 
     def spent(self) -> float:
-        """Seconds that count so far. Goes on beyond the deadline if the block does not end."""
+        """Returns the seconds that count so far, even beyond the deadline."""
         since = self._since
         return self._spent + (0.0 if since is None else self._loop.time() - since)
 
@@ -67,8 +67,8 @@ class Deadline:
         await self._timer.__aexit__(kind, error, trace)
 
     def stop(self) -> None:
-        """Stand still: something with a deadline of its own begins."""
-        if self._covers < 0:  # over: a task outlived the block
+        """Pause the clock: an operation with its own deadline begins."""
+        if self._covers < 0:  # the block has ended: a task outlived it
             return
         self._covers += 1
         if self._covers == 1:
@@ -77,7 +77,7 @@ class Deadline:
                 self._timer.reschedule(None)
 
     def start(self) -> None:
-        """Go on: it has ended."""
+        """Resume the clock: the operation has ended."""
         if self._covers <= 0:
             return
         self._covers -= 1
@@ -90,7 +90,7 @@ class Deadline:
 
 @contextmanager
 def covered() -> Generator[None]:
-    """The block has a deadline of its own, or waits behind others that have: ours stands still."""
+    """Pause the enclosing deadline: the block has its own, or waits for others that have one."""
     deadline = _enclosing.get()
     if deadline is None:
         yield

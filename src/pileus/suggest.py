@@ -1,17 +1,17 @@
-"""What a mistyped word was probably meant to be."""
+"""Suggestions for misspelled words."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` most resembles, upper and lower case alike; None if none does."""
+    """Returns the known word that is most similar, ignoring case; None if none is similar."""
     by_folded = {candidate.casefold(): candidate for candidate in sorted(known, reverse=True)}
     matches = get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[matches[0]] if matches else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of an error message: ` (did you mean "x"?)`, or nothing if no word comes close."""
+    """Returns the end of an error message: ` (did you mean "x"?)`, or "" if no word is similar."""
     match = closest(word, known)
     return "" if match is None else f' (did you mean "{match}"?)'

@@ -11,7 +11,7 @@ from random import Random
 
 from pileus.cloud.foreign import is_its_own
 from pileus.runtime.backoff import Exponential, RetryPolicy
-from pileus.runtime.failure import hint, is_expected, is_fenced
+from pileus.runtime.failure import is_expected
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
@@ -20,73 +20,6 @@ log = Log(__name__)
 DELAYS = Exponential(1.0, 300.0)
 STEADY = 600.0
 """Seconds of work after which a failure counts as the first one."""
-KEEPS_FAILING = 3
-"""Failed rounds in a row after which the health check reports it."""
-
-
-class Rounds:
-    """Repeats one task of the manager, such as a periodic check, until it is cancelled.
-
-    Guarantees: an exception raised by a round is logged once with its traceback and counted in
-    `pileus_round_failures_total`. The next round follows with exponential backoff. No exception
-    ends `run`; only cancellation by the caller does.
-    """
-
-    def __init__(self, name: str, metrics: Metrics) -> None:
-        self.name = name
-        self._counter = metrics.round_failures.labels(name)
-        self._failures = 0
-        self._resumes = 0.0
-        self._problem: str | None = None
-
-    async def run(self, work: Callable[[], Awaitable[float]]) -> None:
-        """Call `work` until cancelled. It returns the seconds until its next call."""
-        while True:
-            pause = await self.attempt(work)
-            await asyncio.sleep(max(pause or 0.0, self.rest()))
-
-    async def attempt(self, work: Callable[[], Awaitable[float | None]]) -> float | None:
-        """Call `work` once. Returns its answer, or None if it raised."""
-        try:
-            answer = await work()
-        except BaseException as error:
-            if not is_its_own(error):
-                raise
-            self._failed(error)
-            return None
-        self._failures, self._resumes, self._problem = 0, 0.0, None
-        return answer
-
-    def rest(self) -> float:
-        """Seconds until the next attempt is due after a failure; 0 if there was none."""
-        return max(self._resumes - asyncio.get_running_loop().time(), 0.0)
-
-    def health(self) -> str | None:
-        """The message for a health check if the rounds keep failing; otherwise None."""
-        return self._problem
-
-    def count(self) -> None:
-        """Count a failure that the round handled itself, without raising."""
-        self._counter.inc()
-
-    def _failed(self, error: BaseException) -> None:
-        self._failures += 1
-        delay = max(DELAYS.delay(self._failures), hint(error) or 0.0)
-        self._resumes = asyncio.get_running_loop().time() + delay
-        if is_fenced(error):
-            log.info("Round stopped: not leader", v=2, round=self.name)
-            return
-        self._counter.inc()
-        if self._failures >= KEEPS_FAILING:
-            self._problem = f"{self.name} failed {self._failures} times in a row: {error!r}"
-        write = log.error if is_expected(error) else log.exception
-        write(
-            "Round failed, will be retried",
-            error=error,
-            round=self.name,
-            failures=self._failures,
-            retry_in=round(delay, 3),
-        )
 
 
 class Supervised:

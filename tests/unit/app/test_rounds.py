@@ -16,7 +16,7 @@ from pileus.app.manager import Manager
 from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES
 from pileus.objects.nodes import is_uninitialized
 from pileus.runtime.periodic import Periodic
-from pileus.runtime.supervision import Rounds, Supervised
+from pileus.runtime.supervision import Supervised
 from pileus.server.health import Health, Kind
 from pileus.telemetry.metrics import Metrics, new_metrics
 from pileus_lab.local.connect import cloud_of
@@ -58,14 +58,6 @@ class Saboteur:
         self.calls = Counter[str]()
         self._spared = spared
         self._failures = failures
-        attempt = Rounds.attempt
-
-        async def sabotaged_attempt(
-            rounds: Rounds, work: Callable[[], Awaitable[float | None]]
-        ) -> float | None:
-            return await attempt(rounds, self._sabotaged(rounds.name, work))
-
-        patch.setattr(Rounds, "attempt", sabotaged_attempt)
         patch.setattr(Periodic, "__init__", self._with_sabotaged_work(Periodic.__init__))
         patch.setattr(Supervised, "__init__", self._with_sabotaged_work(Supervised.__init__))
 
@@ -155,9 +147,9 @@ LOOPS = {
     "runtime/events.py:_work": "every event is isolated",
     "runtime/leadership.py:_renew_until_lost": "its end is the end of leadership, on purpose",
     "runtime/supervision.py:run": "the mechanism itself",
-    "server/certificates.py:follow": "supervised by server/port.py",
-    "server/delegation.py:follow": "supervised by server/port.py",
-    "server/trust.py:_look": "supervised by server/port.py",
+    "server/serving_certificates.py:follow": "supervised by server/port.py",
+    "server/reviews.py:follow": "supervised by server/port.py",
+    "server/client_certificates.py:_look": "supervised by server/port.py",
     "controllers/ssh_keys/source.py:follow": "supervised by its controller",
 }
 """Every endless loop of the manager, and why an exception in it does not end the process."""

@@ -1,4 +1,4 @@
-"""How a cluster's pod ranges are cut into those of its nodes, as the flags say. Pure."""
+"""How the flags divide the cluster's pod ranges into ranges of nodes. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from pileus.suggest import did_you_mean
 
 ALLOCATOR = "RangeAllocator"
 OTHER_ALLOCATORS = frozenset({"CloudAllocator", "IPAMFromCluster", "IPAMFromCloud"})
-"""Names that Go knows. They are only refused where this controller allocates."""
+"""Names that the Go program knows. They are refused only if this controller allocates."""
 USUAL = {4: 24, 6: 64}
 LONGEST = {4: 32, 6: 128}
 MOST_BITS = {4: 24, 6: 16}
-"""How much longer than the cluster's a node's prefix may be: so many ranges are kept track of."""
+"""How many bits longer than the cluster's prefix a node's may be: this limits the memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The flags; 0 and "" where they were not given."""
+    """The flags; 0 and "" if they are not set."""
 
     cluster_cidr: str
     service_range: str = ""
@@ -30,7 +30,7 @@ class Asked:
         return self._own_mask(version) or self.mask_size or USUAL[version]
 
     def mask_flag_of(self, version: int) -> str:
-        """The flag that sets the prefix length of this family."""
+        """Returns the flag that sets the prefix length of this address family."""
         family = f"-ipv{version}" if self._own_mask(version) or "," in self.cluster_cidr else ""
         return f"--node-cidr-mask-size{family}"
 
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One of the cluster's ranges, and the prefix length of its parts."""
+    """One of the cluster's ranges, and the prefix length of its blocks."""
 
     range: Range
     mask: int
@@ -49,9 +49,9 @@ class Pool:
 @dataclass(frozen=True, slots=True)
 class Sizes:
     pools: tuple[Pool, ...]
-    """In the order of `--cluster-cidr`: nodes get their ranges in it."""
+    """In the order of `--cluster-cidr`, which is the order of a node's ranges."""
     services: tuple[Range, ...] = ()
-    """Kept out of the nodes' ranges."""
+    """Excluded from the nodes' ranges."""
 
 
 def sizes(asked: Asked) -> Sizes:
@@ -139,7 +139,7 @@ def _too_long_or_short(cluster: Range, asked: Asked) -> Iterator[str]:
 
 
 def _nothing_left(cluster: Range, asked: Asked, services: tuple[Range, ...]) -> Iterator[str]:
-    """A Service range takes every node range: it covers the cluster's, or the only part of it."""
+    """Reports a Service range that overlaps every block of the cluster's range."""
     only = asked.mask_of(cluster.version) <= cluster.prefixlen
     for each in services:
         if is_within(cluster, (each,)) or (only and is_within(each, (cluster,))):
