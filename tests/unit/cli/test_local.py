@@ -260,7 +260,7 @@ def test_faults_are_added_shown_and_removed(cloud: Cloud):
         pytest.param("balancers delete nothing", 'no balancer "nothing"', id="balancer"),
         pytest.param("volumes attach nothing a", 'no volume "nothing"', id="volume"),
         pytest.param("routes delete 10.0.0.0/8", "no route to 10.0.0.0/8", id="route"),
-        pytest.param("routes delete here", "no destination", id="cidr"),
+        pytest.param("routes delete here", "not the destination", id="cidr"),
         pytest.param("quota set instances=many", "whole number", id="quota"),
         pytest.param("quota set instnces=1", 'did you mean "instances"', id="quota name"),
         pytest.param("keys add root /no/such/file", "/no/such/file", id="key file"),

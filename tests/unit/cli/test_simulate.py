@@ -57,12 +57,12 @@ def test_ctrl_c_ends_it_in_good_order_and_tells_what_was_played(monkeypatch: pyt
     [
         (["--scenario", "mixd"], "did you mean mixed?"),
         (["--first-seed", "x"], "--first-seed"),
-        (["--first-seed", "-1"], "--first-seed is 0 or more"),
-        (["--seeds", "99999999999999999999"], "--seeds is at most"),
+        (["--first-seed", "-1"], "--first-seed must be 0 or more"),
+        (["--seeds", "99999999999999999999"], "--seeds must be at most"),
         (["--seeds", "0"], "at least 1"),
         (["--jobs", "0"], "at least 1"),
         (["--only", "1,b", "--seeds", "1"], 'not "1,b"'),
-        (["--only", "1"], "--only is about one schedule"),
+        (["--only", "1"], "--only needs a single seed"),
         (["--only", "999", "--seeds", "1"], "--only 999: seed 1 has items 1 to "),
         (["--sed", "1"], "unknown flag"),
         (["--cloud", "acme"], "MODULE:NAME"),
@@ -110,7 +110,7 @@ def test_another_cloud_is_named_in_what_repeats_a_seed(tmp_path: Path):
 
     assert code == 1
     assert (
-        f"again: pileus simulate --first-seed 1 --seeds 1 --scenario mixed --cloud {cloud}" in out
+        f"repeat: pileus simulate --first-seed 1 --seeds 1 --scenario mixed --cloud {cloud}" in out
     )
     assert call("--compare", str(trace))[:2] == (0, "the same\n")
 
@@ -125,13 +125,13 @@ def test_a_cloud_whose_provider_is_of_no_use_is_refused():
 def test_a_failing_seed_prints_the_command_that_repeats_it_and_a_smaller_schedule():
     with planted(STEALING):
         code, out, _ = call("--seeds", "1", "--scenario", "leaders", "--shrink")
-        again = out.rpartition("again: pileus simulate ")[2].split()
+        again = out.rpartition("repeat: pileus simulate ")[2].split()
         repeated = call(*again) if again[-2] == "--only" else None
 
     assert code == 1
     assert "seed 1 failed: only_the_leader_writes" in out
-    assert "again: pileus simulate --first-seed 1 --seeds 1 --scenario leaders\n" in out
-    assert "seed 1, made smaller: only_the_leader_writes" in out
+    assert "repeat: pileus simulate --first-seed 1 --seeds 1 --scenario leaders\n" in out
+    assert "seed 1, reduced: only_the_leader_writes" in out
     assert repeated is None or repeated[0] == 1
 
 

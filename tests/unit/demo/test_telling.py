@@ -77,7 +77,7 @@ async def test_an_act_that_hangs_fails_too():
     world = World()
     slow = Step("slow", world.act("a"), world.holds_after(1), within=0.5)
 
-    with pytest.raises(StepFailed, match="slow: not within 0.5 s: it could not be done"):
+    with pytest.raises(StepFailed, match="slow: not within 0.5 s: the action failed"):
         await told(announced(slow), slow)
 
 

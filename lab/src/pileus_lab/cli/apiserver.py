@@ -1,4 +1,4 @@
-"""`pileus apiserver`: the embedded Kubernetes API server, until it is told to stop."""
+"""`pileus apiserver`: serve an embedded Kubernetes API until Ctrl-C."""
 
 import asyncio
 import errno

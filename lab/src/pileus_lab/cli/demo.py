@@ -1,4 +1,4 @@
-"""`pileus demo`: a cluster, a cloud and the manager on this machine, to look at."""
+"""`pileus demo`: run a cluster, a cloud and the manager on this machine."""
 
 import sys
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
 
 
 def _console(terminal: Terminal) -> "Console | None":
-    """A console that can be drawn on, if there is one."""
+    """A console to draw on, if the terminal has one."""
     if not terminal.width(terminal.out):
         return None
     from rich.console import Console  # noqa: PLC0415 -- imported only by commands that draw

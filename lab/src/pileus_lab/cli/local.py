@@ -68,7 +68,7 @@ NODES = Usage(
 
 
 def nodes(given: Given, terminal: Terminal) -> int:
-    """Errors: `InvalidConfiguration` if there is no way to a cluster."""
+    """Raises `InvalidConfiguration` if no cluster is configured."""
     access = load_user_access(
         given.text("kubeconfig"), given.text("master"), given.text("context"), terminal.environment
     )
@@ -124,7 +124,7 @@ SERVE = Usage(
 
 
 def serve(given: Given, terminal: Terminal) -> int:
-    """Errors: `Misconfigured` naming the file, the socket or the database at fault."""
+    """Raises `Misconfigured` with the wrong file, socket or database."""
     path = given.text("config")
     values = read_file(read_config(path).text, path)
     endpoint = endpoint_of(given.text("endpoint") or values[ENDPOINT], terminal.environment)
@@ -158,7 +158,7 @@ class Carriage:
 
     @asynccontextmanager
     async def of(self, cloud: LocalCloud) -> AsyncGenerator[None]:
-        """Carry the cloud's traffic for as long as the block lasts."""
+        """Carries the cloud's traffic while the block lasts."""
         async with AsyncExitStack() as stack:
             if self.network is Network.NETNS:
                 wires = stack.enter_context(namespaces())

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pileus_lab.simulation.campaign import Report, Summary
 
 BETWEEN = 0.2
-"""Seconds between two drawings on a terminal; elsewhere it is a minute."""
+"""Seconds between two updates on a terminal; elsewhere a minute."""
 MINUTE = 60.0
 LONGEST_BAR = 40
 
 
 class SeedsProgress:
-    """Told after each seed; writes to standard error."""
+    """Called after each seed; writes to standard error."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._stream = terminal.err
@@ -80,7 +80,7 @@ def told_progress(summary: "Summary", seconds: float) -> str:
 
 
 def told_failure(report: "Report") -> str:
-    """In one line; the summary says all, and how to play it again."""
+    """One line; the summary has the details and the command that repeats the seed."""
     return f"seed {report.seed} failed: {report.violation.partition(chr(10))[0]}"
 
 
@@ -92,7 +92,7 @@ def told_duration(seconds: float) -> str:
 
 
 def drawn_bar(summary: "Summary", text: str, width: int) -> str:
-    """A bar before the text, as long as there is room for it."""
+    """Adds a bar before the text, as wide as there is room."""
     room = min(LONGEST_BAR, width - len(text) - len("[] "))
     if room < 1:
         return text[:width]
@@ -117,10 +117,10 @@ def _told_scenario(scenario: Scenario) -> str:
 
 USAGE = Usage(
     "Run one to three real managers against an embedded API server and a cloud in one process, on "
-    "a virtual clock, while people, machines, network, cloud and crashes do what each seed says; "
-    "and check that nothing is lost, leaked or touched that is not ours. The same seed does the "
-    "same anywhere. Exits with 0 if everything held, 1 if not or if the input is unusable, 130 if "
-    "it was stopped by Ctrl-C; then too it tells of what was played.",
+    "a virtual clock, with users, machines, network, cloud and crashes as the seed schedules them. "
+    "Check that nothing is lost, leaked or changed that belongs to others. The same seed gives the "
+    "same run on every machine. Exits with 0 if all invariants held, with 1 if not or if the input "
+    "is invalid, with 130 after Ctrl-C (with a summary of the seeds that ran).",
     (
         Argument(name="--seeds", text="Number of seeds to run.", kind=int, default=100),
         Argument(name="--first-seed", text="First seed.", kind=int, default=1),
@@ -179,19 +179,21 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
             return _play_one(given, kind, only, terminal)
         return _play_many(given, kind, terminal)
     except CloudError as error:
-        return terminal.refuse(f"--cloud: {kind.cloud or 'the local cloud'} is of no use: {error}")
+        return terminal.refuse(
+            f"--cloud: {kind.cloud or 'the local cloud'} cannot be simulated: {error}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What is played: the same for all seeds of one command."""
+    """What is run: the same for all seeds of one command."""
 
     scenario: str
     cloud: str
-    """As MODULE:NAME; empty: the local one."""
+    """As MODULE:NAME; empty: the local cloud."""
 
     def check(self) -> None:
-        """Errors: `UsageError`, if there is no such cloud."""
+        """Raises `UsageError` if there is no such cloud."""
         from pileus_lab.simulation.clouds.loading import UnusableCloud, load  # noqa: PLC0415
 
         try:
@@ -220,16 +222,18 @@ class _Kind:
 def _check(given: Given, only: tuple[int, ...] | None) -> None:
     seeds, jobs = given.number("seeds") or 0, given.number("jobs") or 0
     if seeds < 1 or jobs < 1:
-        raise UsageError("--seeds and --jobs are at least 1")
+        raise UsageError("--seeds and --jobs must be at least 1")
     if seeds > MOST_SEEDS:
-        raise UsageError(f"--seeds is at most {MOST_SEEDS}", "go on later with --first-seed")
+        raise UsageError(
+            f"--seeds must be at most {MOST_SEEDS}", "continue later with --first-seed"
+        )
     if (given.number("first-seed") or 0) < 0:
-        raise UsageError("--first-seed is 0 or more")
+        raise UsageError("--first-seed must be 0 or more")
     folder = Path(given.text("trace")).parent
     if given.text("trace") and not folder.is_dir():
         raise UsageError(f"cannot write the trace to {given.text('trace')}: no folder {folder}")
     if only is not None and seeds != 1:
-        raise UsageError("--only is about one schedule", "give --seeds 1 and --first-seed as well")
+        raise UsageError("--only needs a single seed", "also give --seeds 1 and --first-seed")
 
 
 def _numbers(text: str) -> tuple[int, ...] | None:
@@ -240,7 +244,7 @@ def _numbers(text: str) -> tuple[int, ...] | None:
     try:
         return read_numbers(text)
     except ValueError as error:
-        raise UsageError(f'--only takes numbers with commas between, not "{text}"') from error
+        raise UsageError(f'--only takes comma-separated numbers, not "{text}"') from error
 
 
 def _play_many(given: Given, kind: _Kind, terminal: Terminal) -> int:
@@ -279,7 +283,7 @@ def _play_many(given: Given, kind: _Kind, terminal: Terminal) -> int:
 
 @contextmanager
 def _interruptible() -> Generator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed: what is under way is then ended in good order."""
+    """Whether Ctrl-C was pressed: seeds in progress are then ended cleanly."""
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     try:
@@ -295,7 +299,7 @@ def _play_one(given: Given, kind: _Kind, only: tuple[int, ...], terminal: Termin
         told = f"--only {unknown[0]}: seed {schedule.seed} has items 1 to {len(schedule.items)}"
         return terminal.refuse(told, "--trace FILE without --only shows them all")
     outcome = kind.outcome(schedule.seed, only)
-    terminal.out.write(f"{outcome.violation or 'everything held'}\n")
+    terminal.out.write(f"{outcome.violation or 'all invariants held'}\n")
     code = _write_trace(given, outcome, terminal, only) if given.text("trace") else 0
     return code or (1 if outcome.violation else 0)
 
@@ -303,7 +307,7 @@ def _play_one(given: Given, kind: _Kind, only: tuple[int, ...], terminal: Termin
 def _tell_failures(summary: "Summary", kind: _Kind, terminal: Terminal) -> None:
     for report in summary.failed:
         terminal.out.write(f"\nseed {report.seed} failed: {report.violation}\n")
-        terminal.out.write(f"  again: {kind.repeating(report.seed)}\n")
+        terminal.out.write(f"  repeat: {kind.repeating(report.seed)}\n")
 
 
 def _shrink(seed: int, kind: _Kind, terminal: Terminal) -> None:
@@ -313,10 +317,10 @@ def _shrink(seed: int, kind: _Kind, terminal: Terminal) -> None:
     outcome = shrink(kind.schedule(seed), make_cloud=load(kind.cloud))
     items = outcome.schedule.items
     numbers = [item.number for item in items]
-    terminal.out.write(f"\nseed {seed}, made smaller: {outcome.violation}\n")
+    terminal.out.write(f"\nseed {seed}, reduced: {outcome.violation}\n")
     for item in items:
         terminal.out.write(f"  {item}\n")
-    terminal.out.write(f"  again: {kind.repeating(seed, numbers)}\n")
+    terminal.out.write(f"  repeat: {kind.repeating(seed, numbers)}\n")
 
 
 def _write_trace(

@@ -38,7 +38,7 @@ LEASE = "cloud-controller-manager"
 
 
 class Cluster:
-    """Nodes, Services and events as they are, and which nodes were seen to register tainted."""
+    """Nodes, Services and events, and which nodes registered with the taint."""
 
     def __init__(self, client: Client, random: Random, board: Board) -> None:
         self.client = client
@@ -61,11 +61,11 @@ class Cluster:
         return self._services.store.get(NamespacedName(namespace, name))
 
     def events(self) -> tuple[Event, ...]:
-        """The oldest first."""
+        """Events, the oldest first."""
         return tuple(sorted(self._events.store.list(), key=_when))
 
     async def leader(self) -> str:
-        """Who holds the manager's lease; nobody: empty."""
+        """The holder of the manager's lease; empty: none."""
         try:
             lease = await self.client.get(LEASES, LEASE, namespace="kube-system")
         except NotFound:
@@ -127,7 +127,7 @@ async def api_client(kubeconfig: Path, user_agent: str) -> AsyncGenerator[Client
 
 @asynccontextmanager
 async def seen_cluster(kubeconfig: Path, random: Random, board: Board) -> AsyncGenerator[Cluster]:
-    """Follow the cluster for as long as the block lasts."""
+    """Follows the cluster while the block lasts."""
     async with api_client(kubeconfig, "pileus-demo") as client:
         cluster = Cluster(client, random, board)
         async with background(cluster.run()):
@@ -141,9 +141,9 @@ PATIENCE = aiohttp.ClientTimeout(total=2)
 @dataclass(frozen=True, slots=True)
 class Ports:
     front: int
-    """Where the balancer listens."""
+    """Port of the balancer."""
     node: int
-    """Where its members do."""
+    """Port of its members."""
 
 
 class Shop:
@@ -153,10 +153,10 @@ class Shop:
         self._cluster = cluster
         self._ports = ports
         self.answers: Counter[str] = Counter()
-        """Visits so far, by the instance that answered."""
+        """Requests so far, by the instance that answered."""
 
     async def open(self) -> None:
-        """As `kubectl create` does; what is there already stays."""
+        """Creates the Service as `kubectl create` does; an existing one stays."""
         port = ServicePort(name="http", port=self._ports.front, node_port=self._ports.node)
         body = Service(
             metadata=ObjectMeta(name=NAME, namespace=NAMESPACE),
@@ -166,7 +166,7 @@ class Shop:
             await self._cluster.client.create(SERVICES, body, namespace=NAMESPACE)
 
     async def close(self) -> None:
-        """As `kubectl delete` does; what is gone is deleted."""
+        """Deletes the Service as `kubectl delete` does; deleting a missing one succeeds."""
         with suppress(NotFound):
             await self._cluster.client.delete(SERVICES, NAME, namespace=NAMESPACE)
 
@@ -174,13 +174,16 @@ class Shop:
         return self._cluster.service(NAMESPACE, NAME)
 
     def url(self) -> str:
-        """Where the Service says that it is to be visited; nothing, if it does not say."""
+        """The address in the Service's status; empty: none."""
         service = self.service()
         address = address_of_service(service) if service else ""
         return f"http://{address}:{self._ports.front}/" if address else ""
 
     async def visit(self, times: int) -> Counter[str]:
-        """Ask for the page that often, each time anew; who answered, or what went wrong."""
+        """Requests the page that many times on new connections.
+
+        Returns the instances that answered.
+        """
         url = self.url()
         if not url:
             return Counter({"the Service has no address": times})

@@ -1,7 +1,7 @@
 """API server ▸ cloud ▸ traffic ▸ kubelets ▸ manager: one process, as nested blocks.
 
-Leaving a block is its end, so that a story that ends anywhere, be it by Ctrl-C during the start,
-leaves nothing behind.
+Each part ends with its block, so the demo leaves nothing behind, even after Ctrl-C during the
+start.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from pileus_lab.node_agents.agents import Cluster as AgentsCluster
 from pileus_lab.node_agents.agents import Pace, run_agents
 
 BOOT_SECONDS = 0.3
-"""Long enough to be seen."""
+"""Seconds: long enough to be seen."""
 KUBELETS = Pace(look=0.1, silence=1.5)
-"""Quicker than real ones, for those who look on."""
+"""Faster than real kubelets, so that the demo is short."""
 EVENTS_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Props:
-    """What the stage is made of."""
+    """The parts of the environment."""
 
     folder: Folder
     board: Board
@@ -53,7 +53,7 @@ class Props:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """The cloud as its operator uses it: faults that a user sets concern the manager alone."""
+    """The cloud as its operator uses it: faults affect only the manager."""
 
     cloud: LocalCloud
 
@@ -63,14 +63,14 @@ class Operator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What the story acts on."""
+    """What the scenario acts on."""
 
     url: str
     cloud: LocalCloud
     cluster: Cluster
     shop: Shop
     listened: set[tuple[str, int]]
-    """Every address and port that balancers and their members listen on, or did."""
+    """Every address and port on which balancers and their members listen or listened."""
 
     async def create_instances(self, names: Sequence[str]) -> None:
         for name in names:
@@ -80,7 +80,7 @@ class Stage:
         await self.cloud.operate(DeleteMachine(machine=name))
 
     def places(self) -> set[tuple[str, int]]:
-        """Every address and port that something listens on, or did."""
+        """Every address and port on which something listens or listened."""
         server = urlsplit(self.url)
         return {(server.hostname or "", server.port or 0), *self.listened}
 
@@ -107,7 +107,7 @@ def props(folder: Folder, board: Board, verbosity: Verbosity) -> Props:
 
 @asynccontextmanager
 async def staged(given: Props) -> AsyncGenerator[Stage]:
-    """Everything runs for as long as the block lasts. Errors: what hinders it, in words."""
+    """Runs everything while the block lasts. Raises if a part cannot start."""
     with claimed_block() as block:
         ports = Ports(free_port(block, FRONT_PORTS), free_port(block, NODE_PORTS))
         folder, board = given.folder, given.board
@@ -138,9 +138,9 @@ async def _served_api(given: Props) -> AsyncGenerator[ServerInfo]:
 async def _served_cloud(
     given: Props, block: Block
 ) -> AsyncGenerator[tuple[LocalCloud, set[tuple[str, int]]]]:
-    """A cloud in memory: in this process for us, on a socket for the manager and for users.
+    """Runs a cloud in memory: used directly by the demo, on a socket by the manager and by users.
 
-    With it come the addresses and ports that anything in it ever listened on.
+    Also yields the addresses and ports on which anything in it ever listened.
     """
     settings = Settings(
         internal_pool=block.instances,
@@ -168,7 +168,7 @@ async def _kubelets(given: Props, cloud: LocalCloud) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def _manager(given: Props) -> AsyncGenerator[None]:
-    """The manager, and beside it who tells what it has in mind."""
+    """Runs the manager and reports its plans."""
     config = configuration(given.folder)
     world = world_of(given.random, given.verbosity, given.board)
     async with (

@@ -1,4 +1,4 @@
-"""What nodes, Services, instances and balancers say of themselves, and what changes. Pure."""
+"""What nodes, Services, instances and balancers report, and how it changes. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
@@ -43,7 +43,7 @@ def readiness_of(node: Node) -> str:
 
 
 def missing_in(node: Node) -> str:
-    """What a node still lacks of being initialized; nothing: it is."""
+    """What a node still lacks to be initialized; empty: it is initialized."""
     lacks = {
         "the taint is still there": is_tainted(node),
         "no provider ID": not provider_id_of(node),
@@ -54,7 +54,7 @@ def missing_in(node: Node) -> str:
 
 
 def node_changes(old: Node | None, new: Node | None) -> Iterator[Told]:
-    """What a user would want to know when a node appears, changes or goes."""
+    """Describes that a node appeared, changed or was deleted."""
     node = new or old
     if node is None:
         return
@@ -81,14 +81,14 @@ def _differences(old: Node, new: Node) -> Iterator[str]:
 
 
 def address_of_service(service: Service) -> str:
-    """The address that the Service publishes; nothing, while it has none."""
+    """The address that the Service publishes; empty: none."""
     balancer = service.status.load_balancer if service.status else None
     ingress = (balancer.ingress if balancer else None) or ()
     return next((one.ip for one in ingress if one.ip), "")
 
 
 def service_changes(old: Service | None, new: Service | None) -> Iterator[Told]:
-    """What a user would want to know when a Service appears, changes or goes."""
+    """Describes that a Service appeared, changed or was deleted."""
     service = new or old
     if service is None or not (service.spec and service.spec.type == "LoadBalancer"):
         return
@@ -109,7 +109,7 @@ def _service_differences(old: Service, new: Service) -> Iterator[str]:
 
 
 def listeners(state: State) -> set[tuple[str, int]]:
-    """Every address and port that balancers and their members listen on."""
+    """Every address and port on which balancers and their members listen."""
     fronts = {
         (address, port.port)
         for one in state.balancers.values()
@@ -139,7 +139,7 @@ def _come_and_gone(old: Mapping[str, R], new: Mapping[str, R]) -> Iterator[tuple
 
 
 def where_of(balancer: Balancer) -> str:
-    """Each address and port, as one would write it in a URL."""
+    """Each address and port as in a URL."""
     hosts = (f"[{ip}]" if ":" in ip else ip for ip in balancer.addresses)
     return " ".join(f"{host}:{port.port}" for host in hosts for port in balancer.ports)
 
@@ -147,7 +147,7 @@ def where_of(balancer: Balancer) -> str:
 def node_rows(
     machines: Iterable[Machine], nodes: Iterable[Node], now: float
 ) -> tuple[NodeRow, ...]:
-    """Instances and nodes side by side, in the order of their names."""
+    """Instances with their nodes, sorted by name."""
     known = {machine.name: machine_as_of(machine, now) for machine in machines}
     joined = {node.metadata.name: node for node in nodes}
     return tuple(

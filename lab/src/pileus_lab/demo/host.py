@@ -13,11 +13,11 @@ from types import FrameType, TracebackType
 from typing import Self, TypeAlias
 
 LONGEST_SOCKET = 100
-"""Bytes; systems allow a socket's path little more."""
+"""Bytes; the maximum for the path of a socket."""
 
 
 class Unusable(Exception):
-    """The folder cannot be used; the text says why, and what to do."""
+    """The folder cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,24 @@ class Folder:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All that the demo ever puts there."""
+        """All files that the demo creates."""
         return (self.kubeconfig, self.cloud_config, self.socket, self.log)
 
 
 @contextmanager
 def state_folder(wanted: Path | None) -> Generator[Folder]:
-    """A folder of our own; None: a new one among the system's temporary ones.
+    """Yields a folder for the demo; None: a new temporary one.
 
-    Guarantees: in the end our files are gone, and the folder if it is empty and we made it; what
-    somebody else put there stays. Errors: `Unusable`.
+    At the end the demo's files are deleted, and the folder if it is empty and the demo created it;
+    other files stay. Raises `Unusable`.
     """
     made, path = _make(wanted)
     folder = Folder(path)
     try:
         if len(os.fsencode(folder.socket)) > LONGEST_SOCKET:
-            raise Unusable(f"{path} is too long a path for a socket; name one with --state-dir")
+            raise Unusable(
+                f"{path} is too long a path for a socket; choose a shorter one with --state-dir"
+            )
         yield folder
     finally:
         for file in folder.files:
@@ -76,8 +78,8 @@ def _make(wanted: Path | None) -> tuple[bool, Path]:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if found := sorted(file.name for file in path.iterdir()):
             raise Unusable(
-                f"{path} is not empty ({found[0]}): another demo may run there; "
-                "stop that one, or name another folder with --state-dir"
+                f"{path} is not empty ({found[0]}): another demo may be running there; "
+                "stop it, or choose another folder with --state-dir"
             )
     except OSError as error:
         where = wanted or tempfile.gettempdir()
@@ -109,13 +111,13 @@ class Block:
 
     @property
     def spare(self) -> str:
-        """An address that is given to nobody."""
+        """An address that is never assigned."""
         return f"127.90.{self.number}.127"
 
 
 @contextmanager
 def claimed_block(numbers: Iterable[int] = BLOCKS) -> Generator[Block]:
-    """The first block that is free, ours until the end. Errors: `Unusable`."""
+    """Reserves the first free block while the demo runs. Raises `Unusable`."""
     problem: OSError | None = None
     for number in numbers:
         claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -128,15 +130,15 @@ def claimed_block(numbers: Iterable[int] = BLOCKS) -> Generator[Block]:
             yield Block(number)
             return
     raise Unusable(
-        f"no block of loopback addresses below 127.90.0.0/16 can be had ({problem}); "
+        f"no block of loopback addresses below 127.90.0.0/16 is available ({problem}); "
         "the demo needs addresses of 127.0.0.0/8 other than 127.0.0.1"
     )
 
 
 def free_port(block: Block, wanted: Iterable[int]) -> int:
-    """The first port that nobody has taken on all addresses, as many servers do.
+    """Returns the first port that is free on all addresses, where many servers listen.
 
-    Errors: `Unusable`.
+    Raises `Unusable`.
     """
     tried: list[int] = []
     for port in wanted:
@@ -148,7 +150,9 @@ def free_port(block: Block, wanted: Iterable[int]) -> int:
                 tried.append(port)
                 continue
             return port
-    raise Unusable(f"every port from {tried[0]} to {tried[-1]} is taken; stop one of their users")
+    raise Unusable(
+        f"every port from {tried[0]} to {tried[-1]} is in use; stop a program that uses one of them"
+    )
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -156,10 +160,10 @@ _Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
 
 
 class Interruption:
-    """While its block lasts, a signal only asks the work of `guard` to end.
+    """While its block lasts, a signal only ends the work of `guard`.
 
-    What runs before that work begins, or after it has ended, is not disturbed; if a signal came
-    before, the work does not begin.
+    Code before and after that work is not interrupted. If a signal arrived before, the work does
+    not start.
     """
 
     def __init__(self) -> None:
@@ -182,7 +186,7 @@ class Interruption:
             signal.signal(sign, handler)
 
     def reader_gone(self) -> None:
-        """Nobody is there any more to see the work."""
+        """The terminal was closed."""
         self._hear(signal.SIGPIPE, None)
 
     def _hear(self, number: int, _: FrameType | None) -> None:
@@ -193,7 +197,7 @@ class Interruption:
             self._end()
 
     async def guard(self, work: Coroutine[object, object, None]) -> None:
-        """Do the work. Errors: its own; `CancelledError` if a signal ended it."""
+        """Runs the work. Raises what it raises, or `CancelledError` after a signal."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def end() -> None:

@@ -35,14 +35,14 @@ LOOK_EVERY = 0.3
 
 
 def told_provider(board: Board) -> Registry:
-    """The local cloud as the one provider there is; each change in it is told before it is made."""
+    """A registry with the local cloud only; each of its changes is shown before it is made."""
     providers = Registry(discover=lambda: ())
     providers.register(SCHEME, telling(connect, board))
     return providers
 
 
 def telling(inner: Connect, board: Board) -> Connect:
-    """A provider whose changes are told before they are made."""
+    """A provider whose changes are shown before they are made."""
 
     @asynccontextmanager
     async def connected(config: ProviderConfig) -> AsyncGenerator[Cloud]:
@@ -78,7 +78,7 @@ class _Told:
 
 
 async def tell_awaited(config: Config, world: World, board: Board) -> None:
-    """Tell of each deletion of a node that waits, once, until cancelled."""
+    """Shows each pending deletion of a node once, until cancelled."""
     async with looking(config, world) as context:
         planner = Planner(replace(context, controllers=Controllers(lifecycle.DESCRIPTOR)))
         told: frozenset[str] = frozenset()
@@ -91,7 +91,7 @@ async def tell_awaited(config: Config, world: World, board: Board) -> None:
 
 
 def deletions(plan: Plan) -> frozenset[str]:
-    """One line for each node that would go, and what that waits for."""
+    """One line for each node to delete, with what the deletion waits for."""
     return frozenset(
         f"node {change.about.name}" + (f", after {change.waits_for}" if change.waits_for else "")
         for _, change in plan.changes
@@ -105,9 +105,9 @@ log = Log(__name__)
 
 
 def flags(folder: Folder) -> tuple[str, ...]:
-    """What a user would type after `cloud-controller-manager`.
+    """The flags of `cloud-controller-manager`.
 
-    Node deletions are as guarded as ever, but for an audience: with seconds instead of minutes.
+    Node deletions are guarded as usual, but with seconds instead of minutes.
     """
     return (
         f"--kubeconfig={folder.kubeconfig}",
@@ -135,9 +135,9 @@ def world_of(random: Random, verbosity: Verbosity, board: Board) -> World:
 
 
 async def manage(config: Config, world: World) -> None:
-    """Run until cancelled. A process that slept (Ctrl-Z, a closed lid) finds its lease lost.
+    """Runs until cancelled. A process that was suspended (Ctrl-Z, a closed lid) has lost its lease.
 
-    Then a cluster would start the pod again, and so do we. Errors: those of the start-up.
+    Then the manager is restarted, as a cluster restarts a pod. Raises errors of the start-up.
     """
     while True:
         try:
@@ -148,4 +148,4 @@ async def manage(config: Config, world: World) -> None:
                 raise
         except LeadershipLost:
             pass
-        log.info("The manager starts again")
+        log.info("Restarting the manager")

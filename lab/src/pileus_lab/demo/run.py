@@ -27,13 +27,13 @@ LOOK_AGAIN = 0.05
 
 
 class StepFailed(Exception):
-    """A step did not hold in time. The board has it."""
+    """A step did not succeed in time; the board has it."""
 
 
 async def tell(story: Sequence[Step], stage: Stage, board: Board, pause: float) -> None:
-    """Go through the steps, with a pause after each; the first one has begun already.
+    """Performs the steps, with a pause after each; the first one has already begun.
 
-    Errors: `StepFailed`.
+    Raises `StepFailed`.
     """
     for index, step in enumerate(story):
         if index:
@@ -48,14 +48,14 @@ async def tell(story: Sequence[Step], stage: Stage, board: Board, pause: float) 
 
 
 async def prepare(step: Step, stage: Stage) -> None:
-    """Do it without telling. Errors: `StepFailed`."""
+    """Performs a step without showing it. Raises `StepFailed`."""
     verdict = await _performed(step, stage)
     if isinstance(verdict, Missing):
         raise StepFailed(f"{step.title}: not within {step.within:g} s: {verdict.why}")
 
 
 async def _performed(step: Step, stage: Stage) -> Held | Missing:
-    verdict: Held | Missing = Missing("it could not be done")
+    verdict: Held | Missing = Missing("the action failed")
     try:
         async with asyncio.timeout(step.within):
             await step.act(stage)
@@ -68,26 +68,26 @@ async def _performed(step: Step, stage: Stage) -> Held | Missing:
     return verdict
 
 
-CLOSING = "all stops, and nothing is left"
+CLOSING = "everything is stopped and cleaned up"
 PACE = 0.6
-"""Seconds for the eye, after each step, on a terminal."""
+"""Seconds of pause after each step on a terminal."""
 VISIT_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     once: bool
-    """Tell the story, and end."""
+    """Exit when the scenario ends."""
     folder: Path | None
     out: TextIO
     console: Console | None
-    """The terminal to draw on; None: there is none, or it cannot."""
+    """The terminal to draw on; None: plain lines."""
     program: str = "pileus"
-    """As the user started it."""
+    """The command as the user typed it."""
 
 
 class Performance:
-    """Runs once; what it knows can be asked for when it is over, however it ended."""
+    """One run; its results can be read afterwards, however it ended."""
 
     def __init__(self, options: Options, given: Props) -> None:
         self._options = options
@@ -95,13 +95,13 @@ class Performance:
         self._stage: Stage | None = None
 
     def places(self) -> set[tuple[str, int]]:
-        """Every address and port that something listened on."""
+        """Every address and port on which something listened."""
         return self._stage.places() if self._stage else set()
 
     async def run(self) -> None:
-        """Until the story is told, with `once`; else until cancelled.
+        """Runs until the scenario ends (with `once`) or until cancelled.
 
-        Errors: `StepFailed`, and what hinders the start.
+        Raises `StepFailed` and errors of the start-up.
         """
         board = self._given.board
         async with _shown(self._options.console, board):
@@ -155,7 +155,7 @@ _EXPECTED = (StepFailed, Unusable, CommandFailed, Fatal, CloudError, KubeError, 
 
 
 def show(options: Options) -> int:
-    """Perform once, and return the exit code. Errors: `Unusable`, before anything has begun."""
+    """Runs the demo and returns the exit code. Raises `Unusable` before anything has started."""
     board = Board(time.monotonic)
     board.announce([*(step.title for step in STORY), CLOSING])
     last_words: list[str] = []
@@ -178,7 +178,7 @@ def show(options: Options) -> int:
 
 
 def _failure_of(work: Coroutine[object, object, None], interruption: Interruption) -> str:
-    """Do the work; what made it fail, if anything did. A signal is no failure."""
+    """Runs the work and returns why it failed, if it did. A signal is no failure."""
     failure = ""
     try:
         with asyncio.Runner() as runner:
@@ -193,13 +193,13 @@ def _failure_of(work: Coroutine[object, object, None], interruption: Interruptio
 
 @contextmanager
 def _logging_to(path: Path) -> Generator[Verbosity]:
-    """All log lines, the manager's above all, go to a file: the screen has another use."""
+    """Writes all log lines to a file, because the screen shows the demo."""
     with path.open("x") as file, logging_to(LogSettings(verbosity=2), file, file) as verbosity:
         yield verbosity
 
 
 def _look_around(board: Board, folder: Folder, places: Iterable[tuple[str, int]]) -> str:
-    """What was left behind, if anything was; nothing is, if the stage was never set."""
+    """Returns what was left behind; empty if nothing was started."""
     if board.steps[-1].progress is Progress.WAITING:
         return ""
     left = [

@@ -1,4 +1,4 @@
-"""The story, as data: what is done, what must hold then, and how long that may take."""
+"""The scenario as data: what is done, what must hold then, and how long that may take."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ LOST, NEW = "web-2", "web-4"
 LEFT = tuple(name for name in FIRST if name != LOST)
 NOW = (*LEFT, NEW)
 ROUNDS = 3
-"""How often each member has its turn before it counts as answering."""
+"""How many times each member must answer."""
 PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """It is so; `evidence` says what was seen."""
+    """It holds; `evidence` is what was observed."""
 
     evidence: str
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """It is not so yet."""
+    """It does not hold yet."""
 
     why: str
 
@@ -41,11 +41,11 @@ class Step:
     act: Act
     proof: Proof
     within: float = PATIENCE
-    """Seconds that may pass before the proof holds."""
+    """Seconds within which the proof must hold."""
 
 
 async def just_look(_: Stage) -> None:
-    """Nothing is done: what was done before has its effect."""
+    """Does nothing: an earlier step has this effect."""
 
 
 async def manager_leads(stage: Stage) -> Held | Missing:
@@ -95,7 +95,7 @@ async def lose(stage: Stage) -> None:
 
 
 async def forgotten(stage: Stage) -> Held | Missing:
-    """The node is gone, and its balancer's members are the others."""
+    """The node is deleted, and the balancer's members are the others."""
     if stage.cluster.node(LOST) is not None:
         return Missing(f"node {LOST} is still there")
     reasons = {(one.involved_object.name, one.reason) for one in stage.cluster.events()}
@@ -129,16 +129,16 @@ async def nothing_left(stage: Stage) -> Held | Missing:
 
 STORY: tuple[Step, ...] = (
     Step("API server, cloud and manager run", just_look, manager_leads),
-    Step("three instances boot; their nodes come tainted", boot, registered),
+    Step("three instances boot; their nodes register with the taint", boot, registered),
     Step("the manager initializes the three nodes", just_look, initialized(FIRST)),
     Step("a Service gets an address: three instances answer", open_shop, answered_by(FIRST)),
     Step("an instance is lost: the other two answer", lose, answered_by(LEFT)),
-    Step("the manager looks twice, and deletes its node", just_look, forgotten),
-    Step("its replacement becomes a node, initialized", replace, initialized([NEW])),
-    Step("it takes its share: three answer again", just_look, answered_by(NOW)),
-    Step("the Service is deleted, and nothing of it is left", close, nothing_left),
+    Step("the manager checks twice and deletes its node", just_look, forgotten),
+    Step("its replacement registers as a node and is initialized", replace, initialized([NEW])),
+    Step("the replacement gets traffic: three instances answer again", just_look, answered_by(NOW)),
+    Step("the Service is deleted together with its load balancer", close, nothing_left),
 )
-"""The first one begins before there is a stage."""
+"""The first step begins before the environment exists."""
 
-ENCORE = Step("there is something to play with", open_shop, answered_by(NOW))
-"""What goes on when the story is over."""
+ENCORE = Step("a Service to try commands on", open_shop, answered_by(NOW))
+"""Runs after the scenario."""

@@ -22,7 +22,7 @@ class StepRow:
     progress: Progress = Progress.WAITING
     seconds: float = 0.0
     detail: str = ""
-    """What was seen when it held; what was missing when it failed."""
+    """What was observed when it succeeded; what was missing when it failed."""
 
 
 class NodeState(StrEnum):
@@ -34,7 +34,7 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """An instance and its node, side by side."""
+    """An instance with its node."""
 
     name: str
     state: NodeState
@@ -50,7 +50,7 @@ class BalancerRow:
     where: str
     members: tuple[str, ...] = ()
     answers: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How often the demo's own visitor was answered, by member."""
+    """Answers to the demo's own requests, by member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,10 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line of what happened: a change that was planned, or one that was seen."""
+    """One line of the log: a planned or an observed change."""
 
     at: float
-    """Seconds since the demo began."""
+    """Seconds since the start of the demo."""
     source: str
     effect: Effect
     text: str
@@ -95,7 +95,7 @@ REMEMBERED = 200
 
 
 class Audience(Protocol):
-    """Is told things as they happen; must be quick."""
+    """Receives events as they happen; must return quickly."""
 
     def noted(self, note: Note, /) -> None: ...
     def began(self, step: StepRow, /) -> None: ...
@@ -104,7 +104,7 @@ class Audience(Protocol):
 
 
 class Board:
-    """Written by the stage and the story, read by who shows it."""
+    """Written by the environment and the scenario, read by the view."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -115,7 +115,7 @@ class Board:
         self._audience: list[Audience] = []
         self._hints: tuple[str, ...] = ()
         self.sight: Callable[[], Sight] = Sight
-        """What there is of cluster and cloud; nothing, until the stage is set."""
+        """Returns cluster and cloud; None until the environment exists."""
 
     @property
     def elapsed(self) -> float:
@@ -129,7 +129,7 @@ class Board:
         self._audience.append(audience)
 
     def announce(self, titles: Sequence[str]) -> None:
-        """Say what is going to happen."""
+        """Announces a change."""
         self._steps = [StepRow(title=title) for title in titles]
 
     def begin(self, index: int) -> None:
@@ -146,7 +146,7 @@ class Board:
             one.ended(step)
 
     def give_up(self, why: str) -> None:
-        """The step that is under way, if one is, cannot hold any more."""
+        """Marks the current step as failed, if there is one."""
         for index, step in enumerate(self._steps[:-1]):
             if step.progress is Progress.UNDER_WAY:
                 self.end(index, Progress.FAILED, why)
@@ -158,7 +158,7 @@ class Board:
             one.noted(note)
 
     def invite(self, hints: Sequence[str]) -> None:
-        """The story is over; these commands are for the audience to try."""
+        """The scenario is over; shows commands to try."""
         self._hints = tuple(hints)
         for one in self._audience:
             one.invited(hints)
@@ -173,7 +173,7 @@ class Board:
         )
 
     def _timed(self) -> tuple[StepRow, ...]:
-        """The steps, with the time that the present one has taken so far."""
+        """The steps, with the time that the current one has taken so far."""
         now = self.elapsed
         return tuple(
             replace(step, seconds=now - self._began[index])

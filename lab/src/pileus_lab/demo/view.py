@@ -27,13 +27,13 @@ from pileus_lab.demo.state import (
 
 TWO_COLUMNS = 110
 TALL = 36
-"""Lines from which on a story that is over need not make room for what can be tried."""
+"""From this height on, commands to try are shown without hiding steps."""
 GAP = 2
 LEAST = 2
-"""Lines of a list that may be shortened which are kept as long as possible, title included."""
+"""Lines of a list that are kept as long as possible when it is shortened, including the title."""
 TITLE = "Pileus demo"
 NONE = (Text("none", style="dim"),)
-ENDING = "Ctrl-C ends it"
+ENDING = "Ctrl-C stops the demo"
 
 STATES = {
     NodeState.BOOTING: "cyan",
@@ -57,7 +57,7 @@ EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled list. `shrinks`: its oldest lines may go when there is not enough room."""
+    """A titled list. `shrinks`: its oldest lines are dropped if there is not enough room."""
 
     title: str
     lines: tuple[Text, ...]
@@ -69,7 +69,7 @@ class Section:
 
 
 def draw(scene: Scene, width: int, height: int) -> Group:
-    """The whole screen: never wider or higher than it is."""
+    """The whole screen, never wider or higher than the terminal."""
     room = height - 1
     if width < TWO_COLUMNS:
         is_brief = bool(scene.hints) and height < TALL
@@ -107,7 +107,7 @@ def _there(scene: Scene, width: int) -> tuple[Section, ...]:
         Section("Nodes", aligned([_node(row) for row in sight.nodes], width) or NONE),
         Section("Balancers", tuple(_balancer(row) for row in sight.balancers) or NONE),
         Section("Events", tuple(_event(row) for row in sight.events), shrinks=True),
-        *((Section("Try, in another terminal", hints),) if hints else ()),
+        *((Section("Try in another terminal", hints),) if hints else ()),
     )
 
 
@@ -117,7 +117,7 @@ def _in_one_column(sections: Sequence[Section]) -> tuple[Section, ...]:
 
 
 def stack(sections: Sequence[Section], width: int, room: int) -> list[Text]:
-    """The sections one below the other, each line no wider than `width`, at most `room` lines."""
+    """The sections below each other, each line at most `width` wide, at most `room` lines."""
     lines: list[Text] = []
     for section, height in zip(sections, shares(sections, room), strict=True):
         if height < 1:
@@ -129,7 +129,7 @@ def stack(sections: Sequence[Section], width: int, room: int) -> list[Text]:
 
 
 def shares(sections: Sequence[Section], room: int) -> list[int]:
-    """How many lines each section gets: what shrinks shares what the others leave."""
+    """How many lines each section gets: lists that shrink share the remaining room."""
     fixed = sum(section.height for section in sections if not section.shrinks)
     wanting = [section for section in sections if section.shrinks]
     left = max(room - fixed, LEAST * len(wanting))
@@ -156,7 +156,7 @@ def _cut(line: Text, width: int) -> Text:
 
 
 def _folded(text: str, width: int) -> list[Text]:
-    """Cut anywhere into lines; a shell takes them together when they are copied together."""
+    """Splits a command into lines that a shell joins when they are pasted together."""
     return [Text(text[at : at + width]) for at in range(0, len(text), max(1, width))]
 
 
@@ -164,7 +164,7 @@ def _story(steps: Sequence[StepRow], *, is_brief: bool) -> tuple[Text, ...]:
     if is_brief:
         took = sum(step.seconds for step in steps)
         held = sum(step.progress is Progress.HELD for step in steps)
-        return (Text(f"{held} steps held, in {took:.1f} s", style="green"),)
+        return (Text(f"{held} steps succeeded in {took:.1f} s", style="green"),)
     return tuple(_step(step) for step in steps)
 
 
@@ -188,7 +188,7 @@ def _node(row: NodeRow) -> tuple[Text, ...]:
 
 
 def aligned(rows: Sequence[tuple[Text, ...]], width: int) -> tuple[Text, ...]:
-    """The rows in columns; columns that do not fit whole are left out, the last ones first."""
+    """The rows in columns; columns that do not fit are dropped, the last ones first."""
     if not rows:
         return ()
     wide = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
@@ -199,7 +199,7 @@ def aligned(rows: Sequence[tuple[Text, ...]], width: int) -> tuple[Text, ...]:
 
 
 def _joined(cells: Iterable[Text], wide: Sequence[int]) -> Text:
-    """The cells beside each other, each filled up to its width."""
+    """The cells next to each other, padded to their width."""
     line = Text(no_wrap=True)
     for index, (cell, columns) in enumerate(zip(cells, wide, strict=False)):
         line.append(" " * GAP if index else "")
@@ -234,14 +234,14 @@ def _event(row: EventRow) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """An audience that writes each line as soon as it is known."""
+    """Writes each line as soon as it is known."""
 
     out: TextIO
     is_brief: bool = False
-    """Whether the steps alone are told, without the changes that they cause."""
+    """Whether only steps are written, without the changes that they cause."""
 
     when_gone: Callable[[], None] = lambda: None
-    """Called when nobody reads any more, as after `| head`."""
+    """Called when the reader has closed the pipe, as `| head` does."""
 
     def say(self, text: str) -> None:
         try:
@@ -262,16 +262,16 @@ class Plain:
         self.say(f"{_line(step)} ({step.detail})" if step.detail else _line(step))
 
     def invited(self, hints: Iterable[str]) -> None:
-        self.say("\n".join(("Try, in another terminal (Ctrl-C here ends it):", *hints)))
+        self.say("\n".join(("Try in another terminal (Ctrl-C here stops the demo):", *hints)))
 
     def summarize(self, steps: Iterable[StepRow]) -> None:
-        """For a screen that is gone: how each step ended."""
+        """Writes how each step ended, after the screen was closed."""
         for step in steps:
             if step.progress in {Progress.HELD, Progress.FAILED}:
                 self.say(_line(step))
 
     def confess(self, failure: str, last_words: Iterable[str]) -> None:
-        """Say what went wrong, and what the log had to say in the end."""
+        """Writes what failed, with the end of the log."""
         self.say(f"\nThe demo failed: {failure}")
         lines = [f"  {line}" for line in last_words]
         if lines:
@@ -287,7 +287,7 @@ REDRAW = 0.1
 
 @asynccontextmanager
 async def screen(board: Board, console: Console) -> AsyncGenerator[None]:
-    """Show the board for as long as the block lasts; then the terminal is as it was before."""
+    """Shows the board while the block lasts, then restores the terminal."""
     live = Live(
         console=console,
         screen=True,
@@ -301,7 +301,7 @@ async def screen(board: Board, console: Console) -> AsyncGenerator[None]:
 
 
 async def _redraw(live: Live, board: Board, console: Console) -> None:
-    """A terminal that does not take what is written (Ctrl-S) must not stop the others."""
+    """A terminal that does not take output (Ctrl-S) must not stop the demo."""
     while True:
         width, height = console.size
         drawn = draw(board.scene(), width, height)

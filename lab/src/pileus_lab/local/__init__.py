@@ -1,1 +1,1 @@
-"""A whole cloud on one machine: for demonstrations, tests and simulations."""
+"""A cloud on one machine, for demonstrations, tests and simulations."""

@@ -10,18 +10,18 @@ from pileus_lab.local.model.state import A, Operation
 
 class Api(Protocol):
     async def call(self, operation: Operation[A]) -> A:
-        """Carry out one operation. Errors: `CloudError`."""
+        """Performs one operation. Raises `CloudError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """The way that all requests of the provider go: none leaves without permission."""
+    """The API as the provider calls it: every request needs permission."""
 
     api: Api
 
     async def call(self, operation: Operation[A]) -> A:
-        """Errors: those of the call, and of `check_permission`."""
+        """Raises what the call or `check_permission` raises."""
         check_permission()
         return await self.api.call(operation)
 
@@ -34,7 +34,7 @@ def provider_id(instance: str) -> str:
 
 
 def instance_id(text: str) -> str | None:
-    """The instance that a provider ID names; None if it is not one of this cloud's."""
+    """Returns the instance ID in a provider ID, or None if the provider ID is not of this cloud."""
     scheme, separator, instance = text.partition("://")
     return instance if separator and scheme == SCHEME and instance else None
 

@@ -1,4 +1,4 @@
-"""From a wish and what is seen to the changes between them. Pure; each change is one operation."""
+"""Changes from an observed balancer to its desired state. Pure; each change is one operation."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from pileus_lab.local.model.state import family_of
 from pileus_lab.local.options import ANNOTATIONS, DRAIN, PROXY_PROTOCOL
 
 SHOWN = 3
-"""Members named in a line of the plan; of more, only the number."""
+"""How many members a plan line names; for more it shows the number."""
 
 Alteration = PutPort | RemovePort | AddMembers | RemoveMembers | SetTraffic | Readdress
 Step = CreateBalancer | DeleteBalancer | ClaimBalancer | StampBalancer | Alteration
@@ -52,16 +52,16 @@ class Change:
     step: Step
     part: Part = Part.WHOLE
     completes: CreateBalancer | None = None
-    """What must stand before this last step may say that all is done."""
+    """What must exist before this last step may record completion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     owner: Owner
     found: Balancer | Outline | None = None
-    """The owner's; an outline, where nothing more had to be read."""
+    """The owner's balancer; an outline if its parts were not needed."""
     named: Balancer | Outline | None = None
-    """The one that the user says is the owner's, while the owner has none."""
+    """The balancer to adopt, while the owner has none."""
 
     @property
     def subject(self) -> Balancer | Outline | None:
@@ -97,22 +97,22 @@ def mark_of(owner: Owner) -> Mark:
 
 
 def seen_of(owner: Owner, balancer: Balancer) -> Seen:
-    """What a step left behind: the owner's, or still only the one that the user names."""
+    """The balancer after a step: the owner's, or the one to adopt."""
     is_ours = balancer.mark == mark_of(owner)
     return Seen(owner, balancer) if is_ours else Seen(owner, named=balancer)
 
 
 def needs_parts(wish: Wish, seen: Seen) -> bool:
-    """Whether an outline is too little to decide by."""
+    """Whether the outline is not enough to decide."""
     if wish.spec is None:
         return False
     return seen.found is None or seen.found.fingerprint != wish.fingerprint
 
 
 def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
-    """What can be done now, in order.
+    """Returns the changes that can be made now, in order.
 
-    Errors: `Misconfigured`, `Rejected` or `Unsupported` for a wish that cannot be met.
+    Raises `Misconfigured`, `Rejected` or `Unsupported` if the desired state is impossible.
     """
     found = seen.found
     if seen.subject is not None and seen.subject.is_busy:
@@ -125,7 +125,7 @@ def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
     if wish.adopts not in {"", found.id}:
         raise Misconfigured(
             f"balancer {wish.adopts} cannot be adopted: this Service has {found.id} already; "
-            f"name that one, or none"
+            f"use that ID, or remove the annotation"
         )
     if isinstance(found, Outline) and not needs_parts(wish, seen):
         return ()
@@ -141,11 +141,11 @@ def _with_parts(found: Balancer | Outline) -> Balancer:
 def _adoption(
     wish: Wish, named: Balancer | Outline | None, wanted: CreateBalancer
 ) -> tuple[Change, ...]:
-    """Our mark first, so that whatever comes of the rest, it has an owner."""
+    """Adopts the balancer before any other change, so that it has an owner if a later one fails."""
     if named is None:
         raise Misconfigured(
-            f"balancer {wish.adopts} cannot be adopted: there is none of that id; "
-            f"`pileus local balancers list` shows all"
+            f"balancer {wish.adopts} cannot be adopted: there is no balancer with that ID; "
+            f"list them with `pileus local balancers list`"
         )
     if named.mark.cluster not in {"", wish.owner.cluster}:
         raise Misconfigured(
@@ -153,14 +153,14 @@ def _adoption(
             f"{named.mark.cluster}, owner {named.mark.owner}"
         )
     step = ClaimBalancer(balancer=named.id, mark=wanted.mark, was=named.mark)
-    whose = f"of {named.mark.owner}" if named.mark != Mark() else "made by hand"
+    whose = f"of {named.mark.owner}" if named.mark != Mark() else "created manually"
     claim = Change(Effect.UPDATE, f"balancer {named.name} ({named.id}), {whose}: adopt it", step)
     mending = _cleared(_differences(_with_parts(named), wanted))
     return claim, *mending, _stamp(named.id, wanted)
 
 
 def _mended(found: Balancer, wanted: CreateBalancer) -> tuple[Change, ...]:
-    """The differences; the one that ends them says so on the balancer, and no other does."""
+    """Returns the differences. Only the last change records the fingerprint on the balancer."""
     match tuple(_differences(found, wanted)):
         case ():
             done = found.fingerprint == wanted.fingerprint
@@ -172,7 +172,7 @@ def _mended(found: Balancer, wanted: CreateBalancer) -> tuple[Change, ...]:
 
 
 def _cleared(steps: Iterable[Change]) -> Iterator[Change]:
-    """Half-way, a balancer is as nobody wished it: whoever comes next has to look at all of it."""
+    """Clears the fingerprint first: an interrupted update must be followed by a full check."""
     return _fingerprinted(steps, "")
 
 
@@ -184,12 +184,14 @@ def _fingerprinted(steps: Iterable[Change], fingerprint: str) -> Iterator[Change
 
 def _stamp(balancer: str, wanted: CreateBalancer) -> Change:
     step = StampBalancer(balancer=balancer, fingerprint=wanted.fingerprint)
-    summary = f"balancer {wanted.name}: note that it is as wished ({wanted.fingerprint})"
+    summary = (
+        f"balancer {wanted.name}: record that it matches the desired state ({wanted.fingerprint})"
+    )
     return Change(Effect.UPDATE, summary, step, completes=wanted)
 
 
 def is_complete(change: Change, seen: Seen) -> bool:
-    """Whether all that the change's plan held before it was done: some of it may be held back."""
+    """Whether every change planned before this one was made; some may be kept back."""
     return (
         change.completes is not None
         and isinstance(seen.found, Balancer)
@@ -198,7 +200,7 @@ def is_complete(change: Change, seen: Seen) -> bool:
 
 
 def desired(wish: Wish, spec: contract.BalancerSpec) -> CreateBalancer:
-    """The balancer that the wish asks for, in the cloud's own terms."""
+    """Returns the desired balancer in the cloud's terms."""
     values = ANNOTATIONS.read(wish.options)
     probe = spec.health and Probe(node_port=spec.health.node_port, path=spec.health.path)
     traffic = Traffic(
@@ -221,7 +223,7 @@ def desired(wish: Wish, spec: contract.BalancerSpec) -> CreateBalancer:
 
 
 def _requested(spec: contract.BalancerSpec) -> str:
-    """Returns the address in its usual spelling. Raises `Misconfigured` if it cannot be given."""
+    """Returns the address in canonical form. Raises `Misconfigured` if it cannot be assigned."""
     text = usual_address(spec.requested_address)
     if not text:
         return ""

@@ -81,7 +81,7 @@ class LocalInstances:
         if not page.is_complete:
             return None
         asked = node.provider_id or f'name "{node.name}"'
-        return Absent(f"{asked} is none of the {len(page.items)} instances of the local cloud")
+        return Absent(f"{asked} is not among the {len(page.items)} instances of the local cloud")
 
     def _instance(self, machine: Machine) -> Instance:
         return Instance(
@@ -106,9 +106,10 @@ def addresses_of(machine: Machine) -> tuple[Address, ...]:
 
 
 def machine_of(node: NodeRef, machines: tuple[Machine, ...]) -> Machine | None:
-    """By provider ID alone if the node has one, else by UUID: a name may have been given anew.
+    """Finds a machine by provider ID if the node has one, else by UUID: names are reused.
 
-    A machine of that name with another UUID is another one, which an old list may still tell.
+    A machine with the node's name but another UUID is a different machine, perhaps from a stale
+    list.
     """
     if node.provider_id:
         wanted = instance_id(node.provider_id)
@@ -165,7 +166,7 @@ class LocalRoutes:
 async def _each(
     routes: Sequence[contract.Route], act: Callable[[contract.Route], Awaitable[None]]
 ) -> dict[contract.Route, CloudError]:
-    """The errors of those that failed. Who is told to wait asks for no other either."""
+    """Returns the errors by item. After `Throttled`, the remaining items are not requested."""
     errors: dict[contract.Route, CloudError] = {}
     for number, route in enumerate(routes):
         try:
@@ -243,13 +244,13 @@ class LocalClusters:
         for one in whole(page, "clusters"):
             if one.name == cluster:
                 return one.master
-        raise NotFound(f'the local cloud knows no cluster "{cluster}"')
+        raise NotFound(f'the local cloud has no cluster "{cluster}"')
 
 
 @dataclass(frozen=True, slots=True)
 class LocalZones:
     zone: str
-    """Where this program runs."""
+    """The zone in which this process runs."""
     cloud: Description
 
     async def current(self) -> Zone:
@@ -258,7 +259,7 @@ class LocalZones:
 
 def whole(page: Page[R], what: str) -> tuple[R, ...]:
     if not page.is_complete:
-        raise Unavailable(f"the local cloud gave only a part of its {what}")
+        raise Unavailable(f"the local cloud returned an incomplete list of {what}")
     return page.items
 
 
@@ -340,7 +341,7 @@ class LocalBalancers:
         return await self._with_parts(seen, ids) if ids else seen
 
     async def _with_parts(self, seen: Mapping[Owner, Seen], ids: set[str]) -> Mapping[Owner, Seen]:
-        """Those of that id in whole; one that is not told now is unknown."""
+        """Returns the balancers with these IDs, with their parts. Missing ones are unknown."""
         page = await self.api.call(ListBalancers(ids=tuple(sorted(ids))))
         read = {one.id: one for one in page.items}
         return {
@@ -369,7 +370,7 @@ class LocalBalancers:
 
 
 def _identified(wishes: Sequence[Wish], page: Page[Outline]) -> dict[Owner, Seen]:
-    """Whose is which, by mark; of a part of the list, only those that are in it."""
+    """Returns the balancers by owner; from an incomplete list, only those that it contains."""
     by_mark = {one.mark: one for one in page.items}
     by_id = {one.id: one for one in page.items}
     seen: dict[Owner, Seen] = {}

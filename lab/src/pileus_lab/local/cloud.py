@@ -21,7 +21,7 @@ from pileus_lab.local.model.state import A, Moment, Operation, Settings, State
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """What befalls one call."""
+    """The faults that hit one call."""
 
     faults: tuple[Fault, ...] = ()
 
@@ -34,19 +34,19 @@ class Strike:
         return max((fault.seconds for fault in self._of(FaultKind.STALE)), default=0.0)
 
     def refuse(self) -> None:
-        """Raise what the caller gets instead of the call's effect."""
+        """Raises the error that replaces the effect of the call."""
         for fault in self._of(FaultKind.THROTTLE):
             raise Throttled(f"too many requests ({fault.id})", retry_after=fault.seconds)
         for fault in self._of(FaultKind.ERROR):
             raise error_of(fault)
 
     def lose(self) -> None:
-        """Raise what the caller gets instead of the call's answer."""
+        """Raises the error that replaces the answer of the call."""
         for fault in self._of(FaultKind.LOST):
             raise error_of(fault)
 
     def thin(self, answer: A, chance: Random) -> A:
-        """The answer, without some of its items; it says so itself."""
+        """Returns the answer without some of its items, marked as incomplete."""
         for fault in self._of(FaultKind.PARTIAL):
             if isinstance(answer, Page):
                 page = cast("Page[object]", answer)
@@ -60,13 +60,13 @@ class Strike:
 
 def error_of(fault: Fault) -> CloudError:
     error: type[CloudError] = getattr(errors, fault.error)
-    return error(f"a fault of the local cloud ({fault.id}); `pileus local fault list` shows it")
+    return error(f"injected fault ({fault.id}); see `pileus local fault list`")
 
 
 def strike(
     faults: Mapping[str, Fault], operation: str, chance: Random
 ) -> tuple[Mapping[str, Fault], Strike]:
-    """The faults that are left afterwards, and what befalls the call."""
+    """Returns the remaining faults and those that hit this call."""
     left = dict(faults)
     struck: list[Fault] = []
     for fault in faults.values():
@@ -81,7 +81,7 @@ def strike(
 
 
 REMEMBERED = 1000
-"""States kept for those who are shown an old one."""
+"""How many past states are kept for stale reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +89,16 @@ class Behaviour:
     """How the cloud treats its callers."""
 
     lag_seconds: float = 0.0
-    """How old a state the answer to a read may show that did not ask for a fresh one."""
+    """Maximum age in seconds of the answer to a read that does not ask for fresh data."""
     latency_seconds: float = 0.0
     requests_per_second: float = 0.0
-    """0: no limit."""
+    """Requests per second; 0: unlimited."""
     burst: int = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a cloud is given: time, chance, and where to keep its state (None: nowhere)."""
+    """What a cloud needs: clock, randomness, and a journal for its state (None: in memory)."""
 
     clock: Clock
     chance: Random
@@ -108,7 +108,7 @@ class Surroundings:
 
 
 class LocalCloud:
-    """One cloud. Every answer to a write was kept before it was given."""
+    """One cloud. A write is stored before it is acknowledged."""
 
     def __init__(self, given: Surroundings) -> None:
         self._given = given
@@ -118,7 +118,7 @@ class LocalCloud:
         self._bucket = Bucket.full(behaviour.requests_per_second, behaviour.burst, self.now())
         self._watchers: list[Callable[[], None]] = []
         self.health: Callable[[], Mapping[tuple[str, str], str]] | None = None
-        """Where real health checks are told, if a data plane makes any."""
+        """The results of real health checks, if there is a data plane."""
 
     @property
     def state(self) -> State:
@@ -128,14 +128,14 @@ class LocalCloud:
         return self._given.clock.now().timestamp()
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` after each change, quickly and without arguments."""
+        """Calls `watcher` after each change. It must return quickly."""
         self._watchers.append(watcher)
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
         self._watchers.remove(watcher)
 
     async def call(self, operation: Operation[A]) -> A:
-        """As a user: rate, latency, consistency and faults are as they are set."""
+        """Calls as a user: rate limit, latency, staleness and faults apply."""
         behaviour = self._given.behaviour
         self._take_token()
         struck = self._strike(operation.NAME)
@@ -148,7 +148,7 @@ class LocalCloud:
         return struck.thin(answer, self._given.chance)
 
     async def operate(self, operation: Operation[A]) -> A:
-        """As the operator, whom neither rate nor faults concern."""
+        """Calls as the operator: rate limit and faults do not apply."""
         return self._perform(operation, staleness=0.0)
 
     def _take_token(self) -> None:
@@ -157,7 +157,7 @@ class LocalCloud:
         wait, left = self._bucket.reserve(self.now())
         if wait > 0:
             raise Throttled(
-                f"more than {self._bucket.rate:g} requests per second; again in {wait:.2f} s",
+                f"more than {self._bucket.rate:g} requests per second; retry in {wait:.2f} s",
                 retry_after=wait,
             )
         self._bucket = left
@@ -179,7 +179,7 @@ class LocalCloud:
         return answer
 
     def _keep(self, state: State) -> None:
-        """Journal, then publish. Nothing may be awaited in between: both or neither."""
+        """Stores, then publishes. There must be no await between the two."""
         if state == self._state:
             return
         if self._given.journal:

@@ -22,12 +22,12 @@ from pileus_lab.local.model.account import Describe
 from pileus_lab.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
 
 ABILITIES = Abilities(marks_routes=True, requests=Requests(per_balancer=1))
-"""A check is one list of outlines, and one of whole balancers where parts are read."""
+"""An observation is one list of outlines, plus one list of whole balancers if parts are needed."""
 
 
 @asynccontextmanager
 async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
-    """Errors: `Misconfigured` naming what is wrong in the file; `Unavailable` if no cloud runs."""
+    """Raises `Misconfigured` with the mistake in the file, `Unavailable` if no cloud runs."""
     values = read_file(config.text, config.path or "the cloud configuration")
     endpoint = endpoint_of(values[ENDPOINT], config.environ)
     async with reaching(endpoint) as api:
@@ -35,9 +35,9 @@ async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
 
 
 async def cloud_of(api: Api, *, zone: str = "") -> Cloud:
-    """The contract's view of a local cloud, be it in this process or behind a socket.
+    """Returns a local cloud, in this process or behind a socket, as the provider contract has it.
 
-    Errors: `Misconfigured` if there is no such zone; `Unavailable` if no cloud answers.
+    Raises `Misconfigured` if the zone is unknown, `Unavailable` if no cloud answers.
     """
     api = Permitted(api)
     described = await api.call(Describe())

@@ -38,11 +38,11 @@ _ROOT = 0
 
 
 def check_owner(endpoint: Path, user: int | None = None) -> None:
-    """Refuse a socket that someone other than `user` (this process' own) made or could replace.
+    """Refuses a socket that another user than `user` (default: that of this process) could replace.
 
     The socket and its folder must belong to the user or to root. Others may write to the folder
-    only if it is sticky, as /tmp is: then they cannot replace the socket. What does not exist is
-    not refused. Raises `Misconfigured`.
+    only if it is sticky, as /tmp is: then they cannot replace the socket. Files that do not exist
+    are accepted. Raises `Misconfigured`.
     """
     trusted = {os.geteuid() if user is None else user, _ROOT}
     folder = _status(endpoint.parent)
@@ -66,7 +66,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _refusal(endpoint: Path, why: str) -> str:
-    return f"the socket {endpoint} is not used: {why}. Name another endpoint"
+    return f"the socket {endpoint} is refused: {why}. Use another endpoint"
 
 
 MODULES = (machines, balancers, routes, volumes, account)
@@ -83,7 +83,7 @@ OPERATIONS: Mapping[str, type[Request]] = MappingProxyType(_operations())
 
 PREFIX = "/v1/"
 OPERATOR = "Pileus-Operator"
-"""The header of those whom faults and rates do not concern."""
+"""Header of requests to which faults and rate limits do not apply."""
 STATUS = {
     "NotFound": HTTPStatus.NOT_FOUND,
     "Conflict": HTTPStatus.CONFLICT,
@@ -93,11 +93,11 @@ STATUS = {
     "Unauthorized": HTTPStatus.FORBIDDEN,
     "QuotaExceeded": HTTPStatus.FORBIDDEN,
 }
-"""By the error's name; all others are 422."""
+"""By name of the error; all others are 422."""
 
 
 class Refusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An error, as it is sent."""
+    """An error as JSON."""
 
     error: str
     message: str
@@ -105,7 +105,7 @@ class Refusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def decode_operation(name: str, body: bytes) -> Operation[object]:
-    """Errors: `NotFound` if there is no such operation, `Rejected` naming the field at fault."""
+    """Raises `NotFound` if the operation is unknown, `Rejected` with the wrong field."""
     request = OPERATIONS.get(name)
     if request is None:
         raise NotFound(f'no operation "{name}"{did_you_mean(name, OPERATIONS)}')
@@ -126,7 +126,7 @@ def decode_error(body: bytes) -> CloudError:
     try:
         refusal = msgspec.json.decode(body, type=Refusal)
     except msgspec.MsgspecError:
-        return Unavailable("the local cloud gave an answer that makes no sense")
+        return Unavailable("the answer of the local cloud is malformed")
     kind = getattr(errors, refusal.error, Unavailable)
     if kind is Throttled:
         return Throttled(refusal.message, retry_after=refusal.retry_after or 1.0)
@@ -137,14 +137,14 @@ DEADLINE = aiohttp.ClientTimeout(total=30)
 
 
 class RemoteCloud:
-    """The cloud behind a socket. `reaching` makes it."""
+    """A cloud behind a socket; see `reaching`."""
 
     def __init__(self, session: aiohttp.ClientSession, endpoint: Path) -> None:
         self._session = session
         self._endpoint = endpoint
 
     async def call(self, operation: Operation[A]) -> A:
-        """Carry out one operation.
+        """Performs one operation.
 
         Raises what the operation raises, `Unavailable` if there is no answer in time, and
         `Misconfigured` if the socket could be another user's.
@@ -156,18 +156,20 @@ class RemoteCloud:
             async with self._session.post(url, data=body) as response:
                 status, answer = response.status, await response.read()
         except TimeoutError as error:
-            raise Unavailable(f"the local cloud at {self._endpoint} is too slow") from error
+            raise Unavailable(
+                f"the local cloud at {self._endpoint} did not answer in time"
+            ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unavailable(
                 f"no local cloud answers at {self._endpoint} ({_reason(error)}); "
-                "`pileus local serve` starts one"
+                "start one with `pileus local serve`"
             ) from error
         if status != HTTPStatus.OK:
             raise decode_error(answer)
         try:
             return cast("A", msgspec.json.decode(answer, type=operation.ANSWER))
         except msgspec.MsgspecError as error:
-            raise Unavailable(f"{operation.NAME}: the answer makes no sense: {error}") from error
+            raise Unavailable(f"{operation.NAME}: the answer is malformed: {error}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -176,9 +178,9 @@ def _reason(error: Exception) -> str:
 
 @asynccontextmanager
 async def reaching(endpoint: Path, *, operator: bool = False) -> AsyncGenerator[RemoteCloud]:
-    """The cloud at that socket; whether anybody is there shows at the first call.
+    """Yields the cloud at that socket. The first call shows whether one answers.
 
-    As `operator`, rates and faults do not concern the caller.
+    With `operator`, rate limits and faults do not apply.
     """
     headers = {OPERATOR: "true"} if operator else None
     connector = aiohttp.UnixConnector(path=str(endpoint))
@@ -193,16 +195,16 @@ log = Log(__name__)
 
 @asynccontextmanager
 async def serving(cloud: LocalCloud, endpoint: Path) -> AsyncGenerator[None]:
-    """Answer on that socket for as long as the block lasts. Only its owner may connect.
+    """Serves the cloud on that socket while the block lasts. Only the owner may connect.
 
-    Errors: `Misconfigured` if another cloud answers there, or the socket cannot be made.
+    Raises `Misconfigured` if another cloud answers there or the socket cannot be created.
     """
     listener = await asyncio.to_thread(_listen, endpoint)
     runner = web.AppRunner(_application(cloud), access_log=None, handle_signals=False)
     try:
         await runner.setup()
         await web.SockSite(runner, listener).start()
-        log.info("Local cloud is served", endpoint=str(endpoint))
+        log.info("Serving local cloud", endpoint=str(endpoint))
         yield
     finally:
         await runner.cleanup()
@@ -231,14 +233,16 @@ def _listen(endpoint: Path) -> socket.socket:
 
 def _remove_stale(endpoint: Path) -> None:
     if not endpoint.is_socket():
-        raise Misconfigured(f"{endpoint} is no socket; name another endpoint")
+        raise Misconfigured(f"{endpoint} is not a socket; use another endpoint")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(endpoint))
         except ConnectionRefusedError:
             endpoint.unlink()  # left behind by a cloud that was killed
             return
-    raise Misconfigured(f"a local cloud answers at {endpoint} already; stop it, or name another")
+    raise Misconfigured(
+        f"a local cloud already answers at {endpoint}; stop it or use another endpoint"
+    )
 
 
 def _application(cloud: LocalCloud) -> web.Application:

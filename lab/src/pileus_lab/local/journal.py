@@ -1,7 +1,7 @@
-"""The cloud's state in a SQLite file: what was acknowledged is on disk.
+"""The cloud's state in a SQLite file: acknowledged writes are on disk.
 
-A file that is damaged, foreign or in use is refused by name. The cloud never starts empty
-because it could not read what it had.
+A file that is damaged, in use or of another program is refused. The cloud never starts empty
+because its state could not be read.
 """
 
 import os
@@ -56,14 +56,14 @@ PUT = (
 
 
 class Journal:
-    """One open file. `open_journal` makes it."""
+    """One open file; see `open_journal`."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
 
     def load(self) -> State:
-        """Errors: `Misconfigured` if something in the file is not what this version wrote."""
+        """Raises `Misconfigured` if the file contains something that this version did not write."""
         try:
             with _refusing(self._path):
                 serial, quota = self._connection.execute(
@@ -81,9 +81,10 @@ class Journal:
             raise Misconfigured(f"{self._path} is damaged: {error}; {REMEDY}") from error
 
     def keep(self, before: State, after: State) -> None:
-        """Write what differs, whole or not at all, and not return before it is safe.
+        """Writes the differences in one transaction and returns when they are on disk.
 
-        Errors: `Unavailable` naming the file, e.g. when the disk is full; nothing is kept then.
+        Raises `Unavailable` with the file name, for example if the disk is full; then nothing is
+        stored.
         """
         puts, gone = difference(before, after)
         try:
@@ -98,7 +99,7 @@ class Journal:
             raise Unavailable(f"cannot write {self._path}: {error}; nothing was changed") from error
 
 
-REMEDY = "restore it from a copy, or move it away to start with an empty cloud"
+REMEDY = "restore it from a backup, or move it away to start with an empty cloud"
 
 
 def difference(
@@ -120,10 +121,10 @@ def difference(
 
 @contextmanager
 def open_journal(path: Path) -> Generator[Journal]:
-    """The file, created if there is none, and ours alone until the block ends.
+    """Opens the file, creates it if it does not exist, and locks it while the block lasts.
 
-    Only its owner can read it (mode 0600); SQLite gives its side files the same mode.
-    Raises `Misconfigured` naming the file: not ours, damaged, in use, or not to be opened.
+    Only its owner can read it (mode 0600); SQLite creates its side files with the same mode. Raises
+    `Misconfigured` if the file is damaged, in use, of another program or cannot be opened.
     """
     with _refusing(path):
         _create_private(path)
@@ -144,7 +145,7 @@ def _create_private(path: Path) -> None:
 
 
 def _keep_private(path: Path) -> None:
-    """Close a file of an earlier version, which others could read, and SQLite's files beside it."""
+    """Restricts the mode of files of an earlier version, which made them readable to others."""
     for each in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))):
         with suppress(FileNotFoundError):
             each.chmod(PRIVATE)
@@ -158,7 +159,7 @@ def _prepare(path: Path, connection: sqlite3.Connection) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
-        raise Misconfigured(f"{path} is a database of another program; name another file")
+        raise Misconfigured(f"{path} is a database of another program; use another file")
     if version != VERSION:
         raise Misconfigured(
             f"{path} was written by another version of Pileus (format {version}, not {VERSION})"

@@ -1,4 +1,4 @@
-"""What users may set: the keys of the configuration file, and the annotations on a Service."""
+"""Settings of users: the keys of the configuration file and the annotations on a Service."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -123,9 +123,9 @@ ANNOTATIONS = Options(PROXY_PROTOCOL, DRAIN, namespace=NAMESPACE)
 
 
 def read_file(text: str | None, where: str) -> Values:
-    """The values of a configuration file in YAML or JSON; None: no file, all defaults.
+    """Returns the values of a YAML or JSON configuration file; None: defaults.
 
-    Errors: `Misconfigured` naming the file and every mistake in it.
+    Raises `Misconfigured` with the file and every mistake in it.
     """
     if text is None or not text.strip():
         return Values({})
@@ -167,7 +167,7 @@ def behaviour_of(values: Values) -> Behaviour:
 
 
 def endpoint_of(named: str, environ: Mapping[str, str], uid: Callable[[], int] = os.getuid) -> Path:
-    """The socket to use: the one that is named, or the one that all commands find by themselves."""
+    """The socket to use: the given one, or the default that all commands share."""
     if given := named or environ.get(ENDPOINT_VARIABLE, ""):
         return Path(given)
     if runtime := environ.get("XDG_RUNTIME_DIR"):

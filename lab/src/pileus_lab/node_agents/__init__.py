@@ -1,1 +1,1 @@
-"""What kubelets do for the instances of the local cloud: nodes that register and stay alive."""
+"""Kubelets for the instances of the local cloud: nodes that register and stay alive."""

@@ -24,21 +24,21 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often agents speak, and how long silence is taken for nothing; in seconds."""
+    """Intervals and time limits of agents, in seconds."""
 
     look: float = 0.5
-    """Between two looks at the cloud's machines."""
+    """Between two lists of the cloud's machines."""
     lease: float = 10.0
     status: float = 300.0
     retry: float = 2.0
     silence: float | None = 40.0
-    """After which a silent node's conditions become Unknown. None: a kube-controller-manager
-    sees to that, and to the taint of new nodes."""
+    """After which the conditions of a silent node become Unknown. None: a
+    kube-controller-manager does that, and removes the taint of new nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What agents share: their way to the cluster, and how they behave."""
+    """What agents share: the cluster's client and their settings."""
 
     client: Client
     clock: Clock
@@ -53,9 +53,9 @@ class Agent:
         self._since = cluster.clock.now()
 
     async def run(self) -> None:
-        """Register once, as a kubelet does at its start; then renew the lease for ever.
+        """Registers the node once, as a kubelet does when it starts, then renews the lease.
 
-        A node that is deleted meanwhile is not made anew before the machine starts again.
+        A node that is deleted meanwhile is created again only when the machine restarts.
         """
         registered = await self._register()
         pace = self._cluster.pace
@@ -74,7 +74,7 @@ class Agent:
             try:
                 return await self._create_or_get()
             except KubeError as error:
-                log.error("Node cannot register yet", error=error, node=self._host.name)
+                log.error("Cannot register node", error=error, node=self._host.name)
                 await asyncio.sleep(self._cluster.pace.retry)
 
     async def _create_or_get(self) -> Node:
@@ -93,7 +93,7 @@ class Agent:
             if with_status:
                 await self._post_status()
         except KubeError as error:
-            log.error("Node cannot say that it is alive", error=error, node=self._host.name)
+            log.error("Cannot renew node lease", error=error, node=self._host.name)
             return False
         return True
 
@@ -116,7 +116,7 @@ class Agent:
             if patch and self._cluster.pace.silence is not None:
                 await client.patch(NODES, name, MergePatch(patch))
         except NotFound:
-            log.info("Node is gone, but its machine runs", node=self._host.name)
+            log.info("Node was deleted while its machine runs", node=self._host.name)
 
 
 @dataclass(slots=True)
@@ -124,12 +124,12 @@ class _Silent:
     """A node whose machine does not run."""
 
     since: float
-    """On the event loop's clock."""
+    """By the clock of the event loop."""
     is_told: bool = False
 
 
 async def run_agents(api: Api, cluster: Cluster) -> None:
-    """Be the kubelets of that cloud's machines, until cancelled."""
+    """Runs the agents of the cloud's machines until cancelled."""
     async with asyncio.TaskGroup() as tasks:
         await _Agents(api, cluster, tasks).follow()
 
@@ -149,7 +149,7 @@ class _Agents:
             try:
                 page = await self._api.call(ListMachines())
             except CloudError as error:
-                log.error("Cannot see the machines", error=error)
+                log.error("Cannot list machines", error=error)
             else:
                 if page.is_complete:
                     self._adapt(page.items)
@@ -185,7 +185,7 @@ class _Agents:
                 if name not in existing and await self._is_gone(name):
                     del self._silent[name]
             except KubeError as error:
-                log.error("Cannot tell of a silent node", error=error, node=name)
+                log.error("Cannot update status of silent node", error=error, node=name)
 
     async def _mark(self, name: str) -> None:
         body = node.silent_status(self._cluster.clock.now())
@@ -195,10 +195,10 @@ class _Agents:
             )
         except NotFound:
             return
-        log.info("Node is silent", node=name)
+        log.info("Node stopped reporting", node=name)
 
     async def _is_gone(self, name: str) -> bool:
-        """Whether the node was deleted too; its lease is tidied up then."""
+        """Returns whether the node was deleted; then its lease is deleted too."""
         try:
             await self._cluster.client.get(NODES, name)
         except NotFound:

@@ -1,4 +1,4 @@
-"""What an agent tells the cluster about its machine, as a kubelet would. Pure."""
+"""What an agent writes about its machine, as a kubelet would. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pileus import version
 from pileus.kube.model.core_v1 import Node
 
 NOT_READY = "node.kubernetes.io/not-ready"
-"""The API server puts it on every new node; kube-controller-manager takes it off a ready one."""
+"""The API server adds it to every new node; kube-controller-manager removes it from ready ones."""
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
@@ -24,7 +24,7 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How nodes come into the cluster."""
+    """How nodes register."""
 
     reports_provider_id: bool = False
     """Whether the kubelet was started with --provider-id; most are not."""
@@ -34,18 +34,18 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What an agent knows of its machine."""
+    """The facts about a machine that its agent uses."""
 
     name: str
     uuid: str
-    """As the firmware tells it."""
+    """As the firmware reports it."""
     provider_id: str
     cpus: int = 2
     memory_gib: int = 4
 
 
 def new_node(host: Host, how: Registration) -> Json:
-    """The Node that is created: tainted, until the cloud's controller has seen it."""
+    """The Node to create: tainted until the cloud's controller has initialized it."""
     labels = {
         "kubernetes.io/hostname": host.name,
         "kubernetes.io/os": "linux",
@@ -61,7 +61,7 @@ def new_node(host: Host, how: Registration) -> Json:
 
 
 def alive_status(host: Host, how: Registration, now: datetime, since: datetime) -> Json:
-    """The status of a node that is ready since then: a patch of it."""
+    """Returns a patch of the status of a node that has been ready since then."""
     amounts = {"cpu": str(host.cpus), "memory": f"{host.memory_gib}Gi", "pods": "110"}
     pressures = [
         _condition(kind, "False", reason, message, now, since)
@@ -81,7 +81,7 @@ def alive_status(host: Host, how: Registration, now: datetime, since: datetime) 
 
 
 def silent_status(now: datetime) -> Json:
-    """What is written about a node of which nothing was heard: a patch of its status."""
+    """Returns a patch of the status of a node that stopped reporting."""
     conditions = [
         {
             "type": kind,
@@ -96,7 +96,7 @@ def silent_status(now: datetime) -> Json:
 
 
 def without_not_ready(node: Node) -> Json | None:
-    """A patch that takes the taint of a node that is not ready yet; None if it has none."""
+    """Returns a patch that removes the not-ready taint; None if the node has none."""
     taints = (node.spec and node.spec.taints) or ()
     kept = [taint for taint in taints if taint.key != NOT_READY]
     if len(kept) == len(taints):

@@ -48,7 +48,7 @@ class Report:
 
     seed: int
     violation: str = ""
-    """Empty: everything held."""
+    """Empty: all invariants held."""
     digest: str = ""
     struck: Counter[tuple[FaultKind, str]] = field(default_factory=Counter[tuple[FaultKind, str]])
     done: Counter[DeedKind] = field(default_factory=Counter[DeedKind])

@@ -58,7 +58,7 @@ def written_trace(outcome: Outcome, only: Sequence[int] | None, *, cloud: str = 
         f"seed {schedule.seed} scenario {schedule.scenario} items {kept}{where}",
         f"setup {schedule.setup.name}, managers {schedule.replicas}",
     ]
-    verdict = str(outcome.violation or "everything held")
+    verdict = str(outcome.violation or "all invariants held")
     return "\n".join([*head, *outcome.lines, f"verdict: {verdict}", ""])
 
 

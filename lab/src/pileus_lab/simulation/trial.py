@@ -43,7 +43,7 @@ def _told(outcome: Outcome, cloud: str) -> str:
     schedule = outcome.schedule
     last = [f"    {line}" for line in outcome.lines[-SHOWN:]]
     again = repeating(schedule.seed, schedule.scenario, cloud=cloud)
-    how = f"again: {again} --trace FILE, or --shrink"
+    how = f"repeat: {again} --trace FILE, or --shrink"
     return "\n".join([f"seed {schedule.seed}: {outcome.violation}", *last, how])
 
 

@@ -242,7 +242,7 @@ async def with_old(mark: Mark) -> tuple[Story, Wish]:
 @pytest.mark.parametrize(
     ("mark", "whose"),
     [
-        pytest.param(Mark(), "made by hand", id="by hand"),
+        pytest.param(Mark(), "created manually", id="by hand"),
         pytest.param(Mark(cluster="blue", owner="before-restore"), "of before-restore", id="uid"),
     ],
 )
@@ -292,7 +292,9 @@ async def test_trap_3_a_balancer_of_the_same_name_is_not_ours():
 async def test_what_does_not_exist_is_not_adopted_and_nothing_is_created_in_its_place():
     story = Story()
 
-    with pytest.raises(Misconfigured, match="lb-7 cannot be adopted: there is none of that id"):
+    with pytest.raises(
+        Misconfigured, match="lb-7 cannot be adopted: there is no balancer with that ID"
+    ):
         await story.plan(replace(WISH, adopts="lb-7"))
 
 
@@ -318,7 +320,7 @@ async def test_what_someone_else_claimed_meanwhile_is_left_to_them():
     hers = Mark(cluster="blue", owner="u2")
     await story.cloud.operate(ClaimBalancer(balancer=story.only.id, mark=hers))
 
-    with pytest.raises(Conflict, match="someone else"):
+    with pytest.raises(Conflict, match="another owner"):
         await story.balancers.apply(claim, seen)
 
     assert story.only.mark == hers

@@ -197,10 +197,16 @@ def test_an_address_that_was_freed_is_not_given_to_the_next():
             CreateBalancer(name="x", requested="8.8.8.8"), Rejected, "pools", id="foreign"
         ),
         pytest.param(
-            CreateBalancer(name="x", requested="what"), Rejected, "no IP", id="no address"
+            CreateBalancer(name="x", requested="what"),
+            Rejected,
+            "not an IP address",
+            id="no address",
         ),
         pytest.param(
-            CreateBalancer(name="x", requested="::1"), Rejected, "no address of IPv4", id="family"
+            CreateBalancer(name="x", requested="::1"),
+            Rejected,
+            "not an address of IPv4",
+            id="family",
         ),
         pytest.param(
             PutPort(balancer="lb", port=Port(port=1, node_port=2)), NotFound, "lb", id="lb"

@@ -32,7 +32,7 @@ from pileus_lab.local.model.state import Moment, State
 from tests.unit.providers.local.clouds import local_cloud
 
 OWNER = Owner("c", "u")
-DONE = "~ balancer web: note that it is as wished (F)"
+DONE = "~ balancer web: record that it matches the desired state (F)"
 
 
 def node(name: str, provider_id: str = "", uuid: str = "") -> NodeRef:

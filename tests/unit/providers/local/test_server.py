@@ -140,7 +140,7 @@ def test_a_socket_or_folder_of_another_user_is_refused(tmp_path: Path):
     os.chown(endpoint.parent, someone, -1)
     check_owner(endpoint, someone)
     os.chown(endpoint, other, -1)
-    with pytest.raises(Misconfigured, match=r"local\.sock is not used: it belongs to another user"):
+    with pytest.raises(Misconfigured, match=r"local\.sock is refused: it belongs to another user"):
         check_owner(endpoint, someone)
 
 
@@ -152,7 +152,7 @@ async def test_a_folder_that_the_cloud_creates_is_its_owners_alone(tmp_path: Pat
 async def test_a_second_cloud_at_the_same_socket_is_refused(tmp_path: Path):
     endpoint = tmp_path / "local.sock"
     async with serving(local_cloud(), endpoint):
-        with pytest.raises(Misconfigured, match="answers at .* already"):
+        with pytest.raises(Misconfigured, match="already answers at"):
             async with serving(local_cloud(), endpoint):
                 pass
         async with reaching(endpoint) as api:
@@ -169,7 +169,7 @@ async def test_a_socket_left_behind_is_taken_over_but_no_other_file(tmp_path: Pa
 
     async with serving(local_cloud(), stale), reaching(stale) as api:
         await api.call(ListMachines())
-    with pytest.raises(Misconfigured, match="is no socket"):
+    with pytest.raises(Misconfigured, match="is not a socket"):
         async with serving(local_cloud(), precious):
             pass
 
@@ -291,7 +291,7 @@ async def test_a_cloud_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytes
         silent.bind(str(tmp_path / "silent.sock"))
         silent.listen()
         async with reaching(tmp_path / "silent.sock") as api:
-            with pytest.raises(Unavailable, match="too slow"):
+            with pytest.raises(Unavailable, match="did not answer in time"):
                 await api.call(ListMachines())
 
 

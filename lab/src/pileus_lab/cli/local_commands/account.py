@@ -35,7 +35,7 @@ async def _list_keys(_: Given, api: Api) -> Shown:
 
 
 def fingerprint(key: Key) -> str:
-    """As ssh-keygen shows it."""
+    """The fingerprint as ssh-keygen shows it."""
     return SshKey(key.user, key.public_key).fingerprint
 
 
@@ -52,7 +52,7 @@ async def _remove_key(given: Given, api: Api) -> Shown:
 
 
 def _key(text: str) -> str:
-    """The key itself, or what is in the file of that name."""
+    """Returns the key, or the content of the file of that name."""
     if " " in text:
         return text
     try:

@@ -1,4 +1,4 @@
-"""What a verb of `pileus local` is: its arguments, and what it does with a cloud."""
+"""A command of `pileus local`: its arguments, and what it does with a cloud."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ COMMON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a command has to say: rows of a table, or a sentence; and the same for programs."""
+    """The output of a command: rows of a table or a sentence, and the same as data."""
 
     value: object
     columns: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ def command(
 
 
 def pairs(given: Given, name: str) -> dict[str, str]:
-    """Errors: `UsageError` unless each is written `key=value`."""
+    """Raises `UsageError` unless each is written `key=value`."""
     found: dict[str, str] = {}
     for text in given.texts(name):
         key, separator, value = text.partition("=")

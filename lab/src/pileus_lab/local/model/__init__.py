@@ -1,1 +1,1 @@
-"""The local cloud as values: a frozen state, and operations that know their pure transitions."""
+"""The local cloud as values: a frozen state, and operations with pure transitions."""

@@ -1,4 +1,4 @@
-"""Operations on what the account as a whole has: SSH keys, clusters, quota, faults, settings."""
+"""Operations on the account: SSH keys, clusters, quota, faults, settings."""
 
 import re
 from dataclasses import replace
@@ -30,13 +30,13 @@ from pileus_lab.local.model.state import (
 
 PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/]{16,}={0,3}( .*)?")
 ERRORS = ("Unavailable", "Conflict", "NotFound", "Unauthorized", "QuotaExceeded", "Rejected")
-"""What a fault of kind error can be."""
+"""Errors that a fault of kind `error` can raise."""
 
 
 class AddKey(Request, frozen=True):
-    """Let a user of every instance log in with a key.
+    """Adds an SSH key of a user to every instance.
 
-    One that is there already stays as it is, with its comment.
+    An existing key stays unchanged, with its comment.
     """
 
     NAME: ClassVar[str] = "keys.add"
@@ -49,7 +49,7 @@ class AddKey(Request, frozen=True):
     def step(self, state: State, moment: Moment) -> tuple[State, Key]:
         text = " ".join(self.public_key.split())
         if not self.user or not PUBLIC_KEY.fullmatch(text):
-            raise Rejected("a key needs a user, and the text of an OpenSSH public key")
+            raise Rejected("a key needs a user and an OpenSSH public key")
         key = Key(user=self.user, public_key=text)
         name = _key_name(key)
         if name in state.keys:
@@ -66,7 +66,7 @@ class RemoveKey(Request, frozen=True):
     user: str
     public_key: str
     only_comment: str = ""
-    """If given: a key with another comment is someone else's, and stays."""
+    """If set: a key with another comment belongs to someone else and stays."""
 
     def step(self, state: State, moment: Moment) -> tuple[State, None]:
         name = _key_name(Key(user=self.user, public_key=self.public_key))
@@ -93,7 +93,7 @@ class ListKeys(Request, frozen=True):
 
 
 class PutCluster(Request, frozen=True):
-    """Make a cluster known, by its name and the address of its control plane."""
+    """Registers a cluster with its name and the address of its control plane."""
 
     NAME: ClassVar[str] = "clusters.put"
     WRITES: ClassVar[bool] = True
@@ -149,7 +149,7 @@ class ShowQuota(Request, frozen=True):
 
 
 class SetQuota(Request, frozen=True):
-    """Change limits. One below what is used stops new objects; it deletes none."""
+    """Changes limits. A limit below the current usage prevents new objects and deletes none."""
 
     NAME: ClassVar[str] = "quota.set"
     WRITES: ClassVar[bool] = True
@@ -183,7 +183,7 @@ def usage(state: State) -> dict[str, int]:
 
 
 class AddFault(Request, frozen=True):
-    """From now on, misbehave by this rule."""
+    """Adds a fault."""
 
     NAME: ClassVar[str] = "fault.add"
     WRITES: ClassVar[bool] = True
@@ -217,7 +217,7 @@ class RemoveFault(Request, frozen=True):
     ANSWER: ClassVar[object] = None
 
     fault: str
-    """Its id, or `all`."""
+    """ID of the fault, or `all`."""
 
     def step(self, state: State, moment: Moment) -> tuple[State, None]:
         if self.fault == "all":
@@ -242,7 +242,7 @@ class Description(Record, frozen=True):
 
 
 class Describe(Request, frozen=True):
-    """What this cloud is like; also a way to see that it answers."""
+    """Returns the settings of the cloud; also a check that it answers."""
 
     NAME: ClassVar[str] = "cloud.describe"
     WRITES: ClassVar[bool] = False

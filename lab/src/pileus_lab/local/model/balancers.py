@@ -41,9 +41,9 @@ LISTENER = "listener "
 class MemberHealth(Record, frozen=True):
     balancer: str
     member: str
-    """Its name; or `listener …` for one that cannot listen."""
+    """Name of the member; `listener …` for a listener that cannot listen."""
     problem: str = ""
-    """Empty: it is healthy."""
+    """Empty: healthy."""
 
 
 class ListHealth(Request, frozen=True):
@@ -71,7 +71,7 @@ def _listeners(state: State, moment: Moment) -> Iterator[MemberHealth]:
 
 
 def listener_problems(moment: Moment) -> Mapping[str, str]:
-    """What keeps balancers from listening, by id; those that can are not in it."""
+    """Returns why balancers cannot listen, by ID; balancers without problems are left out."""
     told: dict[str, list[str]] = {}
     for (balancer, name), problem in (moment.health or {}).items():
         if name.startswith(LISTENER) and problem:
@@ -93,7 +93,7 @@ def _problem(state: State, balancer: Balancer, member: Member, moment: Moment) -
 
 
 def machine_of(state: State, member: Member) -> Machine | None:
-    """By id if the member has one: a name may have been given anew."""
+    """By ID if the member has one: names are reused."""
     if member.machine:
         return state.machines.get(member.machine)
     return state.machine_named(member.name)
@@ -108,12 +108,12 @@ def balancer_as_of(balancer: Balancer, now: float, problem: str = "") -> Balance
 
 
 def _failure(balancer: Balancer, now: float) -> str:
-    """Why its last change failed; nobody knows before it is over."""
+    """Why its last change failed; empty until the change ends."""
     return "" if now < balancer.busy_until else balancer.doomed
 
 
 class CreateBalancer(Request, frozen=True):
-    """Create one, whole. With the mark of one that exists: that one, unchanged."""
+    """Creates a balancer with all its parts. Returns the existing one with that mark unchanged."""
 
     NAME: ClassVar[str] = "balancers.create"
     WRITES: ClassVar[bool] = True
@@ -149,7 +149,7 @@ class CreateBalancer(Request, frozen=True):
 
 
 class DeleteBalancer(Request, frozen=True):
-    """Delete it with all its parts. What is gone is deleted."""
+    """Deletes a balancer with all its parts. Deleting a missing one succeeds."""
 
     NAME: ClassVar[str] = "balancers.delete"
     WRITES: ClassVar[bool] = True
@@ -164,7 +164,7 @@ class DeleteBalancer(Request, frozen=True):
 
 
 class PutPort(Request, frozen=True):
-    """Listen on a port, or change what a port that is listened on leads to."""
+    """Adds a listener, or changes the node port of an existing one."""
 
     NAME: ClassVar[str] = "balancers.put_port"
     WRITES: ClassVar[bool] = True
@@ -201,7 +201,7 @@ class RemovePort(Request, frozen=True):
 
 
 class AddMembers(Request, frozen=True):
-    """Add members; one that is there already gets the machine that is named now."""
+    """Adds members; an existing member gets the machine that is named now."""
 
     NAME: ClassVar[str] = "balancers.add_members"
     WRITES: ClassVar[bool] = True
@@ -248,7 +248,7 @@ class SetTraffic(Request, frozen=True):
 
 
 class Readdress(Request, frozen=True):
-    """Give it one address per family; those that fit stay."""
+    """Assigns one address per family; addresses that fit stay."""
 
     NAME: ClassVar[str] = "balancers.readdress"
     WRITES: ClassVar[bool] = True
@@ -266,7 +266,7 @@ class Readdress(Request, frozen=True):
 
 
 class StampBalancer(Request, frozen=True):
-    """Note the fingerprint of the wish that it meets. Nothing else changes."""
+    """Records the fingerprint of the desired state that the balancer matches; no other change."""
 
     NAME: ClassVar[str] = "balancers.stamp"
     WRITES: ClassVar[bool] = True
@@ -281,7 +281,7 @@ class StampBalancer(Request, frozen=True):
 
 
 class ClaimBalancer(Request, frozen=True):
-    """Let a balancer have another mark, if it still has the one that was seen."""
+    """Changes the mark of a balancer if it still has the observed one."""
 
     NAME: ClassVar[str] = "balancers.claim"
     WRITES: ClassVar[bool] = True
@@ -294,9 +294,9 @@ class ClaimBalancer(Request, frozen=True):
     def step(self, state: State, moment: Moment) -> tuple[State, Balancer]:
         balancer = _idle(state, self.balancer, moment)
         if balancer.mark not in {self.mark, self.was}:
-            raise Conflict(f"balancer {balancer.id} was claimed by someone else; observe again")
+            raise Conflict(f"balancer {balancer.id} was adopted by another owner; observe again")
         if any(one.mark == self.mark and one is not balancer for one in state.balancers.values()):
-            raise Conflict(f"there is a balancer of {self.mark.owner} already; observe again")
+            raise Conflict(f"{self.mark.owner} already has a balancer; observe again")
         return _put(state, changed(balancer, mark=self.mark), moment, "")
 
 
@@ -307,7 +307,7 @@ class ListBalancers(Request, frozen=True):
 
     fresh: bool = True
     ids: tuple[str, ...] | None = None
-    """Only these; None: all."""
+    """IDs to list; None: all."""
 
     def step(self, state: State, moment: Moment) -> tuple[State, Page[Balancer]]:
         asked = state.balancers if self.ids is None else self.ids
@@ -319,7 +319,7 @@ class ListBalancers(Request, frozen=True):
 
 
 class OutlineBalancers(Request, frozen=True):
-    """All of them without their parts: a list that stays short, however many members there are."""
+    """Lists all balancers without their parts: the answer stays short with many members."""
 
     NAME: ClassVar[str] = "balancers.list_outlines"
     WRITES: ClassVar[bool] = False
@@ -358,7 +358,7 @@ def _idle(state: State, identity: str, moment: Moment) -> Balancer:
 def _put(
     state: State, balancer: Balancer, moment: Moment, fingerprint: str | None = None
 ) -> tuple[State, Balancer]:
-    """Keep it, with that fingerprint; None leaves the one it has, as hands do."""
+    """Stores the balancer with that fingerprint; None keeps the one it has (manual changes)."""
     others = (one for one in state.balancers.values() if one.id != balancer.id)
     listeners = sum(len(one.ports) for one in others) + len(balancer.ports)
     hold_quota("listeners", listeners, state.quota.listeners)
@@ -385,7 +385,7 @@ def _addressed(
         raise Rejected(f"a balancer is IPv4, IPv6 or both, not {given}")
     asked = check_requested(requested, tuple(pools.values())) if requested else ""
     if asked and family_of(asked) not in families:
-        raise Rejected(f"{asked} is no address of {' or '.join(families)}")
+        raise Rejected(f"{asked} is not an address of {' or '.join(families)}")
     addresses: list[str] = []
     for family in families:
         kept = [ip for ip in balancer.addresses if family_of(ip) == family]
@@ -405,7 +405,7 @@ def _give(state: State, pool: str) -> str:
 
 
 def _check_free(state: State, balancer: Balancer, address: str) -> None:
-    """Balancers may share an address as long as no port is listened on twice."""
+    """Balancers may share an address if no port is used twice."""
     wanted = {port.key for port in balancer.ports}
     for other in state.balancers.values():
         if other.id == balancer.id or address not in other.addresses:
@@ -423,7 +423,7 @@ def _sorted_members(members: Iterable[Member]) -> tuple[Member, ...]:
 
 
 def checked_ports(ports: tuple[Port, ...]) -> tuple[Port, ...]:
-    """The ports in order. Errors: `Rejected`, `Unsupported`."""
+    """Returns the ports in order. Raises `Rejected` or `Unsupported`."""
     for port in ports:
         if port.transport is Transport.SCTP:
             raise Unsupported(f"port {port}: the local cloud carries TCP and UDP only")
@@ -435,7 +435,7 @@ def checked_ports(ports: tuple[Port, ...]) -> tuple[Port, ...]:
 
 
 def checked_traffic(traffic: Traffic) -> Traffic:
-    """The traffic in its usual spelling. Errors: `Rejected`."""
+    """Returns the traffic settings in canonical form. Raises `Rejected`."""
     try:
         sources = sorted({str(ip_network(source, strict=False)) for source in traffic.sources})
     except ValueError as error:

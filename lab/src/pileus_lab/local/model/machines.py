@@ -27,7 +27,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
 
 def machine_as_of(machine: Machine, now: float) -> Machine:
-    """The machine at that time: one that was booting may have come up meanwhile."""
+    """Returns the machine at that time: a pending one may be running by then."""
     if machine.power is Power.PENDING and now >= machine.ready_at:
         return changed(machine, power=Power.RUNNING)
     return machine
@@ -46,7 +46,7 @@ class CreateMachine(Request, frozen=True):
     ipv6: bool = False
     labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     uuid: str = ""
-    """Empty: one that no other has."""
+    """Empty: a new one."""
 
     def step(self, state: State, moment: Moment) -> tuple[State, Machine]:
         self._check(state, moment)
@@ -78,9 +78,9 @@ class CreateMachine(Request, frozen=True):
                 'lower-case letters, digits, "-" and ".", at most 63, no "-" or "." at the ends'
             )
         if state.machine_named(self.name):
-            raise Conflict(f'there is an instance "{self.name}" already; choose another name')
+            raise Conflict(f'instance "{self.name}" already exists; choose another name')
         if self.uuid and any(one.uuid == self.uuid for one in state.machines.values()):
-            raise Conflict(f"there is an instance with the UUID {self.uuid} already")
+            raise Conflict(f"an instance with the UUID {self.uuid} already exists")
         _check_known("type", self.type, tuple(TYPES))
         if self.zone:
             _check_known("zone", self.zone, moment.settings.zones)
@@ -104,7 +104,7 @@ def _emptiest(state: State, zones: tuple[str, ...]) -> str:
 
 
 class StopMachine(Request, frozen=True):
-    """Stop it; stopping a stopped one changes nothing."""
+    """Stops a machine. Stopping a stopped one changes nothing."""
 
     NAME: ClassVar[str] = "instances.stop"
     WRITES: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class StopMachine(Request, frozen=True):
 
 
 class StartMachine(Request, frozen=True):
-    """Start it; starting one that is not stopped changes nothing."""
+    """Starts a machine. Starting one that is not stopped changes nothing."""
 
     NAME: ClassVar[str] = "instances.start"
     WRITES: ClassVar[bool] = True
@@ -135,7 +135,10 @@ class StartMachine(Request, frozen=True):
 
 
 class DeleteMachine(Request, frozen=True):
-    """Delete it: its volumes are detached, routes to it lead nowhere. What is gone is deleted."""
+    """Deletes a machine and detaches its volumes; routes to it lead nowhere.
+
+    Deleting a missing one succeeds.
+    """
 
     NAME: ClassVar[str] = "instances.delete"
     WRITES: ClassVar[bool] = True
@@ -157,7 +160,7 @@ class DeleteMachine(Request, frozen=True):
 
 
 class FailPorts(Request, frozen=True):
-    """Let a machine answer health checks on these node ports with 503, and on no others."""
+    """Makes a machine answer health checks on exactly these node ports with 503."""
 
     NAME: ClassVar[str] = "instances.fail_ports"
     WRITES: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""What there is in the local cloud: frozen records, as stored, as sent and as compared."""
+"""The objects of the local cloud: frozen records, as stored, sent and compared."""
 
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 class Record(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """Base of everything that is stored and sent. Unknown keys in what comes in are refused."""
+    """Base of everything that is stored and sent. Unknown keys are refused."""
 
 
 class Power(StrEnum):
@@ -24,28 +24,28 @@ class Machine(Record, frozen=True):
     id: str
     name: str
     uuid: str
-    """As its firmware tells the operating system."""
+    """The UUID that the firmware reports to the operating system."""
     type: str
     zone: str
     power: Power
     ready_at: float
-    """When a pending machine runs, in seconds since the epoch."""
+    """When a pending machine starts to run, in seconds since the epoch."""
     internal: tuple[str, ...]
     external: tuple[str, ...] = ()
     labels: dict[str, str] = {}
     failing_ports: tuple[int, ...] = ()
-    """Node ports whose health check it answers with 503: it has no endpoints for them."""
+    """Node ports on which it answers health checks with 503, like a node without endpoints."""
 
 
 class Mark(Record, frozen=True):
-    """Whose balancer it is. Made by hand: both empty."""
+    """The owner of a balancer. Both are empty if it was created manually."""
 
     cluster: str = ""
     owner: str = ""
 
 
 class Port(Record, frozen=True):
-    """One port that a balancer listens on."""
+    """One port on which a balancer listens."""
 
     port: int
     node_port: int
@@ -63,7 +63,7 @@ class Port(Record, frozen=True):
 class Member(Record, frozen=True):
     name: str
     machine: str = ""
-    """The machine's id, where the cluster knows it already; else the name says who is meant."""
+    """The machine's ID if the cluster knows it, else empty: then the name identifies it."""
 
 
 class ProxyHeader(StrEnum):
@@ -73,22 +73,22 @@ class ProxyHeader(StrEnum):
 
 
 class Probe(Record, frozen=True):
-    """An HTTP health check; without one, members are asked whether the node port is open."""
+    """An HTTP health check. Without one, a member is healthy if its node port is open."""
 
     node_port: int
     path: str = "/healthz"
 
 
 class Traffic(Record, frozen=True):
-    """How a balancer treats its connections."""
+    """How a balancer treats connections."""
 
     sources: tuple[str, ...] = ()
-    """CIDRs that may connect, sorted; empty means everyone."""
+    """CIDRs that may connect, sorted; empty: all."""
     sticky_seconds: int | None = None
     probe: Probe | None = None
     proxy: ProxyHeader = ProxyHeader.NONE
     drain_seconds: int = 30
-    """How long connections to a removed member may go on."""
+    """Seconds that connections to a removed member may last."""
 
 
 class Balancer(Record, frozen=True):
@@ -100,20 +100,21 @@ class Balancer(Record, frozen=True):
     members: tuple[Member, ...]
     traffic: Traffic = Traffic()
     requested: str = ""
-    """The address that was asked for; empty: any."""
+    """The requested address; empty: any."""
     fingerprint: str = ""
-    """Of the wish that was last applied completely; empty: of none. Hands do not change it."""
+    """Fingerprint of the desired state that was last applied completely; empty: none. Manual
+    changes keep it."""
     busy_until: float = 0.0
     doomed: str = ""
-    """Why the change that it is, or was last, at work on fails. The next change is a new try."""
+    """Why the current or last change fails. The next change is a new attempt."""
     is_busy: bool = False
     """Whether it was busy when it was read."""
     problem: str = ""
-    """What kept it from its work when it was read."""
+    """Why it did not work when it was read."""
 
 
 class Outline(Record, frozen=True):
-    """A balancer without its parts: enough to say whose it is, and whether it is as wished."""
+    """A balancer without its parts: enough to know its owner and whether it is up to date."""
 
     id: str
     name: str
@@ -128,10 +129,10 @@ class Outline(Record, frozen=True):
 class Route(Record, frozen=True):
     destination: str
     target: str
-    """A machine's name."""
+    """Name of the machine."""
     cluster: str
     is_blackhole: bool = False
-    """Whether the target was gone when it was read."""
+    """Whether the target did not exist when the route was read."""
 
 
 class Volume(Record, frozen=True):
@@ -158,7 +159,7 @@ class Cluster(Record, frozen=True):
 class FaultKind(StrEnum):
     ERROR = "error"
     LOST = "lost"
-    """The call has its effect, but the caller hears an error."""
+    """The call has its effect, but the caller gets an error."""
     LATENCY = "latency"
     PARTIAL = "partial"
     STALE = "stale"
@@ -166,24 +167,24 @@ class FaultKind(StrEnum):
 
 
 class Fault(Record, frozen=True):
-    """A rule by which the cloud misbehaves."""
+    """A rule by which calls fail."""
 
     id: str
     kind: FaultKind
     where: str = "*"
-    """A pattern for the operation's name: `instances.list`, `balancers.*`."""
+    """Pattern of operation names: `instances.list`, `balancers.*`."""
     rate: float = 1.0
     times: int | None = None
-    """How often it may still strike; None: without end."""
+    """How many times it may still apply; None: unlimited."""
     seconds: float = 1.0
-    """How late, how stale, or when to try again."""
+    """Delay, staleness or retry time in seconds."""
     error: str = "Unavailable"
     share: float = 0.5
-    """How much of a list is missing."""
+    """Share of a list that is missing."""
 
 
 class Quota(Record, frozen=True):
-    """The most there may be of each."""
+    """The maximum number of each kind of object."""
 
     instances: int = 100
     balancers: int = 50
@@ -197,4 +198,4 @@ class Quota(Record, frozen=True):
 class Page(Record, Generic[R], frozen=True):
     items: tuple[R, ...]
     is_complete: bool = True
-    """False: some are missing, and it is not known which."""
+    """False: some items are missing."""

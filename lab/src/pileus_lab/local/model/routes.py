@@ -12,7 +12,7 @@ from pileus_lab.local.model.state import Moment, Request, State, hold_quota, wit
 
 
 class CreateRoute(Request, frozen=True):
-    """Lead a destination to a machine. What is there already stays."""
+    """Creates a route to a machine. An existing one stays."""
 
     NAME: ClassVar[str] = "routes.create"
     WRITES: ClassVar[bool] = True
@@ -29,7 +29,7 @@ class CreateRoute(Request, frozen=True):
         existing = state.routes.get(destination)
         if existing is not None and existing != route:
             raise Conflict(
-                f"{destination} leads to {existing.target} already "
+                f"{destination} already leads to {existing.target} "
                 f"(cluster {existing.cluster or 'none'}); delete that route first"
             )
         hold_quota("routes", len({*state.routes, destination}), state.quota.routes)
@@ -37,7 +37,7 @@ class CreateRoute(Request, frozen=True):
 
 
 class DeleteRoute(Request, frozen=True):
-    """Delete a route of that cluster. What is gone, or leads elsewhere by now, is deleted."""
+    """Deletes a route of that cluster. Deleting a missing or changed one succeeds."""
 
     NAME: ClassVar[str] = "routes.delete"
     WRITES: ClassVar[bool] = True
@@ -46,7 +46,7 @@ class DeleteRoute(Request, frozen=True):
     destination: str
     cluster: str = ""
     target: str = ""
-    """Only if it still leads there; empty: wherever it leads."""
+    """Deletes the route only if it leads there; empty: always."""
 
     def step(self, state: State, moment: Moment) -> tuple[State, None]:
         destination = normal(self.destination)
@@ -78,8 +78,8 @@ class ListRoutes(Request, frozen=True):
 
 
 def normal(destination: str) -> str:
-    """A CIDR in its usual spelling. Errors: `Rejected`."""
+    """Returns the CIDR in canonical form. Raises `Rejected`."""
     try:
         return str(ip_network(destination))
     except ValueError as error:
-        raise Rejected(f'"{destination}" is no destination for a route: {error}') from error
+        raise Rejected(f'"{destination}" is not the destination of a route: {error}') from error

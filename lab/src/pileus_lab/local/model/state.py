@@ -30,7 +30,7 @@ class MachineType:
     cpus: int
     memory_gib: int
     volumes: int
-    """How many can be attached at once."""
+    """How many volumes can be attached at once."""
 
 
 TYPES: Mapping[str, MachineType] = MappingProxyType({
@@ -42,7 +42,7 @@ TYPES: Mapping[str, MachineType] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What one cloud is like; the same for its whole life."""
+    """Settings of one cloud; constant."""
 
     region: str = "local-1"
     zones: tuple[str, ...] = ("local-1a", "local-1b", "local-1c")
@@ -51,30 +51,30 @@ class Settings:
     internal_pool_v6: str = "fd77::/64"
     balancer_pool: str = "127.78.0.0/16"
     balancer_pool_v6: str = "::1/128"
-    """On loopback there is one address only: balancers share it, on different ports."""
+    """Loopback has one IPv6 address: balancers share it, on different ports."""
     boot_seconds: float = 0.0
     settle_seconds: float = 0.0
-    """How long a balancer is busy after each change."""
+    """Seconds that a balancer is busy after each change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a transition may know beside the state."""
+    """What a transition may use besides the state."""
 
     now: float
     """Seconds since the epoch."""
     chance: Random
     settings: Settings = field(default_factory=Settings)
     health: Mapping[tuple[str, str], str] | None = None
-    """What real health checks say of a balancer's member; None: there are none."""
+    """Returns the result of real health checks of a member; None: there are none."""
     doom: str = ""
-    """Why changes of balancers that are accepted now fail in the end; empty: they do not."""
+    """Why changes of balancers that are accepted now will fail; empty: they will not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     serial: int = 0
-    """How many objects were ever made."""
+    """How many objects were created so far."""
     machines: Mapping[str, Machine] = field(default_factory=dict[str, Machine])
     balancers: Mapping[str, Balancer] = field(default_factory=dict[str, Balancer])
     routes: Mapping[str, Route] = field(default_factory=dict[str, Route])
@@ -85,7 +85,7 @@ class State:
     quota: Quota = field(default_factory=Quota)
 
     def machine(self, name_or_id: str) -> Machine:
-        """Errors: `NotFound`, with the name that was probably meant."""
+        """Raises `NotFound` with a suggestion."""
         found = self.machines.get(name_or_id) or self.machine_named(name_or_id)
         if found is None:
             names = [machine.name for machine in self.machines.values()]
@@ -97,7 +97,7 @@ class State:
 
 
 def identified(state: State, prefix: str, moment: Moment) -> tuple[State, str]:
-    """A new id: never given before, and not to be guessed from the last one."""
+    """Returns a new ID that was never used and cannot be guessed from the last one."""
     serial = state.serial + 1
     return replace(
         state, serial=serial
@@ -113,10 +113,10 @@ def without(items: Mapping[str, T], key: str) -> Mapping[str, T]:
 
 
 def hold_quota(name: str, wanted: int, limit: int) -> None:
-    """Errors: `QuotaExceeded` that says how to raise it."""
+    """Raises `QuotaExceeded` with the command that raises the limit."""
     if wanted > limit:
         raise QuotaExceeded(
-            f"quota {name} would be exceeded: {wanted} wanted, {limit} allowed; "
+            f"quota {name} would be exceeded: {wanted} requested, {limit} allowed; "
             f"delete some, or raise it with `pileus local quota set {name}={wanted}`"
         )
 
@@ -126,9 +126,10 @@ def family_of(address: str) -> str:
 
 
 def give(pool: str, start: int, is_free: Callable[[str], bool]) -> str:
-    """The first free address, from the `start`-th on: one that was freed rests for a while.
+    """Returns the first free address from the `start`-th on.
 
-    Errors: `QuotaExceeded` if none is left.
+    With a rising `start`, freed addresses are not reused at once. Raises `QuotaExceeded` if none
+    is left.
     """
     network = ip_network(pool)
     first = int(network.network_address)
@@ -138,7 +139,7 @@ def give(pool: str, start: int, is_free: Callable[[str], bool]) -> str:
         address = str(_same_kind(pool)(first + usable[(start + step) % len(usable)]))
         if is_free(address):
             return address
-    raise QuotaExceeded(f"no free address is left in {pool}; delete something that has one")
+    raise QuotaExceeded(f"no free address in {pool}; delete an object that has one")
 
 
 def _same_kind(pool: str) -> Callable[[int], object]:
@@ -146,14 +147,14 @@ def _same_kind(pool: str) -> Callable[[int], object]:
 
 
 def check_requested(address: str, pools: tuple[str, ...]) -> str:
-    """The address in its usual spelling.
+    """Returns the address in canonical form.
 
-    Errors: `Rejected` if it is none, or not one of ours to give.
+    Raises `Rejected` if it is no address or not in the pools.
     """
     try:
         parsed = ip_address(address)
     except ValueError as error:
-        raise Rejected(f'"{address}" is no IP address') from error
+        raise Rejected(f'"{address}" is not an IP address') from error
     for pool in map(ip_network, pools):
         if parsed.version == pool.version and parsed in pool:
             return str(parsed)
@@ -167,19 +168,19 @@ A_co = TypeVar("A_co", covariant=True)
 class Request(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True
 ):
-    """Base of the operations' values, as they cross the wire."""
+    """Base of the values in operations."""
 
 
 class Operation(Protocol[A_co]):
     NAME: ClassVar[str]
-    """`capability.method`; the address of the operation, and what faults are aimed at."""
+    """`capability.method`; the name of the operation in requests and faults."""
     WRITES: ClassVar[bool]
     ANSWER: ClassVar[Any]
-    """The type of the answer, for decoding."""
+    """Type of the answer, for decoding."""
 
     def step(self, state: State, moment: Moment) -> tuple[State, A_co]:
-        """The state after it, and its answer. Pure but for `moment.chance`.
+        """Returns the next state and the answer. Pure except for `moment.chance`.
 
-        Errors: `CloudError`; then nothing has happened.
+        Raises `CloudError`; then nothing has changed.
         """
         ...

@@ -25,7 +25,7 @@ DEVICES = tuple(f"/dev/vd{letter}" for letter in "bcdefghijklmnopqrstuvwxyz")
 
 
 class CreateVolume(Request, frozen=True):
-    """Create one. With the mark of one that exists: that one, unchanged."""
+    """Creates a volume. Returns the existing one with that mark unchanged."""
 
     NAME: ClassVar[str] = "volumes.create"
     WRITES: ClassVar[bool] = True
@@ -75,7 +75,7 @@ class CreateVolume(Request, frozen=True):
 
 
 class DeleteVolume(Request, frozen=True):
-    """Delete one that is not attached. What is gone is deleted."""
+    """Deletes a volume that is not attached. Deleting a missing one succeeds."""
 
     NAME: ClassVar[str] = "volumes.delete"
     WRITES: ClassVar[bool] = True
@@ -113,7 +113,7 @@ class AttachVolume(Request, frozen=True):
 
 
 class DetachVolume(Request, frozen=True):
-    """Detach it from that machine. What is not attached there stays as it is."""
+    """Detaches a volume from that machine; otherwise nothing changes."""
 
     NAME: ClassVar[str] = "volumes.detach"
     WRITES: ClassVar[bool] = True
@@ -137,7 +137,7 @@ class DetachVolume(Request, frozen=True):
 
 
 class ResizeVolume(Request, frozen=True):
-    """Let it have at least that size; it never shrinks."""
+    """Grows a volume to at least that size; it never shrinks."""
 
     NAME: ClassVar[str] = "volumes.resize"
     WRITES: ClassVar[bool] = True

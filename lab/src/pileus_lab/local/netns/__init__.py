@@ -1,1 +1,1 @@
-"""Instances in network namespaces: links, addresses and routes of the kernel's own."""
+"""Instances in network namespaces, with links, addresses and routes of the kernel."""

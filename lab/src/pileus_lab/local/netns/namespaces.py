@@ -20,23 +20,23 @@ T = TypeVar("T")
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 BATCH_TIMEOUT = 20.0
 SBIN = "/usr/sbin:/sbin"
-"""Where `ip` is, though users' PATH often lacks it."""
+"""The path of `ip`, which the PATH of users often lacks."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Namespace:
-    """A network namespace of our own. The caller's is never changed nor left."""
+    """A new network namespace. The caller's own is never changed."""
 
     def __init__(self) -> None:
-        """Errors: `OSError` if the kernel or the rights do not suffice."""
+        """Raises `OSError` if the kernel or the privileges do not suffice."""
         self.descriptor: int = _in_thread(_made)
 
     def close(self) -> None:
         os.close(self.descriptor)
 
     def inside(self, work: Callable[[], T]) -> T:
-        """Do some work, such as making a socket, in a thread that has entered the namespace."""
+        """Runs a function, such as creating a socket, in a thread inside the namespace."""
 
         def entered() -> T:
             _call("setns", self.descriptor, CLONE_NEWNET)
@@ -45,9 +45,9 @@ class Namespace:
         return _in_thread(entered)
 
     def configure(self, lines: Sequence[str], *, shown: Sequence[int] = ()) -> None:
-        """Run the lines by `ip -batch`, which sees the `shown` descriptors too.
+        """Runs the lines with `ip -batch`, which inherits the `shown` descriptors.
 
-        Errors: `OSError` with the first complaint.
+        Raises `OSError` with the first error.
         """
         done = self.inside(
             lambda: subprocess.run(  # noqa: S603 -- lines are made of parsed addresses alone
@@ -66,7 +66,7 @@ class Namespace:
             raise OSError(f"ip: {complaint} (of: {'; '.join(lines)})")
 
     def forward(self) -> None:
-        """Let it carry packets from one link to another. Errors: `OSError`."""
+        """Enables forwarding of packets between links. Raises `OSError`."""
         self.inside(_forward)
 
 
@@ -75,9 +75,9 @@ def ip_command() -> str | None:
 
 
 def enter_user_namespace() -> None:
-    """Become root of a user namespace: what it makes may be changed, and nothing else.
+    """Becomes root of a new user namespace.
 
-    Only a process with one thread can. Errors: `OSError`.
+    Only a process with one thread can do it. Raises `OSError`.
     """
     uid, gid = os.geteuid(), os.getegid()
     _call("unshare", CLONE_NEWUSER)
@@ -98,7 +98,7 @@ def _forward() -> None:
 
 
 def _in_thread(work: Callable[[], T]) -> T:
-    """Namespaces are entered by a thread, never to be left by it: so it ends with its work."""
+    """A thread cannot leave the namespace that it entered, so it ends after its work."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(work).result()
 
@@ -110,7 +110,7 @@ def _call(name: str, *arguments: int) -> None:
 
 
 INTERNAL_POOL, EXTERNAL_POOL = "10.77.0.0/16", "10.79.0.0/16"
-"""Exist in our namespaces alone, so nothing of the user's can clash with them."""
+"""These pools exist only in our namespaces, so they conflict with nothing of the user's."""
 
 OTHERWISE = "--network=loopback needs none of this"
 CAPABILITIES = (1 << 12) | (1 << 21)
@@ -118,9 +118,9 @@ CAPABILITIES = (1 << 12) | (1 << 21)
 
 
 def settings_inside(settings: Settings) -> Settings:
-    """The settings with pools that can be used inside namespaces.
+    """Returns the settings with pools that can be used inside namespaces.
 
-    Errors: `Misconfigured` if the user chose loopback addresses for instances.
+    Raises `Misconfigured` if the user chose loopback addresses for instances.
     """
     default = Settings()
     inside = replace(
@@ -142,19 +142,18 @@ def _pool(chosen: str, default: str, inside: str) -> str:
 
 
 def check_state(state: State) -> None:
-    """Errors: `Misconfigured` if instances were made for loopback."""
+    """Raises `Misconfigured` if instances were created for loopback."""
     if found := unreachable(state):
         raise Misconfigured(
             f"instance {found}, given by --network=loopback, which cannot be reached in a "
-            "namespace; go on with --network=loopback, or name another state file"
+            "namespace; use --network=loopback or another state file"
         )
 
 
 def claim_rights() -> None:
-    """Make sure that namespaces can be made; without root, in a user namespace.
+    """Checks that namespaces can be created; without root, enters a user namespace.
 
-    To be called while the process has one thread.
-    Errors: `Misconfigured` that says what is missing.
+    Call it while the process has one thread. Raises `Misconfigured` with what is missing.
     """
     if not ip_command():
         raise Misconfigured(f"--network=netns needs the command `ip` (iproute2); {OTHERWISE}")
@@ -171,13 +170,13 @@ def claim_rights() -> None:
         _try()
     except OSError as error:
         raise Misconfigured(
-            "--network=netns needs the right to make network namespaces and veth links "
+            "--network=netns needs permission to create network namespaces and veth links "
             f"({error}); {OTHERWISE}"
         ) from error
 
 
 def has_rights(status: str) -> bool:
-    """Whether a process with this /proc/PID/status may make and change namespaces."""
+    """Whether a process with this /proc/PID/status may create and change namespaces."""
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     return int(fields["CapEff"], 16) & CAPABILITIES == CAPABILITIES
 

@@ -1,4 +1,4 @@
-"""Which namespaces, addresses and routes there should be, from the state alone. Pure.
+"""The desired namespaces, addresses and routes, computed from the state. Pure.
 
 router ──veth──▶ instance: its addresses on eth0, the first host of each route to it on lo
        ──routes─▶ addresses of instances, destinations of routes
@@ -24,11 +24,11 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """An instance's namespace."""
+    """The namespace of an instance."""
 
     addresses: frozenset[Address] = frozenset()
     is_up: bool = False
-    """Whether its link carries anything."""
+    """Whether the link is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,19 @@ class Route:
     destination: str
     machine: str
     via: str = ""
-    """The instance's address to send to; empty: the destination is itself at the link."""
+    """Address of the instance to send to; empty: the destination is directly on the link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """By machine's id, and by destination. Routes lead to hosts that are up."""
+    """By ID of the machine, and by destination. Routes lead only to hosts that are up."""
 
     hosts: Mapping[str, Host] = field(default_factory=dict[str, Host])
     routes: Mapping[str, Route] = field(default_factory=dict[str, Route])
 
 
 def wanted_network(state: State, now: float) -> Network:
-    """Every instance has its namespace; the link of one that does not run is down."""
+    """Every instance has a namespace; its link is down if it does not run."""
     hosts: dict[str, Host] = {}
     routes: dict[str, Route] = {}
     for machine in state.machines.values():
@@ -92,7 +92,7 @@ def first_host(destination: str) -> str:
 
 
 def unreachable(state: State) -> str:
-    """The first instance with an address that cannot leave its namespace; empty: none."""
+    """Returns the first instance whose address works only in its own namespace; empty: none."""
     return next(
         (
             f"{machine.name} has {ip}"

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Make an instance's namespace and its link, which is down."""
+    """Create the namespace of an instance and its link, which is down."""
 
     machine: str
 
@@ -56,7 +56,7 @@ Step = Join | Leave | SetLink | AddAddress | RemoveAddress | AddRoute | RemoveRo
 
 
 def plan(present: Network, wanted: Network) -> tuple[Step, ...]:
-    """The steps, in an order in which no route ever leads to a link that is down or gone."""
+    """Returns the steps, ordered so that no route ever leads to a link that is down or deleted."""
     return (
         *(
             RemoveRoute(route)
@@ -87,7 +87,7 @@ def _host(present: Network, machine: str, wanted: Host) -> Iterator[Step]:
 
 
 def after(network: Network, step: Step) -> Network:
-    """The network once the step is done."""
+    """The network after the step."""
     hosts, routes = network.hosts, network.routes
     match step:
         case AddRoute(route):
@@ -123,10 +123,10 @@ def _without(items: Mapping[str, T], key: str) -> dict[str, T]:
 
 ROUTER = ""
 PEER = "{namespace}"
-"""Stands for the instance's namespace, which is known by a descriptor alone."""
+"""Placeholder for the namespace of the instance, which has a descriptor and no name."""
 
 SOURCE = {4: "169.254.77.1", 6: "fd78::1"}
-"""The router's own addresses, from which balancers talk to instances."""
+"""The router's own addresses, from which balancers connect to instances."""
 GATEWAY_V6, INSTANCE_V6 = "fe80::77", "fe80::2"
 """The two ends of every link."""
 
@@ -139,14 +139,14 @@ ROUTER_SETUP = (
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Lines for one namespace: the router's, or that of the instance with this id."""
+    """Lines for one namespace: the router's, or that of the instance with this ID."""
 
     where: str
     lines: tuple[str, ...]
 
 
 def device_of(machine: str) -> str:
-    """The router's end of an instance's link: at most 15 characters, as the kernel demands."""
+    """The router's end of an instance's link: at most 15 characters, the limit of the kernel."""
     return f"v{machine.rpartition('-')[2]}"[:15]
 
 

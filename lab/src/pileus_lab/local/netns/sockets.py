@@ -1,6 +1,6 @@
-"""The data plane's network of namespaces: performs plans, and makes sockets inside.
+"""The network of namespaces for the data plane: performs plans and creates sockets.
 
-One task may call `adapt` at a time.
+Only one task may call `adapt` at a time.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ log = Log(__name__)
 
 
 class NamespaceWires:
-    """A router and the instances' namespaces. `namespaces` makes and ends it."""
+    """A router and the namespaces of instances; see `namespaces`."""
 
     def __init__(self, router: Namespace) -> None:
         self._router = router
@@ -53,7 +53,7 @@ class NamespaceWires:
         return self._router.inside(lambda: unconnected(kind))
 
     def at_instance(self, place: Place) -> socket.socket:
-        """For TCP at all addresses of the instance: routes lead to more than its own."""
+        """TCP sockets listen on all addresses: routes lead to more than the instance's own."""
         namespace = self._holder(place.address)
         if place.transport is Transport.UDP:
             return namespace.inside(lambda: bound(place))
@@ -64,7 +64,7 @@ class NamespaceWires:
         )
 
     def close(self) -> None:
-        """Give up all namespaces, after the step that may be under way."""
+        """Closes all namespaces, after a step that is in progress."""
         with self._working:
             self._is_closed = True
             for namespace in (*self._instances.values(), self._router):
@@ -119,7 +119,7 @@ class NamespaceWires:
 
 @contextmanager
 def namespaces() -> Generator[NamespaceWires]:
-    """A network of our own for as long as the block lasts. Errors: `OSError`."""
+    """Yields a new network while the block lasts. Raises `OSError`."""
     router = Namespace()
     wires = NamespaceWires(router)
     try:

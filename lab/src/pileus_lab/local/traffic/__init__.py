@@ -1,1 +1,1 @@
-"""Real traffic on loopback addresses: balancers that forward, instances that answer."""
+"""Traffic on loopback addresses: balancers that forward, instances that answer."""

@@ -1,6 +1,6 @@
-"""The data plane: keeps the sockets that there are in step with those that there should be.
+"""The data plane: keeps the open sockets equal to the desired ones.
 
-state ──wanted (pure)──▶ listeners and answering instances ──open, update, close──▶ sockets
+state ──desired (pure)──▶ listeners and answering instances ──open, update, close──▶ sockets
 """
 
 import asyncio
@@ -25,16 +25,17 @@ from pileus_lab.local.traffic.health_checks import Checking, Checks, subjects
 from pileus_lab.local.traffic.sockets import Loopback, Wires
 
 RETRY = 2.0
-"""Seconds until a port that could not be had is tried again."""
+"""Seconds until a port that was in use is tried again."""
 
 LAST_TURNS = 5
-"""Of the event loop, in which connections that were just accepted come up and are cut."""
+"""Iterations of the event loop in which connections that were just accepted are set up and
+closed."""
 
 log = Log(__name__)
 
 
 class DataPlane:
-    """All sockets of one cloud. `carrying` runs it."""
+    """All sockets of one cloud; see `carrying`."""
 
     def __init__(
         self, cloud: LocalCloud, checking: Checking, wires: Wires, tasks: asyncio.TaskGroup
@@ -49,12 +50,13 @@ class DataPlane:
         self._fronts: dict[tuple[str, Place], TcpFront | UdpFront] = {}
         self._echoes: dict[Place, Echo] = {}
         self._retired: list[Echo] = []
-        """Instances' ports that no balancer leads to any more, but connections that drain."""
+        """Ports of instances to which no balancer leads any more, except for draining
+        connections."""
         self._refused: dict[tuple[str, Place], str] = {}
-        """What could not be opened, and why; by balancer, or "" for an instance."""
+        """What could not be opened and why, by balancer; "" for an instance."""
 
     def health(self) -> Mapping[tuple[str, str], str]:
-        """Problems by balancer and member; those of a listener stand under its address."""
+        """Problems by balancer and member; those of a listener are under its address."""
         listeners = {
             (balancer, f"listener {place}"): problem
             for (balancer, place), problem in self._refused.items()
@@ -66,22 +68,22 @@ class DataPlane:
         self._changed.set()
 
     async def follow(self) -> None:
-        """Keep in step with the cloud, until cancelled."""
+        """Follows the cloud until cancelled."""
         while True:
             self._changed.clear()
             await self._wait(self._changed, await self.adapt())
 
     async def check(self) -> None:
-        """Ask the members, until cancelled."""
+        """Checks the members until cancelled."""
         while True:
             self._recheck.clear()
             await self._checks.round(subjects(self._wanted.fronts))
             await self._wait(self._recheck, self._checks.settings.interval)
 
     async def adapt(self) -> float | None:
-        """Open, change and close what differs from what is wanted now.
+        """Opens, changes and closes sockets that differ from the desired ones.
 
-        Returns in how many seconds to look again, even if nothing is written.
+        Returns the seconds after which to check again even if nothing is written.
         """
         state, now = self._cloud.state, self._cloud.now()
         want = wanted(state, now)
@@ -177,14 +179,14 @@ def _explained(place: Place, error: OSError) -> str:
         return (
             f"{text}: a port below 1024 needs root, or a lower net.ipv4.ip_unprivileged_port_start"
         )
-    return f"{text}: something else uses {place}" if "in use" in text else text
+    return f"{text}: {place} is in use" if "in use" in text else text
 
 
 @asynccontextmanager
 async def carrying(
     cloud: LocalCloud, checking: Checking, wires: Wires | None = None
 ) -> AsyncGenerator[DataPlane]:
-    """Carry the cloud's traffic for as long as the block lasts; what there is listens already."""
+    """Carries the cloud's traffic while the block lasts. Existing listeners are open at once."""
     async with asyncio.TaskGroup() as tasks:
         plane = DataPlane(cloud, checking, wires or Loopback(), tasks)
         cloud.watch(plane.wake)

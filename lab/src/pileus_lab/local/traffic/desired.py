@@ -1,4 +1,4 @@
-"""Which sockets there should be, from the state alone. Pure."""
+"""The desired sockets, computed from the state. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pileus_lab.local.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a socket listens."""
+    """The address and port of a socket."""
 
     address: str
     port: int
@@ -26,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A member at one of its node ports."""
+    """A member with one of its node ports."""
 
     name: str
     address: str
@@ -35,7 +35,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """One listener of a balancer, at one address."""
+    """One listener of a balancer on one address."""
 
     balancer: str
     port: Port
@@ -46,14 +46,14 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """A node port at which an instance answers."""
+    """A node port on which an instance answers."""
 
     instance: str
     node_port: int
     place: Place
     health_paths: frozenset[str] = frozenset()
     is_failing: bool = False
-    """Its health checks are answered with 503."""
+    """Health checks on it are answered with 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class Wanted:
     fronts: tuple[Front, ...]
     answering: tuple[Answering, ...]
     running: frozenset[str] = frozenset()
-    """The addresses of all machines that run."""
+    """The addresses of all running machines."""
 
 
 def wanted(state: State, now: float) -> Wanted:
-    """What should listen now: balancers, and their members that run."""
+    """Returns what should listen now: balancers, and their running members."""
     fronts = tuple(
         front for balancer in state.balancers.values() for front in _fronts(state, balancer)
     )
@@ -100,7 +100,7 @@ def _backends(state: State, balancer: Balancer, node_port: int) -> Iterator[Back
 
 
 def reached_at(machine: Machine) -> str:
-    """The address to which balancers send: loopback has IPv4 addresses for all."""
+    """The address to which balancers send. On loopback every machine has an IPv4 address."""
     return next(ip for ip in machine.internal if ip_address(ip).version == 4)  # noqa: PLR2004
 
 
@@ -123,7 +123,7 @@ def _node_ports(balancer: Balancer) -> Iterator[tuple[Transport, int, frozenset[
 
 
 def next_change(state: State, now: float) -> float | None:
-    """When something changes by itself: a machine has booted. None: not before the next write."""
+    """Returns when the next pending machine is running; None: no change without a write."""
     booting = [
         one.ready_at
         for one in state.machines.values()

@@ -1,4 +1,4 @@
-"""An instance at its node ports: a small HTTP, line and datagram echo that names the instance."""
+"""An instance at its node ports: an HTTP, line and datagram echo that names the instance."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ class Echo:
         self._is_retired = False
 
     async def open(self) -> None:
-        """Errors: `OSError` if the port cannot be had."""
+        """Raises `OSError` if the port is not available."""
         place = self.answering.place
         bound = self._wires.at_instance(place)
         if place.transport is Transport.UDP:
@@ -42,13 +42,13 @@ class Echo:
         return bool(self._open)
 
     def retire(self) -> None:
-        """Take no more connections; those that there are go on."""
+        """Accepts no more connections; existing ones continue."""
         self._is_retired = True
         if self._server:
             self._server.close()
 
     def cut(self) -> None:
-        """End everything at once, as when the machine is switched off."""
+        """Closes everything at once, as when the machine is switched off."""
         self.retire()
         for writer in self._open:
             writer.transport.abort()
@@ -70,7 +70,7 @@ class Echo:
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """Answers each datagram with the instance's name and what was sent."""
+    """Answers each datagram with the instance's name and the data."""
 
     def __init__(self, echo: Echo) -> None:
         self._echo = echo
@@ -89,7 +89,7 @@ class _Request:
     method: str
     path: str
     keeps: bool
-    """Whether the client will ask again on the same connection."""
+    """Whether the client will send another request on the same connection."""
     length: int
 
 
@@ -118,7 +118,7 @@ class _Conversation:
             line = await self._reader.readline()
 
     async def _first_line(self) -> bytes:
-        """The first line, whether or not a PROXY header stands before it."""
+        """Returns the first line, without a PROXY header before it."""
         start = await self._reader.read(len(proxy_protocol.SIGNATURE))
         while start:
             try:

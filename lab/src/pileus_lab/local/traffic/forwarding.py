@@ -14,7 +14,7 @@ from pileus_lab.local.traffic.sockets import Wires, bound, dialled, server_at
 
 
 def is_allowed(client: str, sources: Sequence[str]) -> bool:
-    """Whether a client may connect; no ranges means everyone."""
+    """Whether a client may connect; without ranges, all may."""
     address = ip_address(client)
     return not sources or any(
         address in network
@@ -25,16 +25,16 @@ def is_allowed(client: str, sources: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class Turns:
-    """The turns of one listener."""
+    """Selects members for one listener: in turn, or by affinity."""
 
     _given: int = 0
     _kept: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
-    """By client: the member it had, and until when it is remembered."""
+    """By client: its last member and when the affinity expires."""
 
     def order(
         self, backends: Sequence[Backend], client: str, *, now: float, sticky: int | None
     ) -> list[Backend]:
-        """The members to try, best first. Who has none yet takes a turn."""
+        """Returns the members to try, best first. A client without affinity gets the next one."""
         name, until = self._kept.get(client, ("", 0.0))
         if sticky is not None and until > now and any(one.name == name for one in backends):
             return sorted(backends, key=lambda one: one.name != name)
@@ -45,7 +45,7 @@ class Turns:
         return [*backends[first:], *backends[:first]]
 
     def keep(self, client: str, backend: Backend, *, now: float, sticky: int | None) -> None:
-        """Remember who served a client."""
+        """Records which member served a client."""
         if sticky is None:
             self._kept.clear()
             return
@@ -57,7 +57,7 @@ CHUNK = 64 * 1024
 DIAL_TIMEOUT = 2.0
 
 Usable = Callable[[Front], Sequence[Backend]]
-"""The members of a listener that are healthy, as known now."""
+"""The members of a listener that are healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,9 @@ class Streams:
 
 
 class TcpFront:
-    """One open listener.
+    """One open TCP listener.
 
-    A member that is taken away gets no new connection; the old ones may go on until they have
-    drained.
+    A removed member gets no new connections; existing ones may drain.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class TcpFront:
         self._carried: dict[asyncio.Task[None], Backend] = {}
 
     async def open(self) -> None:
-        """Errors: `OSError` if the address and port cannot be had."""
+        """Raises `OSError` if address and port are not available."""
         place = self._front.place
         self._server = await server_at(bound(place), self._connected, longest_line=CHUNK)
         await self._server.start_serving()
@@ -98,12 +97,12 @@ class TcpFront:
             loop.call_later(front.traffic.drain_seconds, self._end_removed)
 
     def retire(self) -> None:
-        """Take no more connections; those that there are drain."""
+        """Accepts no more connections; existing ones drain."""
         self._stop_listening()
         self.update(replace(self._front, backends=()))
 
     def cut(self) -> None:
-        """End everything at once."""
+        """Closes everything at once."""
         self._stop_listening()
         for task in self._carried:
             task.cancel()
@@ -174,7 +173,7 @@ class TcpFront:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry bytes until one side has said all; then tell the other side so."""
+    """Copies bytes until one side closes, then closes the other side for writing."""
     while data := await reader.read(CHUNK):
         writer.write(data)
         await writer.drain()
@@ -191,7 +190,7 @@ Client = tuple[str, int]
 
 @dataclass(slots=True)
 class _Flow:
-    """One client's way to its member."""
+    """The flow of one client to its member."""
 
     backend: Backend
     socket: socket.socket
@@ -199,7 +198,7 @@ class _Flow:
 
 
 class UdpFront(asyncio.DatagramProtocol):
-    """One open listener. Flows to a member that is taken away drain as TCP connections do."""
+    """One open UDP listener. Flows to a removed member drain as TCP connections do."""
 
     def __init__(self, front: Front, usable: Usable, wires: Wires) -> None:
         self._front = front
@@ -211,7 +210,7 @@ class UdpFront(asyncio.DatagramProtocol):
         self._loop = asyncio.get_running_loop()
 
     async def open(self) -> None:
-        """Errors: `OSError` if the address and port cannot be had."""
+        """Raises `OSError` if address and port are not available."""
         place = self._front.place
         self._transport, _ = await self._loop.create_datagram_endpoint(
             lambda: self, local_addr=(place.address, place.port)
@@ -224,11 +223,11 @@ class UdpFront(asyncio.DatagramProtocol):
                 self._loop.call_later(front.traffic.drain_seconds, self._end_removed, client, flow)
 
     def retire(self) -> None:
-        """As `cut`: without the socket no answer could get out."""
+        """Same as `cut`: without the socket no answer could be sent."""
         self.cut()
 
     def cut(self) -> None:
-        """End everything at once."""
+        """Closes everything at once."""
         for client, flow in list(self._flows.items()):
             self._end(client, flow)
         if self._transport:

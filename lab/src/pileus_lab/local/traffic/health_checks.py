@@ -1,4 +1,4 @@
-"""Health checks: whether each member of each balancer can take traffic, asked again and again."""
+"""Health checks: whether each member of each balancer can take traffic, checked periodically."""
 
 import asyncio
 import socket
@@ -16,17 +16,17 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Checking:
-    """How members are asked."""
+    """How members are checked."""
 
     interval: float = 1.0
     timeout: float = 1.0
     fall: int = 2
-    """How many checks in a row have to fail before a member gets nothing."""
+    """Consecutive failures after which a member gets no traffic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A member as it is to be checked."""
+    """A member to check."""
 
     balancer: str
     member: str
@@ -42,7 +42,7 @@ class _Finding:
 
 
 def subjects(fronts: Sequence[Front]) -> tuple[Subject, ...]:
-    """Each member once, with all the ports that lead to it."""
+    """Each member once, with all ports that lead to it."""
     ports: dict[tuple[str, str, str, Probe | None], dict[tuple[int, Transport], Port]] = {}
     for front in fronts:
         for backend in front.backends:
@@ -52,7 +52,7 @@ def subjects(fronts: Sequence[Front]) -> tuple[Subject, ...]:
 
 
 class Checks:
-    """What is known of the members' health; `round` asks them all once."""
+    """The known health of members; `round` checks all of them once."""
 
     def __init__(self, settings: Checking, wires: Wires) -> None:
         self.settings = settings
@@ -60,11 +60,11 @@ class Checks:
         self._found: dict[tuple[str, str], _Finding] = {}
 
     def problems(self) -> Mapping[tuple[str, str], str]:
-        """By balancer and member; empty text: healthy."""
+        """Problem by balancer and member; empty: healthy."""
         return {key: found.problem for key, found in self._found.items()}
 
     def usable(self, front: Front) -> Sequence[Backend]:
-        """Those not known to be down: one that was not asked yet may be tried."""
+        """Members not known to be unhealthy: one that was not checked yet may be tried."""
         down = self.settings.fall
         return [
             backend
@@ -91,7 +91,7 @@ class Checks:
 
 
 async def problem_of(subject: Subject, wires: Wires, timeout: float) -> str:
-    """Why the member cannot take traffic; empty if it can."""
+    """Returns why the member cannot take traffic; empty if it can."""
     try:
         async with asyncio.timeout(timeout):
             if subject.probe:

@@ -1,4 +1,4 @@
-"""The PROXY protocol's header, by which a member learns who the client is; versions 1 and 2.
+"""The header of the PROXY protocol (versions 1 and 2), which tells a member the client's address.
 
 https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt
 """
@@ -19,14 +19,14 @@ _V2_LOCAL = 0x20
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Who connected, and to what."""
+    """The two ends of a connection."""
 
     client: tuple[str, int]
     balancer: tuple[str, int]
 
 
 def encode(version: ProxyHeader, peers: Peers) -> bytes:
-    """What the member is sent before anything else; nothing if no header is wanted."""
+    """Returns the header that the member gets first; empty if the setting is off."""
     if version is ProxyHeader.V1:
         return _encode_v1(peers)
     return _encode_v2(peers) if version is ProxyHeader.V2 else b""
@@ -48,14 +48,14 @@ def _encode_v2(peers: Peers) -> bytes:
 @dataclass(frozen=True, slots=True)
 class Decoded:
     peers: Peers | None
-    """None: a header that names nobody, such as of a health check."""
+    """None: a header without addresses, for example of a health check."""
     rest: bytes
 
 
 def decode(data: bytes) -> Decoded | None:
-    """Split the header off; None while it is not whole.
+    """Splits off the header. Returns None while it is incomplete.
 
-    Errors: `ValueError` if there is none, or it makes no sense.
+    Raises `ValueError` if there is none or it is malformed.
     """
     if len(data) < len(SIGNATURE) and (SIGNATURE.startswith(data) or V1_START.startswith(data)):
         return None

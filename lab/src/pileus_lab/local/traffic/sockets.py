@@ -16,20 +16,20 @@ class Wires(Protocol):
     """One kind of network."""
 
     async def adapt(self, state: State, now: float) -> bool:
-        """Bring links and routes in step with the state; False: not all of it could be done.
+        """Applies links and routes of the state. Returns False if some failed.
 
-        What failed is tried anew at the next call.
+        They are retried at the next call.
         """
         ...
 
     def towards_instances(self, kind: socket.SocketKind) -> socket.socket:
-        """An IPv4 socket that does not block and that reaches the instances."""
+        """Returns a non-blocking IPv4 socket that reaches the instances."""
         ...
 
     def at_instance(self, place: Place) -> socket.socket:
-        """An instance's socket, bound; for TCP it listens too.
+        """Returns a bound socket of an instance; for TCP it listens.
 
-        Errors: `OSError` if the port cannot be had.
+        Raises `OSError` if the port is not available.
         """
         ...
 
@@ -54,9 +54,9 @@ def unconnected(kind: socket.SocketKind) -> socket.socket:
 
 
 def bound(place: Place) -> socket.socket:
-    """A socket that has its place; for TCP it listens too.
+    """Returns a bound socket; for TCP it listens.
 
-    Errors: `OSError` if the address and port cannot be had.
+    Raises `OSError` if address and port are not available.
     """
     family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
     if place.transport is Transport.TCP:
@@ -74,7 +74,7 @@ def bound(place: Place) -> socket.socket:
 async def dialled(
     wires: Wires, address: str, port: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to an instance. Errors: `OSError`; the caller sets the deadline."""
+    """Connects to an instance. Raises `OSError`; the caller sets the deadline."""
     made = wires.towards_instances(socket.SOCK_STREAM)
     try:
         await asyncio.get_running_loop().sock_connect(made, (address, port))
@@ -90,7 +90,7 @@ Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 async def server_at(
     bound: socket.socket, connected: Connected, *, longest_line: int
 ) -> asyncio.Server:
-    """A server on that socket that accepts nobody yet. Never suspends."""
+    """Returns a server on that socket that does not accept yet. Never suspends."""
     return await asyncio.start_server(
         connected, sock=bound, limit=longest_line, backlog=BACKLOG, start_serving=False
     )
