@@ -16,9 +16,9 @@ from pileus.app.migration import Lock, Migration
 from pileus.app.provider_access import Access, run_own
 from pileus.app.registry import AnyDescriptor
 from pileus.cloud.errors import CloudError
-from pileus.cloud.foreign import entered
 from pileus.cloud.middleware.budget import Budget
 from pileus.cloud.middleware.stack import Equipment, stacked
+from pileus.cloud.provider_context import entered
 from pileus.kube.client import Client
 from pileus.kube.errors import ApiError, KubeError
 from pileus.kube.model.core_v1 import NODES
