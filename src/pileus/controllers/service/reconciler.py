@@ -132,7 +132,11 @@ class ServiceReconciler:
             with self._locks.visit() as visit:
                 return await self._pass(seen, visit)
         except (NotFound, ServiceReplaced) as error:
-            log.info("Service was deleted during its pass", v=2, service=key, why=error)
+            if seen.deleted is not None:
+                raise
+            log.info(
+                "Service deleted during its pass", v=2, service=name_of(seen.service), err=error
+            )
             return DONE
         except (cloud.Conflict, cloud.NotFound) as error:
             return await self._check_later(seen, error)
@@ -176,6 +180,11 @@ class ServiceReconciler:
         return replace(seen, note=note, time=_now(), date=self._parts.clock.now())
 
     async def _pass(self, seen: Observation, visit: Visit) -> Result:
+        """Plan and perform until a step ends the pass.
+
+        Load balancers are changed under the lock of those that share them. If another pass held
+        it meanwhile, the load balancer is checked again.
+        """
         for _ in range(MOST_PLANS):
             steps = plan(self._parts.rules, seen)
             if not steps:
@@ -209,6 +218,7 @@ class ServiceReconciler:
     async def _perform(  # noqa: C901, PLR0911, PLR0912 -- one case per step
         self, seen: Observation, step: Step, visit: Visit
     ) -> Observation | Result | None:
+        """Returns a new observation, the result of the pass, or None: the next step follows."""
         match step:
             case CheckBalancer():
                 return await self._check(seen, step, visit)
