@@ -42,20 +42,24 @@ class Requests:
     per_balancer: int = 0
     """Additional requests for each load balancer whose parts are read: in a full check, and
     whenever it has no fingerprint or another one than the desired state."""
-    per_change: int = 1
-    """Requests that one change (`Balancers.apply`) makes at most, without pages."""
+    items_per_balancer: int = 1
+    """Items for each load balancer in the longest list, such as target groups."""
 
     def pages(self, items: int) -> int:
         """Returns the number of requests that one list of so many items costs."""
         return 1 if self.page_size is None else max(1, ceil(items / self.page_size))
 
-    def of_check(self, balancers: int, read: int) -> int:
+    def of_lists(self, balancers: int, machines: int = 0) -> int:
+        """Returns how many requests all lists of an observation cost."""
+        return self.lists * self.pages(max(balancers * self.items_per_balancer, machines))
+
+    def of_check(self, balancers: int, read: int, machines: int = 0) -> int:
         """Returns how many requests one observation may make.
 
-        `balancers` is the number of load balancers in the account, `read` how many of them have
-        their parts read.
+        `balancers` and `machines` are the numbers of them in the account, `read` is how many load
+        balancers have their parts read.
         """
-        return self.lists * self.pages(balancers) + self.per_balancer * read
+        return self.of_lists(balancers, machines) + self.per_balancer * read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +172,7 @@ def _is(value: object, kind: object) -> bool:
 
 
 LEAST = {
-    "requests": {"lists": 1, "page_size": 1, "per_balancer": 0, "per_change": 1},
+    "requests": {"lists": 1, "page_size": 1, "per_balancer": 0, "items_per_balancer": 1},
     "limits": {"per_second": 0.001, "burst": 1, "at_once": 1, "patience": 0},
     "deadlines": {"read": 0.001, "write": 0.001, "per_item": 0},
     "batches": {"window": 0, "size": 1, "at_once": 1},

@@ -8,7 +8,9 @@ from pileus_lab.simulation.clouds.truth import Truth
 def requests_of_check(able: Abilities, truth: Truth) -> int:
     """How many requests one check of one load balancer may make."""
     requests = able.requests
-    return 1 if requests is None else requests.of_check(len(truth.balancers), 1)
+    if requests is None:
+        return 1
+    return requests.of_check(len(truth.balancers), 1, len(truth.machines))
 
 
 def requests_of_lists(able: Abilities, truth: Truth) -> int:
@@ -16,8 +18,8 @@ def requests_of_lists(able: Abilities, truth: Truth) -> int:
     requests = able.requests
     if requests is None:
         return 1
-    balancers = requests.lists * requests.pages(len(truth.balancers))
-    return max(balancers, *(requests.pages(len(each)) for each in (truth.machines, truth.routes)))
+    of_routes = requests.pages(len(truth.routes)) + requests.pages(len(truth.machines))
+    return max(requests.of_lists(len(truth.balancers), len(truth.machines)), of_routes)
 
 
 def is_beyond(able: Abilities, service: Obj) -> bool:

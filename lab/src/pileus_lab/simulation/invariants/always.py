@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pileus.controllers.node.labels import INSTANCE_TYPE, REGION, ZONE
 from pileus_lab.apiserver.tree import Obj, number, rows, text, texts, words
-from pileus_lab.simulation.clouds.truth import Machine
+from pileus_lab.simulation.clouds.truth import Machine, Route
 from pileus_lab.simulation.environment.cluster import ready_status
 from pileus_lab.simulation.environment.operators import NEVER
 from pileus_lab.simulation.environment.steps import Answer, Call, CloudStep, ObjectStep, Step
@@ -20,6 +20,7 @@ from pileus_lab.simulation.invariants.facts import (
     is_new,
     things_in,
 )
+from pileus_lab.simulation.invariants.limits import RANGES
 from pileus_lab.simulation.invariants.service_history import (
     has_finalizer,
     is_left_to_others,
@@ -115,15 +116,34 @@ S = TypeVar("S")
 Check = Callable[[Facts, S], str | None]
 
 
+GO_OWNERSHIP = "--route-ownership=cluster-cidr"
+
+
 def others_things_are_left_alone(facts: Facts, step: CloudStep) -> str | None:
     """No manager changes or deletes anything in the cloud that no manager created."""
     if not is_manager(step.who):
         return None
     after, ours = things_in(step.after), facts.made_by_managers | facts.adopted
     for identity, thing in things_in(step.before).items():
-        if identity not in ours and after.get(identity) != thing:
+        if identity in ours or _may_be_ours(facts, thing):
+            continue
+        if after.get(identity) != thing:
             return f"{identity} is not ours: {thing} became {after.get(identity)}"
     return None
+
+
+def _may_be_ours(facts: Facts, thing: object) -> bool:
+    """Whether it is a route without a mark, to exactly the range that a node has or had.
+
+    Where routes do not say whose they are, such a route counts as the cluster's; by the rule of the
+    Go framework, every route to a part of the cluster's range does.
+    """
+    if not isinstance(thing, Route) or facts.abilities.marks_routes or thing.cluster is not None:
+        return False
+    if GO_OWNERSHIP in facts.schedule.setup.arguments:
+        there, ranges = ip_network(thing.destination), facts.schedule.setup.cluster_cidrs
+        return any(there.overlaps(each) for each in map(ip_network, ranges))
+    return thing.destination in facts.things.get(RANGES, set())
 
 
 def no_node_is_deleted_whose_machine_exists(facts: Facts, step: ObjectStep) -> str | None:

@@ -306,7 +306,7 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     """
     if not facts.runs(ROUTE.canonical):
         return
-    machines = {one.name for one in facts.account.truth().machines}
+    machines = _with_machines(facts)
     wanted: dict[str, set[str]] = {}
     stale: set[str] = set()
     """Routes of nodes that are kept without a machine, if no round removes useless routes."""
@@ -322,10 +322,21 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     theirs = {one.destination for one in made} - ours.keys()
     oldest = _oldest_by_range(facts)
     reserved = {one for one, name in oldest.items() if one not in ours and name not in machines}
-    for cidr in sorted({*wanted, *ours} - theirs - stale - reserved):
+    # Without marks, routes of nodes that were deleted while no manager ran cannot be told.
+    found = ours.keys() if facts.abilities.marks_routes else ours.keys() & oldest.keys()
+    checked = {*wanted, *found}
+    for cidr in sorted(checked - theirs - stale - reserved):
         names = wanted.get(cidr, {None})
         if ours.get(cidr) not in names:
             yield f"{cidr} leads to {ours.get(cidr)}, not to {' or '.join(map(str, names))}"
+
+
+def _with_machines(facts: Facts) -> set[str]:
+    """Names that have a machine; where the cloud knows machines by ID, the node's very own."""
+    if not facts.abilities.members_by_provider_id:
+        return {one.name for one in facts.account.truth().machines}
+    nodes = facts.cluster.objects("nodes")
+    return {text(one, "metadata", "name") for one in nodes if facts.machine_of(one) is not None}
 
 
 def _oldest_by_range(facts: Facts) -> dict[str, str]:
@@ -355,7 +366,7 @@ def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
         return
     truth = facts.account.truth()
     routes = {(one.destination, one.target) for one in truth.routes.values()}
-    taken, machines = {cidr for cidr, _ in routes}, {one.name for one in truth.machines}
+    taken, machines = {cidr for cidr, _ in routes}, _with_machines(facts)
     ours = (one for one in facts.cluster.objects("nodes") if not facts.is_foreign(one))
     for node in ours:
         name, cidrs = text(node, "metadata", "name"), texts(node, "spec", "podCIDRs")
