@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pileus.app.node_assignment import NAME as ASSIGNMENT
 from pileus.app.registry import CONTROLLERS
 from pileus.controllers.ipam import plan as ipam_plan
 from pileus.controllers.lifecycle import plan as lifecycle_plan
@@ -132,8 +133,8 @@ def test_every_health_check_is_explained_with_its_limit():
     added = {
         found
         for module in (ROOT / "src" / "pileus" / "app").glob("*.py")
-        for found in re.findall(r'health\.add\("([\w-]+)"', module.read_text())
-    }
+        for found in re.findall(r'health\.add\((?:scope\.scoped\()?"([\w-]+)"', module.read_text())
+    } | {ASSIGNMENT}
     assert added
 
     assert rows.keys() == added | {names.canonical for names in CONTROLLERS.names} | {"ping"}

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pileus.app.background import background
 from pileus.app.clients import Clients, Rate
@@ -28,6 +28,9 @@ from pileus.runtime.events import EventRecorder
 from pileus.runtime.informers import Informers
 from pileus.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from pileus.app.clouds import Clouds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerContext:
@@ -43,6 +46,13 @@ class ManagerContext:
     clock: Clock
     random: Random
     controllers: Controllers = CONTROLLERS
+    clouds: "Clouds | None" = None
+    """The clouds of a manager with several; None: it has one."""
+
+    @property
+    def per_cloud(self) -> "tuple[ManagerContext, ...]":
+        """Returns one context for each cloud that is connected."""
+        return self.clouds.contexts() if self.clouds else (self,)
 
     @property
     def cloud(self) -> Cloud:
@@ -56,6 +66,12 @@ class ManagerContext:
         """Returns the controllers that `--controllers` enables."""
         return self.controllers.enabled(self.config.generic.controllers)
 
+    def here(self) -> tuple[ControllerDescriptor[Any], ...]:
+        """Returns the enabled controllers of this scope: of a cloud, of the process, or both."""
+        if self.scope.is_only and self.clouds is None:
+            return self.enabled()
+        return tuple(each for each in self.enabled() if each.per_cloud is not self.scope.is_only)
+
     def build(self, descriptor: ControllerDescriptor[Any]) -> "BuiltController | Skipped":
         """Builds a controller, or says why it does not run here."""
         client = self.clients.controller(descriptor.names.identity, fence=self.fence)
@@ -64,7 +80,9 @@ class ManagerContext:
         built = descriptor.build(context, settings_of(self.config, descriptor))
         if isinstance(built, Skipped):
             return built
-        return BuiltController(self.scope.scoped(descriptor.names.canonical), built, events)
+        name = descriptor.names.canonical
+        periodic = self.scope.scoped(f"{name}-rounds")
+        return BuiltController(self.scope.scoped(name), periodic, built, events)
 
     def _of(
         self, names: ControllerNames, client: Client, events: EventRecorder
@@ -103,6 +121,8 @@ class BuiltController:
 
     name: str
     """In health checks and plans: with the cloud, if there are several."""
+    periodic: str
+    """The name of the health check of its periodic work."""
     controller: RunningController
     events: EventRecorder
 

@@ -52,6 +52,8 @@ Line = tuple[str, str]
 async def run_dry(context: ManagerContext, health: Health, events: Recorder) -> None:
     """Make plans and tell them until cancelled. Errors: `Fatal`, as the leader's start."""
     log.info("Dry run: nothing will be changed, no lease is taken")
+    if context.clouds is not None:
+        context.clouds.report_to(health)
     async with watching(context) as ready:
         telling = PlanReporter(events, ready.metrics)
         rehearsal = DryRun(Planner(ready), telling, ready.random)

@@ -1,7 +1,7 @@
-"""What happens while this process leads: the provider's start, informers, controllers.
+"""What a leader does: start the provider, informers and controllers.
 
-lease ──▶ API server is well ──▶ provider's own start ──▶ controllers, in random order ──▶ informers
-  │
+lease ──▶ API server is healthy ──▶ provider's start ──▶ controllers, in random order ──▶ informers
+  │                                 (of each cloud, if there are several)
   └─ with leader migration: a second lease, and the controllers that move, inside the first
 """
 
@@ -10,15 +10,17 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
+from pileus.app.clouds import Clouds, CloudSlot
 from pileus.app.context import BuiltController, ManagerContext
 from pileus.app.errors import Fatal
 from pileus.app.migration import Lock, Migration
-from pileus.app.provider_access import Access, run_own
+from pileus.app.node_assignment import NAME as ASSIGNMENT
+from pileus.app.provider_access import provider_started, run_own
 from pileus.app.registry import AnyDescriptor
 from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.budget import Budget
 from pileus.cloud.middleware.stack import Equipment, stacked
-from pileus.cloud.provider_context import entered
+from pileus.fence import Fence
 from pileus.kube.client import Client
 from pileus.kube.errors import ApiError, KubeError
 from pileus.kube.model.core_v1 import NODES
@@ -26,13 +28,16 @@ from pileus.objects.descriptor import ControllerNames, Skipped
 from pileus.objects.ownership import IgnoredNodes
 from pileus.runtime.leadership import Election
 from pileus.server.health import Health
-from pileus.telemetry.log import Log
+from pileus.telemetry.log import Log, logging_cloud
+from pileus.telemetry.metrics import Metrics
 from pileus.version import PROGRAM
 
 log = Log(__name__)
 
 API_PATIENCE = 10.0
 """Seconds after which an API server that refuses our identity ends the start."""
+STUCK = 600.0
+"""Seconds of one pass of the node assignment after which the process counts as unhealthy."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
 """Seconds between two questions whether the API server is healthy."""
 
@@ -49,54 +54,102 @@ class Leases:
         return self.plan.lock_of(names.canonical) if self.plan else Lock.MAIN
 
 
-@dataclass(frozen=True, slots=True)
 class Leader:
-    """The process while it leads."""
+    """The process while it is the leader."""
 
-    context: ManagerContext
-    leases: Leases
-    health: Health
-    equipment: Equipment
+    def __init__(self, context: ManagerContext, leases: Leases, health: Health) -> None:
+        self._context = context
+        self._leases = leases
+        self._health = health
+        self._equipment: dict[str, Equipment] = {}
+        """By cloud: both locks share its call budget."""
 
     async def run(self) -> None:
         """Run informers and controllers until cancelled."""
-        context = self.context
-        self.health.add("informers", context.informers.ill, ready=False)
-        self.health.add("cloud-calls", self.equipment.overdue.health)
-        self.health.add("informers-synced", context.informers.not_ready, live=False)
+        informers = self._context.informers
+        self._health.add("informers", informers.ill, ready=False)
+        if self._context.clouds is None:
+            self._equip(self._context)
+        self._health.add("informers-synced", informers.not_ready, live=False)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._work_under_the_main_lock())
-            if self.leases.migration is not None:
-                group.create_task(self._work_under_the_migration_lock(self.leases.migration))
-            group.create_task(context.informers.run(), name="informers")
+            group.create_task(self._main_lock())
+            if self._leases.migration is not None:
+                group.create_task(self._migration_lock(self._leases.migration))
+            group.create_task(informers.run(), name="informers")
 
-    async def _work_under_the_main_lock(self) -> None:
-        async with self._equipped(self.context) as context, asyncio.TaskGroup() as group:
-            _report_ignored_nodes(context)
-            for own in context.cloud.controllers:
-                group.create_task(run_own(own, context, self.health), name=own.name)
-            await self._start(group, context, Lock.MAIN)
+    async def _main_lock(self) -> None:
+        _report_ignored_nodes(self._context)
+        async with asyncio.TaskGroup() as group:
+            clouds = self._context.clouds
+            if clouds is None:
+                group.create_task(self._only_cloud(self._context, Lock.MAIN))
+                return
+            for slot in clouds.slots:
+                group.create_task(self._cloud(clouds, slot, Lock.MAIN, self._context.fence))
+            group.create_task(self._assign(clouds), name=ASSIGNMENT)
+            await self._start(group, self._context, Lock.MAIN)
 
-    async def _work_under_the_migration_lock(self, lease: Election) -> None:
-        moved = replace(self.context, fence=lease.fence)
-        async with (
-            lease.leading(),
-            self._equipped(moved) as context,
-            asyncio.TaskGroup() as group,
-        ):
-            await self._start(group, context, Lock.MIGRATION)
+    async def _migration_lock(self, lease: Election) -> None:
+        async with lease.leading(), asyncio.TaskGroup() as group:
+            clouds, moved = self._context.clouds, replace(self._context, fence=lease.fence)
+            if clouds is None:
+                group.create_task(self._only_cloud(moved, Lock.MIGRATION))
+                return
+            for slot in clouds.slots:
+                group.create_task(self._cloud(clouds, slot, Lock.MIGRATION, lease.fence))
+            await self._start(group, moved, Lock.MIGRATION)
+
+    async def _only_cloud(self, context: ManagerContext, lock: Lock) -> None:
+        async with self._equipped(context) as ready:
+            await self._work(ready, lock)
+
+    async def _cloud(self, clouds: Clouds, slot: CloudSlot, lock: Lock, fence: Fence) -> None:
+        """Work for one of several clouds, from when it is connected."""
+        with logging_cloud(slot.name):
+            context = replace(await slot.wait(), fence=fence)
+            self._equip(context)
+            async with self._equipped(context) as ready:
+                if lock is Lock.MAIN:
+                    clouds.use(slot, ready)
+                await self._work(clouds.joined(ready), lock)
+
+    def _equip(self, context: ManagerContext) -> None:
+        scope = context.scope
+        if scope.name not in self._equipment:
+            equipment = Equipment(budget=Budget(scope.cloud.abilities.limits, context.metrics))
+            self._equipment[scope.name] = equipment
+            self._health.add(scope.scoped("cloud-calls"), equipment.overdue.health)
 
     @asynccontextmanager
     async def _equipped(self, context: ManagerContext) -> AsyncGenerator[ManagerContext]:
-        """The context with a cloud whose writes end with the context's fence."""
+        """The context with middleware around its cloud; writes stop with the context's fence."""
         async with stacked(
-            context.cloud, metrics=context.metrics, fence=context.fence, equipment=self.equipment
+            context.cloud,
+            metrics=context.metrics,
+            fence=context.fence,
+            equipment=self._equipment[context.scope.name],
         ) as cloud:
             yield context.with_cloud(cloud)
 
+    async def _work(self, context: ManagerContext, lock: Lock) -> None:
+        async with asyncio.TaskGroup() as group:
+            if lock is Lock.MAIN:
+                for own in context.cloud.controllers:
+                    group.create_task(run_own(own, context, self._health), name=own.name)
+            await self._start(group, context, lock)
+
+    async def _assign(self, clouds: Clouds) -> None:
+        assignment = clouds.assignment
+        self._health.add(ASSIGNMENT, lambda: assignment.stuck(STUCK))
+        clouds.classes.subscribe()
+        try:
+            await assignment.run()
+        finally:
+            self._health.remove(ASSIGNMENT)
+
     async def _start(self, group: asyncio.TaskGroup, context: ManagerContext, lock: Lock) -> None:
         """Start the controllers of one lock in random order, with pauses between them."""
-        chosen = self._chosen(lock)
+        chosen = [each for each in context.here() if self._leases.lock_of(each.names) is lock]
         pause = context.config.generic.controller_start_interval
         for descriptor in context.random.sample(chosen, len(chosen)):
             built = context.build(descriptor)
@@ -105,69 +158,65 @@ class Leader:
                 write = log.warning if built.is_news else log.info
                 write("Skipping controller", controller=name, why=built.why)
                 continue
-            group.create_task(self._run(descriptor, built), name=name)
+            group.create_task(self._run(descriptor, built, context.metrics), name=name)
             await asyncio.sleep(pause * context.random.uniform(1, 2))
 
-    def _chosen(self, lock: Lock) -> list[AnyDescriptor]:
-        enabled = self.context.enabled()
-        return [each for each in enabled if self.leases.lock_of(each.names) is lock]
-
-    async def _run(self, descriptor: AnyDescriptor, built: BuiltController) -> None:
+    async def _run(
+        self, descriptor: AnyDescriptor, built: BuiltController, metrics: Metrics
+    ) -> None:
         log.info("Started controller", controller=built.name)
         controller, limit = built.controller, descriptor.stuck_after
-        periodic = f"{built.name}-rounds"
-        self.health.add(built.name, lambda: controller.stuck(limit))
-        self.health.add(periodic, controller.failing, live=False)
-        self._count(descriptor.names, 1)
+        periodic = built.periodic
+        self._health.add(built.name, lambda: controller.stuck(limit))
+        self._health.add(periodic, controller.failing, live=False)
+        _count(descriptor.names, metrics, 1)
         try:
             await built.run()
         finally:
-            self._count(descriptor.names, 0)
-            self.health.remove(built.name)
-            self.health.remove(periodic)
+            _count(descriptor.names, metrics, 0)
+            self._health.remove(built.name)
+            self._health.remove(periodic)
             log.info("Stopped controller", controller=built.name)
 
-    def _count(self, names: ControllerNames, running: int) -> None:
-        if names.metric:
-            name = self.context.scope.scoped(names.metric)
-            self.context.metrics.running_controllers.labels(name, PROGRAM).set(running)
+
+def _count(names: ControllerNames, metrics: Metrics, running: int) -> None:
+    if names.metric:
+        metrics.running_controllers.labels(names.metric, PROGRAM).set(running)
 
 
 def _report_ignored_nodes(context: ManagerContext) -> None:
-    """Nodes of other clouds are logged once and counted, whichever controllers run."""
-    cloud = context.cloud
-    if cloud.instances is not None or cloud.owns is not None:
-        handler = IgnoredNodes(context.scope.whose, cloud.name, context.metrics)
+    """Nodes of clouds that are not the manager's are logged once and counted."""
+    cloud, clouds = context.cloud, context.clouds
+    whose = context.scope.whose if clouds is None else clouds.nodes.whose_in_any
+    if clouds is not None or cloud.instances is not None or cloud.owns is not None:
+        handler = IgnoredNodes(whose, cloud.name, context.metrics)
         context.informers.of(NODES).subscribe(handler)
 
 
 async def lead(context: ManagerContext, leases: Leases, health: Health) -> None:
     """Wait for the lease, then work until cancelled or the lease is lost.
 
-    Errors: `Fatal` if the API server refuses our identity, or the provider cannot start.
+    Raises Fatal if the API server refuses our identity, or the only cloud's provider cannot start.
     """
-    equipment = Equipment(budget=Budget(context.cloud.abilities.limits, context.metrics))
-    leader = Leader(context, leases, health, equipment)
+    leader = Leader(context, leases, health)
     async with leases.main.leading() if leases.main else nullcontext():
         await wait_for_api_server(context)
-        async with provider_leading(context):
+        async with (
+            provider_leading(context)
+            if context.clouds is None
+            else context.clouds.connecting(health)
+        ):
             await leader.run()
 
 
 @asynccontextmanager
 async def provider_leading(context: ManagerContext) -> AsyncGenerator[None]:
-    """The provider's own start, before all controllers, and its end, after them.
-
-    Errors: `Fatal`.
-    """
-    start = context.cloud.leading
+    """The start of the only cloud's provider. Raises Fatal."""
     async with AsyncExitStack() as stack:
-        if start is not None:
-            failed = f'cloud provider "{context.cloud.name}" could not start'
-            try:
-                await stack.enter_async_context(entered(failed, lambda: start(Access(context))))
-            except CloudError as error:
-                raise Fatal(f"Cloud provider could not be initialized: {error}") from error
+        try:
+            await stack.enter_async_context(provider_started(context))
+        except CloudError as error:
+            raise Fatal(f"Cloud provider could not be initialized: {error}") from error
         yield
 
 

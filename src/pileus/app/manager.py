@@ -11,8 +11,10 @@ from pathlib import Path
 
 from pileus.app.background import background
 from pileus.app.clients import Clients, delegates
+from pileus.app.clouds import Clouds, unguarded
 from pileus.app.config import Config
 from pileus.app.configz import GROUP, configz
+from pileus.app.context import ManagerContext
 from pileus.app.dry_run import run_dry
 from pileus.app.errors import CommandFailed
 from pileus.app.leader import Leases, lead
@@ -20,7 +22,7 @@ from pileus.app.migration import DEFAULT, Migration, MigrationError, read_migrat
 from pileus.app.startup import World, choose_provider, connections, make_context, provider
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import read_only
-from pileus.fence import Open
+from pileus.fence import Fence, Open
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.transport import all_requests, reads_and_events
 from pileus.runtime.events import EventRecorder
@@ -58,12 +60,13 @@ class Manager:
             await self._run()
 
     async def _run(self) -> None:
-        choose_provider(self._config, self._world)  # a wrong flag ends it before a port is opened
+        for choice in self._config.shared.clouds:  # wrong flags end it before a port is opened
+            choose_provider(self._config, self._world, choice)
         permits = reads_and_events if self._config.dry_run else all_requests
         async with (
             connections(self._config, self._world, self._metrics, permits=permits) as clients,
             self._opened_port() as port,
-            provider(self._config, self._world) as cloud,
+            self._only_cloud() as cloud,
         ):
             log.info("Version", kubernetes=KUBERNETES, pileus=PILEUS)
             events = self._events(clients)
@@ -72,16 +75,33 @@ class Manager:
                     await stack.enter_async_context(port.serving(self._routes()))
                 await self._work(clients, cloud, events)
 
-    async def _work(self, clients: Clients, cloud: Cloud, events: EventRecorder) -> None:
-        """Lead, or if it is a dry run only say what a leader would do; that takes no lease."""
+    @asynccontextmanager
+    async def _only_cloud(self) -> AsyncGenerator[Cloud | None]:
+        """The only cloud; None if there are several, which are connected later."""
+        if len(self._config.shared.clouds) > 1:
+            yield None
+            return
+        async with provider(self._config, self._world) as cloud:
+            yield cloud
+
+    async def _work(self, clients: Clients, cloud: Cloud | None, events: EventRecorder) -> None:
+        """Lead, or if it is a dry run only report what a leader would do; that takes no lease."""
         if self._config.dry_run:
-            context = make_context(self._config, self._world, clients, read_only(cloud), Open())
+            context = self._context(clients, cloud and read_only(cloud), Open(), events)
             await run_dry(context, self._health, events)
             return
         leases = self._leases(clients, events)
         fence = leases.main.fence if leases.main else Open()
+        await lead(self._context(clients, cloud, fence, events), leases, self._health)
+
+    def _context(
+        self, clients: Clients, cloud: Cloud | None, fence: Fence, events: EventRecorder
+    ) -> ManagerContext:
         context = make_context(self._config, self._world, clients, cloud, fence)
-        await lead(context, leases, self._health)
+        if cloud is not None:
+            return context
+        guard = read_only if self._config.dry_run else unguarded
+        return Clouds(context, self._world, events, guard).process
 
     @asynccontextmanager
     async def _opened_port(self) -> AsyncGenerator[Port | None]:

@@ -1,15 +1,15 @@
-"""Load balancers that carry this cluster's mark and have no Service: found, shown, and deleted.
+"""`pileus orphans`: finds and deletes load balancers of this cluster that have no Service.
 
-    owners by mark ──▶ a fresh list of all Services ──▶ who has none ──▶ what is there for them
+    owners by tag ──▶ a fresh list of all Services ──▶ owners without one ──▶ their load balancers
 
-The marks are read first: whoever has none by then, and gets a balancer a moment later, has a
-Service by the time that the Services are listed. What belongs to a Service of a class that others
-serve is shown too, as the manager reports it, but never deleted: perhaps only a flag is missing.
+Tags are read first: a load balancer that is created in between has its Service in the later list.
+Load balancers of Services with a class that is not served here are listed, but never deleted:
+perhaps only a flag is missing.
 """
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pileus.app.context import ManagerContext
 from pileus.app.controller_settings import settings_of
@@ -27,50 +27,78 @@ from pileus.kube.model.core_v1 import SERVICES, Service
 from pileus.objects.preview import title
 
 BLIND = (
-    "this provider cannot say which load balancers it has made: it is a ported one, and knows only "
-    "those of its own process. Look for leftovers in the cloud's own console"
+    "this provider cannot list its load balancers: it is a ported one, and knows only those of its "
+    "own process. Search for leftovers in the cloud's console"
 )
 PATIENCE = 300.0
-"""Seconds for one balancer to go."""
+"""Seconds for the deletion of one load balancer."""
 PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """What is marked with one owner that is not there any more, or not ours to serve."""
+    """The cloud resources of one owner that does not exist or is not served here."""
 
     owner: Owner
     service: str = ""
-    """Who and what the owner is, if it is there after all: then it is not deleted."""
+    """The owner, if it exists: then its load balancer is not deleted."""
     balancer: Balancer | None = None
     changes: tuple[Change, ...] = ()
-    """What its deletion would do."""
+    """The changes that would delete it."""
     trouble: str = ""
-    """Why nothing can be said of it."""
+    """Why nothing is known about it."""
+    cloud: str = ""
+    """Its cloud, if the manager has several."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanReport:
     cluster: str
     owners: int
-    """How many are marked as this cluster's, those with a Service included."""
+    """How many are tagged with this cluster, those with a Service included."""
     orphans: tuple[Orphan, ...]
+    problems: tuple[str, ...] = ()
+    """Clouds that could not be searched, and why."""
 
     @property
     def deletable(self) -> tuple[Orphan, ...]:
-        """Those whose owner is gone."""
+        """Orphans whose owner does not exist."""
         return tuple(each for each in self.orphans if not each.service)
 
 
 async def find_orphans(context: ManagerContext) -> OrphanReport:
-    """Errors: `CommandFailed`, if it cannot be known who has none."""
+    """Finds orphans in every cloud. Raises CommandFailed if it cannot be known which have none.
+
+    With several clouds, one that cannot be asked is reported and the others are searched.
+    """
+    if context.clouds is None:
+        return await _find(context)
+    problems = [problem for slot in context.clouds.slots if (problem := slot.problem())]
+    found: list[OrphanReport] = []
+    for each in context.clouds.contexts():
+        try:
+            found.append(await _find(each))
+        except CommandFailed as error:
+            problems.append(f"cloud {each.scope.name}: {error}")
+    if not found:
+        raise CommandFailed("; ".join(problems))
+    return OrphanReport(
+        found[0].cluster,
+        sum(each.owners for each in found),
+        tuple(orphan for each in found for orphan in each.orphans),
+        tuple(problems),
+    )
+
+
+async def _find(context: ManagerContext) -> OrphanReport:
+    """Finds the orphans in one cloud."""
     operations, client = _operations(context), context.clients.main("orphans")
     try:
         cluster = await context.cluster_identity.find(wait=False)
         owners = await operations.owners(cluster)
         listed = await client.list(SERVICES)
     except (CloudError, KubeError) as error:
-        raise CommandFailed(f"orphans cannot be told from others: {error}") from error
+        raise CommandFailed(f"orphans cannot be identified: {error}") from error
     classes = served_classes(context.scope, settings_of(context.config, DESCRIPTOR))
     ours = [owner.uid for owner in owners if owner.cluster == cluster]
     services = {each.metadata.uid: each for each in (*listed.items, *listed.unreadable)}
@@ -79,7 +107,9 @@ async def find_orphans(context: ManagerContext) -> OrphanReport:
             group.create_task(_seen(operations, Owner(cluster, uid), _described(services.get(uid))))
             for uid in sorted(unwanted(ours, services.values(), classes))
         ]
-    return OrphanReport(cluster, len(owners), tuple(task.result() for task in tasks))
+    cloud = "" if context.scope.is_only else context.scope.name
+    orphans = tuple(replace(task.result(), cloud=cloud) for task in tasks)
+    return OrphanReport(cluster, len(owners), orphans)
 
 
 def _described(service: Service | None) -> str:
@@ -106,41 +136,45 @@ async def _seen(operations: BalancerOperations, owner: Owner, service: str) -> O
 
 
 async def delete_orphans(context: ManagerContext, shown: Collection[Orphan]) -> Mapping[Owner, str]:
-    """Delete those that were shown, if they are still as they were shown.
+    """Delete the orphans that were shown, if they have not changed since.
 
-    Who they are is found out anew, by marks and a fresh list. The answer names those that are not
-    gone, and why. Errors: those of `find_orphans`.
+    They are identified again, by tags and a fresh list of Services. Returns those that could not be
+    deleted, and why. Raises as `find_orphans`.
     """
-    before = {orphan.owner: orphan for orphan in shown}
-    now = {orphan.owner: orphan for orphan in (await find_orphans(context)).orphans}
-    operations = _operations(context)
+    found = (await find_orphans(context)).orphans
+    now = {(orphan.cloud, orphan.owner): orphan for orphan in found}
+    clouds = {"" if one.scope.is_only else one.scope.name: one for one in context.per_cloud}
     failed: dict[Owner, str] = {}
-    for owner, orphan in before.items():
-        if owner in now and (problem := await _delete(operations, orphan, now[owner])):
-            failed[owner] = problem
+    for orphan in shown:
+        current = now.get((orphan.cloud, orphan.owner))
+        if current is None:
+            continue
+        problem = await _delete(_operations(clouds[orphan.cloud]), orphan, current)
+        if problem:
+            failed[orphan.owner] = problem
     return failed
 
 
 async def _delete(operations: BalancerOperations, shown: Orphan, now: Orphan) -> str:
-    """Why it is not gone; nothing, if it is."""
+    """Returns why it was not deleted; "" if it was."""
     if now.service:
         return f"{now.service}, is there"
     if now.trouble:
         return now.trouble
     if now.changes != shown.changes:
-        return "it has changed since it was shown; look again"
+        return "it has changed since it was shown; run pileus orphans again"
     try:
         async with Deadline(PATIENCE):
             await _perform(operations, now.owner)
     except CloudError as error:
         return str(error)
     except TimeoutError:
-        return f"it is still being deleted after {PATIENCE:.0f} s; look again later"
+        return f"it is still being deleted after {PATIENCE:.0f} s; run pileus orphans again later"
     return ""
 
 
 async def _perform(operations: BalancerOperations, owner: Owner) -> None:
-    """Change what there is to change until nothing is left of it."""
+    """Apply changes until nothing is left."""
     while True:
         found = await operations.check(Wish(owner=owner, spec=None), full=True)
         if found.changes:

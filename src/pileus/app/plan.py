@@ -5,24 +5,28 @@ connections (reads only) ▸ provider (reads only) ▸ its start ▸ informers �
 
 import asyncio
 from collections.abc import AsyncGenerator, Container, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pileus.app.background import background
 from pileus.app.clients import Clients
+from pileus.app.clouds import Clouds, CloudSlot, Guard
 from pileus.app.config import Config
 from pileus.app.context import BuiltController, ManagerContext
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.leader import API_PATIENCE, provider_leading, wait_for_api_server
-from pileus.app.startup import World, connections, make_context, provider
+from pileus.app.node_assignment import NAME as ASSIGNMENT
+from pileus.app.startup import World, choose_provider, connections, make_context, provider
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.stack import Equipment, read_only, stacked
 from pileus.fence import Open
 from pileus.kube.errors import CredentialsError, KubeError, Unauthorized
+from pileus.kube.model.core_v1 import ObjectReference
 from pileus.kube.transport import reads
 from pileus.objects.preview import Planned, Preview, Scope, Trouble, title
-from pileus.telemetry.log import Log
+from pileus.telemetry.log import Log, logging_cloud
 
 log = Log(__name__)
 
@@ -92,14 +96,22 @@ async def looking(
     metrics = world.metrics()
     async with connections(config, world, metrics, permits=reads) as clients:
         await _check_credentials(clients)
-        async with (
-            provider(config, world) as cloud,
-            watching(
-                make_context(config, world, clients, read_only(cloud, but=may), Open()),
-                patience=API_PATIENCE,
-            ) as context,
-        ):
-            yield context
+        guard = partial(read_only, but=may)
+        async with AsyncExitStack() as stack:
+            if len(config.shared.clouds) > 1:
+                context = _several(config, world, clients, guard)
+            else:
+                cloud = await stack.enter_async_context(provider(config, world))
+                context = make_context(config, world, clients, guard(cloud), Open())
+            ready = watching(context, patience=API_PATIENCE)
+            yield await stack.enter_async_context(ready)
+
+
+def _several(config: Config, world: World, clients: Clients, guard: Guard) -> ManagerContext:
+    for choice in config.shared.clouds:
+        choose_provider(config, world, choice)
+    context = make_context(config, world, clients, None, Open())
+    return Clouds(context, world, NoEvents(), guard).process
 
 
 async def _check_credentials(clients: Clients) -> None:
@@ -121,14 +133,53 @@ async def watching(
     Raises `Fatal` if the API server is not healthy within `patience` seconds, where that is given.
     """
     await wait_for_api_server(context, patience=patience)
+    if context.clouds is not None:
+        async with background(context.informers.run()), _clouds_in_use(context.clouds):
+            yield context
+        return
     async with (
         provider_leading(context),
-        stacked(
-            context.cloud, metrics=context.metrics, fence=context.fence, equipment=Equipment()
-        ) as cloud,
+        _with_middleware(context) as ready,
         background(context.informers.run()),
     ):
+        yield ready
+
+
+@asynccontextmanager
+async def _with_middleware(context: ManagerContext) -> AsyncGenerator[ManagerContext]:
+    async with stacked(
+        context.cloud, metrics=context.metrics, fence=context.fence, equipment=Equipment()
+    ) as cloud:
         yield context.with_cloud(cloud)
+
+
+@asynccontextmanager
+async def _clouds_in_use(clouds: Clouds) -> AsyncGenerator[None]:
+    """Connect to all clouds, and wait for the first attempt with each."""
+
+    async def use(slot: CloudSlot) -> None:
+        with logging_cloud(slot.name):
+            async with _with_middleware(await slot.wait()) as ready:
+                clouds.use(slot, ready)
+                await asyncio.Event().wait()
+
+    async with clouds.connecting(), asyncio.TaskGroup() as group:
+        using = [group.create_task(use(slot)) for slot in clouds.slots]
+        for slot in clouds.slots:
+            await slot.tried.wait()
+        await asyncio.sleep(0)  # lets the connected ones be used
+        try:
+            yield
+        finally:
+            for task in using:
+                task.cancel()
+
+
+class NoEvents:
+    """The events of a plan, which writes none."""
+
+    def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
+        pass
 
 
 class Planner:
@@ -138,28 +189,50 @@ class Planner:
         self._context = context
         self._previews: dict[str, Preview] = {}
         self._skipped: dict[str, str] = {}
-        for descriptor in context.enabled():
-            built = context.build(descriptor)
-            if isinstance(built, BuiltController):
-                self._previews[built.name] = built.controller.preview
-            elif built.is_news:
-                self._skipped[context.scope.scoped(descriptor.names.canonical)] = built.why
+        self._built: set[str] = set()
 
     async def plan(self, scope: Scope) -> Plan:
-        """Ask all of them, side by side; one that fails harms no other.
+        """Ask all of them at once; one that fails harms no other.
 
-        Errors: `Fatal` if the API server does not show its objects.
+        Raises Fatal if the API server does not return its objects.
         """
+        self._build()
         asked: dict[str, asyncio.Task[tuple[Told, ...] | str]] = {}
-        async with failing_if_unreadable(self._context), asyncio.TaskGroup() as group:
-            for name, preview in self._previews.items():
-                asked[name] = group.create_task(_ask(name, preview, scope))
-        answers = {name: task.result() for name, task in asked.items()}
+        async with failing_if_unreadable(self._context):
+            first = await self._assigned(scope)
+            async with asyncio.TaskGroup() as group:
+                for name, preview in self._previews.items():
+                    asked[name] = group.create_task(_ask(name, preview, scope))
+        answers = {**first, **{name: task.result() for name, task in asked.items()}}
+        failures = {name: it for name, it in answers.items() if isinstance(it, str)}
         return Plan(
             once(told for it in answers.values() if not isinstance(it, str) for told in it),
-            {name: it for name, it in answers.items() if isinstance(it, str)},
+            {**failures, **self._unconnected()},
             self._skipped,
         )
+
+    def _build(self) -> None:
+        """Build the controllers of the process, and of the clouds that are connected by now."""
+        several = self._context.clouds is not None
+        for context in (*((self._context,) if several else ()), *self._context.per_cloud):
+            if context.scope.name in self._built:
+                continue
+            self._built.add(context.scope.name)
+            for descriptor in context.here():
+                built = context.build(descriptor)
+                if isinstance(built, BuiltController):
+                    self._previews[built.name] = built.controller.preview
+                elif built.is_news:
+                    self._skipped[context.scope.scoped(descriptor.names.canonical)] = built.why
+
+    async def _assigned(self, scope: Scope) -> Mapping[str, tuple[Told, ...] | str]:
+        """With several clouds: which node and Service belongs to which has to be known first."""
+        clouds = self._context.clouds
+        return {ASSIGNMENT: await _ask(ASSIGNMENT, clouds.preview, scope)} if clouds else {}
+
+    def _unconnected(self) -> Mapping[str, str]:
+        slots = self._context.clouds.slots if self._context.clouds else ()
+        return {f"cloud {slot.name}": problem for slot in slots if (problem := slot.problem())}
 
 
 def once(lines: Iterable[Told]) -> tuple[Told, ...]:

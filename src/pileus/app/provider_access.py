@@ -1,9 +1,12 @@
 """What a provider gets of the cluster, and how the controllers that it brings along are run."""
 
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from pileus.app.context import ManagerContext
 from pileus.cloud.errors import Unsupported
+from pileus.cloud.foreign import entered
 from pileus.cloud.interface import OwnController
 from pileus.kube.access import Access as KubeAccess
 from pileus.kube.client import Client
@@ -61,6 +64,20 @@ class Access:
         return self.context.informers
 
 
+@asynccontextmanager
+async def provider_started(context: ManagerContext) -> AsyncGenerator[None]:
+    """The provider's own start, before all controllers, and its end, after them.
+
+    Raises CloudError.
+    """
+    start = context.cloud.leading
+    async with AsyncExitStack() as stack:
+        if start is not None:
+            failed = f'cloud provider "{context.cloud.name}" could not start'
+            await stack.enter_async_context(entered(failed, lambda: start(Access(context))))
+        yield
+
+
 async def run_own(own: OwnController, context: ManagerContext, health: Health) -> None:
     """Run a provider's own controller until it returns or is cancelled.
 
@@ -68,7 +85,7 @@ async def run_own(own: OwnController, context: ManagerContext, health: Health) -
     but not the liveness check: the other controllers work.
     """
     supervised = Supervised(own.name, lambda: own.run(Access(context)), context.random)
-    check = f"{context.cloud.name}-{own.name}"
+    check = f"{context.scope.name}-{own.name}"
     log.info("Started controller of the provider", controller=own.name)
     health.add(check, supervised.health, live=False)
     try:

@@ -24,7 +24,7 @@ from pileus.kube.config.choose import load_access
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.http import HttpTransport
 from pileus.kube.transport import Permits, all_requests
-from pileus.objects.cloud_scope import only_scope
+from pileus.objects.cloud_scope import CLASS_PREFIX, CloudScope, only_scope, process_scope
 from pileus.runtime.informers import Informers, freeze
 from pileus.runtime.leadership import Times
 from pileus.runtime.lease import new_identity
@@ -90,26 +90,16 @@ async def connections(
         yield clients
 
 
-def only_cloud(config: Config) -> CloudChoice:
-    """Returns the selected cloud. Raises CommandFailed if there are several."""
-    first, *others = config.shared.clouds
-    if others:
-        raise CommandFailed(
-            f"--cloud-provider: this command works with one cloud, but "
-            f"{', '.join(cloud.name for cloud in config.shared.clouds)} are selected"
-        )
-    return first
-
-
-def choose_provider(config: Config, world: World) -> tuple[Connect, ProviderConfig]:
+def choose_provider(
+    config: Config, world: World, choice: CloudChoice
+) -> tuple[Connect, ProviderConfig]:
     """Returns the provider and its configuration. Connects to nothing.
 
     Raises CommandFailed if `--cloud-provider` or `--cloud-config` is wrong, and Fatal if the
     installed provider cannot be loaded.
     """
-    shared, cloud = config.shared, only_cloud(config)
     try:
-        connect = world.providers.get(cloud.provider)
+        connect = world.providers.get(choice.provider)
     except UnknownProvider as error:
         raise CommandFailed(f"--cloud-provider: {error}") from error
     except CloudError as error:
@@ -117,40 +107,51 @@ def choose_provider(config: Config, world: World) -> tuple[Connect, ProviderConf
     if connect is None:
         known = ", ".join(world.providers.names()) or "none is installed"
         raise CommandFailed(
-            f"--cloud-provider={cloud.provider} selects no provider (known: {known})"
+            f"--cloud-provider={choice.provider} selects no provider (known: {known})"
         )
     try:
         return connect, read_config(
-            cloud.config_file, environ=world.environ, cluster_name=shared.cluster_name
+            choice.config_file, environ=world.environ, cluster_name=config.shared.cluster_name
         )
     except Misconfigured as error:
         raise CommandFailed(str(error)) from error
 
 
 @asynccontextmanager
+async def connect_cloud(config: Config, world: World, choice: CloudChoice) -> AsyncGenerator[Cloud]:
+    """Connect to a cloud for the length of the block.
+
+    Raises CloudError if that fails, and CommandFailed and Fatal as `choose_provider`.
+    """
+    connect, given = choose_provider(config, world, choice)
+    async with connected(choice.name, connect, given) as cloud:
+        check_cluster_id(cloud, allow_untagged=config.shared.allow_untagged_cloud)
+        yield cloud
+
+
+@asynccontextmanager
 async def provider(config: Config, world: World) -> AsyncGenerator[Cloud]:
-    """The configured provider's cloud, connected. Raises CommandFailed and Fatal."""
-    shared = config.shared
-    connect, given = choose_provider(config, world)
+    """Connect to the only cloud for the length of the block. Raises CommandFailed and Fatal."""
+    (choice,) = config.shared.clouds
     async with AsyncExitStack() as stack:
         try:
-            cloud = await stack.enter_async_context(
-                connected(only_cloud(config).name, connect, given)
-            )
+            cloud = await stack.enter_async_context(connect_cloud(config, world, choice))
+        except NoClusterId as error:
+            raise Fatal(str(error)) from error
         except CloudError as error:
             raise Fatal(f"Cloud provider could not be initialized: {error}") from error
-        _check_cluster_id(cloud, allow_untagged=shared.allow_untagged_cloud)
         yield cloud
 
 
 def make_context(
-    config: Config, world: World, clients: Clients, cloud: Cloud, fence: Fence
+    config: Config, world: World, clients: Clients, cloud: Cloud | None, fence: Fence
 ) -> ManagerContext:
+    """Returns the context of the only cloud, or (without a cloud) of a process with several."""
     resync = config.generic.min_resync_period
     client = clients.main("shared-informers")
     return ManagerContext(
         config=config,
-        scope=only_scope(cloud),
+        scope=process_scope() if cloud is None else _only_scope(config, cloud),
         clients=clients,
         informers=Informers(client, world.random, resync, world.settled),
         cluster_identity=ClusterIdentity(clients.main("cluster-id"), config.shared.cluster_id),
@@ -162,11 +163,22 @@ def make_context(
     )
 
 
-def _check_cluster_id(cloud: Cloud, *, allow_untagged: bool) -> None:
+def _only_scope(config: Config, cloud: Cloud) -> CloudScope:
+    choice = config.shared.clouds[0]
+    own_name = (f"{CLASS_PREFIX}{choice.name}",) if choice.name != choice.provider else ()
+    return only_scope(cloud, (*own_name, *choice.classes), is_default=choice.default)
+
+
+class NoClusterId(Misconfigured):
+    """The cloud's resources are not tagged with a cluster."""
+
+
+def check_cluster_id(cloud: Cloud, *, allow_untagged: bool) -> None:
+    """Raises NoClusterId if the cloud has none and `--allow-untagged-cloud` is not set."""
     if cloud.has_cluster_id:
         return
     if not allow_untagged:
-        raise Fatal(NO_CLUSTER_ID)
+        raise NoClusterId(NO_CLUSTER_ID)
     log.warning(
         "detected a cluster without a ClusterID.  A ClusterID will be required in the future.  "
         "Please tag your cluster to avoid any future issues"

@@ -1,4 +1,4 @@
-"""Adapts a ported provider to the cloud contract: its interfaces become capabilities.
+"""A ported provider as a `Cloud`: its interfaces become capabilities, its lifetime is kept.
 
 connect:  factory(config) ▶ provider
 leading:  initialize(client_builder, stop) ▶ set_informers ▶ … controllers … ▶ stop, awaited
@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from pileus.classic.balancers import ClassicBalancers
 from pileus.classic.calls import Calls
 from pileus.classic.errors import translated
-from pileus.classic.instances import ClassicInstances, ClassicSshKeys
+from pileus.classic.instances import ClassicInstances
 from pileus.classic.interface import (
     Clusters,
     Factory,
@@ -24,8 +24,10 @@ from pileus.classic.interface import (
     SchemeOwner,
     Zones,
 )
+from pileus.classic.memory import Memory, ProcessMemory
+from pileus.classic.notes import Notes
 from pileus.classic.routes import ClassicRoutes
-from pileus.classic.service_records import Memory, Notes, ProcessMemory
+from pileus.classic.ssh_keys import ClassicSshKeys
 from pileus.classic.stop import stopping
 from pileus.classic.view import ClusterView, LateView
 from pileus.cloud.errors import Misconfigured
@@ -36,16 +38,16 @@ from pileus.kube.client import Client
 T = TypeVar("T")
 
 IDENTITY = "service-controller"
-"""The identity that removes notes from Services."""
+"""As whom notes are written on Services."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """The `connect` of a ported provider, made from its factory: the value of its entry point."""
+    """A ported provider's `connect`, made from its factory: the value of its entry point."""
 
     factory: Factory
     at_once: int = 16
-    """Calls to the provider at the same time, at most. Abandoned threads count."""
+    """Calls to the provider under way at the same time, threads included."""
     memory: Callable[[], Memory] = field(default=ProcessMemory)
 
     def __call__(self, config: ProviderConfig) -> AbstractAsyncContextManager[Cloud]:
@@ -62,7 +64,7 @@ class Adapted:
 def as_cloud(
     provider: Interface, calls: Calls, *, cluster_name: str, memory: Memory | None = None
 ) -> Cloud:
-    """Returns the provider as a cloud. It sees the cluster while `Cloud.leading` is entered."""
+    """The provider's capabilities; the cluster comes into view with `leading`."""
     _verify(provider)
     view = LateView()
     notes = Notes(view.service_if_leading)
@@ -99,7 +101,7 @@ async def _leading(
     view, notes = late
     cluster = access.view()
     if not isinstance(cluster, ClusterView):
-        raise Misconfigured(f"ported providers need a ClusterView, not {cluster!r}")
+        raise Misconfigured(f"ported providers need a view of nodes and services, not {cluster!r}")
     view.bind(cluster)
     if provider.load_balancer() is not None:
         client = access.client(IDENTITY)
@@ -136,7 +138,7 @@ def _or_die(make: Callable[[str], object], name: str) -> object:
     try:
         return make(name)
     except Exception as error:
-        raise SystemExit(f'cannot access the cluster as "{name}": {error}') from error
+        raise SystemExit(f'no access to the cluster as "{name}": {error}') from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ GETTERS = (
     "provider_name",
     "has_cluster_id",
 )
-"""Methods of a provider that return what it already has."""
+"""The methods of a provider that only return what it has."""
 OPTIONAL = ("provider_id_schemes",)
 
 
@@ -188,7 +190,7 @@ def _verify(provider: object) -> None:
     missing = [n for n in ("initialize", *GETTERS) if not callable(getattr(provider, n, None))]
     if missing:
         raise Misconfigured(
-            f"the factory of the provider returned a {made} without: "
+            f"the provider's factory made a {made}, which lacks: "
             f"{', '.join(f'{name}()' for name in missing)}"
         )
     for name in (*GETTERS, *OPTIONAL):
@@ -208,7 +210,7 @@ def _verify_getter(made: str, name: str, getter: Callable[[], object]) -> None:
 
 
 def _owns(provider: Interface) -> Callable[[NodeRef], bool | None] | None:
-    """Returns `Cloud.owns`, by provider ID, if the provider declares further schemes."""
+    """By provider ID, for a provider that declares more schemes than its name."""
     if not isinstance(provider, SchemeOwner):
         return None
     schemes = frozenset({provider.provider_name(), *_schemes(provider)})

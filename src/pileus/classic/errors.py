@@ -1,10 +1,10 @@
-"""Errors that ported providers raise, with the texts and effects of the Go framework."""
+"""The errors that ported providers raise, with the texts and the effects of the Go framework's."""
 
 from pileus.cloud.errors import CloudError, NotFound, Unavailable, Unsupported
 
 
 class ClassicError(Exception):
-    """Base of the errors with a meaning of their own. Any other exception fails the call."""
+    """Base of the errors that have a meaning of their own; any other exception just fails."""
 
 
 class InstanceNotFound(ClassicError):
@@ -20,7 +20,7 @@ class Unimplemented(ClassicError):
 
 
 class ImplementedElsewhere(ClassicError):
-    """Another controller implements this load balancer: nothing to do here."""
+    """Someone else makes this load balancer; here is nothing to do."""
 
     def __init__(self, message: str = "implemented by alternate to cloud provider") -> None:
         super().__init__(message)
@@ -32,9 +32,9 @@ class DiskNotFound(ClassicError):
 
 
 class RetryError(ClassicError):
-    """The call is to be repeated after a fixed time. Calls for other objects do not wait.
+    """What was asked for is to be asked for again after a fixed time; nothing else need wait.
 
-    To slow down all calls, raise `pileus.cloud.errors.Throttled`.
+    Where the cloud wants fewer requests altogether, raise `pileus.cloud.errors.Throttled`.
     """
 
     def __init__(self, message: str, delay: float) -> None:
@@ -44,14 +44,14 @@ class RetryError(ClassicError):
 
 
 class ProviderFailed(Unavailable):
-    """Any other exception of a ported provider. Whether a retry helps is not known."""
+    """Any other exception of a ported provider. Whether it heals by itself is not known."""
 
     is_reported_at_once = True
-    """As in Go: the event on the object is not delayed until a retry has failed."""
+    """As in Go: events on the object do not wait to see whether it heals."""
 
 
 class Postponed(Unavailable):
-    """A `RetryError` as an error of the contract: only its own object waits."""
+    """A `RetryError` in the contract's words: its object waits, and the cloud may be asked."""
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class Postponed(Unavailable):
 
 
 def translated(error: Exception) -> CloudError:
-    """Returns the contract's error for an exception. A `RetryError` may be its cause."""
+    """The contract's error for what a ported provider raised; a `RetryError` may be wrapped."""
     retry = _retry_in_chain(error)
     if retry is not None:
         return Postponed(str(error), retry_after=retry.retry_after)
@@ -72,15 +72,15 @@ def translated(error: Exception) -> CloudError:
         case Unimplemented() | ImplementedElsewhere():
             return Unsupported(str(error))
         case _:
-            return ProviderFailed(text_of(error))
+            return ProviderFailed(said_by(error))
 
 
 _CRYPTIC = (LookupError, TypeError, AttributeError, NameError, ArithmeticError, AssertionError)
-"""Built-in exceptions that are shown with their class: `KeyError: 'region'`."""
+"""Built-in exceptions whose text alone says too little: `KeyError: 'region'`."""
 
 
-def text_of(error: Exception) -> str:
-    """Returns the text of an exception, as Go prints errors."""
+def said_by(error: Exception) -> str:
+    """The text of an exception, as Go would print it."""
     text = str(error)
     if isinstance(error, _CRYPTIC):
         return f"{type(error).__name__}: {text}"
@@ -88,7 +88,7 @@ def text_of(error: Exception) -> str:
 
 
 def is_unexpected(error: Exception) -> bool:
-    """Whether the exception has no meaning of its own, so that its traceback is needed."""
+    """Whether only its traceback explains the exception: it has no meaning of its own here."""
     expected = isinstance(error, ClassicError | CloudError)
     return not expected and _retry_in_chain(error) is None
 

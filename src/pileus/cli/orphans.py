@@ -52,7 +52,7 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
 
 def exit_code(found: OrphanReport, failed: Mapping[Owner, str] | None) -> int:
     """`failed` is None if nothing was deleted, else what could not be."""
-    if failed or any(orphan.trouble for orphan in found.orphans):
+    if failed or found.problems or any(orphan.trouble for orphan in found.orphans):
         return FAILED
     is_left = found.orphans if failed is None else len(found.orphans) > len(found.deletable)
     return FOUND if is_left else 0
@@ -103,15 +103,20 @@ def _lines(found: OrphanReport, style: Style) -> Iterator[str]:
             yield f"  {style.inked('!', Ink.RED)} {first}"
             yield from (f"    {line}" for line in rest)
         yield ""
+    for problem in found.problems:
+        first, *rest = style.lines(problem, 2)
+        yield f"{style.inked('!', Ink.RED)} {first}"
+        yield from (f"  {line}" for line in rest)
     counted = _counted(found.orphans) if found.orphans else "No orphaned load balancers"
     checked = f"(checked {found.owners} tagged with cluster {found.cluster})"
     yield from (style.inked(line, Ink.BOLD) for line in style.lines(f"{counted} {checked}", 0))
 
 
 def _owner(orphan: Orphan) -> str:
+    where = f"Cloud {orphan.cloud}: " if orphan.cloud else ""
     if orphan.service:
-        return f"{orphan.service}: not served with these flags, kept"
-    return f"Deleted Service with UID {orphan.owner.uid}"
+        return f"{where}{orphan.service}: not served with these flags, kept"
+    return f"{where}Deleted Service with UID {orphan.owner.uid}"
 
 
 def _counted(orphans: Sequence[Orphan]) -> str:
@@ -131,12 +136,15 @@ def document(found: OrphanReport, failed: Mapping[Owner, str] | None) -> dict[st
         "cluster": found.cluster,
         "owners": found.owners,
         "orphans": [_document(orphan, failed) for orphan in found.orphans],
+        **({"problems": list(found.problems)} if found.problems else {}),
     }
 
 
 def _document(orphan: Orphan, failed: Mapping[Owner, str] | None) -> dict[str, object]:
     balancer = orphan.balancer
+    cloud = {"cloud": orphan.cloud} if orphan.cloud else {}
     return {
+        **cloud,
         "uid": orphan.owner.uid,
         "service": orphan.service,
         "id": balancer.id if balancer else "",

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 
 from pileus.cloud.interface import Cloud
-from pileus.objects.ownership import Whose, whose_by
+from pileus.objects.ownership import Ownership, Whose, whose_by
+
+CLASS_PREFIX = "pileus.dev/"
+"""Of load balancer classes: each cloud serves the class with its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,13 @@ class CloudScope:
     """Whether it serves Services that name no class."""
     is_only: bool = True
     """Whether it is the manager's only cloud; then it is not part of any name."""
+    classes: tuple[str, ...] = ()
+    """Load balancer classes that it serves besides its own."""
+
+    @property
+    def own_classes(self) -> frozenset[str]:
+        """Returns all load balancer classes that the cloud serves by its configuration."""
+        return frozenset({*self.classes, f"{CLASS_PREFIX}{self.name}"})
 
     def scoped(self, name: str) -> str:
         """Returns the name of a queue, round, health check or metric in this scope.
@@ -29,6 +39,19 @@ class CloudScope:
         return name if self.is_only or not self.name else f"{name}@{self.name}"
 
 
-def only_scope(cloud: Cloud) -> CloudScope:
+def only_scope(
+    cloud: Cloud, classes: tuple[str, ...] = (), *, is_default: bool = True
+) -> CloudScope:
     """Returns the scope of a manager's only cloud."""
-    return CloudScope(name=cloud.name, cloud=cloud, whose=whose_by(cloud))
+    return CloudScope(
+        name=cloud.name,
+        cloud=cloud,
+        whose=whose_by(cloud),
+        classes=classes,
+        is_default=is_default,
+    )
+
+
+def process_scope() -> CloudScope:
+    """Returns the scope of controllers that run once in a manager with several clouds."""
+    return CloudScope(name="", cloud=Cloud(name=""), whose=lambda _: Ownership.OURS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pileus.clock import Clock
 from pileus.server.client_certificates import (
-    NO_TRUST,
+    NOBODY,
     Authorities,
     ProxyTrust,
     Trust,
@@ -63,7 +63,7 @@ class Authenticator:
         self._metrics = metrics
         self._tokens = tokens
         self._trusted = _Trusted()
-        self.trust(NO_TRUST)
+        self.trust(NOBODY)
 
     def trust(self, trust: Trust) -> None:
         """Trust these CAs from now on. Raises `BadCertificate`."""

@@ -78,12 +78,13 @@ class _AsGoShows(Collector):
         self._registry = registry
 
     def collect(self) -> Iterator[Metric]:
+        families: dict[str, Metric] = {}
         for metric in sorted(self._registry.collect(), key=lambda metric: metric.name):
-            kept = Metric(metric.name, metric.documentation, metric.type, metric.unit)
+            fresh = Metric(metric.name, metric.documentation, metric.type, metric.unit)
+            family = families.setdefault(metric.name, fresh)  # several clouds have the same ones
             created = f"{metric.name}_created"
-            kept.samples = [sample for sample in metric.samples if sample.name != created]
-            if kept.samples:
-                yield kept
+            family.samples += [sample for sample in metric.samples if sample.name != created]
+        yield from (family for family in families.values() if family.samples)
 
 
 def open_metrics_text(registry: CollectorRegistry) -> bytes:

@@ -1,17 +1,33 @@
-"""Structured logging: a message in sentence case and values as fields.
+"""How the program says what it does: one logical line per act, with its values beside the text.
 
     log = Log(__name__)
     log.info("Initialized node", node=name)          # always
-    log.info("Node is up to date", v=4, node=name)         # from -v=4 on
-    log.error("Lookup failed", error=error, node=name)
+    log.info("Node is as it should be", v=4, node=name)   # from -v=4 on
+    log.error("Look-up failed", error=error, node=name)
 
 How lines look, and which are written, is the business of `pileus.telemetry.klog`.
 """
 
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 VALUES = "pileus_values"
 """The attribute of a log record that carries its values."""
+
+
+_CLOUD: ContextVar[str] = ContextVar("pileus_cloud", default="")
+
+
+@contextmanager
+def logging_cloud(name: str) -> Generator[None]:
+    """Add `cloud=name` to every line that is logged in the block and by tasks started in it."""
+    token = _CLOUD.set(name)
+    try:
+        yield
+    finally:
+        _CLOUD.reset(token)
 
 
 class Log:
@@ -49,6 +65,8 @@ class Log:
         error: BaseException | None = None,
     ) -> None:
         if self._logger.isEnabledFor(level):
+            if cloud := _CLOUD.get():
+                values = {"cloud": cloud, **values}
             self._logger.log(level, message, exc_info=error, extra={VALUES: values}, stacklevel=3)
 
 

@@ -1,11 +1,12 @@
 """Every metric, declared once with its text; names, labels and buckets are the Go framework's.
 
-One `Metrics` is built per process on a registry of its own and passed to all code that measures.
+One `Metrics` is built per process on a registry of its own and handed to whoever measures.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.registry import Collector
 
 NODE_DELAYS = (1, 4, 16, 64, 256, 1024)
 MONITOR_DURATIONS = tuple(0.001 * 2**n for n in range(15))
@@ -22,8 +23,26 @@ COUNTERS_WITHOUT_TOTAL = frozenset({"authentication_attempts", "authenticated_us
 
 
 def new_metrics() -> "Metrics":
-    """On a registry of its own."""
+    """On a registry that nobody else has."""
     return Metrics(CollectorRegistry())
+
+
+class _OfCloud(Collector):
+    """The metrics of one cloud, with the label `cloud`; without families that are all zero."""
+
+    def __init__(self, name: str, registry: CollectorRegistry) -> None:
+        self._name = name
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            samples = [each for each in metric.samples if not each.name.endswith("_created")]
+            if any(each.value for each in samples):
+                labelled = Metric(metric.name, metric.documentation, metric.type, metric.unit)
+                labelled.samples = [
+                    each._replace(labels={**each.labels, "cloud": self._name}) for each in samples
+                ]
+                yield labelled
 
 
 class Metrics:
@@ -31,7 +50,6 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self._parts: dict[Gauge, list[Callable[[], float]]] = {}
         self._declare_nodes()
         self._declare_lifecycle()
         self._declare_services()
@@ -51,11 +69,14 @@ class Metrics:
         self._declare_access()
         self._declare_reviews()
 
-    def add_part(self, gauge: Gauge, part: Callable[[], float]) -> None:
-        """Lets a gauge without labels report the sum of its parts, such as one per cloud."""
-        parts = self._parts.setdefault(gauge, [])
-        parts.append(part)
-        gauge.set_function(lambda: sum(each() for each in parts))
+    def for_cloud(self, name: str) -> "Metrics":
+        """Returns instruments for one of several clouds.
+
+        They are exposed together with these, with a label `cloud`.
+        """
+        made = Metrics(CollectorRegistry())
+        self.registry.register(_OfCloud(name, made.registry))
+        return made
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -104,7 +125,7 @@ class Metrics:
         action = ("action",)
         self.node_breaker_open = self._gauge(
             "pileus_node_breaker_open",
-            "1 while too many machines are missing (delete) or stopped (out_of_service), so that "
+            "1 while too many nodes are gone (delete) or stopped (out_of_service) at once, so that "
             "none is acted on",
             action,
         )
@@ -138,15 +159,15 @@ class Metrics:
         )
         self.services_failing = self._gauge(
             "pileus_services_failing",
-            "Services whose load balancer does not match the desired state because of a failure",
+            "Services whose load balancer could not be brought to what they want, and is retried",
         )
         self.services_pending = self._gauge(
             "pileus_services_pending",
-            "Services whose load balancer the cloud is provisioning",
+            "Services on whose load balancer the cloud is at work",
         )
         self.services_held = self._gauge(
             "pileus_services_held",
-            "Services whose load balancer keeps its members until a second check of the nodes",
+            "Services whose load balancer keeps its members until the nodes are looked at again",
         )
         self.service_drift_repaired = self._counter(
             "pileus_service_drift_repaired_total",
@@ -164,7 +185,7 @@ class Metrics:
         )
         self.vanished_services_kept = self._counter(
             "pileus_vanished_services_kept_total",
-            "Services deleted without their finalizer, many at once, with load balancers kept",
+            "Services that vanished while many did, and whose load balancers were kept",
         )
 
     def _declare_routes(self) -> None:
@@ -198,7 +219,7 @@ class Metrics:
         )
         self.range_tries = self._histogram(
             "node_ipam_controller_cidrset_allocation_tries_per_request",
-            "[ALPHA] Ranges that were tried until a free one was found",
+            "[ALPHA] Ranges that were looked at until a free one was found",
             RANGE_TRIES,
             labels,
         )
@@ -250,7 +271,7 @@ class Metrics:
             "workqueue_retries_total", "[ALPHA] Keys added again after a failure", name
         )
         self.queue_keys = self._gauge(
-            "pileus_workqueue_keys", "Keys that wait, are being processed, or are due later", name
+            "pileus_workqueue_keys", "Keys that wait, are in hand, or are due later", name
         )
         self.remembered_objects = self._gauge(
             "pileus_remembered_objects",
@@ -352,7 +373,7 @@ class Metrics:
         )
         self.planned_changes_total = self._counter(
             "pileus_planned_changes_total",
-            "Changes planned by a manager with --dry-run, each counted once while it is planned",
+            "Changes that a manager with --dry-run found to make, each once while it stands",
             by_change,
         )
 
@@ -397,7 +418,7 @@ class Metrics:
         )
         self.token_cache_requests = self._counter(
             "authentication_token_cache_request_total",
-            "[ALPHA] Lookups in the cache of tokens: hit or miss",
+            "[ALPHA] Look-ups in the cache of tokens: hit or miss",
             ("status",),
         )
         self.authorizations = self._counter(

@@ -106,7 +106,9 @@ async def test_what_has_changed_since_it_was_shown_is_left_alone_and_said() -> N
 
         failed = await delete_orphans(context, [replace(orphan, changes=())])
 
-        assert list(failed.values()) == ["it has changed since it was shown; look again"]
+        assert list(failed.values()) == [
+            "it has changed since it was shown; run pileus orphans again"
+        ]
         assert "default-old" in balancers(stage)
 
 
@@ -148,7 +150,7 @@ async def test_where_the_services_cannot_be_listed_nothing_is_an_orphan() -> Non
     async with abandoned("old") as (stage, _), stage.looked_at() as context:
         stage.kube.go_down()
 
-        with pytest.raises(CommandFailed, match="orphans cannot be told from others"):
+        with pytest.raises(CommandFailed, match="orphans cannot be identified"):
             await find_orphans(context)
 
 

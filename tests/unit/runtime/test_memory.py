@@ -85,9 +85,9 @@ KEPT = "pruned in each round to the objects that exist"
 
 EXEMPT = {
     "classic/calls.py:Calls._logged": FIXED,
-    "classic/service_records.py:ProcessMemory._forgotten": BOUNDED,
-    "classic/service_records.py:ProcessMemory._remembered": IN_THE_CLOUD,
-    "classic/service_records.py:ProcessMemory._seen": IN_THE_CLOUD,
+    "classic/memory.py:ProcessMemory._forgotten": BOUNDED,
+    "classic/memory.py:ProcessMemory._remembered": IN_THE_CLOUD,
+    "classic/memory.py:ProcessMemory._seen": IN_THE_CLOUD,
     "classic/interface.py:InstanceMetadata.additional_labels": SHORT,
     "classic/stop.py:Stop._tasks": FIXED,
     "controllers/ipam/allocator.py:Allocator._allocated": COUNTED,
@@ -108,8 +108,8 @@ EXEMPT = {
     "controllers/service/notes.py:DeletedServices._cleaned_up": BOUNDED,
     "controllers/service/orphans.py:Sweeper._first_seen": KEPT,
     "controllers/service/observation.py:SharedLocks._locks": SHORT,
-    "controllers/ssh_keys/reconciler.py:SshKeysReconciler._unwanted_since": FIXED,
-    "controllers/ssh_keys/reconciler.py:_Pass.errors": SHORT,
+    "controllers/ssh_keys/observation.py:Look.failures": SHORT,
+    "controllers/ssh_keys/reconciler.py:SshKeysReconciler._since": FIXED,
     "objects/nodes.py:ADDRESS_TYPES": FIXED,
     "objects/ownership.py:IgnoredNodes._names": COUNTED,
     "runtime/events.py:EventRecorder._tries": COUNTED,

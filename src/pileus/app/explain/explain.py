@@ -1,16 +1,36 @@
 """Asks cluster, cloud and controllers about one object, and puts the answers together."""
 
 from pileus.app.context import ManagerContext
+from pileus.app.errors import Fatal
 from pileus.app.explain.cluster_messages import leader, warnings_about
 from pileus.app.explain.explanation import Explanation
 from pileus.app.explain.node import Findings, explain_node, machine_of
-from pileus.app.explain.service import cloud_side, explain_service
+from pileus.app.explain.service import cloud_side, explain_service, serves
 from pileus.app.plan import Planner, failing_if_unreadable
 from pileus.controllers.service.events import about_service
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.objects.nodes import about_node
 from pileus.objects.preview import Scope
 from pileus.runtime.informers import UID_INDEX
+
+
+def _cloud_of(context: ManagerContext, thing: Node | Service) -> ManagerContext:
+    """Returns the context of the object's cloud, or of the first one if it has none.
+
+    Raises Fatal if no cloud is connected.
+    """
+    if context.clouds is None:
+        return context
+    connected = context.clouds.contexts()
+    if not connected:
+        problems = "; ".join(slot.problem() or "" for slot in context.clouds.slots)
+        raise Fatal(f"Cloud provider could not be initialized: {problems}")
+    if isinstance(thing, Node):
+        owner = context.clouds.nodes.owner(thing)
+        owning = (each for each in connected if each.scope.name == owner)
+    else:
+        owning = (each for each in connected if serves(each, thing))
+    return next(owning, connected[0])
 
 
 async def explain(context: ManagerContext, thing: Node | Service, scope: Scope) -> Explanation:
@@ -22,6 +42,7 @@ async def explain(context: ManagerContext, thing: Node | Service, scope: Scope) 
         warnings=await warnings_about(client, about),
         leader=await leader(client, context.config, context.clock.now()),
     )
+    context = _cloud_of(context, thing)
     if isinstance(thing, Node):
         return explain_node(context, thing, await machine_of(context, thing), around)
     nodes = context.informers.of(NODES)

@@ -70,6 +70,11 @@ async def _cluster_id(context: ManagerContext) -> str:
         raise Fatal(str(error)) from error
 
 
+def serves(context: ManagerContext, service: Service) -> bool:
+    """Whether the cloud of the context serves the Service."""
+    return _classes(context).serve(service)
+
+
 def _classes(context: ManagerContext) -> Classes:
     return served_classes(context.scope, settings_of(context.config, DESCRIPTOR))
 

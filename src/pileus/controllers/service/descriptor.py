@@ -38,12 +38,14 @@ class ServiceFlags:
 
 
 def served_classes(scope: "CloudScope", flags: ServiceFlags) -> Classes:
-    """Returns which Services a cloud serves, as `--service-classes` says."""
-    return Classes.of(
-        scope.name,
-        (name for name in flags.classes if name != NO_DEFAULT_CLASS),
-        default=NO_DEFAULT_CLASS not in flags.classes,
-    )
+    """Returns which Services a cloud serves.
+
+    Of several clouds, the default one serves the classes of `--service-classes`.
+    """
+    named = flags.classes if scope.is_only or scope.is_default else ()
+    classes = {*scope.classes, *(name for name in named if name != NO_DEFAULT_CLASS)}
+    default = scope.is_default and NO_DEFAULT_CLASS not in named
+    return Classes.of(scope.name, classes, default=default)
 
 
 def build(context: ControllerContext, flags: ServiceFlags) -> "ServiceController | Skipped":

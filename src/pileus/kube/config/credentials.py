@@ -1,4 +1,4 @@
-"""Credentials of requests: fixed ones, token files, and values that are renewed when due."""
+"""How a request says who sends it; the simple ways, which never change while we run."""
 
 import asyncio
 import base64
@@ -37,7 +37,7 @@ class Authorization(Protocol):
 
 
 class Fixed:
-    """A token or password from the configuration, or none."""
+    """A token or password from the configuration, or nobody at all."""
 
     def __init__(self, header: str | None) -> None:
         self._header = header
@@ -49,10 +49,10 @@ class Fixed:
         return None
 
     def rejected(self) -> None:
-        """Nothing can be fetched again."""
+        """There is nothing that could be fetched anew."""
 
 
-ANONYMOUS = Fixed(None)
+NOBODY = Fixed(None)
 
 
 def bearer(token: str, origin: str) -> str:
@@ -123,13 +123,13 @@ class TokenFile:
         self._read_at = None
 
     def _refresh(self) -> None:
-        """Read the token file; keep the last valid token if that fails."""
+        """Take the file's token; keep the last good one if there is none to be had."""
         try:
             self._header = bearer(self._token(), f"token file {self._path}")
         except CredentialsError as e:
             if not self._header:
                 raise
-            _log.error("Keeping the last token: no new one can be read", error=e)
+            _log.error("No new token to be had; the last one stays", error=e)
         self._read_at = self._clock.now()
 
     def _token(self) -> str:
@@ -142,7 +142,7 @@ class TokenFile:
 
 
 PAUSE = timedelta(seconds=5)
-"""Seconds between two fetches, also if the server rejects every value."""
+"""Between two fetches, so that a server that rejects everything is no storm of them."""
 
 FAILURE_LASTS = timedelta(seconds=1)
 """How long callers get the last failure instead of each trying in turn."""
@@ -186,7 +186,7 @@ class Renewing(Generic[T]):
         return self._last.value if self._last else None
 
     async def value(self) -> T:
-        """Raises `CredentialsError` if no usable value can be fetched."""
+        """Errors: `CredentialsError` if there is no usable value to be had."""
         if (fresh := self._fresh()) is not None:
             return fresh.value
         if self._turn.locked() and (usable := self._usable()) is not None:
