@@ -23,7 +23,7 @@ class Overdue:
 
     def __init__(self) -> None:
         self._due: dict[object, tuple[float, str]] = {}
-        self._of_providers: dict[str, Callable[[], str | None]] = {}
+        self._of_providers: dict[object, Callable[[], str | None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @asynccontextmanager
@@ -57,9 +57,9 @@ class Overdue:
         finally:
             del self._due[token]
 
-    def include(self, provider: str, health: Callable[[], str | None]) -> None:
-        """Report what the provider says of its own health, too."""
-        self._of_providers[provider] = health
+    def include(self, key: object, health: Callable[[], str | None]) -> None:
+        """Report the health of a provider, too. The key is the provider's function, once each."""
+        self._of_providers[key] = health
 
     def health(self) -> str | None:
         """Returns the message for a health check; None while all calls end in time."""

@@ -97,7 +97,7 @@ def composed(
         guard=Guard(cloud.name, metrics),
     )
     if cloud.health is not None:
-        equipment.overdue.include(cloud.name, partial(stack.guard.health, cloud.health))
+        equipment.overdue.include(cloud.health, partial(stack.guard.health, cloud.health))
     owns = cloud.owns
     return replace(
         rebuilt(cloud, stack.around, methods),
