@@ -1,1 +1,1 @@
-"""What all controllers say, read and remember of the cluster's objects."""
+"""What all controllers share about objects of the cluster: reading, writing, events, previews."""

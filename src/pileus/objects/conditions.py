@@ -11,41 +11,45 @@ REWORD_AFTER = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Explanation:
     """The reason of a condition: one CamelCase word, and a message."""
 
     reason: str
     message: str
 
 
-def raised(node: Node, kind: str, said: Said, now: datetime) -> NodeCondition | None:
+def problem_condition(
+    node: Node, kind: str, why: Explanation, now: datetime
+) -> NodeCondition | None:
     """Returns the condition with status True; None if the node has it already."""
     present = condition_of(node, kind)
-    if present and present.status == "True" and present.reason == said.reason:
+    if present and present.status == "True" and present.reason == why.reason:
         since = present.last_heartbeat_time
-        if present.message == said.message or (since and now - since < REWORD_AFTER):
+        if present.message == why.message or (since and now - since < REWORD_AFTER):
             return None
-    return _condition(present, kind, "True", said, now)
+    return _condition(present, kind, "True", why, now)
 
 
-def lowered(node: Node, kind: str, said: Said, now: datetime) -> NodeCondition | None:
+def solved_condition(
+    node: Node, kind: str, why: Explanation, now: datetime
+) -> NodeCondition | None:
     """Returns the condition with status False; None if it is False or was never set."""
     present = condition_of(node, kind)
     if present is None or present.status == "False":
         return None
-    return _condition(present, kind, "False", said, now)
+    return _condition(present, kind, "False", why, now)
 
 
 def _condition(
-    present: NodeCondition | None, kind: str, status: str, said: Said, now: datetime
+    present: NodeCondition | None, kind: str, status: str, why: Explanation, now: datetime
 ) -> NodeCondition:
     now = now.replace(microsecond=0)
     stays = present is not None and present.status == status
     return NodeCondition(
         type=kind,
         status=status,
-        reason=said.reason,
-        message=said.message,
+        reason=why.reason,
+        message=why.message,
         last_heartbeat_time=now,
         last_transition_time=present.last_transition_time if present and stays else now,
     )

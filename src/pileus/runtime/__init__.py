@@ -1,1 +1,1 @@
-"""Runs reconcilers; knows no particular one."""
+"""Queue, workers, retries, events and leader election. Knows no particular controller."""

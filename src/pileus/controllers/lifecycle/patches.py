@@ -11,13 +11,13 @@ from pileus.cloud.model import no_labels
 from pileus.controllers.lifecycle.annotations import DELETION, OUT_OF_SERVICE_MARK, Word
 from pileus.kube.model.core_v1 import Node, NodeCondition, Taint
 from pileus.kube.patch import MergePatch, Patch, StrategicPatch
-from pileus.objects.conditions import Said, lowered, raised
+from pileus.objects.conditions import Explanation, problem_condition, solved_condition
 from pileus.objects.nodes import condition_of, is_ready, taints_of
 
 CONDITION = "CloudProviderInstanceGone"
 """True on a node that is kept although the cloud has no machine for it, for the reason given."""
-FOUND = Said("InstanceFound", "the cloud has a machine for this node")
-READY_AGAIN = Said("NodeReady", "the node is ready")
+FOUND = Explanation("InstanceFound", "the cloud has a machine for this node")
+READY_AGAIN = Explanation("NodeReady", "the node is ready")
 
 SHUTDOWN = Taint(key="node.cloudprovider.kubernetes.io/shutdown", effect="NoSchedule")
 GONE = Taint(key="pileus.dev/instance-gone", effect="NoSchedule")
@@ -34,11 +34,11 @@ class Marks:
     gone: bool | None = None
     out_of_service: bool | None = None
     removes_approval: bool = False
-    off: Said = FOUND
+    off: Explanation = FOUND
     """The reason of our condition while it is off. It is on if `kept` is set."""
-    kept: Said | None = None
+    kept: Explanation | None = None
     """Why the node is kept: the condition and a warning."""
-    warning: Said | None = None
+    warning: Explanation | None = None
 
 
 RECOVERED = Marks(
@@ -94,9 +94,9 @@ def object_write(node: Node, marks: Marks) -> ObjectWrite | None:
 def status_write(node: Node, marks: Marks, now: datetime) -> StatusWrite | None:
     """Returns the change of our condition; None if there is none."""
     if marks.kept and not is_ready(node):
-        condition = raised(node, CONDITION, marks.kept, now)
+        condition = problem_condition(node, CONDITION, marks.kept, now)
     else:
-        condition = lowered(node, CONDITION, marks.off, now)
+        condition = solved_condition(node, CONDITION, marks.off, now)
     return StatusWrite(condition) if condition else None
 
 

@@ -25,7 +25,7 @@ from pileus.controllers.lifecycle.patches import (
     status_write,
 )
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.conditions import Said
+from pileus.objects.conditions import Explanation
 from pileus.objects.events import shortened
 from pileus.objects.nodes import is_ready
 from pileus.objects.ownership import Ownership
@@ -231,7 +231,7 @@ def _warnings(marks: Marks, evidence: str) -> Steps:
     return (ForgetWarnings(REASONS - {each.reason for each in said}), *warnings)
 
 
-def _kept_by_annotation(node: Node, absent: Absent) -> Said | None:
+def _kept_by_annotation(node: Node, absent: Absent) -> Explanation | None:
     """A misspelt annotation keeps the node too: it may have been meant to."""
     if word_of(node) == Word.NEVER:
         return _kept("DeletionVetoed", absent, f"its annotation {DELETION} is {Word.NEVER}")
@@ -240,13 +240,13 @@ def _kept_by_annotation(node: Node, absent: Absent) -> Said | None:
     return None
 
 
-def _kept_by_policy(absent: Absent, policy: Policy) -> Said | None:
+def _kept_by_policy(absent: Absent, policy: Policy) -> Explanation | None:
     if policy in {Policy.GUARDED, Policy.IMMEDIATE}:
         return None
     return _kept("NodeKeptByPolicy", absent, f"--node-deletion-policy is {policy}")
 
 
-def _kept_by_guard(node: Node, absent: Absent, case: Case) -> Said | None:
+def _kept_by_guard(node: Node, absent: Absent, case: Case) -> Explanation | None:
     if word_of(node) == Word.APPROVED:
         return None
     fix = f"To delete it: {approval_command(node.metadata.name)}"
@@ -265,13 +265,13 @@ def _kept_by_guard(node: Node, absent: Absent, case: Case) -> Said | None:
     return None
 
 
-def _kept(reason: str, absent: Absent, why: str) -> Said:
+def _kept(reason: str, absent: Absent, why: str) -> Explanation:
     text = f"The cloud has no machine for this node ({absent.evidence}). It is kept: {why}"
-    return Said(reason, shortened(text))
+    return Explanation(reason, shortened(text))
 
 
-def _too_many_stopped(node: Node, share: Share) -> Said:
-    return Said(
+def _too_many_stopped(node: Node, share: Share) -> Explanation:
+    return Explanation(
         "TooManyNodesStopped",
         f"The machine is stopped, like those of {share.affected} of {share.nodes} nodes. The "
         f"limit is {share.limit}, so no node is taken out of service. To move its pods: "

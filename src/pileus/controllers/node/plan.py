@@ -29,7 +29,7 @@ from pileus.controllers.node.labels import completed, differing, missing
 from pileus.controllers.node.observation import Facts, Observation
 from pileus.controllers.node.patches import ObjectWrite, StatusWrite, Write, expected
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition
-from pileus.objects.conditions import Said, lowered, raised
+from pileus.objects.conditions import Explanation, problem_condition, solved_condition
 from pileus.objects.node_ips import NodeIpRefused
 from pileus.objects.nodes import (
     addresses_of,
@@ -40,7 +40,7 @@ from pileus.objects.ownership import Ownership
 
 CONDITION = "CloudProviderUninitialized"
 """True while initialization fails, for the reason given; like the other conditions, bad if true."""
-SETTLED = Said("NodeInitialized", "the node has been initialized from the cloud's answer")
+SETTLED = Explanation("NodeInitialized", "the node has been initialized from the cloud's answer")
 NOT_OWNED = "ProviderIDNotOwned"
 
 
@@ -250,12 +250,12 @@ def refreshed_object(node: Node, facts: Facts) -> ObjectWrite | None:
 
 def stuck_status(node: Node, reason: str, message: str, now: datetime) -> StatusWrite | None:
     """Turns our condition on; None if it is on for this reason already."""
-    return _status(None, raised(node, CONDITION, Said(reason, message), now))
+    return _status(None, problem_condition(node, CONDITION, Explanation(reason, message), now))
 
 
 def cleared_condition(node: Node, now: datetime) -> NodeCondition | None:
     """Returns our condition, turned off; None if it is off or was never on."""
-    return lowered(node, CONDITION, SETTLED, now)
+    return solved_condition(node, CONDITION, SETTLED, now)
 
 
 def age(node: Node, now: datetime) -> float | None:
