@@ -1,4 +1,4 @@
-"""The simplest cloud there can be, which does as it is told: also fail, dawdle, and say nothing."""
+"""The simplest cloud: does what a test tells it, including failures, delays and missing answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Services that ask for what cannot be: told, typed, and nobody else's trouble."""
+"""Services with invalid specs or annotations: reported, and no other Service is affected."""
 
 import asyncio
 from typing import Any

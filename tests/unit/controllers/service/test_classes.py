@@ -1,4 +1,4 @@
-"""Services that change their class, and managers that were not there to see it."""
+"""Services whose class changes, also while no manager is running."""
 
 import asyncio
 from typing import Any

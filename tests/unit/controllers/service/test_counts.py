@@ -1,4 +1,4 @@
-"""What it costs: calls of the cloud and requests to the API server, counted."""
+"""The number of calls to the cloud and requests to the API server."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The process dies at any of its awaits; the next one, without memory, carries on."""
+"""The process dies at any await; the next process continues without its memory."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The Go framework's known defects, each with a test that it is none here."""
+"""Known defects of the Go framework, each with a test that we do not have it."""
 
 import asyncio
 from itertools import pairwise

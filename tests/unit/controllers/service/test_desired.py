@@ -1,4 +1,4 @@
-"""From a Service to the balancer that it wants."""
+"""The load balancer that a Service asks for."""
 
 from typing import Any
 

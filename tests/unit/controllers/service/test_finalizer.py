@@ -1,4 +1,4 @@
-"""The finalizer: before the first change, after the last, and never where it has no place."""
+"""The finalizer: added before the first change, removed after the last."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Members are not taken away in numbers because of one view of the nodes."""
+"""Many members are removed only after a second check of the nodes."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""From a new Service to its end: a balancer comes, follows, and goes."""
+"""A load balancer is created, changed and deleted with its Service."""
 
 import asyncio
 

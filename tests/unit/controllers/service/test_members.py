@@ -1,4 +1,4 @@
-"""Which nodes are members of balancers."""
+"""Which nodes are members of load balancers."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""How much of a Service's balancer is ours, as its user says."""
+"""The annotation pileus.dev/manage: how much of a load balancer is managed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What carries this cluster's mark in the cloud, and no Service wants."""
+"""Load balancers with this cluster's tag and without a Service."""
 
 import asyncio
 from collections.abc import Mapping

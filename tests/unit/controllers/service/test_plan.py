@@ -1,4 +1,4 @@
-"""What is to be done for a Service: decisions over all inputs."""
+"""Decisions about a Service, over all inputs."""
 
 from collections.abc import Mapping
 from datetime import timedelta

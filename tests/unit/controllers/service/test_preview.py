@@ -1,4 +1,4 @@
-"""The plan for Services: the passes' own decisions, told instead of done."""
+"""The plan for Services as `pileus plan` shows it: the steps of passes."""
 
 import asyncio
 from typing import Any

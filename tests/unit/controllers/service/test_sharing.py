@@ -1,4 +1,4 @@
-"""Services that share a balancer take turns; others do not wait for them."""
+"""Services that share a load balancer are changed one after the other; others do not wait."""
 
 import asyncio
 

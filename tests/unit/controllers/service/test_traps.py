@@ -1,4 +1,4 @@
-"""Traps in which other managers were caught (PAINS' checklist), each with a test."""
+"""Known problems of other cloud controller managers, each with a test."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What goes wrong, with the Service or with the cloud: told, typed, and nobody else's trouble."""
+"""Failures of a Service or of the cloud: reported with a reason, and others are not affected."""
 
 import asyncio
 from collections.abc import Sequence

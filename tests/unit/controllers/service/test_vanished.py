@@ -1,4 +1,4 @@
-"""Services that vanish without their finalizer being removed by us: cleaned up, if it is true."""
+"""Services that are deleted without their finalizer being removed by us are cleaned up."""
 
 import asyncio
 from collections.abc import Hashable
