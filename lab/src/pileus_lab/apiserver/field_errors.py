@@ -1,4 +1,4 @@
-"""Errors of one field of an object: path, type and message."""
+"""What is wrong with one field of an object: path, kind of fault, and the words for it."""
 
 import json
 from collections.abc import Iterable

@@ -31,26 +31,26 @@ def _no_preparation(_new: Obj, _old: Obj) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a write applies to an object, in this order; each may be left out."""
+    """What happens to an object on its way in, in this order; each may be left out."""
 
     default: Callable[[Obj], None] = _nothing
-    """Sets defaults; on every write."""
+    """Fill in what the client left out; on every write."""
     create: Callable[[Obj], None] = _nothing
-    """Sets the initial values of a new object."""
+    """Set what a new object starts with."""
     update: Callable[[Obj, Obj], None] = _no_preparation
-    """Adjusts the new object to the old one."""
+    """Adjust the new object in the light of the old."""
     validate_new: Callable[[Obj], Iterable[Fault]] = _no_faults
     validate: Callable[[Obj], Iterable[Fault]] = _no_faults
-    """Validates a new or changed object."""
+    """New or changed."""
     validate_update: Callable[[Obj, Obj], Iterable[Fault]] = _no_change_faults
-    """Validates a change from the old object to the new one."""
+    """Given the new and the old object."""
     name_faults: Callable[[str], Iterable[str]] | None = None
-    """Validates the name; default: a DNS subdomain."""
+    """What is wrong with a name; a DNS subdomain is wanted unless this says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of `kubectl get`; `wide` ones are shown only with `-o wide`."""
+    """One column of `kubectl get`; `wide` ones show with `-o wide` only."""
 
     name: str
     cell: Callable[[Obj], object]
@@ -72,10 +72,10 @@ STATUS_VERBS = ("get", "patch", "update")
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """The form of a resource in another group; it is stored in the form of the first."""
+    """Another group's view of a resource that is stored in the first one's form."""
 
     stored: str
-    """Name of the collection in the store."""
+    """Name of the shelf."""
     outward: Callable[[Obj], Obj]
     inward: Callable[[Obj], Obj]
 
@@ -85,7 +85,7 @@ class Resource:
     kind: str
     plural: str
     schema: str
-    """Name of the type in the field tables."""
+    """The type's name in the field tables."""
     group: str = ""
     version: str = "v1"
     namespaced: bool = True
@@ -94,18 +94,18 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
     counts_generations: bool = False
-    """`metadata.generation` increases with each change outside of metadata and status."""
+    """`metadata.generation` grows with each change outside of metadata and status."""
     rules: Rules = field(default_factory=Rules)
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Fields besides name and namespace that a field selector may use, with their paths."""
+    """Fields, besides name and namespace, that a field selector may name, with their paths."""
     face: Face | None = None
     returns_deleted: bool = False
-    """A deletion answers with the object instead of a Status."""
+    """A deletion answers with the object, not with a Status."""
     creates_on_update: bool = False
-    """A PUT to a missing name creates the object."""
+    """A PUT to a name that is not there creates the object."""
     needs_version: bool = False
-    """A PUT must contain the resourceVersion that it is based on."""
+    """A PUT has to name the resourceVersion that it is based on."""
 
     @cached_property
     def api_version(self) -> str:
@@ -129,12 +129,12 @@ class Resource:
 
     @cached_property
     def fields(self) -> frozenset[str]:
-        """The fields that a field selector may use."""
+        """The fields that a field selector may name."""
         own = {"metadata.name", *self.selectable}
         return frozenset(own | {"metadata.namespace"} if self.namespaced else own)
 
     def select(self, value: Obj, name: str) -> str:
-        """Returns the values that a field selector compares."""
+        """Return what a field selector compares with."""
         if name == "metadata.name":
             return name_of(value)
         if name == "metadata.namespace":
@@ -146,15 +146,15 @@ class Resource:
 
     @cached_property
     def head(self) -> bytes:
-        """How each object begins; lists leave it out of their items, and so does the store."""
+        """How each object begins: lists leave it out of their items, and so does the store."""
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     def item(self, entry: Entry) -> bytes:
-        """Returns the object's bytes as an item of a list, in the form of this group."""
+        """Return the object's bytes as an item of a list, in this group's form."""
         return entry.raw if self.face is None else encode(self.face.outward(entry.decode()))
 
     def whole(self, entry: Entry) -> bytes:
-        """Returns the object's bytes with kind and version."""
+        """Return the object's bytes with its kind and version."""
         return self.head + self.item(entry)[1:]
 
     def unfit(self, name: str, faults: list[Fault]) -> Problem:
@@ -166,7 +166,7 @@ UNKNOWN = "<unknown>"
 
 
 def created(value: Obj) -> object:
-    """The creation time; `representation.py` shows it as an age."""
+    """The moment of creation; `table.py` turns it into an age."""
     return text(value, "metadata", "creationTimestamp")
 
 

@@ -21,12 +21,12 @@ from pileus.telemetry.metrics import Metrics, new_metrics
 from pileus_lab.simulation.setup import SECRET
 
 EVERY = 40
-"""One of this many seeds is checked for secrets, because formatting everything is slow."""
+"""One of so many seeds is listened to: writing all that down takes longer than to play."""
 VERBOSITY = 4
 
 
 class Sayings:
-    """The diagnostics of all managers of one world."""
+    """Those of all managers of one world."""
 
     def __init__(self, seed: int, config: Config) -> None:
         self._config = config
@@ -37,9 +37,9 @@ class Sayings:
 
     @contextmanager
     def listening(self) -> Generator[None]:
-        """Captures log lines while the block lasts; writes nothing.
+        """Hear what is logged for as long as the block lasts; nothing is written anywhere.
 
-        Most seeds are checked only for unexpected exceptions.
+        Most seeds are heard only for exceptions that no manager expects.
         """
         logger = logging.getLogger("pileus")
         level, propagates = logger.level, logger.propagate
@@ -57,11 +57,11 @@ class Sayings:
             logger.setLevel(level)
 
     def unexpected(self) -> Iterator[str]:
-        """Exceptions that a manager caught, logged with a traceback, and survived."""
+        """Exceptions that a manager caught, logged with a traceback, and works on after."""
         yield from self._tracebacks.told
 
     def leaks(self) -> Iterator[str]:
-        """Where a secret was found."""
+        """Where a secret is told."""
         if not self.is_heard:
             return
         for line in self._ear.telling:
@@ -74,7 +74,7 @@ class Sayings:
 
 
 class _Ear(logging.Handler):
-    """Formats every line as a manager would, and keeps those with a secret."""
+    """Formats every line as a manager would, and keeps those that tell a secret."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,11 +88,11 @@ class _Ear(logging.Handler):
 
 
 PROVIDERS_OWN = "pileus.classic.calls"
-"""The logger of exceptions in ported providers, which are ordinary errors there."""
+"""The logger of exceptions that a ported provider raised, which are ordinary errors there."""
 
 
 class _Tracebacks(logging.Handler):
-    """Keeps the lines with an exception: each is a bug, even if it is isolated."""
+    """Keeps the lines that carry an exception: each is a bug, however well it is isolated."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -106,7 +106,7 @@ class _Tracebacks(logging.Handler):
 
 
 class _Unread:
-    """Replaces any instrument; measures nothing."""
+    """In place of any instrument: measures nothing."""
 
     def labels(self, *_: str) -> Self:
         return self
@@ -118,7 +118,7 @@ class _Unread:
 
 @cache
 def _unread_metrics() -> Metrics:
-    """For seeds that are not checked for secrets, because creating instruments is slow."""
+    """For seeds that nobody listens to: to make instruments and to measure takes a while."""
     metrics = new_metrics()
     for name, instrument in vars(metrics).items():
         if isinstance(instrument, MetricWrapperBase):
@@ -128,7 +128,7 @@ def _unread_metrics() -> Metrics:
 
 @dataclass(slots=True)
 class Reading:
-    """Replaces a gauge with one label; keeps only its callbacks."""
+    """In place of a gauge with one label: only what the gauge would ask for is kept."""
 
     _functions: dict[str, Callable[[], float]] = field(
         default_factory=dict[str, Callable[[], float]]
@@ -152,15 +152,15 @@ class _Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """How many keys wait in each queue of a manager, and how many objects it remembers."""
+    """How many keys wait in each queue of a manager, and how many it remembers."""
 
     waiting: Reading = field(default_factory=Reading)
     keys: Reading = field(default_factory=Reading)
     remembered: Reading = field(default_factory=Reading)
-    """Number of objects in each map of per-object state."""
+    """By map of per-object state: how many objects it has entries for."""
 
     def read_from(self, metrics: Metrics) -> Metrics:
-        """Returns the same instruments, but these can be read for one manager alone."""
+        """The same instruments, but that these can be read for one manager alone."""
         own = copy(metrics)
         own.queue_depth = cast("Gauge", self.waiting)
         own.queue_keys = cast("Gauge", self.keys)

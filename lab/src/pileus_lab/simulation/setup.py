@@ -1,4 +1,4 @@
-"""How the managers of a simulation are configured: command lines, one chosen by seed."""
+"""How the managers of a simulation are configured: a few command lines, one chosen by seed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,17 +14,17 @@ from pileus.version import PROGRAM
 
 CLUSTER = "simulated"
 PROVIDER = "simulated"
-"""The name of the provider for managers."""
+"""What managers know the cloud by, whichever it is."""
 SECRET = "token-that-nobody-may-see"  # noqa: S105 -- of nothing
 """In the environment of every manager."""
 CLUSTER_CIDR = "10.244.0.0/20"
 CLUSTER_CIDR_V6 = "fd44::/60"
 KEYS = "kube-system/ssh-keys"
-"""Where the desired SSH keys are stored."""
+"""Where the wanted SSH keys are kept."""
 EXTRA_CLASS = "example.com/extra"
-"""A load balancer class that is ours in some setups."""
+"""A class of Services that is ours in some setups."""
 MONITOR_PERIOD = 10.0
-"""Seconds between two checks of machines whose nodes are not ready."""
+"""Seconds between two looks at machines whose nodes are not ready."""
 ALWAYS = (
     f"--cloud-provider={PROVIDER}",
     "--master=http://127.0.0.1:1",
@@ -40,7 +40,7 @@ ALWAYS = (
 
 @dataclass(frozen=True)
 class Setup:
-    """One configuration of the manager."""
+    """One way to run the manager."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -51,29 +51,29 @@ class Setup:
 
     @property
     def gives_cidrs(self) -> bool:
-        """Whether the manager assigns pod CIDRs; otherwise kube-controller-manager has."""
+        """Whether the manager gives pod ranges to nodes; else somebody else has done it before."""
         return CONTROLLERS.is_running(IPAM, self.config.generic.controllers)
 
     @property
     def cluster_cidrs(self) -> tuple[str, ...]:
-        """The pod CIDR of each family."""
+        """Of each family, the range of all pods."""
         return tuple((self.config.shared.cluster_cidr or CLUSTER_CIDR).split(","))
 
     @property
     def pod_ranges(self) -> int:
-        """How many nodes can have pod CIDRs."""
+        """How many nodes can have pod ranges."""
         size = self.config.ipam.node_cidr_mask_size
         networks = map(ip_network, self.cluster_cidrs)
         return min(1 << ((size or USUAL[one.version]) - one.prefixlen) for one in networks)
 
     @property
     def repairs(self) -> bool:
-        """Whether cluster and cloud are compared periodically."""
+        """Whether cluster and cloud are compared from time to time, whatever has changed."""
         return self.config.service.drift_period > 0
 
     @property
     def deletes_orphans(self) -> bool:
-        """Whether orphaned balancers are deleted; otherwise they are only reported."""
+        """Whether balancers without a Service are deleted; else they are only told."""
         return self.config.service.orphans == "delete"
 
 
@@ -95,7 +95,7 @@ _NO_REPAIRS = (
     "--route-reconciliation-period=24h",
     "--node-deletion-max-fraction=1",  # else some nodes are kept for ten minutes
 )
-"""No periodic comparison with the cloud: only changes cause work."""
+"""Nothing is compared with the cloud from time to time: only changes cause work."""
 
 SETUPS = (
     Setup("plain", (_NO_ROUTES,)),

@@ -1,4 +1,4 @@
-"""A simulated world: API server, cloud, kubelets, users, managers, and a judge."""
+"""A simulated world put together: API server, cloud, kubelets, people, managers, and a judge."""
 
 import asyncio
 import traceback
@@ -84,7 +84,7 @@ class World:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Runs the world while the block lasts."""
+        """The world goes round for as long as the block lasts."""
         await self._account.open()
         self.judge.begin(self._facts())
         self._furnish()
@@ -109,7 +109,7 @@ class World:
         await self._until(self._schedule.seconds)
 
     def mend(self, *, tidies: bool = True) -> None:
-        """Ends all faults; with `tidies`, users also revert impossible requests."""
+        """Ends all faults; with `tidies`, users also take back what they asked for in vain."""
         self.trace.note("schedule", "all is mended")
         self._mishaps.end()
         self._replacing.end()
@@ -127,7 +127,7 @@ class World:
         return self._managers
 
     def planner(self, told: Callable[[Call | Answer], None]) -> Replica:
-        """Returns a process besides the managers; `told` gets its requests instead of a judge.
+        """Returns a process beside the managers; `told` hears of its requests instead of a judge.
 
         It is not started.
         """
@@ -159,7 +159,7 @@ class World:
             self._replacing.see(step)
 
     def tell_who_waits(self) -> None:
-        """Shows why something does not happen, for example a deadlock."""
+        """For whoever asks why something does not come about: a deadlock is seen here."""
         for line in self._loop.waiting():
             self.trace.note("waits", line)
 
@@ -214,14 +214,14 @@ class World:
         self.judge.blame("no_manager_ends_by_a_bug", f"{who}: {told}")
 
     def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Otherwise exceptions in callbacks, such as in the model of the cloud, go unnoticed."""
+        """What is called back fails unseen otherwise: the cloud's model, say, or the judge."""
         error = context.get("exception")
         if "handle" in context and isinstance(error, Exception):
             told = "".join(traceback.format_exception(error))
             self.judge.blame("nothing_fails_unseen", told)
 
     def abandon(self) -> None:
-        """Ends all managers silently."""
+        """Let all managers end without a trace of it."""
         self.trace.close()
         for manager in self._managers:
             if manager.life is not None:
@@ -230,7 +230,7 @@ class World:
 
 
 def _controllers(setup: Setup, offered: Cloud) -> frozenset[str]:
-    """The controllers that run in this setup and with this cloud."""
+    """Those that run in this setup and with this cloud, of those that there are."""
     config = setup.config
     running = {
         one.canonical

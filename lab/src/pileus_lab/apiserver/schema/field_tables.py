@@ -27,14 +27,14 @@ PLAIN = frozenset({
 class Field:
     name: str
     type: str
-    """As in the table, but the name of another type is always qualified."""
+    """As in the table, but with the name of another type always qualified."""
     flags: frozenset[str]
     merge_key: str | None
-    """The key by which a list merges; "" if by value; None if the list is replaced."""
+    """The key by which a list merges; "" if by value; None if it is replaced."""
     numbers: tuple[int, ...] = ()
-    """Field number in protobuf."""
+    """Where protobuf has it."""
     target: str = ""
-    """Name of the type without prefixes."""
+    """The type's name without prefixes."""
     is_list: bool = False
     is_map: bool = False
     has_fields: bool = False
@@ -43,13 +43,13 @@ class Field:
 @dataclass(frozen=True, slots=True)
 class Type:
     name: str
-    """Qualified name: `core.Taint`."""
+    """Qualified: `core.Taint`."""
     fields: dict[str, Field]
 
 
 @cache
 def types() -> dict[str, Type]:
-    """Returns every type of every table, by qualified name."""
+    """Return every type of every table, by qualified name."""
     found: dict[str, Type] = {}
     for file in files("pileus_lab.apiserver.schema").iterdir():
         if file.name.endswith(".fields"):

@@ -1,1 +1,1 @@
-"""Operations on objects: create, update, patch, delete, list, watch."""
+"""What can be done with objects: create, update, patch, delete, list, watch."""

@@ -1,4 +1,4 @@
-"""What users do in a cloud directly, without a manager. Each cloud maps it to its operations."""
+"""What people do in a cloud, past all managers. Each cloud has operations of its own for it."""
 
 from dataclasses import dataclass
 
@@ -10,17 +10,17 @@ from pileus_lab.simulation.clouds.truth import Route
 class AddMachine:
     name: str
     external: bool = False
-    """Whether it has an external address, if the cloud supports it."""
+    """Whether it is reachable from outside, where the cloud makes a difference."""
     uuid: str = ""
-    """UUID that the firmware reports; empty: any."""
+    """As its firmware tells; empty: any."""
     ipv6: bool = False
-    """Whether it has addresses of both families, if the cloud supports it."""
+    """Whether it has addresses of both families, where the cloud can do that."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteMachine:
     machine: str
-    """ID of the machine."""
+    """Its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,16 @@ class StartMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddBalancer:
-    """A balancer that is not ours and looks as if it were."""
+    """One that is not ours, and looks as if it were."""
 
     name: str
-    """A name that a balancer of one of our Services would have."""
+    """As one of our own Services' would be called."""
     owner: Owner | None
-    """The mark; None: no mark. The cluster is never ours."""
+    """The mark; None: without one. The cluster is never ours."""
     port: int
     node_port: int
     member: str
-    """Name of a node."""
+    """The name of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class DeleteBalancer:
 
 @dataclass(frozen=True, slots=True)
 class AddPort:
-    """Changes the port of one of our balancers."""
+    """Let one of our balancers listen on another port."""
 
     balancer: str
     port: int
@@ -71,7 +71,7 @@ class RemoveMember:
 class AddRoute:
     destination: str
     target: str
-    """Name of a machine."""
+    """The name of a machine."""
     cluster: str
     """Never ours."""
 
@@ -83,7 +83,7 @@ class DeleteRoute:
 
 @dataclass(frozen=True, slots=True)
 class AddKey:
-    """Adds an SSH key that is not ours."""
+    """Somebody else's SSH key."""
 
     user: str
     public_key: str

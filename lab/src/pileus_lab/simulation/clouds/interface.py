@@ -1,10 +1,10 @@
-"""What a cloud needs to be simulated: a pure model, and its provider.
+"""What a cloud must be able to do to be simulated: a pure model, and its provider in front of it.
 
     provider ──operation──▶ step (pure) ──▶ state, answer    one at a time, each at once
-    users ─────deed───────▶ operation                        done directly, without a manager
-    state ─────────────────▶ truth                           for kubelets, users and invariants
+    people ────deed───────▶ operation                        what is done past all managers
+    state ─────────────────▶ truth                           for kubelets, people and invariants
 
-Connections, faults, past states and all checks are added by the simulation.
+Wires, faults, the past of the state and all judgement are put around it.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,48 +22,48 @@ OperationT = TypeVar("OperationT")
 
 
 class Api(Protocol):
-    """The only way from a provider to its cloud: faults are injected here."""
+    """The one way from a provider to its cloud: what is lost, late or wrong happens here."""
 
     async def call(self, operation: Any) -> Any:  # noqa: ANN401 -- each cloud's own types
-        """Performs one operation. Raises `CloudError`."""
+        """Carry out one operation. Errors: `CloudError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a step may use besides the state."""
+    """What a step may know beside the state."""
 
     now: float
     """Seconds since the epoch."""
     chance: Random
     at_work: float = 0.0
-    """Extra seconds for which a change stays pending, if the cloud supports it."""
+    """Seconds for which what is changed now stays pending beyond the usual, where that can be."""
     doom: str = ""
-    """Why changes that are accepted now fail later; empty: they do not."""
+    """Why what is accepted now fails when it is no longer pending; empty: it does not."""
     is_shuffled: bool = False
-    """Whether the addresses of machines are listed in another order, if the cloud supports it."""
+    """Whether the addresses of machines are listed in another order, where that can be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An operation of the cloud."""
+    """What an operation is."""
 
     name: str
-    """`capability.method`, such as `balancers.create`: faults are counted by capability."""
+    """`capability.method`, as `balancers.create`: faults are counted by capability."""
     writes: bool
 
 
 class SimulatedCloud(Protocol[StateT, OperationT]):
-    """The cloud of one seed. States are frozen values: stale reads are shown old ones."""
+    """One cloud of one seed. States are frozen values: old ones are shown to who reads stale."""
 
     impossible_address: str
-    """An address that cannot be requested for a balancer. Empty: no Service requests an address."""
+    """An address that no balancer gets; who asks for it is refused. Empty: nobody asks for any."""
 
     annotations: Sequence[tuple[str, str]]
-    """Annotations on Services for this cloud: valid, misspelt, meaningless."""
+    """What people write on Services for this cloud: sensible, misspelt, without meaning."""
 
     def connect(self, api: Api) -> AbstractAsyncContextManager[Cloud]:
-        """The provider under test. It must use only `api` to reach the cloud."""
+        """The provider under test. All that it learns and does goes through `api`."""
         ...
 
     def start(self) -> StateT:
@@ -71,36 +71,33 @@ class SimulatedCloud(Protocol[StateT, OperationT]):
         ...
 
     def step(self, state: StateT, operation: OperationT, moment: Moment) -> tuple[StateT, object]:
-        """Returns the next state and the answer. Pure except for `moment.chance`.
+        """The state after it, and the answer. Pure but for `moment.chance`.
 
-        Raises `CloudError`; then nothing has changed.
+        Errors: `CloudError`; then nothing has happened.
         """
         ...
 
     def asked(self, operation: OperationT) -> Asked: ...
 
     def items(self, answer: object) -> Sequence[object] | None:
-        """Returns the items if the answer is a list; else None."""
+        """Those of a list; None if it is none."""
         ...
 
     def page(self, answer: object, items: Sequence[object], *, is_whole: bool) -> object:
-        """Returns the same list with only these items, marked as complete or not.
+        """The same list with these items alone, and the claim that they are all, or not.
 
-        Raises `CloudError` if a client of this cloud would get an error for an incomplete list.
+        Errors: `CloudError`, where a client of this cloud would see a broken list so.
         """
         ...
 
     def operation(self, state: StateT, deed: CloudDeed) -> OperationT | None:
-        """Returns the operation for a deed; None: not possible in this cloud, and skipped."""
+        """How people do it, as things stand; None: here they cannot, and it is not done."""
         ...
 
     def truth(self, state: StateT, now: float) -> Truth:
-        """Returns everything in the account at that time.
-
-        Unchanged parts may be the same objects.
-        """
+        """All that is in the account at that time. What stays the same may be the same object."""
         ...
 
 
 MakeCloud = Callable[[Random], SimulatedCloud[Any, Any]]
-"""Creates the cloud of one seed; properties such as its speed are drawn."""
+"""Makes the cloud of one seed; what may differ between clouds, as how slow they are, is drawn."""

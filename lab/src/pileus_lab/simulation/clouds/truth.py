@@ -1,4 +1,4 @@
-"""The actual contents of a simulated cloud, in terms that fit any cloud."""
+"""What is so in a simulated cloud, in words that fit any: for people, kubelets and invariants."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from pileus.cloud.model import Address, InstanceState
 class Machine:
     id: str
     provider_id: str
-    """As the provider reports it, including the scheme."""
+    """As the provider tells it, scheme included."""
     name: str
-    """Also the name of its node."""
+    """Also that of its node."""
     uuid: str
-    """As the firmware reports it; unique."""
+    """As its firmware tells the operating system; no two machines ever have the same."""
     state: InstanceState
     type: str = ""
     zone: str = ""
@@ -25,7 +25,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Port:
-    """A port of a balancer, and the node port of its members."""
+    """A port that a balancer listens on, and the one of its members that answers."""
 
     port: int
     node_port: int
@@ -34,35 +34,35 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How a balancer treats connections."""
+    """How a balancer treats its connections."""
 
     affinity_seconds: int | None = None
-    """Session affinity in seconds; None: none."""
+    """For how long a client comes to the same member; None: it need not."""
     health_port: int | None = None
-    """Node port of health checks; None: the port of the traffic."""
+    """The node port at which members are asked whether they are well; None: at their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balancer:
     id: str
     owner: Owner | None
-    """The owner in its mark; None: no mark."""
+    """As its mark says; None: it has none."""
     addresses: tuple[str, ...]
-    """IPs or host names that clients use."""
+    """IPs or host names, as clients are told."""
     ports: frozenset[Port]
     members: frozenset[str]
     """Names of nodes."""
     machines: frozenset[str] | None = None
-    """IDs of its members' machines, as far as they were given; None: this cloud knows members
-    only by name."""
+    """Ids of its members' machines, of those that it was told; None: this cloud knows members by
+    name alone."""
     source_ranges: frozenset[str] = frozenset()
     traffic: Traffic | None = None
-    """None: this cloud does not report it, and it is not checked."""
+    """None: this cloud does not say, and nobody is held to it."""
     is_noted: bool | None = None
-    """Whether it has a note that it is complete; None: this cloud keeps no such note."""
+    """Whether it carries a note that it is complete; None: this cloud keeps no such note."""
     record: object = None
-    """Everything that the cloud stores of it, as a frozen value. Only its owner may change any
-    of it."""
+    """All that the cloud keeps of it: a frozen value. Whoever is not its owner may change nothing
+    of this."""
 
     def is_of(self, cluster: str) -> bool:
         return self.owner is not None and self.owner.cluster == cluster
@@ -71,14 +71,14 @@ class Balancer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     id: str
-    """Unique among balancers and routes."""
+    """No balancer has the same."""
     destination: str
     target: str
-    """Name of a node."""
+    """The name of a node."""
     cluster: str | None
-    """The cluster that created it; "" for none; None if this cloud\'s routes do not record it."""
+    """For which it was made; "" for none; None if this cloud's routes do not say."""
     record: object = None
-    """As for balancers."""
+    """As with balancers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +89,16 @@ class Key:
     public_key: str
     """Algorithm and body."""
     cluster: str | None
-    """The cluster for which a manager added it; None: not added by a manager."""
+    """For which it was added by a manager; None: it was not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """Everything in the cloud, whatever its callers are told."""
+    """Everything in the cloud, whatever anybody is told of it."""
 
     machines: tuple[Machine, ...] = ()
-    """In the order of their creation."""
+    """In the order of their making."""
     balancers: Mapping[str, Balancer] = field(default_factory=dict[str, Balancer])
     routes: Mapping[str, Route] = field(default_factory=dict[str, Route])
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
-    """By names that no balancer or route has."""
+    """By names that neither a balancer nor a route has."""

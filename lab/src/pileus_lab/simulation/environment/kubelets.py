@@ -1,4 +1,4 @@
-"""Kubelets and kube-controller-manager: nodes register, report, stop reporting, get pod CIDRs."""
+"""What kubelets and kube-controller-manager do: nodes register, report, fall silent, get ranges."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,19 +26,19 @@ from pileus_lab.simulation.schedule import Deed
 
 PERIOD = 5.0
 SILENCE = 40.0
-"""Seconds without a report after which the state of a node is unknown."""
+"""Seconds without a word after which a node's state is unknown."""
 WHO = "kubelets"
 HOW = Registration()
 PREFIXES = {4: 24, 6: 64}
-"""Prefix length of the pod CIDR of a node, by family."""
+"""How long a node's pod range is, by family."""
 THEIRS: Obj = {"key": "example.com/dedicated", "value": "web", "effect": "PreferNoSchedule"}
-"""A taint that managers ignore."""
+"""A taint that is no manager's business."""
 OUTSIDE = "fd99::/64"
-"""A pod CIDR outside of the cluster's."""
+"""A pod range that is not part of any cluster range."""
 
 
 class Kubelets:
-    """One kubelet for each running machine, and the controller that marks silent nodes."""
+    """One for each machine that runs, and the one who marks the silent."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Kubelets:
         cidrs: Sequence[str],
         how: Registration = HOW,
     ) -> None:
-        """`cidrs`: the cluster's pod CIDR of each family; empty if a manager assigns them."""
+        """`cidrs`: of each family, what pod ranges are given from; none if others give them."""
         self._how = how
         self._cluster = cluster
         self._account = account
@@ -64,7 +64,7 @@ class Kubelets:
         self._lingering: dict[str, tuple[Machine, float]] = {}
         """By UUID: machines that the cloud no longer has, and until when their kubelets report."""
         self._bad_ranges: dict[str, str] = {}
-        """By name: a pod CIDR that the node gets instead of its own second one."""
+        """By name: a pod range that the node gets instead of a second one of its own."""
         self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
             DeedKind.KUBELET_HANGS: self._hang,
             DeedKind.KUBELET_LINGERS: self._linger,
@@ -72,7 +72,7 @@ class Kubelets:
         }
 
     def end(self) -> None:
-        """Every kubelet of a running machine reports."""
+        """Every kubelet reports, and only if its machine runs."""
         self._hanging.clear()
         self._lingering.clear()
 
@@ -83,7 +83,7 @@ class Kubelets:
             await asyncio.sleep(PERIOD)
 
     def look(self) -> None:
-        """Reports, and registers machines that have no node."""
+        """Report, and register whoever has no node."""
         running = {one.uuid: one for one in self._running()}
         now = self._cluster.versions("nodes"), tuple(running)
         if now == self._seen and not self._silent_since:
@@ -119,7 +119,7 @@ class Kubelets:
             self._account.do(WHO, DeleteMachine(machine.id))
 
     def _add_badly_ranged(self, deed: Deed) -> None:
-        """The second CIDR is outside of the cluster's, or that of another node."""
+        """Its second range is outside of the cluster's, or that of another node."""
         if len(self._pools) < len(PREFIXES):
             return
         nodes = self._cluster.objects("nodes")
@@ -167,9 +167,9 @@ class Kubelets:
             self._cluster.act(WHO, "PATCH", path, tolerated, MERGE)
 
     def _next_ranges(self, bad: str) -> Obj:
-        """Returns the pod CIDRs of a node; none if another controller assigns them.
+        """A node's part of what is given; nothing, where others give it.
 
-        `bad`: a CIDR that replaces the second one, unless empty.
+        `bad`: a range that it gets instead of its second one, unless empty.
         """
         nodes = self._cluster.objects("nodes")
         taken = {cidr for node in nodes for cidr in texts(node, "spec", "podCIDRs")}
@@ -185,7 +185,7 @@ class Kubelets:
 
 @cache
 def _blocks(cidr: str) -> tuple[str, ...]:
-    """Returns the n-th CIDRs of the cluster's."""
+    """A node's ranges, of all that there are."""
     network = ip_network(cidr)
     prefix = PREFIXES[network.version]
     return tuple(str(one) for one in network.subnets(new_prefix=prefix))

@@ -1,4 +1,4 @@
-"""Operators of the cluster: they change nodes, SSH keys and the lease."""
+"""Those who run the cluster: they meddle with nodes, SSH keys and the lease."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -24,18 +24,18 @@ CONFIG_MAPS = f"/api/v1/namespaces/{KEYS_NAMESPACE}/configmaps"
 USERS = ("admin", "backup", "root")
 ALGORITHM, NONE = "ssh-ed25519", "none"
 KEYS_KNOWN = 12
-"""Number of different keys in a world."""
+"""Different keys that there are in a world."""
 DELETION, NEVER = "pileus.dev/deletion", "never"
-"""The annotation that forbids the deletion of a node."""
+"""The annotation on a node that forbids to delete it."""
 SERVICES_PATH = "/api/v1/namespaces/default/services"
 FLEET = 6
-"""Minimum number of Services that are created at once; one more than may always be lost at once."""
+"""Services that are created at once, at least; one more than may always be lost at once."""
 MOST_BALANCERS = 25
-"""With more Services than this no release is created, so that no quota is exceeded."""
+"""With more than so many no fleet is created: clouds have quotas, and those are no fault here."""
 FLEET_LIVES = 30.0
-"""Minimum seconds until they are deleted."""
+"""Seconds until they are deleted, at least."""
 SOMEBODY = "somebody-else"
-"""The holder that a user writes into the lease."""
+"""Whom a person writes into the lease."""
 
 
 class Operators:
@@ -72,12 +72,12 @@ class Operators:
         }
 
     def furnish(self) -> None:
-        """What exists before the first manager starts."""
+        """What there is before the first manager starts."""
         self._cluster.act(WHO, "POST", "/api/v1/namespaces", {"metadata": {"name": TEAM}})
         self._write_keys({"admin": public_key(0)})
 
     def end(self) -> None:
-        """Cancels everything that was planned."""
+        """Do nothing more of what was planned."""
         self._is_over = True
 
     def _veto(self, deed: Deed) -> None:
@@ -88,7 +88,7 @@ class Operators:
             self._patch(node, {"metadata": {"annotations": {DELETION: given}}})
 
     def _create_many(self, deed: Deed) -> None:
-        """A release of many Services, which is deleted by force, including finalizers."""
+        """A release of many Services, which is deleted by force, finalizers and all."""
         if len(self._account.truth().balancers) > MOST_BALANCERS:
             return
         self._named += 1
@@ -129,7 +129,7 @@ class Operators:
             self._patch(node, {"status": {"addresses": addresses}}, "/status")
 
     def _register_early(self, deed: Deed) -> None:
-        """The cloud lists its machine later; or never, if it belongs to no cloud."""
+        """The cloud lists its machine a while later; or never, if it is of no cloud."""
         self._named += 1
         host = Host(f"e-{self._named}", str(UUID(int=deed.choice << 64 | self._named)), "")
         self._cluster.act(WHO, "POST", NODES_PATH, new_node(host, HOW))
@@ -166,7 +166,7 @@ class Operators:
                 self._write_keys({user: public_key(choice // 5 + len(user)) for user in users})
 
     def _foreign_key(self, deed: Deed) -> None:
-        """Sometimes one that is also desired: it still belongs to others."""
+        """Sometimes one that is wanted as well: it stays theirs all the same."""
         comment = ("", "somebody@home", "pileus:other-cluster")[deed.choice % 3]
         self._account.do(WHO, AddKey("admin", public_key(deed.choice % KEYS_KNOWN), comment))
 
@@ -193,7 +193,7 @@ class Operators:
 
 
 def public_key(number: int) -> str:
-    """One of a few realistic keys."""
+    """One of a few that look real."""
     fields = (ALGORITHM.encode(), bytes([number % KEYS_KNOWN]) * 32)
     raw = b"".join(len(one).to_bytes(4, "big") + one for one in fields)
     return f"{ALGORITHM} {b64encode(raw).decode()}"

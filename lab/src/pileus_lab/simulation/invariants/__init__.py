@@ -1,1 +1,1 @@
-"""Invariants as small named functions: some for every step, some for the end."""
+"""What must hold: small named functions, some for every step and some for a world gone quiet."""
