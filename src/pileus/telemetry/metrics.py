@@ -3,7 +3,7 @@
 One `Metrics` is built per process on a registry of its own and handed to whoever measures.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.registry import Collector
@@ -50,6 +50,7 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        self._parts: dict[Gauge, list[Callable[[], float]]] = {}
         self._declare_nodes()
         self._declare_lifecycle()
         self._declare_services()
@@ -77,6 +78,12 @@ class Metrics:
         made = Metrics(CollectorRegistry())
         self.registry.register(_OfCloud(name, made.registry))
         return made
+
+    def add_part(self, gauge: Gauge, part: Callable[[], float]) -> None:
+        """Lets a gauge without labels report the sum of its parts, such as one per cloud."""
+        parts = self._parts.setdefault(gauge, [])
+        parts.append(part)
+        gauge.set_function(lambda: sum(each() for each in parts))
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

@@ -10,7 +10,14 @@ from pileus.controllers.service.annotations import Classes, is_load_balancer
 from pileus.controllers.service.desired import Desires
 from pileus.controllers.service.events import Reporter
 from pileus.controllers.service.members import GATHER, MEMBERS, MemberRules, Membership, NodeRounds
-from pileus.controllers.service.notes import UNKNOWN, DeletedServices, Notes, Stage
+from pileus.controllers.service.notes import (
+    UNKNOWN,
+    DeletedServices,
+    Notes,
+    is_failing,
+    is_keeping_members,
+    is_waiting,
+)
 from pileus.controllers.service.observation import BalancerOperations, ClusterServices
 from pileus.controllers.service.orphans import ROUND, Policy, Sweeper, SweepSettings
 from pileus.controllers.service.plan import Rules, is_worth_a_pass
@@ -72,10 +79,10 @@ class ServiceController:
         self._deleted = DeletedServices()
         self._controller: Controller[str] | None = None
         self._sweeps: Periodic | None = None
-        self._gauge()
 
     async def run(self) -> None:
         """Work until cancelled; call once. Waits until Services, nodes and cluster ID are known."""
+        self._gauge()
         context, parts = self._context, await self._parts()
         chance = context.random
         rounds = NodeRounds(
@@ -153,16 +160,10 @@ class ServiceController:
         )
 
     def _gauge(self) -> None:
-        metrics, number = self._context.metrics, self._notes.count
-        metrics.services_held.set_function(
-            lambda: number(lambda note: note.members_kept_since is not None)
-        )
-        metrics.services_pending.set_function(lambda: number(lambda note: note.waiting is not None))
-        metrics.services_failing.set_function(
-            lambda: number(
-                lambda note: note.failing is not None and note.doing.stage is not Stage.CLEAN_UP
-            )
-        )
+        metrics, notes = self._context.metrics, self._notes
+        metrics.add_part(metrics.services_held, lambda: notes.count(is_keeping_members))
+        metrics.add_part(metrics.services_pending, lambda: notes.count(is_waiting))
+        metrics.add_part(metrics.services_failing, lambda: notes.count(is_failing))
 
 
 class ServiceHandler:

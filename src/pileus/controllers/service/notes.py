@@ -56,6 +56,9 @@ class Attempt:
     """The desired members, during a host update."""
 
 
+FIRST = Attempt()
+
+
 @dataclass(frozen=True, slots=True)
 class Failing:
     since: float
@@ -91,7 +94,7 @@ class Note:
     """The desired state that was last reached in full."""
     announced: Stage | None = None
     """`ENSURE` or `DELETE` between the events that it has begun and that it is done."""
-    doing: Attempt = Attempt()
+    doing: Attempt = FIRST
     failing: Failing | None = None
     waiting: Waiting | None = None
     members_kept_since: float | None = None
@@ -108,6 +111,19 @@ class Note:
     def waited(self, now: float) -> float:
         """Returns for how many seconds the cloud has been working on the load balancer."""
         return 0.0 if self.waiting is None else now - self.waiting.since
+
+
+def is_keeping_members(note: Note) -> bool:
+    return note.members_kept_since is not None
+
+
+def is_waiting(note: Note) -> bool:
+    return note.waiting is not None
+
+
+def is_failing(note: Note) -> bool:
+    """Returns whether a Service that exists is failing."""
+    return note.failing is not None and note.doing.stage is not Stage.CLEAN_UP
 
 
 UNKNOWN = Note()

@@ -15,7 +15,7 @@ from typing import Any
 from pileus.cloud.balancer import Balancer, Balancers, BalancerState, Change, Owner, Seen, Wish
 from pileus.cloud.errors import CloudError, Misconfigured, Unavailable
 from pileus.cloud.model import Failure, NodeRef
-from pileus.controllers.service.notes import UNKNOWN, Note
+from pileus.controllers.service.notes import FIRST, UNKNOWN, Attempt, Note
 from pileus.controllers.service.status import Write, expected, patch_of
 from pileus.deadline import covered
 from pileus.kube.client import Client
@@ -77,6 +77,7 @@ class Applied:
     last: tuple[Change, ...] = ()
     """The changes of the last round that were to be made."""
     rounds: int = 0
+    attempt: Attempt = FIRST
 
     def is_over(self, left: tuple[Change, ...], *, is_busy: bool) -> bool:
         """Returns whether the pass has to wait instead of making further changes."""

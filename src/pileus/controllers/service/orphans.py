@@ -216,6 +216,10 @@ class Sweeper:
         self._first_seen: dict[str, float] = {}
         self._reported: frozenset[str] = frozenset()
         """The orphans in the last event."""
+        self._is_paused = False
+        metrics = parts.metrics
+        metrics.add_part(metrics.orphaned_balancers, lambda: len(self._first_seen))
+        metrics.add_part(metrics.orphan_deletion_paused, lambda: self._is_paused)
 
     async def round(self, chance: random.Random) -> float:
         """Sweep once and return the seconds until the next sweep."""
@@ -280,7 +284,6 @@ class Sweeper:
     def _report(self, sweep: Sweep, step: ReportOrphans) -> None:
         found, seen = step.uids, self._first_seen
         self._first_seen = {uid: seen.get(uid, sweep.now) for uid in found}
-        self._parts.metrics.orphaned_balancers.set(len(found))
         self._notices.keep([KUBE_SYSTEM, *map(about_service, sweep.services)])
         if not found or not found <= self._reported:
             self._notices.forget(KUBE_SYSTEM, Reason.ORPHANED)
@@ -297,7 +300,7 @@ class Sweeper:
         )
 
     def _report_pause(self, step: ReportOrphans) -> None:
-        self._parts.metrics.orphan_deletion_paused.set(step.is_paused)
+        self._is_paused = step.is_paused
         if step.is_paused:
             self._notices.warn(KUBE_SYSTEM, Reason.PAUSED, too_many(len(step.uids), step.owners))
         else:

@@ -178,7 +178,7 @@ def course_of(rules: Rules, seen: Observation) -> Course:
     try:
         return CleanUp(mode_of(seen.service))
     except InvalidAnnotation:
-        return CleanUp(Mode.NONE)  # nobody can correct it any more: nothing is deleted
+        return CleanUp(Mode.NONE)  # no one can correct it: nothing is deleted
 
 
 def plan(rules: Rules, seen: Observation) -> Plan:
@@ -311,7 +311,7 @@ def only_members(changes: Sequence[Change]) -> bool:
 
 def _apply(seen: Observation, observed: Observed, left: tuple[Change, ...]) -> ApplyChanges:
     if seen.applied.rounds:
-        return ApplyChanges(left, seen.note.doing, is_first=False)
+        return ApplyChanges(left, seen.applied.attempt, is_first=False)
     note, desired = seen.note, observed.desired
     only_hosts = only_members(left) or differ_in_members(note.settled, desired)
     has_failed = note.failing is not None and note.failing.host_update

@@ -322,7 +322,10 @@ class ServiceReconciler:
             deletion = replace(parts.notes.of(uid).deletion, accepted=True)
             parts.notes.update(uid, deletion=deletion)
         parts.reporter.announce(service, step.after)
-        applied = Applied((*seen.applied.done, *done), step.changes, seen.applied.rounds + 1)
+        before = seen.applied
+        applied = Applied(
+            (*before.done, *done), step.changes, before.rounds + 1, attempt=step.attempt
+        )
         return replace(seen, balancer=after, applied=applied)
 
     def _before_changes(self, seen: Observation, step: ApplyChanges) -> None:
