@@ -1,4 +1,4 @@
-"""Where an API server is, and how one is let in: what credentials give and the client takes."""
+"""Access to an API server: its address, TLS settings and credentials."""
 
 import ssl
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Credentials(Protocol):
-    """Proof of identity, renewed by itself when it is due."""
+    """Credentials that renew themselves."""
 
     async def headers(self) -> Mapping[str, str]:
         """The headers (authorization, impersonation) for the next request; called for each one.
@@ -28,7 +28,7 @@ class Credentials(Protocol):
         ...
 
     def rejected(self) -> None:
-        """The server answered 401: what is cached is stale, and must be fetched anew."""
+        """The server answered 401: discard cached credentials and fetch new ones."""
         ...
 
 
@@ -38,7 +38,7 @@ class Server:
 
     host: str = ""
     refused: str = ""
-    """Added to the text of a 401: whose credentials were refused, and what to do."""
+    """Added to the message of a 401: which credentials were rejected, and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Access:
     """The name to expect in the server's certificate, where it is not the host's."""
     namespace: str = "default"
     trust: str = ""
-    """Whom the server's certificate must be from, for messages: a file, a field, the system."""
+    """The source of the trusted CAs, for messages: a file, a field, the system."""
     refused: str = ""
-    """What to tell the user after a 401: whose credentials these are, and what to do."""
+    """The hint after a 401: which credentials these are, and the fix."""
     anonymous: Credentials | None = field(default=None, repr=False)
-    """The same trust with nobody's identity, for who brings an identity of its own."""
+    """The same TLS settings without an identity, for clients with their own credentials."""

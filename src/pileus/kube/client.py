@@ -1,4 +1,7 @@
-"""Lines out of chunks that are cut anywhere, at a cost that does not grow with a line's length."""
+"""A typed client of the API server: get, list, create, patch, delete and watch.
+
+Lists are fetched in pages; a list that does not end, or is too large, is refused.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -24,7 +27,7 @@ log = Log(__name__)
 
 
 class LineSplitter:
-    """Feed it chunks; it gives back the lines that are complete, without their ends."""
+    """Splits chunks into complete lines, at a cost that does not grow with the length of a line."""
 
     def __init__(self, limit: int) -> None:
         """`limit` is the number of bytes that one line may have."""
@@ -165,7 +168,7 @@ class WatchOptions:
     duration: int = 300
     """Seconds after which the server ends the watch."""
     on_contact: Callable[[], None] = field(default=_nothing, repr=False)
-    """Called whenever something, be it part of an event, has come in."""
+    """Called whenever data arrives, also part of an event."""
 
 
 class Client:

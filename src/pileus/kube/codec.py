@@ -99,14 +99,14 @@ class Codec(Generic[T]):
         self._event = cast("msgspec.json.Decoder[_Event[T]]", _decoder(_Event, kind))
 
     def item(self, body: bytes | msgspec.Raw) -> T:
-        """Errors: `Unreadable`, saying what is wrong and where."""
+        """Raises `Unreadable` with the problem and its place."""
         try:
             return decode(self._item, body)
         except Malformed as error:
             raise Unreadable(f"not a {self._kind.__name__}: {error}") from error
 
     def page(self, body: bytes) -> Page[T]:
-        """Errors: `Unreadable` if it is no list at all."""
+        """Raises `Unreadable` if it is not a list."""
         try:
             whole = decode(self._list, body)
         except Malformed:
@@ -119,7 +119,7 @@ class Codec(Generic[T]):
         return page
 
     def event(self, line: bytes, *, path: str) -> WatchEvent[T]:
-        """Errors: `Unreadable` if it is no event; an `ApiError` if it is an ERROR event."""
+        """Raises `Unreadable` if it is not an event; an `ApiError` for an ERROR event."""
         try:
             event = decode(self._event, line)
         except Malformed:

@@ -1,11 +1,11 @@
-"""What can go wrong between us and an API server, sorted by what the caller should do about it.
+"""Errors of requests to an API server, by what the caller should do about them.
 
 KubeError
 ├── ApiError               the server said no; subclasses by its `reason`, else by the HTTP code
 │   ├── BadRequest           400  our request is at fault; retrying is useless
-│   ├── Unauthorized         401  mend the credentials
-│   ├── Forbidden            403  mend the rights (RBAC)
-│   ├── NotFound             404  it is gone; treat deletion as done
+│   ├── Unauthorized         401  fix the credentials
+│   ├── Forbidden            403  fix the rights (RBAC)
+│   ├── NotFound             404  deleted; treat deletion as done
 │   ├── MethodNotAllowed     405  this resource cannot do that
 │   ├── NotAcceptable        406  this server cannot answer in that form
 │   ├── AlreadyExists        409  read it, then update it
@@ -34,7 +34,7 @@ from pileus.kube.decoding import Malformed, decode
 from pileus.kube.model.meta import Int32, Wire
 
 SHOWN = 300
-"""Characters of a body that is no Status, as quoted in a message."""
+"""Characters of a body that is quoted in a message, if it is not a Status."""
 LONGEST_RETRY_AFTER = 120.0
 """Seconds of a Retry-After that are honoured; a server that asks for more is asked again then."""
 
@@ -55,7 +55,7 @@ class StatusDetails(Wire, frozen=True):
 
 
 class Status(Wire, frozen=True):
-    """How Kubernetes says no, in the body of an answer or in an event of a watch."""
+    """The error object of Kubernetes, in a response or a watch event."""
 
     kind: str = ""
     message: str | None = None
@@ -69,7 +69,7 @@ class KubeError(Exception):
 
 
 class ApiError(KubeError):
-    """The server answered, and the answer is no. Its text names the request."""
+    """The server answered with an error. The message names the request."""
 
     def __init__(
         self, request: str, status: int, said: Status, *, retry_after: float | None = None
@@ -79,7 +79,7 @@ class ApiError(KubeError):
         self.message = said.message or ""
         self.details = said.details or StatusDetails()
         self.retry_after = retry_after
-        """Seconds that the server asks us to wait; None if it does not."""
+        """Seconds that the server asks to wait; None if it does not."""
         super().__init__(f"{request}: {status} {type(self).__name__}: {self.message}".rstrip(": "))
 
 
@@ -155,7 +155,7 @@ class Timeout(ApiError):
 
 
 class Unreachable(KubeError):
-    """There is no whole answer. The text names request and host, and what may have happened."""
+    """There is no complete answer. The message names request, host and possible effect."""
 
     def __init__(
         self,
@@ -183,11 +183,11 @@ class TooLong(Unreadable):
 
 
 class CredentialsError(KubeError):
-    """Who we are could not be proved; the text names the file, command or account at fault."""
+    """The credentials cannot be used; the message names the file, command or account."""
 
 
 class ReadOnly(KubeError):
-    """Whoever may only look (a plan, a dry run) tried to write; the request was not sent."""
+    """A read-only process (plan, dry run) tried to write; the request was not sent."""
 
 
 _BY_REASON: dict[str, type[ApiError]] = {

@@ -1,4 +1,4 @@
-"""How many requests may leave at once, so that we do not add to an API server's distress.
+"""One request to the API server: concurrency limit, fence, Retry-After, metrics.
 
 `Adaptive` is the default: no fixed rate, but a window that halves when the server says "too
 many" or does not answer in time, and grows slowly while it is full. `TokenBucket` is what
@@ -46,7 +46,7 @@ class Window:
     limit: float = 16
     most: int = 64
     halvings: int = 0
-    """Tells apart what was sent before the last halving: one burst of refusals halves once."""
+    """Identifies requests sent before the last halving: one burst of refusals halves once."""
 
     @property
     def size(self) -> int:
@@ -137,7 +137,7 @@ class TokenBucket:
 
 TRIES = 5
 LONGEST_WAIT = 60.0
-"""Seconds of Retry-After that we sit out; who is asked to wait longer gets the error."""
+"""Longest Retry-After in seconds that is waited for; a longer one raises the error."""
 
 
 class Exchange:
@@ -161,7 +161,7 @@ class Exchange:
         self._counts: dict[tuple[str, str], Counter] = {}
 
     async def send(self, request: Request) -> bytes:
-        """The body of the answer; after some patience, if the server asked for it."""
+        """Returns the body of the answer. Waits and retries if the server asks for it."""
         with covered():
             return await self._send(request)
 
@@ -173,7 +173,12 @@ class Exchange:
                 delay = patience(request.method, error)
                 if delay is None:
                     raise
-                log.info("API server asks for patience", v=2, delay=delay, err=error)
+                log.info(
+                    "Retrying after the delay that the API server asked for",
+                    v=2,
+                    delay=delay,
+                    err=error,
+                )
             await asyncio.sleep(delay)
         return await self._send_once(request)
 

@@ -1,4 +1,4 @@
-"""The transport that speaks real HTTP, with deadlines and credentials on every request."""
+"""The HTTP transport, with deadlines and credentials on every request."""
 
 import os
 import socket
@@ -113,7 +113,7 @@ class HttpTransport:
         except _FAULTS as error:
             raise _unreachable(request, self._host, error, self._access.trust) from error
         except ValueError as error:
-            raise CredentialsError("a line break or the like in a token or user name") from error
+            raise CredentialsError("a control character in a token or user name") from error
 
     async def _never_repeat_writes(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -229,7 +229,7 @@ _CAUSES: tuple[tuple[type[Exception], str], ...] = (
 
 
 def _cause(error: Exception, trust: str) -> str:
-    """What went wrong in the words of a person who has to mend it."""
+    """Returns the cause in words that help to fix it."""
     for kind, text in _CAUSES:
         if isinstance(error, kind):
             return text

@@ -1,8 +1,8 @@
-"""Keeps a store equal to what the API server has of one kind, and tells handlers what changed.
+"""Keeps a store in sync with the API server for one kind, and notifies handlers of changes.
 
-    list ──▶ store ◀── watch ──▶ handlers        410: list again, and tell the difference
-      ▲                  │                       end of a watch: go on from the last version
-      └──── expired ─────┘                       failure: go on after a while; nothing is forgotten
+    list ──▶ store ◀── watch ──▶ handlers        410: list again, and notify of the difference
+      ▲                  │                       end of a watch: continue from the last version
+      └──── expired ─────┘                       failure: retry with backoff; the store is kept
 
 The list is streamed through the watch itself where the server can do that.
 """
@@ -67,7 +67,7 @@ log = Log(__name__)
 
 
 class Handler(Protocol[T_contra]):
-    """Is told what changed, after the store has it. Must be quick: it runs between two events."""
+    """Notified of changes after the store has them. Must be quick: it runs between two events."""
 
     def added(self, new: T_contra, /) -> None: ...
     def updated(self, old: T_contra, new: T_contra, /) -> None:
@@ -75,7 +75,7 @@ class Handler(Protocol[T_contra]):
         ...
 
     def deleted(self, old: T_contra, /) -> None:
-        """It is gone; `old` is what was known last."""
+        """It is deleted; `old` is the last known state."""
         ...
 
 
@@ -84,7 +84,7 @@ class InformerOptions:
     namespace: str = ""
     selector: Selector = EVERYTHING
     resync: float = 0.0
-    """Seconds; handlers are told of everything anew each time 1 to 2 such periods have passed."""
+    """Seconds; handlers are notified of all objects again every 1 to 2 periods."""
     streaming: bool = True
     """Whether to try a streaming list first."""
 
@@ -92,8 +92,8 @@ class InformerOptions:
 class Informer(Generic[T]):
     """Follows one kind of object for as long as `run` runs.
 
-    Guarantees: after `wait_synced` the store has everything. What handlers were told, replayed,
-    is what the store has. An object leaves the store only when the server said so, by an event
+    Guarantees: after `wait_synced` the store has everything. The notifications, replayed,
+    give the content of the store. An object leaves the store only by an event
     or by a full list without it. Failures of the server or the network never end `run`.
     """
 
@@ -108,7 +108,7 @@ class Informer(Generic[T]):
     ) -> None:
         self.resource = resource
         self.failure: KubeError | None = None
-        """Why there is no contact at the moment; None while there is."""
+        """The current error; None while connected."""
         self._client = client
         self._options = options or InformerOptions()
         self._random = random
@@ -151,7 +151,7 @@ class Informer(Generic[T]):
                 self._tell(handler, Updated(item, item))
 
     def subscribe(self, handler: Handler[T]) -> None:
-        """Tell `handler` of everything that is there, now, and of every change from now on."""
+        """Notify `handler` of all objects now, and of every change from now on."""
         self._handlers.append(handler)
         for item in self._table.list():
             self._tell(handler, Added(item))
@@ -328,7 +328,7 @@ class Informer(Generic[T]):
             self._version, self._relist_reason = "", reason
         delay = delay_after(self._failures, error, self._random)
         log.warning(
-            "Lost contact, going on after a while",
+            "Lost connection to the API server, retrying",
             resource=self.resource.plural,
             delay=round(delay, 3),
             relist=not self._version,
@@ -344,7 +344,7 @@ class _Unfinished(KubeError):
 def delay_after(failures: int, error: KubeError, random: Random) -> float:
     """Seconds to wait after the n-th failure in a row; doubling, with jitter.
 
-    A version that expired is nobody's fault, and there is a server to ask: no wait at first.
+    An expired version is not a failure of the server: no wait at first.
     """
     if failures == 1 and isinstance(error, Expired):
         return 0.0
@@ -354,7 +354,7 @@ def delay_after(failures: int, error: KubeError, random: Random) -> float:
 
 
 def relist_reason(error: KubeError, failures: int) -> str:
-    """Why a watch cannot go on from where it was; "" if it can."""
+    """Returns why a watch cannot continue from its version; "" if it can."""
     match error:
         case Expired():
             return "expired"

@@ -156,7 +156,7 @@ def difference(
     """What has happened since, given a full list.
 
     `unreadable` are names (with UIDs) of objects that exist but do not decode: what is known of
-    them stays, because not being understood is not being gone.
+    them stays, because an object that does not decode still exists.
     """
     happened: list[Change[T]] = []
     for old in store.list():

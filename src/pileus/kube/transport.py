@@ -1,6 +1,6 @@
 """The narrow seam between the client and the network: one request, one reply.
 
-`pileus.kube.http.HttpTransport` speaks real HTTP; tests and simulations put another one in its
+`pileus.kube.http.HttpTransport` sends HTTP requests; tests and simulations put another one in its
 place and need no sockets, so that they can run in virtual time.
 """
 
@@ -83,7 +83,7 @@ def reads(request: Request) -> bool:
 
 
 def reads_and_events(request: Request) -> bool:
-    """Reads, and the telling of events; nothing that any program acts upon."""
+    """Permits reads, and writes of events."""
     tells = request.method in _EVENT_WRITES and _EVENTS.fullmatch(request.path) is not None
     return tells or reads(request)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pileus.clock import Clock
 from pileus.server.client_certificates import (
-    NOBODY,
+    NO_TRUST,
     Authorities,
     ProxyTrust,
     Trust,
@@ -63,7 +63,7 @@ class Authenticator:
         self._metrics = metrics
         self._tokens = tokens
         self._trusted = _Trusted()
-        self.trust(NOBODY)
+        self.trust(NO_TRUST)
 
     def trust(self, trust: Trust) -> None:
         """Trust these CAs from now on. Raises `BadCertificate`."""

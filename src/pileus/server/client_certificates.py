@@ -126,7 +126,7 @@ class Trust:
         return b"\n".join(ca for ca in (self.client_ca, proxies) if ca)
 
 
-NOBODY = Trust()
+NO_TRUST = Trust()
 Use = Callable[[Trust], None]
 
 

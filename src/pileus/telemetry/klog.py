@@ -23,7 +23,7 @@ _KEPT_IN_LINES = '\t"\\'
 
 
 def values_of(record: logging.LogRecord) -> Mapping[str, object] | None:
-    """The values beside the message; None for a record that some library wrote."""
+    """The values of the message; None for a record of a library."""
     return cast("Mapping[str, object] | None", getattr(record, VALUES, None))
 
 

@@ -1,9 +1,9 @@
-"""How the program says what it does: one logical line per act, with its values beside the text.
+"""Structured logging: a message in sentence case and values as fields.
 
     log = Log(__name__)
     log.info("Initialized node", node=name)          # always
-    log.info("Node is as it should be", v=4, node=name)   # from -v=4 on
-    log.error("Look-up failed", error=error, node=name)
+    log.info("Node is up to date", v=4, node=name)         # from -v=4 on
+    log.error("Lookup failed", error=error, node=name)
 
 How lines look, and which are written, is the business of `pileus.telemetry.klog`.
 """

@@ -47,7 +47,7 @@ class Verbosity:
         logging.getLogger().setLevel(level_of(max(most, 0)))
 
     def admits(self, record: logging.LogRecord) -> bool:
-        """Tell whether a line is to be written. Libraries are heard later than we are."""
+        """Returns whether a line is written. Libraries need a higher verbosity."""
         allowed = self._level_for(record.pathname)
         if record.levelno >= logging.WARNING:
             return True
@@ -105,7 +105,7 @@ class _Handler(logging.Handler):
                 self._news.write(line)
             else:
                 _write(self._plain, line)
-        except Exception:  # noqa: BLE001 -- logging must never break what it tells about
+        except Exception:  # noqa: BLE001 -- logging must never break its caller
             self.handleError(record)
 
     def flush(self) -> None:

@@ -1,6 +1,6 @@
 """Every metric, declared once with its text; names, labels and buckets are the Go framework's.
 
-One `Metrics` is built per process on a registry of its own and handed to whoever measures.
+One `Metrics` is built per process on a registry of its own and passed to all code that measures.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ COUNTERS_WITHOUT_TOTAL = frozenset({"authentication_attempts", "authenticated_us
 
 
 def new_metrics() -> "Metrics":
-    """On a registry that nobody else has."""
+    """On a registry of its own."""
     return Metrics(CollectorRegistry())
 
 
@@ -132,7 +132,7 @@ class Metrics:
         action = ("action",)
         self.node_breaker_open = self._gauge(
             "pileus_node_breaker_open",
-            "1 while too many nodes are gone (delete) or stopped (out_of_service) at once, so that "
+            "1 while too many machines are missing (delete) or stopped (out_of_service), so that "
             "none is acted on",
             action,
         )
@@ -166,15 +166,15 @@ class Metrics:
         )
         self.services_failing = self._gauge(
             "pileus_services_failing",
-            "Services whose load balancer could not be brought to what they want, and is retried",
+            "Services whose load balancer does not match the desired state because of a failure",
         )
         self.services_pending = self._gauge(
             "pileus_services_pending",
-            "Services on whose load balancer the cloud is at work",
+            "Services whose load balancer the cloud is provisioning",
         )
         self.services_held = self._gauge(
             "pileus_services_held",
-            "Services whose load balancer keeps its members until the nodes are looked at again",
+            "Services whose load balancer keeps its members until a second check of the nodes",
         )
         self.service_drift_repaired = self._counter(
             "pileus_service_drift_repaired_total",
@@ -192,7 +192,7 @@ class Metrics:
         )
         self.vanished_services_kept = self._counter(
             "pileus_vanished_services_kept_total",
-            "Services that vanished while many did, and whose load balancers were kept",
+            "Services deleted without their finalizer, many at once, with load balancers kept",
         )
 
     def _declare_routes(self) -> None:
@@ -226,7 +226,7 @@ class Metrics:
         )
         self.range_tries = self._histogram(
             "node_ipam_controller_cidrset_allocation_tries_per_request",
-            "[ALPHA] Ranges that were looked at until a free one was found",
+            "[ALPHA] Ranges that were tried until a free one was found",
             RANGE_TRIES,
             labels,
         )
@@ -278,7 +278,7 @@ class Metrics:
             "workqueue_retries_total", "[ALPHA] Keys added again after a failure", name
         )
         self.queue_keys = self._gauge(
-            "pileus_workqueue_keys", "Keys that wait, are in hand, or are due later", name
+            "pileus_workqueue_keys", "Keys that wait, are being processed, or are due later", name
         )
         self.remembered_objects = self._gauge(
             "pileus_remembered_objects",
@@ -380,7 +380,7 @@ class Metrics:
         )
         self.planned_changes_total = self._counter(
             "pileus_planned_changes_total",
-            "Changes that a manager with --dry-run found to make, each once while it stands",
+            "Changes planned by a manager with --dry-run, each counted once while it is planned",
             by_change,
         )
 
@@ -425,7 +425,7 @@ class Metrics:
         )
         self.token_cache_requests = self._counter(
             "authentication_token_cache_request_total",
-            "[ALPHA] Look-ups in the cache of tokens: hit or miss",
+            "[ALPHA] Lookups in the cache of tokens: hit or miss",
             ("status",),
         )
         self.authorizations = self._counter(

@@ -153,7 +153,7 @@ class ControlPlane:
             "--authorization-mode=Node,RBAC",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--endpoint-reconciler-type=none",  # a loopback address may not be an Endpoint
-            "--disable-admission-plugins=ServiceAccount",  # nobody here makes default accounts
+            "--disable-admission-plugins=ServiceAccount",  # no controller creates them
             "--profiling=false",
             *self._arguments,
         )
@@ -244,7 +244,7 @@ def leash() -> tuple[str, ...]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 on which nobody listens at this moment."""
+    """Returns free ports of 127.0.0.1."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Seconds in which nothing comes; for ever if none are given."""
+    """Seconds without data; indefinitely if none are given."""
 
     seconds: float = math.inf
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pileus.server.client_certificates import NOBODY, ProxyTrust, Trust, TrustSource
+from pileus.server.client_certificates import NO_TRUST, ProxyTrust, Trust, TrustSource
 from pileus.server.errors import BadCertificate, LookupFailed
 from pileus.server.options import AuthenticationOptions, RequestHeaderOptions
 from pileus.server.reviews import ReviewFailed
@@ -109,7 +109,7 @@ async def test_the_look_up_can_be_skipped():
 
     await TrustSource(AuthenticationOptions(skip_lookup=True), cluster, used).start()
 
-    assert used == [NOBODY]
+    assert used == [NO_TRUST]
     assert cluster.reads == 0
 
 
@@ -120,7 +120,7 @@ async def test_without_credentials_nobody_is_trusted_and_that_is_said(
 
     await TrustSource(AuthenticationOptions(), None, used).start()
 
-    assert used == [NOBODY]
+    assert used == [NO_TRUST]
     (warning,) = caplog.records
     assert warning.levelname == "WARNING"
     assert vars(warning)[VALUES]["disabled"] == ["client certificates", "request headers"]
@@ -155,12 +155,12 @@ async def test_a_tolerated_failure_is_made_good_later(
     used, cluster = Used(), Cluster(None, failure)
     source = TrustSource(options, cluster, used)
     await source.start()
-    assert used == [NOBODY]
+    assert used == [NO_TRUST]
 
     source.look_up(SETTINGS)
     source.refresh()
 
-    assert used == [NOBODY, FROM_CLUSTER]
+    assert used == [NO_TRUST, FROM_CLUSTER]
 
 
 async def test_a_file_that_is_no_ca_is_named(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Which API server to talk to, and as whom: kubeconfig files, pods, service accounts.
+"""Which API server to use, with which credentials: kubeconfig files, pods, service accounts.
 
 flags, environment ──choose──▶ kubeconfig | in_cluster | bare server
                                       │

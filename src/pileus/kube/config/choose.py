@@ -23,7 +23,7 @@ from pileus.suggest import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the choice depends on beside flags and environment; tests give others."""
+    """What the choice depends on besides flags and environment; tests replace it."""
 
     clock: Clock = field(default_factory=SystemClock)
     service_account: Path = SERVICE_ACCOUNT

@@ -1,4 +1,4 @@
-"""How a request says who sends it; the simple ways, which never change while we run."""
+"""Credentials of requests: fixed ones, token files, and values that are renewed when due."""
 
 import asyncio
 import base64
@@ -37,7 +37,7 @@ class Authorization(Protocol):
 
 
 class Fixed:
-    """A token or password from the configuration, or nobody at all."""
+    """A token or password from the configuration, or none."""
 
     def __init__(self, header: str | None) -> None:
         self._header = header
@@ -49,10 +49,10 @@ class Fixed:
         return None
 
     def rejected(self) -> None:
-        """There is nothing that could be fetched anew."""
+        """Nothing can be fetched again."""
 
 
-NOBODY = Fixed(None)
+ANONYMOUS = Fixed(None)
 
 
 def bearer(token: str, origin: str) -> str:
@@ -123,13 +123,13 @@ class TokenFile:
         self._read_at = None
 
     def _refresh(self) -> None:
-        """Take the file's token; keep the last good one if there is none to be had."""
+        """Read the token file; keep the last valid token if that fails."""
         try:
             self._header = bearer(self._token(), f"token file {self._path}")
         except CredentialsError as e:
             if not self._header:
                 raise
-            _log.error("No new token to be had; the last one stays", error=e)
+            _log.error("Keeping the last token: no new one can be read", error=e)
         self._read_at = self._clock.now()
 
     def _token(self) -> str:
@@ -142,7 +142,7 @@ class TokenFile:
 
 
 PAUSE = timedelta(seconds=5)
-"""Between two fetches, so that a server that rejects everything is no storm of them."""
+"""Seconds between two fetches, also if the server rejects every value."""
 
 FAILURE_LASTS = timedelta(seconds=1)
 """How long callers get the last failure instead of each trying in turn."""
@@ -186,7 +186,7 @@ class Renewing(Generic[T]):
         return self._last.value if self._last else None
 
     async def value(self) -> T:
-        """Errors: `CredentialsError` if there is no usable value to be had."""
+        """Raises `CredentialsError` if no usable value can be fetched."""
         if (fresh := self._fresh()) is not None:
             return fresh.value
         if self._turn.locked() and (usable := self._usable()) is not None:

@@ -1,4 +1,4 @@
-"""The address of an API server, checked and in one spelling."""
+"""The address of an API server, and the HTTP proxy to reach it."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -10,14 +10,14 @@ from pileus.kube.config.errors import InvalidConfiguration
 def server_url(given: str, *, tls: bool) -> str:
     """Return scheme, host, port and path prefix, without a trailing slash.
 
-    Without a scheme it is https if the configuration speaks of TLS, else http, as in client-go.
+    Without a scheme it is https if the configuration has TLS settings, else http, as in client-go.
     """
     url = given if "://" in given else f"{'https' if tls else 'http'}://{given}"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as e:
-        raise InvalidConfiguration(f"server {_shown(given)} is no URL: {e}") from None
+        raise InvalidConfiguration(f"server {_shown(given)} is not a URL: {e}") from None
     if parts.username is not None or parts.password is not None:
         raise InvalidConfiguration("server: a URL with a password in it; put that under `user`")
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
@@ -30,12 +30,12 @@ def server_url(given: str, *, tls: bool) -> str:
 
 
 def bracketed(host: str) -> str:
-    """The host as it stands in a URL: an IPv6 address in brackets."""
+    """Returns the host for a URL: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _shown(url: str) -> str:
-    """The URL for a message, without what stands before an @."""
+    """Returns the URL for a message, without user information."""
     return repr(url.rpartition("@")[2])
 
 

@@ -1,4 +1,4 @@
-"""Keep secrets out of foreign text that is about to be shown."""
+"""Credentials from `exec` plugins: checked, run with limits, with secrets masked in messages."""
 
 import asyncio
 import contextlib
@@ -65,12 +65,12 @@ def mask(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def secrets_in(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of those environment variables whose name says that they are secret."""
+    """Returns the values of environment variables with a secret name."""
     return tuple(value for name, value in environ.items() if _TELLING.search(name))
 
 
 def secret_args(args: Sequence[str]) -> tuple[str, ...]:
-    """The values of those options whose name says so: `--token=x`, or `--token x`."""
+    """Returns the values of options with a secret name: `--token=x`, or `--token x`."""
     joined = [(arg.partition("=")[0], arg.partition("=")[2]) for arg in args if "=" in arg]
     apart = [(name, value) for name, value in pairwise(args) if "=" not in name]
     return tuple(
@@ -103,7 +103,7 @@ class Missing(CredentialsError):
 
 
 async def run(command: Command, deadline: float) -> Finished:
-    """Return how it ended. Who stops waiting for it kills it, with all that it has started.
+    """Returns how it ended. Cancellation kills the command with all its child processes.
 
     Errors: `Missing`; `CredentialsError` if it cannot be started, says too much or takes too long.
     """
@@ -132,7 +132,7 @@ def _start(command: Command) -> "subprocess.Popen[bytes]":
     if not os.path.isabs(found):
         raise CredentialsError(
             f"{command.path}: PATH leads to {found!r} in the current folder; remove the entry of "
-            "PATH that is no absolute path, or give the command's whole path"
+            "PATH that is not absolute, or give the command's whole path"
         )
     try:
         return subprocess.Popen(  # noqa: S603 -- to run what the user's file names is the task
@@ -188,7 +188,7 @@ async def _chunks(pipe: IO[bytes] | None) -> AsyncIterator[bytes]:
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()  # returns at once: nobody survives that signal
+    process.wait()  # returns at once: SIGKILL cannot be ignored
     for pipe in (process.stdout, process.stderr):
         if pipe:
             pipe.close()
@@ -244,7 +244,7 @@ _CREDENTIAL = msgspec.json.Decoder(_Credential)
 def plugin(
     config: Exec, folder: Path, environ: Mapping[str, str], cluster: Mapping[str, object]
 ) -> Plugin:
-    """Check an `exec` block. `cluster` is told to the plugin if `provideClusterInfo` is set.
+    """Check an `exec` block. `cluster` is passed to the plugin if `provideClusterInfo` is set.
 
     A command with a slash in it is relative to `folder`, where the kubeconfig lies.
     """
@@ -282,9 +282,9 @@ def _env(config: Exec) -> dict[str, str]:
 def _info(config: Exec, cluster: Mapping[str, object]) -> str:
     """The value of KUBERNETES_EXEC_INFO. `cluster` may hold any YAML, in an extension."""
     spec = {"interactive": False, **({"cluster": cluster} if config.provide_cluster_info else {})}
-    told = {"kind": "ExecCredential", "apiVersion": config.api_version, "spec": spec}
+    info = {"kind": "ExecCredential", "apiVersion": config.api_version, "spec": spec}
     try:
-        return msgspec.json.encode(told).decode()
+        return msgspec.json.encode(info).decode()
     except (RecursionError, OverflowError, TypeError) as e:
         raise InvalidConfiguration(
             f"exec: provideClusterInfo: the cluster's extension {GROUP}/exec is not JSON: {e}"

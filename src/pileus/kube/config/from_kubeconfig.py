@@ -13,7 +13,7 @@ from pathlib import Path
 from pileus.clock import Clock
 from pileus.kube.access import Access
 from pileus.kube.config.credentials import (
-    NOBODY,
+    ANONYMOUS,
     Authorization,
     ConfiguredCredentials,
     Fixed,
@@ -97,12 +97,12 @@ def _access(selected: Selection, master: str, place: Place) -> Access:
     proxy = proxy_for(server, cluster.proxy_url, place.environ)
     authorization = _authorization(user, cluster, server, place)
     if server.startswith("http://"):
-        if authorization is not NOBODY:
+        if authorization is not ANONYMOUS:
             _log.warning("Credentials go over plain http for everybody to read", server=server)
-        contexts, nobody = None, None
+        contexts, anonymous_contexts = None, None
     else:
         contexts = TlsContexts(settings, place.clock)
-        nobody = TlsContexts(trusting, place.clock)
+        anonymous_contexts = TlsContexts(trusting, place.clock)
     return Access(
         server=server,
         credentials=ConfiguredCredentials(authorization, contexts, impersonation(user)),
@@ -111,7 +111,7 @@ def _access(selected: Selection, master: str, place: Place) -> Access:
         server_name=None if master else cluster.tls_server_name or None,
         namespace=selected.namespace,
         trust=settings.trust,
-        anonymous=ConfiguredCredentials(NOBODY, nobody),
+        anonymous=ConfiguredCredentials(ANONYMOUS, anonymous_contexts),
     )
 
 
@@ -169,16 +169,16 @@ def _authorization(user: User, cluster: Cluster, server: str, place: Place) -> A
     if user.username:
         return Fixed(basic(user.username, user.password or ""))
     if user.exec:
-        told = _cluster_info(cluster, server, place)
-        return ExecAuthorization(plugin(user.exec, place.folder, place.environ, told), place.clock)
-    return NOBODY
+        info = _cluster_info(cluster, server, place)
+        return ExecAuthorization(plugin(user.exec, place.folder, place.environ, info), place.clock)
+    return ANONYMOUS
 
 
 def _cluster_info(cluster: Cluster, server: str, place: Place) -> dict[str, object]:
-    """What a plugin is told of the cluster if it asks for it."""
+    """Returns the cluster information for a plugin that requests it."""
     authority = _trust(cluster, place).authority
     extensions = {e.name: e.extension for e in cluster.extensions or ()}
-    told: dict[str, object] = {
+    info: dict[str, object] = {
         "server": server,
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
@@ -187,7 +187,7 @@ def _cluster_info(cluster: Cluster, server: str, place: Place) -> dict[str, obje
         "disable-compression": cluster.disable_compression,
         "config": extensions.get(f"{GROUP}/exec"),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in info.items() if value}
 
 
 _LEGAL = frozenset(string.ascii_letters + string.digits + "!#$&'*+-.^_`|~")
@@ -227,7 +227,7 @@ def warn_if_world_readable(path: Path, what: str) -> None:
     """Log a warning, once for each file, if others than owner and group can read it."""
     try:
         mode = os.stat(path).st_mode
-    except OSError:  # the read that follows says so
+    except OSError:  # reported by the read that follows
         return
     if mode & stat.S_IROTH:
         _warn(str(path), what, stat.S_IMODE(mode))

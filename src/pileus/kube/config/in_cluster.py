@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pileus.clock import Clock
 from pileus.kube.access import Access
-from pileus.kube.config.credentials import NOBODY, ConfiguredCredentials, TokenFile
+from pileus.kube.config.credentials import ANONYMOUS, ConfiguredCredentials, TokenFile
 from pileus.kube.config.endpoint import bracketed, proxy_for, server_url
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.config.tls import InFile, TlsContexts, TlsSettings
@@ -52,7 +52,7 @@ def _access(given: str, environ: Mapping[str, str], clock: Clock, folder: Path) 
             f"the API server does not accept the service account token {folder / 'token'}: check "
             "that the pod's service account exists"
         ),
-        anonymous=ConfiguredCredentials(NOBODY, TlsContexts(settings, clock)),
+        anonymous=ConfiguredCredentials(ANONYMOUS, TlsContexts(settings, clock)),
     )
 
 

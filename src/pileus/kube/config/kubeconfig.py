@@ -137,10 +137,10 @@ def read_kubeconfig(path: Path) -> Kubeconfig:
     try:
         config = msgspec.convert(document if document is not None else {}, Kubeconfig)
     except msgspec.ValidationError as e:
-        raise InvalidConfiguration(f"it is no kubeconfig: {e}") from None
+        raise InvalidConfiguration(f"not a kubeconfig: {e}") from None
     if (config.kind or "Config") != "Config" or (config.api_version or "v1") != "v1":
         kind = f"{config.api_version or ''} {config.kind or ''}".strip()
-        raise InvalidConfiguration(f"it is no kubeconfig but {kind!r}; expected v1 Config")
+        raise InvalidConfiguration(f"not a kubeconfig but {kind!r}; expected v1 Config")
     return config
 
 

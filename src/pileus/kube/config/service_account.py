@@ -149,10 +149,10 @@ class ServiceAccountCredentials:
         _log.info("Created service account", account=self._identity, namespace=NAMESPACE)
 
     def _failure(self, error: KubeError) -> str:
-        told = f"no token for service account {NAMESPACE}/{self._identity}: {error}"
+        message = f"no token for service account {NAMESPACE}/{self._identity}: {error}"
         if isinstance(error, MissingAccount | Forbidden):
-            return f"{told}. {FIX}"
-        return told
+            return f"{message}. {FIX}"
+        return message
 
 
 def renewal(at: datetime, expires: datetime) -> datetime:

@@ -21,7 +21,7 @@ Stamp = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """PEM that stands in the configuration itself."""
+    """PEM in the configuration itself."""
 
     origin: str
     """Where it came from, for messages."""
@@ -36,7 +36,7 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class InFile:
-    """PEM in a file, which somebody may renew while we run."""
+    """PEM in a file that may change at run time."""
 
     origin: str
     path: Path
@@ -111,12 +111,12 @@ class TlsSettings:
 
     @property
     def given(self) -> bool:
-        """Whether the configuration speaks of TLS at all."""
+        """Whether the configuration has TLS settings."""
         return bool(self.authority or self.certificate or self.insecure)
 
     @property
     def trust(self) -> str:
-        """Whom a server must be certified by, for messages."""
+        """The trusted CAs, for messages."""
         if self.insecure:
             return "anybody (insecure-skip-tls-verify)"
         return self.authority.origin if self.authority else "the system's authorities"
@@ -152,7 +152,7 @@ class TlsContexts:
     def current(self, issued: KeyPair | None = None) -> ssl.SSLContext:
         """Return the same context until a file, or the pair that a plugin issued, is another.
 
-        Files are looked at every ten seconds at most. If one is unreadable or half written, the
+        Files are checked every ten seconds at most. If one is unreadable or half written, the
         last good context stays. `issued` is a pair that `check_pair` has found good.
         """
         if issued != self._issued:
@@ -226,7 +226,7 @@ def _trust(context: ssl.SSLContext, authority: bytes, origin: str) -> None:
 
 
 def _show(context: ssl.SSLContext, pair: KeyPair, origin: str) -> None:
-    """Load certificate and key; Python can do that from a file only, so it is a fleeting one."""
+    """Load certificate and key from a temporary file: Python cannot load them from memory."""
 
     def locked() -> NoReturn:
         raise InvalidConfiguration(f"{origin}: the key is encrypted; give one without a password")

@@ -1,4 +1,4 @@
-"""Authentication API group: tokens for service accounts, and whose token a token is."""
+"""Authentication API group: tokens for service accounts, and token reviews."""
 
 from pileus.kube.model.meta import KubeObject, Resource, Time, Wire
 

@@ -119,7 +119,7 @@ def test_errors_name_the_file_and_the_way_out(home: Home) -> None:
         (): "no cluster is configured; give --kubeconfig=FILE, set KUBECONFIG, or create ~/.kube",
         ("absent",): "KUBECONFIG=absent: cannot read it: No such file or directory",
         ("absent", "gone"): "none of these files exists",
-        (str(good), str(broken)): f"KUBECONFIG: {broken}: it is no kubeconfig",
+        (str(good), str(broken)): f"KUBECONFIG: {broken}: not a kubeconfig",
     }
     for files, text in cases.items():
         home.listed(*files)
