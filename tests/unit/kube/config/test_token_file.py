@@ -49,7 +49,9 @@ async def test_the_last_good_token_stays_when_there_is_no_new_one(
     stage.clock.forward(10)
 
     assert await authorization(access) == "Bearer first"
-    assert [r.levelno for r in caplog.records if "Keeping the last token" in r.message] == [logging.ERROR]
+    assert [r.levelno for r in caplog.records if "Keeping the last token" in r.message] == [
+        logging.ERROR
+    ]
 
 
 async def test_the_file_wins_over_the_token_which_is_the_fallback(stage: Stage) -> None:
