@@ -9,8 +9,8 @@ from typing import Any, cast
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from pileus.classic.comparison import NOTE
 from pileus.classic.interface import InstanceMetadata, Route
+from pileus.classic.service_records import NOTE
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers, BalancerSpec, Owner, Wish
 from pileus.cloud.model import NodeName, NodeRef

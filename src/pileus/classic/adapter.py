@@ -1,4 +1,4 @@
-"""A ported provider as a `Cloud`: its interfaces become capabilities, its lifetime is kept.
+"""Adapts a ported provider to the cloud contract: its interfaces become capabilities.
 
 connect:  factory(config) ▶ provider
 leading:  initialize(client_builder, stop) ▶ set_informers ▶ … controllers … ▶ stop, awaited
@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from pileus.classic.balancers import ClassicBalancers
 from pileus.classic.calls import Calls
 from pileus.classic.errors import translated
-from pileus.classic.instances import ClassicInstances
+from pileus.classic.instances import ClassicInstances, ClassicSshKeys
 from pileus.classic.interface import (
     Clusters,
     Factory,
@@ -24,10 +24,8 @@ from pileus.classic.interface import (
     SchemeOwner,
     Zones,
 )
-from pileus.classic.memory import Memory, ProcessMemory
-from pileus.classic.notes import Notes
 from pileus.classic.routes import ClassicRoutes
-from pileus.classic.ssh_keys import ClassicSshKeys
+from pileus.classic.service_records import Memory, Notes, ProcessMemory
 from pileus.classic.stop import stopping
 from pileus.classic.view import ClusterView, LateView
 from pileus.cloud.errors import Misconfigured
@@ -38,16 +36,16 @@ from pileus.kube.client import Client
 T = TypeVar("T")
 
 IDENTITY = "service-controller"
-"""As whom notes are written on Services."""
+"""The identity that removes notes from Services."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """A ported provider's `connect`, made from its factory: the value of its entry point."""
+    """The `connect` of a ported provider, made from its factory: the value of its entry point."""
 
     factory: Factory
     at_once: int = 16
-    """Calls to the provider under way at the same time, threads included."""
+    """Calls to the provider at the same time, at most. Abandoned threads count."""
     memory: Callable[[], Memory] = field(default=ProcessMemory)
 
     def __call__(self, config: ProviderConfig) -> AbstractAsyncContextManager[Cloud]:
@@ -64,7 +62,7 @@ class Adapted:
 def as_cloud(
     provider: Interface, calls: Calls, *, cluster_name: str, memory: Memory | None = None
 ) -> Cloud:
-    """The provider's capabilities; the cluster comes into view with `leading`."""
+    """Returns the provider as a cloud. It sees the cluster while `Cloud.leading` is entered."""
     _verify(provider)
     view = LateView()
     notes = Notes(view.service_if_leading)
@@ -101,7 +99,7 @@ async def _leading(
     view, notes = late
     cluster = access.view()
     if not isinstance(cluster, ClusterView):
-        raise Misconfigured(f"ported providers need a view of nodes and services, not {cluster!r}")
+        raise Misconfigured(f"ported providers need a ClusterView, not {cluster!r}")
     view.bind(cluster)
     if provider.load_balancer() is not None:
         client = access.client(IDENTITY)
@@ -138,7 +136,7 @@ def _or_die(make: Callable[[str], object], name: str) -> object:
     try:
         return make(name)
     except Exception as error:
-        raise SystemExit(f'no access to the cluster as "{name}": {error}') from error
+        raise SystemExit(f'cannot access the cluster as "{name}": {error}') from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +178,7 @@ GETTERS = (
     "provider_name",
     "has_cluster_id",
 )
-"""The methods of a provider that only return what it has."""
+"""Methods of a provider that return what it already has."""
 OPTIONAL = ("provider_id_schemes",)
 
 
@@ -190,7 +188,7 @@ def _verify(provider: object) -> None:
     missing = [n for n in ("initialize", *GETTERS) if not callable(getattr(provider, n, None))]
     if missing:
         raise Misconfigured(
-            f"the provider's factory made a {made}, which lacks: "
+            f"the factory of the provider returned a {made} without: "
             f"{', '.join(f'{name}()' for name in missing)}"
         )
     for name in (*GETTERS, *OPTIONAL):
@@ -210,7 +208,7 @@ def _verify_getter(made: str, name: str, getter: Callable[[], object]) -> None:
 
 
 def _owns(provider: Interface) -> Callable[[NodeRef], bool | None] | None:
-    """By provider ID, for a provider that declares more schemes than its name."""
+    """Returns `Cloud.owns`, by provider ID, if the provider declares further schemes."""
     if not isinstance(provider, SchemeOwner):
         return None
     schemes = frozenset({provider.provider_name(), *_schemes(provider)})

@@ -1,18 +1,16 @@
-"""Load balancers through a ported provider: a few coarse changes, in the Go framework's order.
+"""Load balancers of a ported provider: a few coarse changes, in the order of the Go framework.
 
 | change | when | calls |
 |---|---|---|
-| `Ensure` | nothing remembered, or the Service changed | ensure_load_balancer |
+| `Ensure` | nothing is remembered, or the Service changed | ensure_load_balancer |
 | `Update` | only the member nodes changed | update_load_balancer; on an error get_load_balancer |
-| `Delete` | nothing is wished, and get_load_balancer found one | ensure_load_balancer_deleted |
-| `Forget` | nothing is wished, and nothing was found, but noted | none |
+| `Delete` | none is desired, and get_load_balancer found one | ensure_load_balancer_deleted |
+| `Forget` | none is desired, none was found, but a note exists | none |
 
-What was ensured is noted on the Service by the core, in the write that publishes its status. Only
-the removal of an outdated note is a write of its own, because it must precede the call.
-
-As in Go, nothing is asked before an ensure. A Service that is as it was last passed in, be it to
-the process before this one (`classic.notes`), costs nothing; a deep look at it costs one
-`get_load_balancer`, so that a balancer deleted by hand is noticed (Go would not look).
+As in Go, the provider is not asked before an ensure. A Service that has not changed since it was
+last passed to the provider, also by an earlier process (`classic.service_records`), costs no call.
+A full check costs one `get_load_balancer`, so that a load balancer deleted out of band is noticed;
+Go does not check.
 """
 
 import asyncio
@@ -21,11 +19,17 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from pileus.classic.calls import Calls
-from pileus.classic.comparison import fingerprint, members_hash
 from pileus.classic.errors import ImplementedElsewhere, translated
 from pileus.classic.interface import Interface, LoadBalancer
-from pileus.classic.memory import Members, Memory, Remembered
-from pileus.classic.notes import Note, Notes
+from pileus.classic.service_records import (
+    Members,
+    Memory,
+    Note,
+    Notes,
+    Remembered,
+    fingerprint,
+    members_hash,
+)
 from pileus.classic.view import ClusterView
 from pileus.cloud.balancer import (
     Balancer,
@@ -50,10 +54,10 @@ class ClassicSeen:
     exists: bool
     balancer: Balancer | None = None
     ensuring: str = ""
-    """The fingerprint of the Service, and of who is asked for it."""
+    """The fingerprint of the Service, the provider's name and the cluster's name."""
     is_noted: bool = False
     record: str | None = None
-    """The note that is to be written on the Service (`cloud.balancer.record_of`)."""
+    """The note to write on the Service (`cloud.balancer.record_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +108,14 @@ class ClassicBalancers:
     cluster_name: str
 
     async def owners(self, cluster: str) -> frozenset[Owner]:
-        """Those we ensured, and Services that say so: the provider cannot say who else there is."""
+        """Returns owners that were ensured here, or whose Service has a note or the finalizer.
+
+        A ported provider cannot list its load balancers.
+        """
         claimed = (
             Owner(cluster, service.metadata.uid)
             for service in self.view.services()
-            if self.notes.is_noted(service) or _is_perhaps_ours(service)
+            if self.notes.is_noted(service) or _may_be_ours(service)
         )
         return self.memory.owners(cluster) | frozenset(claimed)
 
@@ -143,7 +150,7 @@ class ClassicBalancers:
         return replace(seen, exists=status is not None, balancer=_balancer(service, status))
 
     def _noted(self, service: Service) -> Remembered | None:
-        """What an earlier process knew; of the status, what it published."""
+        """Returns what an earlier process knew: its note, and the status that it published."""
         note = self.notes.read(service)
         if note is None:
             return None
@@ -156,7 +163,7 @@ class ClassicBalancers:
         )
 
     def _known(self, service: Service, last: Remembered | None) -> ClassicSeen:
-        """What is known of it without asking the cloud."""
+        """Returns what is known without asking the cloud."""
         return ClassicSeen(
             service=service,
             remembered=last,
@@ -206,7 +213,7 @@ class ClassicBalancers:
     async def _update(self, change: Update, seen: ClassicSeen) -> ClassicSeen:
         before = seen.remembered
         if before is None:
-            raise Conflict("nothing is remembered of this Service: observe it again")
+            raise Conflict("nothing is known of the load balancer: observe it again")
         last = replace(_passed_in(change, seen), status=before.status)
         await self._begin(change.owner, seen, last)
         try:
@@ -226,7 +233,7 @@ class ClassicBalancers:
     async def _failed_update(
         self, change: Update, seen: ClassicSeen, error: Exception
     ) -> ClassicSeen:
-        """Go asks whether there is one at all, and if so has all ensured."""
+        """As in Go: ask whether the load balancer exists, and if not, ensure it next."""
         status = await self._get(change.owner, seen.service)
         if status is not None:
             raise translated(error) from error
@@ -259,7 +266,7 @@ class ClassicBalancers:
         return ClassicSeen(service=seen.service, remembered=None, exists=False)
 
     async def _begin(self, owner: Owner, seen: ClassicSeen, last: Remembered) -> None:
-        """It may die half-way: then it is an owner, and no note says that all is well."""
+        """If the process dies during the call, the owner is remembered and no note exists."""
         await self._unnote(seen)
         self.memory.remember(owner, last.unsettled())
 
@@ -270,10 +277,10 @@ class ClassicBalancers:
         return replace(seen, record=self.notes.leave(last.service, note))
 
     async def _unnote(self, seen: ClassicSeen) -> None:
-        """Remove the note, unless the Service is being deleted: then it goes with the Service."""
+        """Remove the note. A Service that is being deleted takes its note with it."""
         last = seen.remembered
-        is_perhaps_noted = seen.is_noted or (last is not None and last.is_settled)
-        if is_perhaps_noted and not _is_being_deleted(seen.service):
+        may_be_noted = seen.is_noted or (last is not None and last.is_settled)
+        if may_be_noted and not _is_being_deleted(seen.service):
             await self.notes.remove(seen.service)
 
     async def _get(self, owner: Owner, service: Service) -> LoadBalancerStatus | None:
@@ -291,13 +298,13 @@ class ClassicBalancers:
         return balancer
 
     def _nodes(self, members: Members) -> list[Node]:
-        """The members that are still in view."""
+        """Returns the members that still exist in the cluster."""
         nodes = (self.view.node(name) for name, _ in sorted(members))
         return [node for node in nodes if node is not None]
 
 
 def _nothing(owner: Owner) -> ClassicSeen:
-    """Of a Service that is gone, and whose balancer this process deleted before or saw gone."""
+    """For a deleted Service whose load balancer this process has deleted, or found deleted."""
     return ClassicSeen(
         service=Service(metadata=ObjectMeta(uid=owner.uid)), remembered=None, exists=False
     )
@@ -323,16 +330,16 @@ def _removal(owner: Owner, seen: ClassicSeen, name: str) -> tuple[ClassicChange,
     if seen.exists:
         return (Delete(owner, name),)
     is_kept = seen.is_noted and not _is_being_deleted(seen.service)
-    return (Forget(owner, f"note that there is no {name}"),) if is_kept else ()
+    return (Forget(owner, f"remove the note of the deleted {name}"),) if is_kept else ()
 
 
 def _is_being_deleted(service: Service) -> bool:
-    """Whether nothing can be wished for it any more."""
+    """Whether the Service is being deleted, so that no load balancer can be desired again."""
     return service.metadata.deletion_timestamp is not None
 
 
-def _is_perhaps_ours(service: Service) -> bool:
-    """By its finalizer, which other classes use as well."""
+def _may_be_ours(service: Service) -> bool:
+    """Whether the Service has the finalizer, which other load balancer classes use as well."""
     named = service.spec is not None and service.spec.load_balancer_class is not None
     return FINALIZER in (service.metadata.finalizers or ()) and not named
 

@@ -1,10 +1,10 @@
-"""The errors that ported providers raise, with the texts and the effects of the Go framework's."""
+"""Errors that ported providers raise, with the texts and effects of the Go framework."""
 
 from pileus.cloud.errors import CloudError, NotFound, Unavailable, Unsupported
 
 
 class ClassicError(Exception):
-    """Base of the errors that have a meaning of their own; any other exception just fails."""
+    """Base of the errors with a meaning of their own. Any other exception fails the call."""
 
 
 class InstanceNotFound(ClassicError):
@@ -20,7 +20,7 @@ class Unimplemented(ClassicError):
 
 
 class ImplementedElsewhere(ClassicError):
-    """Someone else makes this load balancer; here is nothing to do."""
+    """Another controller implements this load balancer: nothing to do here."""
 
     def __init__(self, message: str = "implemented by alternate to cloud provider") -> None:
         super().__init__(message)
@@ -32,9 +32,9 @@ class DiskNotFound(ClassicError):
 
 
 class RetryError(ClassicError):
-    """What was asked for is to be asked for again after a fixed time; nothing else need wait.
+    """The call is to be repeated after a fixed time. Calls for other objects do not wait.
 
-    Where the cloud wants fewer requests altogether, raise `pileus.cloud.errors.Throttled`.
+    To slow down all calls, raise `pileus.cloud.errors.Throttled`.
     """
 
     def __init__(self, message: str, delay: float) -> None:
@@ -44,14 +44,14 @@ class RetryError(ClassicError):
 
 
 class ProviderFailed(Unavailable):
-    """Any other exception of a ported provider. Whether it heals by itself is not known."""
+    """Any other exception of a ported provider. Whether a retry helps is not known."""
 
     is_reported_at_once = True
-    """As in Go: events on the object do not wait to see whether it heals."""
+    """As in Go: the event on the object is not delayed until a retry has failed."""
 
 
 class Postponed(Unavailable):
-    """A `RetryError` in the contract's words: its object waits, and the cloud may be asked."""
+    """A `RetryError` as an error of the contract: only its own object waits."""
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class Postponed(Unavailable):
 
 
 def translated(error: Exception) -> CloudError:
-    """The contract's error for what a ported provider raised; a `RetryError` may be wrapped."""
+    """Returns the contract's error for an exception. A `RetryError` may be its cause."""
     retry = _retry_in_chain(error)
     if retry is not None:
         return Postponed(str(error), retry_after=retry.retry_after)
@@ -72,15 +72,15 @@ def translated(error: Exception) -> CloudError:
         case Unimplemented() | ImplementedElsewhere():
             return Unsupported(str(error))
         case _:
-            return ProviderFailed(said_by(error))
+            return ProviderFailed(text_of(error))
 
 
 _CRYPTIC = (LookupError, TypeError, AttributeError, NameError, ArithmeticError, AssertionError)
-"""Built-in exceptions whose text alone says too little: `KeyError: 'region'`."""
+"""Built-in exceptions that are shown with their class: `KeyError: 'region'`."""
 
 
-def said_by(error: Exception) -> str:
-    """The text of an exception, as Go would print it."""
+def text_of(error: Exception) -> str:
+    """Returns the text of an exception, as Go prints errors."""
     text = str(error)
     if isinstance(error, _CRYPTIC):
         return f"{type(error).__name__}: {text}"
@@ -88,7 +88,7 @@ def said_by(error: Exception) -> str:
 
 
 def is_unexpected(error: Exception) -> bool:
-    """Whether only its traceback explains the exception: it has no meaning of its own here."""
+    """Whether the exception has no meaning of its own, so that its traceback is needed."""
     expected = isinstance(error, ClassicError | CloudError)
     return not expected and _retry_in_chain(error) is None
 

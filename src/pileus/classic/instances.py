@@ -1,13 +1,13 @@
-"""Look-ups of nodes through a ported provider, node by node, in the Go framework's order.
+"""Lookups of nodes and SSH keys of a ported provider, in the order of the Go framework.
 
-| asked | InstancesV2 | Instances (v1) and Zones |
+| lookup | InstancesV2 | Instances (v1) and Zones |
 |---|---|---|
 | `fresh=False` (cloud-node) | metadata | ID, addresses, type, zone; each by ID, then by name |
 | `fresh=True` (cloud-node-lifecycle) | exists, then shut down | ID, exists, then shut down |
 
-A fresh answer therefore carries no metadata but the provider ID, and one that need not be fresh
-carries no state. `Absent` is said only where Go would delete the node: on a plain "does not
-exist", and on *instance not found* while a v1 provider is asked for the ID.
+So a fresh answer has no metadata but the provider ID, and one that need not be fresh has no state.
+A node is `Absent` only where Go would delete it: if the provider answers that it does not exist, or
+raises `InstanceNotFound` when a v1 provider is asked for the ID.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from pileus.classic.interface import (
     Zone,
 )
 from pileus.classic.view import ClusterView
-from pileus.cloud.errors import Unavailable
+from pileus.cloud.errors import CloudError, Unavailable, Unsupported
 from pileus.cloud.model import (
     Absent,
     Address,
@@ -33,8 +33,10 @@ from pileus.cloud.model import (
     Instance,
     InstanceId,
     InstanceState,
+    NodeKeys,
     NodeName,
     NodeRef,
+    SshKey,
 )
 from pileus.kube.model.core_v1 import Node, NodeAddress
 
@@ -48,11 +50,11 @@ class ClassicInstances:
     calls: Calls
 
     async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
-        """A node no longer in view is left out; what fails for one node fails for it alone."""
+        """Leaves out nodes that no longer exist. What fails for one node fails for no other."""
         known = {ref.name: node for ref in nodes if (node := self.view.node(ref.name))}
         look_up = self._state if fresh else self._metadata
         async with asyncio.TaskGroup() as group:
-            tasks = {n: group.create_task(_caught(look_up(node))) for n, node in known.items()}
+            tasks = {n: group.create_task(_outcome(look_up(node))) for n, node in known.items()}
         found = {name: task.result() for name, task in tasks.items()}
         return {name: answer for name, answer in found.items() if answer is not None}
 
@@ -70,7 +72,7 @@ class ClassicInstances:
             return None
         provider_id = metadata.provider_id or _provider_id(node)
         if not provider_id:
-            raise Unavailable("the provider's metadata has no provider ID, nor has the node")
+            raise Unavailable("neither the metadata of the provider nor the node has a provider ID")
         return Instance(
             id=_instance_id(provider_id),
             provider_id=provider_id,
@@ -125,7 +127,7 @@ class ClassicInstances:
         by_id: Callable[[], Awaitable[T]],
         by_name: Callable[[], Awaitable[T]],
     ) -> T:
-        """Ask by ID, even by an empty one, and by name if that failed."""
+        """Ask by ID, even an empty one, and by name if that fails."""
         try:
             return await by_id()
         except Exception as first:  # noqa: BLE001 -- a ported provider raises what it likes
@@ -135,25 +137,28 @@ class ClassicInstances:
                 raise Unavailable(f"{what}: by provider ID: {first}; by name: {second}") from second
 
     async def _state_v2(self, v2: InstancesV2, node: Node) -> Found:
-        if not _said(await self.calls.make(v2.instance_exists, node), "instance_exists"):
-            return Absent(f"instance_exists({node.metadata.name}) said no")
-        is_shut_down = await self.calls.make(v2.instance_shutdown, node)
-        return _standing(_provider_id(node), is_shut_down=_said(is_shut_down, "instance_shutdown"))
+        if not _verdict(await self.calls.make(v2.instance_exists, node), "instance_exists"):
+            return Absent(f"instance_exists({node.metadata.name}) returned False")
+        is_stopped = _verdict(
+            await self.calls.make(v2.instance_shutdown, node), "instance_shutdown"
+        )
+        return _existing(_provider_id(node), is_stopped=is_stopped)
 
     async def _state_v1(self, node: Node) -> Found:
         v1, make = self._v1(), self.calls.make
         try:
             id_ = await self._provider_id_v1(node)
         except InstanceNotFound as error:
-            return Absent(f"instance_id({node.metadata.name}) said: {error}")
+            return Absent(f"instance_id({node.metadata.name}) raised: {error}")
         exists = await make(v1.instance_exists_by_provider_id, id_)
-        if not _said(exists, "instance_exists_by_provider_id"):
-            return Absent(f"instance_exists_by_provider_id({id_}) said no")
+        if not _verdict(exists, "instance_exists_by_provider_id"):
+            return Absent(f"instance_exists_by_provider_id({id_}) returned False")
         try:
-            is_shut_down = await make(v1.instance_shutdown_by_provider_id, id_)
+            is_stopped = await make(v1.instance_shutdown_by_provider_id, id_)
         except Unimplemented:
-            is_shut_down = False
-        return _standing(id_, is_shut_down=_said(is_shut_down, "instance_shutdown_by_provider_id"))
+            is_stopped = False
+        method = "instance_shutdown_by_provider_id"
+        return _existing(id_, is_stopped=_verdict(is_stopped, method))
 
     def _v1(self) -> Instances:
         v1 = self.provider.instances()
@@ -168,12 +173,50 @@ class ClassicInstances:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ClassicSshKeys:
+    """A ported provider can add a key to all instances, and nothing else."""
+
+    inner: Instances
+    calls: Calls
+
+    async def list_keys(
+        self,
+        cluster: str,  # noqa: ARG002 -- cannot be known
+        nodes: Sequence[NodeRef],  # noqa: ARG002
+    ) -> Mapping[NodeName, NodeKeys | Failure]:
+        raise Unsupported("a ported provider cannot list the SSH keys of its instances")
+
+    async def add(
+        self,
+        cluster: str,  # noqa: ARG002 -- keys of ported providers have no marks
+        keys: Sequence[SshKey],
+        nodes: Sequence[NodeRef],  # noqa: ARG002 -- all instances get them
+    ) -> Mapping[NodeName, CloudError]:
+        add = self.inner.add_ssh_key_to_all_instances
+        try:
+            for key in keys:
+                name = f"SSH key {key.fingerprint}"
+                await self.calls.make_alone(name, add, key.user, key.public_key.encode())
+        except Exception as error:
+            raise translated(error) from error
+        return {}
+
+    async def remove(
+        self,
+        cluster: str,  # noqa: ARG002 -- cannot be done
+        keys: Sequence[SshKey],  # noqa: ARG002
+        nodes: Sequence[NodeRef],  # noqa: ARG002
+    ) -> Mapping[NodeName, CloudError]:
+        raise Unsupported("a ported provider cannot remove SSH keys: remove them manually")
+
+
 async def get_instance_provider_id(
     cloud: Interface, node_name: str, *, calls: Calls | None = None
 ) -> str:
-    """`<provider name>://<instance ID>`, composed by a v1 provider.
+    """Returns `<provider name>://<instance ID>` of a node, for a v1 provider.
 
-    Errors: `Unimplemented` and `InstanceNotFound` as they are; others with a prefix.
+    Raises `Unimplemented` and `InstanceNotFound` as they are; others as `Unavailable`.
     """
     instances = cloud.instances()
     if instances is None:
@@ -187,22 +230,22 @@ async def get_instance_provider_id(
     return f"{cloud.provider_name()}://{instance_id}"
 
 
-async def _caught(look_up: Awaitable[Found | None]) -> Found | None:
+async def _outcome(look_up: Awaitable[Found | None]) -> Found | None:
     try:
         return await look_up
     except Exception as error:  # noqa: BLE001 -- a ported provider raises what it likes
         return Failure(translated(error))
 
 
-def _said(answer: object, method: str) -> bool:
-    """Only True and False are answers: a forgotten `return` must not delete a node."""
+def _verdict(answer: object, method: str) -> bool:
+    """Accepts only True and False: a forgotten `return` must not delete a node."""
     if not isinstance(answer, bool):
         raise Unavailable(f"{method} answered {answer!r} instead of True or False")
     return answer
 
 
-def _standing(provider_id: str, *, is_shut_down: bool) -> Instance:
-    state = InstanceState.STOPPED if is_shut_down else InstanceState.RUNNING
+def _existing(provider_id: str, *, is_stopped: bool) -> Instance:
+    state = InstanceState.STOPPED if is_stopped else InstanceState.RUNNING
     return Instance(id=_instance_id(provider_id), provider_id=provider_id, state=state)
 
 
@@ -211,10 +254,10 @@ def _provider_id(node: Node) -> str:
 
 
 def _instance_id(provider_id: str) -> InstanceId:
-    """What follows the scheme and, as is custom, the last slash."""
+    """Returns what follows the last slash of a provider ID."""
     return InstanceId(provider_id.rpartition("/")[2])
 
 
 def _addresses(addresses: Sequence[NodeAddress]) -> tuple[Address, ...]:
-    """Of any type: the node controller leaves out what Kubernetes does not know."""
+    """Keeps addresses of any type. The node controller drops types that Kubernetes lacks."""
     return tuple(Address(item.type, item.address) for item in addresses)

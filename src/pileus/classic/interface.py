@@ -1,9 +1,9 @@
-"""What a ported provider implements: the Go framework's interfaces, method by method.
+"""What a ported provider implements: the interfaces of the Go framework, method by method.
 
-Names are Go's in Python's spelling. A pair (object, supported) is `object | None`; the context is
-the task's own. The methods of capabilities, and `initialize`, may be plain, and then run in a
-thread, or `async`; those of `Interface` that return a capability or a fact are plain. Kubernetes
-objects are read-only, and have the fields that `pileus.kube.model.core_v1` knows.
+Names are Go's with Python spelling. A pair (object, supported) is `object | None`; there is no
+context parameter. Methods of capabilities, and `initialize`, are `async` or plain; plain ones run
+in a thread. Methods of `Interface` that return a capability or a fact must be plain. Kubernetes
+objects are read-only, with the fields of `pileus.kube.model.core_v1`.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
@@ -15,7 +15,7 @@ from pileus.kube.model.core_v1 import LoadBalancerStatus, Node, NodeAddress, Ser
 
 T = TypeVar("T")
 Maybe = T | Awaitable[T]
-"""Now, or in a while: both are welcome."""
+"""What a plain method returns, or an async one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class Zone:
 class Route:
     name: str = ""
     target_node: str = ""
-    """The node's name; empty if it is not known."""
+    """The name of the node; empty if it is not known."""
     enable_node_addresses: bool = False
-    """The route carries the node's addresses, which are then kept current."""
+    """Whether the route has the addresses of the node, which are then kept up to date."""
     target_node_addresses: Sequence[NodeAddress] = ()
     destination_cidr: str = ""
     blackhole: bool = False
@@ -50,7 +50,7 @@ class LoadBalancer(Protocol):
     def get_load_balancer(
         self, cluster_name: str, service: Service
     ) -> Maybe[LoadBalancerStatus | None]:
-        """Its status; None: there is none."""
+        """Returns the status of the load balancer; None if it does not exist."""
         ...
 
     def get_load_balancer_name(self, cluster_name: str, service: Service) -> Maybe[str]: ...
@@ -64,7 +64,7 @@ class LoadBalancer(Protocol):
     ) -> Maybe[None]: ...
 
     def ensure_load_balancer_deleted(self, cluster_name: str, service: Service) -> Maybe[None]:
-        """Succeeds if it is gone already, and cleans up what is left of it."""
+        """Deletes the load balancer and all its parts. Succeeds if nothing exists."""
         ...
 
 
@@ -82,7 +82,7 @@ class Instances(Protocol):
 
 class InstancesV2(Protocol):
     def instance_exists(self, node: Node) -> Maybe[bool]:
-        """Stays true for a stopped machine."""
+        """True also for a stopped instance."""
         ...
 
     def instance_shutdown(self, node: Node) -> Maybe[bool]: ...
@@ -107,7 +107,7 @@ class Routes(Protocol):
 
 
 class ClientBuilder(Protocol):
-    """The provider's own door to the cluster; `name` is the identity to act as."""
+    """The provider's access to the cluster. `name` is the identity to use."""
 
     def config(self, name: str) -> object: ...
     def config_or_die(self, name: str) -> object: ...
@@ -116,10 +116,13 @@ class ClientBuilder(Protocol):
 
 
 class Interface(Protocol):
-    """The provider itself. What it does not support is None."""
+    """The provider. A capability that it does not support is None."""
 
     def initialize(self, client_builder: ClientBuilder, stop: Stop) -> Maybe[None]:
-        """Called when this process leads, before any controller; ends its work on `stop`."""
+        """Called when this process becomes the leader, before controllers start.
+
+        Background work ends when `stop` is set.
+        """
         ...
 
     def load_balancer(self) -> LoadBalancer | None: ...
@@ -164,5 +167,5 @@ class ScrubDNS(Protocol):
 
 class Factory(Protocol):
     def __call__(self, config: TextIO | None, /) -> Interface:
-        """Make the provider from the stream of `--cloud-config`, or from nothing."""
+        """Returns the provider. `config` is the file of `--cloud-config`; None without the flag."""
         ...

@@ -1,4 +1,4 @@
-"""Registration as in Go: by name, with a factory. One registry serves both shapes of providers."""
+"""Registration as in Go: by name, with a factory. The registry is shared with other providers."""
 
 import io
 from typing import TextIO
@@ -13,7 +13,7 @@ EXTERNAL = "external"
 
 
 def register_cloud_provider(name: str, factory: Factory, *, registry: Registry = PROVIDERS) -> None:
-    """Errors: `DuplicateProvider` if the name is taken; Go ends the process then."""
+    """Raises `DuplicateProvider` if the name is taken; Go ends the process then."""
     registry.register(name, Adapted(factory))
 
 
@@ -32,9 +32,9 @@ def is_external(name: str) -> bool:
 def get_cloud_provider(
     name: str, config: TextIO | None, *, registry: Registry = PROVIDERS
 ) -> Interface | None:
-    """A provider of that name, made anew; None if it is unknown.
+    """Returns a new provider with that name; None if it is unknown.
 
-    Errors: `Misconfigured` if it is not of the classic shape.
+    Raises `Misconfigured` if it is not a ported provider.
     """
     try:
         connect = registry.get(name)
@@ -50,9 +50,9 @@ def get_cloud_provider(
 def init_cloud_provider(
     name: str, config_path: str, *, registry: Registry = PROVIDERS
 ) -> Interface | None:
-    """As `get_cloud_provider`, from a file; None for "" and `external`.
+    """As `get_cloud_provider`, from a file. Returns None for "" and `external`.
 
-    Errors: `Misconfigured` for a file that cannot be read; `UnknownProvider`.
+    Raises `Misconfigured` for a file that cannot be read, and `UnknownProvider`.
     """
     if not name or is_external(name):
         return None

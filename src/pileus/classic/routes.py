@@ -1,4 +1,4 @@
-"""Routes through a ported provider: one call each, many at once."""
+"""Routes of a ported provider: one call for each, many at the same time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from pileus.kube.model.core_v1 import NodeAddress
 
 @dataclass(frozen=True, slots=True)
 class ClassicRoutes:
-    """Ported providers know a cluster by the name of `--cluster-name` alone."""
+    """Ported providers identify a cluster by `--cluster-name`; `cluster` is not used."""
 
     provider: Interface
     view: ClusterView
@@ -35,7 +35,7 @@ class ClassicRoutes:
         cluster: str,  # noqa: ARG002 -- see the class
         routes: Sequence[Route],
     ) -> Mapping[Route, CloudError]:
-        """Create them one by one; the name hint of each is its node's UID."""
+        """Create them with one call each. The name hint is the UID of the node."""
         write, create = self.calls.make_alone, self._routes().create_route
         return await _each(
             routes,
@@ -49,14 +49,14 @@ class ClassicRoutes:
         cluster: str,  # noqa: ARG002 -- see the class
         routes: Sequence[Route],
     ) -> Mapping[Route, CloudError]:
-        """Delete them one by one; the provider gets the very routes that it listed."""
+        """Delete them with one call each. The provider gets the same objects that it listed."""
         write, delete = self.calls.make_alone, self._routes().delete_route
         return await _each(
             routes, lambda route: write(_key(route), delete, self.cluster_name, _to_delete(route))
         )
 
     def _hint(self, route: Route) -> str:
-        """The node's UID; the route controller names the routes that it creates by it."""
+        """Returns the UID of the node, by which the route controller names routes."""
         if route.name:
             return route.name
         node = self.view.node(route.target) if route.target else None
@@ -109,14 +109,14 @@ def _neutral(route: interface.Route) -> Route:
 
 
 def _to_delete(route: Route) -> interface.Route:
-    """The provider's own route, with every field as it was listed."""
+    """Returns the route of the provider as it was listed."""
     if isinstance(route.origin, interface.Route):
         return route.origin
     return replace(_to_create(route), name=route.name, blackhole=route.blackhole)
 
 
 def _to_create(route: Route) -> interface.Route:
-    """As in Go the route has no name: the provider makes one from the hint."""
+    """As in Go, the route has no name: the provider makes one from the hint."""
     return interface.Route(
         destination_cidr=route.destination,
         target_node=route.target or "",

@@ -1,4 +1,4 @@
-"""The end of a provider's background work: told to threads and tasks alike, and awaited."""
+"""Stops the background work of a provider, threads and tasks, and waits for its end."""
 
 import asyncio
 import inspect
@@ -15,11 +15,11 @@ from pileus.telemetry.log import Log
 log = Log(__name__)
 
 GRACE = 10.0
-"""Seconds that background work has for ending by itself."""
+"""Seconds that background work has to end."""
 
 
 class Stop:
-    """Go's stop channel: `wait()` blocks a thread, `await stopped()` a task, until the end."""
+    """The stop channel of Go: `wait()` blocks a thread, `await stopped()` a task."""
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self._group = group
@@ -32,17 +32,17 @@ class Stop:
         return self._event.is_set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Block this thread until the end, at most so long; True: it is the end."""
+        """Block this thread until the stop, or for so many seconds. Returns whether it is set."""
         return self._event.wait(seconds)
 
     async def stopped(self) -> None:
         await self._stopped.wait()
 
     def background(self, work: Callable[[], Awaitable[None] | None]) -> None:
-        """Let work run until the end, from any thread; a plain function gets a thread.
+        """Run work until the stop. May be called in any thread; a plain function gets a thread.
 
-        It has a few seconds to return once the end is told, and is abandoned after that. If it
-        raises it is called again after a while.
+        It must return within 10 s after the stop, and is abandoned then. If it raises, it is
+        called again with exponential backoff.
         """
         self._loop.call_soon_threadsafe(self._start, work)
 
@@ -61,26 +61,26 @@ class Stop:
         except Exception as error:
             if not self.is_set():
                 raise
-            log.error("The provider's background work failed while it ended", error=error)
+            log.error("Background work of the cloud provider failed while stopping", error=error)
 
     async def set(self) -> None:
-        """Tell the end, and await it."""
+        """Set the stop and wait for the end of the work."""
         self._event.set()
         self._stopped.set()
-        await asyncio.sleep(0)  # what was handed over from a thread just now is in the set then
+        await asyncio.sleep(0)  # work handed over from a thread just now is in `_tasks` then
         for task, supervised in self._tasks.items():
-            if supervised.health() is not None:  # it failed, and waits for its next try
+            if supervised.health() is not None:  # it failed and waits for its restart
                 task.cancel()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=GRACE)
             for task in late:
-                log.warning("The provider's background work did not end; it is abandoned")
+                log.warning("Background work of the cloud provider did not stop, abandoning it")
                 task.cancel()
 
 
 @asynccontextmanager
 async def stopping() -> AsyncGenerator[Stop]:
-    """A `Stop` that is set, and whose work has ended, when the block is left."""
+    """A `Stop`. At the end of the block it is set, and its work has ended."""
     raised: Exception | None = None
     async with asyncio.TaskGroup() as group:
         stop = Stop(group)

@@ -1,4 +1,4 @@
-"""The cluster as ported providers need it: they take whole Nodes and Services."""
+"""The cluster as ported providers need it: whole Node and Service objects."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -9,7 +9,7 @@ from pileus.kube.model.core_v1 import Node, Service
 
 @runtime_checkable
 class ClusterView(Protocol):
-    """Read-only, from the informers' stores: cheap."""
+    """Read-only, from the stores of the informers."""
 
     def node(self, name: str) -> Node | None: ...
     def nodes(self) -> Sequence[Node]: ...
@@ -18,7 +18,7 @@ class ClusterView(Protocol):
 
 
 class LateView:
-    """A view that comes into being with leadership, after the provider has been connected."""
+    """A view that is bound while this process is the leader."""
 
     def __init__(self) -> None:
         self._view: ClusterView | None = None
@@ -39,10 +39,10 @@ class LateView:
         return self._bound().services()
 
     def service_if_leading(self, uid: str) -> Service | None:
-        """As `service`; None also while this process does not lead."""
+        """As `service`; None also while this process is not the leader."""
         return None if self._view is None else self._view.service(uid)
 
     def _bound(self) -> ClusterView:
         if self._view is None:
-            raise Unavailable("the cluster is not in view: this process does not lead")
+            raise Unavailable("the cluster cannot be read: this process is not the leader")
         return self._view

@@ -95,7 +95,7 @@ async def test_small_capabilities_come_along():
 
 
 async def test_an_incomplete_provider_is_refused_by_what_it_lacks():
-    with pytest.raises(Misconfigured, match=r"made a str, which lacks: initialize\(\), load_ba"):
+    with pytest.raises(Misconfigured, match=r"returned a str without: initialize\(\), load_ba"):
         async with connected("x", Adapted(cast("Any", lambda _: "text")), ProviderConfig()):
             pytest.fail("entered")
 
@@ -112,7 +112,7 @@ async def test_initialize_comes_with_leadership_then_informers_and_stop_at_the_e
         assert builder.client_or_die("routes") == "client of routes"
         with pytest.raises(LookupError):
             builder.config("routes")
-        with pytest.raises(SystemExit, match='no access to the cluster as "routes"'):
+        with pytest.raises(SystemExit, match='cannot access the cluster as "routes"'):
             builder.config_or_die("routes")
         assert not provider.stop.is_set()
 
@@ -125,7 +125,7 @@ async def test_leading_without_a_view_is_refused():
     cloud = adapted(Provider())
     assert cloud.leading
 
-    with pytest.raises(Misconfigured, match="need a view"):
+    with pytest.raises(Misconfigured, match="need a ClusterView"):
         async with cloud.leading(Access(None)):
             pytest.fail("entered")
 

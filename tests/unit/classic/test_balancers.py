@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.classic.comparison import needs_ensure
 from pileus.classic.errors import ImplementedElsewhere, Postponed, RetryError
+from pileus.classic.service_records import needs_ensure
 from pileus.cloud.balancer import BalancerState, Effect, Ingress, Wish
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import Failure

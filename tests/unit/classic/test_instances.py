@@ -71,7 +71,7 @@ async def test_v2_metadata_without_provider_id_takes_the_nodes():
     answer = await found(Provider(record), "n1", "n2", fresh=False)
 
     assert answer["n2"].provider_id == "fake://i-2"
-    assert "no provider ID" in str(answer["n1"].error)
+    assert "nor the node has a provider ID" in str(answer["n1"].error)
 
 
 async def test_v1_metadata_is_asked_in_gos_order():
@@ -186,7 +186,7 @@ async def test_a_machine_that_does_not_exist_is_absent_and_not_asked_for_its_sta
 
     answer = await found(provider, "n1", fresh=True)
 
-    assert answer == {"n1": Absent("instance_exists(n1) said no")}
+    assert answer == {"n1": Absent("instance_exists(n1) returned False")}
     assert provider.record.names == ["instance_exists"]
 
 
@@ -223,7 +223,7 @@ async def test_v1_not_found_while_composing_means_absent_for_a_fresh_look():
         Provider(Recorder({"instance_id": InstanceNotFound()}), offers=V1), "n1", fresh=True
     )
 
-    assert answer == {"n1": Absent("instance_id(n1) said: instance not found")}
+    assert answer == {"n1": Absent("instance_id(n1) raised: instance not found")}
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ async def test_v1_that_says_no_means_absent():
 
     answer = await found(Provider(record, offers=V1), "n2", fresh=True)
 
-    assert answer == {"n2": Absent("instance_exists_by_provider_id(fake://i-2) said no")}
+    assert answer == {"n2": Absent("instance_exists_by_provider_id(fake://i-2) returned False")}
 
 
 async def test_a_node_no_longer_in_view_is_left_out_and_not_asked_for():
@@ -259,7 +259,7 @@ async def test_without_leadership_nothing_is_in_view():
     cloud = adapted(Provider())
     assert cloud.instances
 
-    with pytest.raises(Unavailable, match="does not lead"):
+    with pytest.raises(Unavailable, match="is not the leader"):
         await cloud.instances.find([NodeRef(name=NodeName("n1"))], fresh=True)
 
 

@@ -85,9 +85,9 @@ KEPT = "pruned in each round to the objects that exist"
 
 EXEMPT = {
     "classic/calls.py:Calls._logged": FIXED,
-    "classic/memory.py:ProcessMemory._forgotten": BOUNDED,
-    "classic/memory.py:ProcessMemory._remembered": IN_THE_CLOUD,
-    "classic/memory.py:ProcessMemory._seen": IN_THE_CLOUD,
+    "classic/service_records.py:ProcessMemory._forgotten": BOUNDED,
+    "classic/service_records.py:ProcessMemory._remembered": IN_THE_CLOUD,
+    "classic/service_records.py:ProcessMemory._seen": IN_THE_CLOUD,
     "classic/interface.py:InstanceMetadata.additional_labels": SHORT,
     "classic/stop.py:Stop._tasks": FIXED,
     "controllers/ipam/allocator.py:Allocator._allocated": COUNTED,

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from pileus.classic.errors import ImplementedElsewhere
-from pileus.classic.notes import Note, note_of
+from pileus.classic.service_records import Note, note_of
 from pileus.cloud.balancer import Effect, Ingress, Part, Wish
 from pileus.cloud.errors import Unavailable
 from pileus.fence import Fenced
@@ -227,7 +227,7 @@ async def test_without_the_rights_memory_serves_and_one_line_says_so(
 
     assert record.names == ["ensure", "update"]
     assert len(cluster.patches) == 1
-    assert [r.getMessage()[:17] for r in caplog.records] == ["Without the right"]
+    assert [r.getMessage()[:17] for r in caplog.records] == ["No permission to "]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ async def test_nothing_is_called_while_an_old_note_cannot_be_removed(trouble: An
     cluster.says = trouble["says"]
 
     async with cluster.process() as (balancers, record):
-        with pytest.raises(Unavailable, match="cannot be removed"):
+        with pytest.raises(Unavailable, match="cannot remove the annotation"):
             await settle(balancers, wish("n2"))
 
     assert record.names == []
