@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pileus.app.context import ManagerContext
 from pileus.cloud.errors import Unsupported
-from pileus.cloud.foreign import entered
+from pileus.cloud.provider_context import entered
 from pileus.cloud.interface import OwnController
 from pileus.kube.access import Access as KubeAccess
 from pileus.kube.client import Client

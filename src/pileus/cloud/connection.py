@@ -8,9 +8,9 @@ from typing import cast, get_args, get_origin, get_type_hints
 
 from pileus.cloud import abilities
 from pileus.cloud.errors import Misconfigured
-from pileus.cloud.foreign import entered
 from pileus.cloud.interface import Cloud, Connect, OwnController, ProviderConfig
 from pileus.cloud.model import NO_LABELS
+from pileus.cloud.provider_context import entered
 
 
 def capabilities() -> Mapping[str, type]:

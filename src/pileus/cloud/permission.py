@@ -1,8 +1,8 @@
-"""Whether one more request of a method that makes several may still leave this process.
+"""Whether a provider may send one more request, in a method that makes several.
 
-All is asked before a method is called. In the midst of one that goes on for a while somebody else
-may come to lead, be it that this process was frozen; and the cloud may ask for silence, be it in
-answer to another caller.
+The fence and the call budget are checked before a method is called. While the method runs, another
+process may become the leader, for example because this one was suspended; and the cloud may ask
+another caller to pause. So providers call `check_permission` right before each request.
 """
 
 from collections.abc import Callable, Generator
@@ -13,40 +13,41 @@ from pileus.cloud.errors import CloudError, Throttled, Unavailable
 from pileus.fence import Fenced
 
 Check = Callable[[], None]
-Hear = Callable[[float], None]
-"""What is to be called with the seconds for which the cloud wants silence."""
+Pause = Callable[[float], None]
+"""Is called with the seconds for which the cloud asks to pause."""
 
-_ASKED: ContextVar[tuple[tuple[Check, Hear], ...]] = ContextVar("asked", default=())
+_ACTIVE: ContextVar[tuple[tuple[Check, Pause], ...]] = ContextVar("permission", default=())
 
 
 def check_permission() -> None:
-    """To be called right before each request; best in the one place where all of them leave.
+    """Call right before each request, best in the one place that sends all of them.
 
-    Errors: `Throttled` while the cloud wants silence; and `Unavailable`, in a method that changes
-    something, if this process may no longer lead. What is left undone is for later, or for others.
+    Works in tasks and threads of the method, too. Raises `Throttled` during a pause that the cloud
+    asked for; `Unavailable` in a method that writes, if this process may no longer be the leader,
+    and in a thread whose call was cancelled.
     """
     try:
-        for check, _ in _ASKED.get():
+        for check, _ in _ACTIVE.get():
             check()
     except Fenced as error:
-        raise Unavailable(f"left undone: {error}") from error
+        raise Unavailable(f"request not sent: {error}") from error
 
 
 def pass_on(error: CloudError) -> None:
-    """For methods that make requests side by side: what one is told holds for the others at once.
+    """Call with an error of one of several concurrent requests: a pause then holds for all at once.
 
-    Without it they hear of the cloud's wish for silence when the method has ended.
+    Without it, the pause begins when the method has ended. Other errors have no effect.
     """
     if isinstance(error, Throttled) and error.retry_after is not None:
-        for _, hear in _ASKED.get():
-            hear(error.retry_after)
+        for _, pause in _ACTIVE.get():
+            pause(error.retry_after)
 
 
 @contextmanager
-def permitted_by(check: Check, hear: Hear = lambda _: None) -> Generator[None]:
-    """Let the functions above ask and tell these, too, in the block and in tasks started there."""
-    token = _ASKED.set((*_ASKED.get(), (check, hear)))
+def permitted_by(check: Check, pause: Pause = lambda _: None) -> Generator[None]:
+    """Add a check and a listener, in the block and in tasks and threads that it starts."""
+    token = _ACTIVE.set((*_ACTIVE.get(), (check, pause)))
     try:
         yield
     finally:
-        _ASKED.reset(token)
+        _ACTIVE.reset(token)

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
-from pileus.cloud.foreign import is_its_own
+from pileus.cloud.provider_context import is_its_own
 from pileus.deadline import Deadline
 from pileus.runtime.backoff import RetryPolicy
 from pileus.runtime.failure import PassTooLong, is_expected, is_fenced, says_all

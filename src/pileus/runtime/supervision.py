@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from pileus.cloud.foreign import is_its_own
+from pileus.cloud.provider_context import is_its_own
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.failure import is_expected
 from pileus.telemetry.log import Log

@@ -23,7 +23,6 @@ from pileus.cloud.balancer import (
     Wish,
 )
 from pileus.cloud.errors import CloudError, Unavailable
-from pileus.cloud.foreign import is_its_own
 from pileus.cloud.model import (
     Absent,
     Address,
@@ -40,6 +39,7 @@ from pileus.cloud.model import (
     VolumeId,
     Zone,
 )
+from pileus.cloud.provider_context import is_its_own
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 

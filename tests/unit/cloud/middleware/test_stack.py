@@ -100,7 +100,7 @@ async def test_a_call_of_many_requests_ends_when_the_lease_is_lost_in_the_midst_
         cloud_of(routes=routes), metrics=metrics, fence=ClosesLater(), equipment=Equipment()
     ) as cloud:
         assert cloud.routes
-        with pytest.raises(Unavailable, match="left undone: the lease is too old"):
+        with pytest.raises(Unavailable, match="request not sent: the lease is too old"):
             await cloud.routes.create("blue", [ROUTE, ROUTE])
 
     assert len(routes.written) == 1

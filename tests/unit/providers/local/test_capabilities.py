@@ -277,9 +277,9 @@ async def test_nothing_more_is_changed_once_the_lease_is_lost(change: str):
     with permitted_by(closed):
         if capability == "routes":
             failed = await getattr(cloud.routes, method)("blue", items)
-            assert [str(error) for error in failed.values()] == ["left undone: too old"]
+            assert [str(error) for error in failed.values()] == ["request not sent: too old"]
         else:
-            with pytest.raises(Unavailable, match="left undone"):
+            with pytest.raises(Unavailable, match="request not sent"):
                 await getattr(cloud.ssh_keys, method)("blue", items, [])
 
     assert local.state == before

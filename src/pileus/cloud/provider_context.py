@@ -1,7 +1,7 @@
-"""Foreign code on a short leash: a provider's context managers, whatever they do wrong.
+"""Enters and leaves the context managers of providers, whatever they do wrong.
 
-One that hangs, exits the process, cancels itself or swallows our errors is told from one that
-works, and harms nobody but itself.
+A provider that hangs, exits the process, cancels itself or swallows errors fails by itself and
+affects nothing else.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ T = TypeVar("T")
 log = Log(__name__)
 
 ENTERING = 60.0
-"""Seconds that a provider has for connecting, and again for its start when we lead."""
+"""Seconds that a provider has to connect, and again to start when this process is the leader."""
 LEAVING = 15.0
-"""Seconds that it has for its end; the process does not wait any longer."""
+"""Seconds that it has to end. The process does not wait any longer."""
 
 
 def is_its_own(error: BaseException) -> bool:
-    """Whether foreign code raised it by itself; no: we cancelled it, or the user pressed Ctrl-C."""
+    """Whether the provider raised it by itself. False for our cancellation and for Ctrl-C."""
     match error:
         case asyncio.CancelledError():
             task = asyncio.current_task()
@@ -38,12 +38,12 @@ def is_its_own(error: BaseException) -> bool:
 async def entered(
     failed: str, make: Callable[[], AbstractAsyncContextManager[T]]
 ) -> AsyncGenerator[T]:
-    """Hold what `make` returns open for as long as the block lasts.
+    """Enter what `make` returns, while the block lasts.
 
-    Guarantees: an error of the block is raised on, also if the provider would swallow it; what
-    goes wrong on leaving is logged, and no more.
-    Errors: while entering, the provider's `CloudError`, with `failed` as a note; anything else,
-    and a lack of answer, is `Unavailable`, beginning with `failed`.
+    Guarantees: an error of the block is raised, also if the provider swallows it. What goes wrong
+    on leaving is only logged.
+    Raises, on entering, the `CloudError` of the provider, with `failed` as a note; `Unavailable`,
+    beginning with `failed`, for anything else and if there is no answer in time.
     """
     manager, value = await _enter(failed, make)
     try:
@@ -80,8 +80,8 @@ def _verify(made: object) -> None:
     if inspect.iscoroutine(made):
         made.close()
     raise TypeError(
-        f"a {type(made).__name__} is no async context manager; "
-        "contextlib.asynccontextmanager makes one of an async generator function"
+        f"{type(made).__name__} is not an async context manager; "
+        "decorate an async generator function with contextlib.asynccontextmanager"
     )
 
 
@@ -95,8 +95,8 @@ async def _leave(
             await manager.__aexit__(type(error) if error else None, error, trace)
     except BaseException as raised:
         if timer.expired():
-            log.error("The cloud provider did not end; it is abandoned", before=failed)
+            log.error("Cloud provider did not stop, abandoning it", provider_context=failed)
         elif raised is not error and not is_its_own(raised):
             raise
         elif raised is not error:
-            log.exception("The cloud provider failed while it ended", error=raised)
+            log.exception("Cloud provider failed while stopping", error=raised)

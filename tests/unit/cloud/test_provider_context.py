@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pileus.cloud.errors import Unauthorized, Unavailable
-from pileus.cloud.foreign import ENTERING, LEAVING, entered
+from pileus.cloud.provider_context import ENTERING, LEAVING, entered
 
 
 class Door:
@@ -73,7 +73,9 @@ async def test_our_own_cancellation_is_none_of_its_errors():
 async def test_a_coroutine_instead_of_a_context_manager_is_told_with_the_remedy():
     async def connect() -> None: ...
 
-    with pytest.raises(Unavailable, match="a coroutine is no async context manager.*asynccontextm"):
+    with pytest.raises(
+        Unavailable, match="coroutine is not an async context manager.*asynccontextm"
+    ):
         async with entered("acme failed", connect):  # type: ignore[arg-type]
             pytest.fail("entered")
 
@@ -95,7 +97,7 @@ async def test_what_goes_wrong_on_leaving_is_logged_and_no_more(error, caplog):
 
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert record.message == "The cloud provider failed while it ended"
+    assert record.message == "Cloud provider failed while stopping"
 
 
 async def test_what_goes_wrong_on_leaving_does_not_hide_the_blocks_error():
@@ -118,7 +120,7 @@ async def test_one_that_never_ends_is_abandoned(cancelled, caplog):
         assert cancelled
 
     assert asyncio.get_running_loop().time() == pytest.approx(LEAVING + cancelled)
-    assert "did not end; it is abandoned" in caplog.text
+    assert "did not stop, abandoning it" in caplog.text
 
 
 async def test_a_generator_is_left_as_always():
