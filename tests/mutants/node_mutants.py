@@ -344,8 +344,8 @@ IPAM_AND_KEYS = (
     Mutant(
         name="SSH keys are withdrawn although not all that is wanted is known",
         module="controllers.ssh_keys.plan",
-        before="if not wanted.is_whole:",
-        after="if not wanted.is_whole and not wanted.keys:",
+        before="if not seen.desired.is_complete:",
+        after="if not seen.desired.is_complete and not seen.desired.keys:",
         tests="controllers/ssh_keys",
         danger=Danger.DELETION,
         scenario="keys",
@@ -353,8 +353,8 @@ IPAM_AND_KEYS = (
     Mutant(
         name="SSH keys are withdrawn at the first sight",
         module="controllers.ssh_keys.plan",
-        before="if now >= at + SECOND_LOOK}",
-        after="if now >= at}",
+        before="+ SECOND_CHECK - seen.now, 0.0)",
+        after="- seen.now, 0.0)",
         tests="controllers/ssh_keys",
         danger=Danger.DELETION,
         scenario="keys",

@@ -22,7 +22,7 @@ from pileus.controllers.service.annotations import Classes
 from pileus.controllers.service.events import Reporter
 from pileus.controllers.service.members import Membership
 from pileus.controllers.service.notes import Notes
-from pileus.controllers.ssh_keys import reconciler as keys
+from pileus.controllers.ssh_keys import plan as plan_of_keys
 from pileus.kube.model.core_v1 import LoadBalancerIngress
 from pileus.objects import ownership as node_ownership
 from pileus.objects.ownership import Ownership
@@ -245,4 +245,4 @@ def deleted_against_the_policy() -> Iterable[Patch]:
 
 
 def keys_are_forgotten() -> Iterable[Patch]:
-    yield keys, "additions", lambda wanted, seen: ()
+    yield plan_of_keys, "_additions", lambda seen: ()

@@ -156,11 +156,11 @@ def no_range() -> Iterable[Patch]:
 
 
 def no_new_key() -> Iterable[Patch]:
-    yield keys, "additions", lambda wanted, seen: ()
+    yield _without(keys, "rendered", lambda line: line.effect is Effect.CREATE)
 
 
 def no_withdrawn_key() -> Iterable[Patch]:
-    yield keys, "withdrawals", lambda wanted, seen: ()
+    yield _without(keys, "rendered", lambda line: line.effect is Effect.DELETE)
 
 
 def always_empty() -> Iterable[Patch]:

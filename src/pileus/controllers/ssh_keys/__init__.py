@@ -1,1 +1,1 @@
-"""Gives every instance the SSH keys that the cluster's operators want, and takes withdrawn ones."""
+"""Gives every instance the desired SSH keys, and removes withdrawn ones."""

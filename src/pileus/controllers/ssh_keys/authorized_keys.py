@@ -1,4 +1,4 @@
-"""From what the source says to the keys that are wanted. Pure; what is wrong is said, never shown.
+"""Parses the desired keys. Pure. Messages about problems never contain text of the source.
 
 A source has an entry for each user: lines as in `authorized_keys`, or the word `none`.
 """
@@ -22,67 +22,69 @@ ALGORITHMS = (
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
 NONE = "none"
-"""The explicit way to say that a user is to have no key."""
+"""The text of the entry of a user who has no keys."""
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 PRIVATE = re.compile(rb"PRIVATE KEY")
 LENGTH = 4
-"""Bytes in front of each field of a key, which say how long it is."""
+"""Bytes of the length in front of each field of a key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredKeys:
     keys: frozenset[SshKey] = frozenset()
     problems: tuple[str, ...] = ()
-    """What could not be read, each with its place. Never a word of the source itself."""
+    """What could not be parsed, each with its place, without text of the source."""
 
     @property
-    def is_whole(self) -> bool:
-        """Whether a key that is not among them is known to be unwanted."""
+    def is_complete(self) -> bool:
+        """Whether all desired keys are known, so that other keys are unwanted."""
         return not self.problems
 
 
-def read(entries: Mapping[str, bytes]) -> Wanted:
-    """All keys that can be read, and what cannot. Never empty without a problem or a `none`."""
+def parse(entries: Mapping[str, bytes]) -> DesiredKeys:
+    """Returns all valid keys, and problems. Without keys there is a problem or a `none`."""
     keys: set[SshKey] = set()
     problems: list[str] = []
     if not entries:
-        problems.append(f'it has no entry; to withdraw all keys, let a user\'s entry say "{NONE}"')
+        problems.append(
+            f'it has no entries; to withdraw all keys, set the entry of a user to "{NONE}"'
+        )
     for user, text in sorted(entries.items()):
         try:
             for found in _entry(user, text):
                 keys.add(found) if isinstance(found, SshKey) else problems.append(found)
         except _Refused as refused:
             problems.append(f"entry {quote(user)}: {refused}")
-    return Wanted(frozenset(keys), tuple(problems))
+    return DesiredKeys(frozenset(keys), tuple(problems))
 
 
 class _Refused(Exception):
-    """Why an entry or a line cannot be used."""
+    """Why an entry or a line is invalid."""
 
 
 def _entry(user: str, text: bytes) -> Iterator[SshKey | str]:
-    """The keys of a user, and what is wrong with single lines."""
+    """Yields the keys of a user, and a message about each invalid line."""
     if PRIVATE.search(text):
         raise _Refused(
-            "holds a PRIVATE key. Nothing of the entry is used: put the public key there, and "
-            "replace that key pair, for it is known to all who may read the source"
+            "contains a PRIVATE key, so the whole entry is ignored. Use the public key, and "
+            "replace the key pair: everyone who can read the source knows the private key"
         )
     if not USER.fullmatch(user):
-        raise _Refused("is not the name of a user that could log in")
+        raise _Refused("is not a valid user name")
     lines = [line.strip() for line in _decoded(text).splitlines()]
     if lines == [NONE]:
         return
-    if not any(_is_told(line) for line in lines):
-        raise _Refused(f'has no key; if the user is to have none, say "{NONE}"')
+    if not any(_is_content(line) for line in lines):
+        raise _Refused(f'has no key; if the user should have none, set it to "{NONE}"')
     for number, line in enumerate(lines, 1):
-        if _is_told(line):
+        if _is_content(line):
             try:
                 yield SshKey(user, _public_key(line))
             except _Refused as refused:
                 yield f"entry {quote(user)}, line {number}: {refused}"
 
 
-def _is_told(line: str) -> bool:
+def _is_content(line: str) -> bool:
     return line != "" and not line.startswith("#")
 
 
@@ -94,21 +96,23 @@ def _decoded(text: bytes) -> str:
 
 
 def _public_key(line: str) -> str:
-    """Algorithm and body. Errors: `_Refused`, which does not quote the line."""
+    """Returns algorithm and body. Raises `_Refused`, which does not quote the line."""
     algorithm, _, rest = line.partition(" ")
     if algorithm not in ALGORITHMS:
         raise _Refused(
-            "does not begin with the algorithm of a public key (such as ssh-ed25519); options in "
-            "front of it, certificates and DSA keys are not supported"
+            "does not start with a public key algorithm such as ssh-ed25519; options, certificates "
+            "and DSA keys are not supported"
         )
     body = rest.split(maxsplit=1)[0] if rest.strip() else ""
     if not _is_of(algorithm, body):
-        raise _Refused(f"what follows {algorithm} is no such key; was a part of it lost?")
+        raise _Refused(
+            f"the text after {algorithm} is not a valid key of this type; is it truncated?"
+        )
     return f"{algorithm} {body}"
 
 
 def _is_of(algorithm: str, body: str) -> bool:
-    """Whether the body says of itself that it is a key of that algorithm, and is whole."""
+    """Whether the body is a complete key of that algorithm."""
     try:
         raw = b64decode(body, validate=True)
     except binascii.Error:
@@ -118,7 +122,7 @@ def _is_of(algorithm: str, body: str) -> bool:
 
 
 def _fields(raw: bytes) -> Iterator[bytes]:
-    """The parts of a key; one that is cut off comes as an empty one."""
+    """Yields the fields of a key; a truncated one is empty."""
     while raw:
         size = int.from_bytes(raw[:LENGTH], "big")
         field, raw = raw[LENGTH : LENGTH + size], raw[LENGTH + size :]

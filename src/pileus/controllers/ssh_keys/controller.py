@@ -1,17 +1,16 @@
-"""The SSH key controller as one thing to run: passes over all nodes, woken by source and nodes."""
+"""The SSH key controller: passes over all nodes, woken by changes of the source and of nodes."""
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pileus.cloud.interface import SshKeys
 from pileus.cloud.model import NodeName
-from pileus.controllers.ssh_keys.events import Report
+from pileus.controllers.ssh_keys.events import KeyEvents
 from pileus.controllers.ssh_keys.location import Location
-from pileus.controllers.ssh_keys.observation import Looks
 from pileus.controllers.ssh_keys.preview import SshKeysPreview
-from pileus.controllers.ssh_keys.reconciler import SshKeysReconciler, Tools
+from pileus.controllers.ssh_keys.reconciler import KeyObserver, SshKeysReconciler, Tools
 from pileus.controllers.ssh_keys.source import Source
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import NodeInformer
@@ -31,26 +30,28 @@ FOLLOWING = "ssh-key-source"
 ALL = "all nodes"
 RETRIES = Exponential(1.0, 300.0)
 GATHER = 2.0
-"""Seconds in which nodes that join are gathered, so that they are one call to the cloud."""
+"""Seconds for which new nodes are collected, so that they share one call to the cloud."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the controller is put into."""
+    """What the controller needs from the process."""
 
     source: Source
     informer: NodeInformer
     keys: SshKeys
     whose: Whose
     identify: Callable[[], Awaitable[str]]
-    """The cluster's id."""
+    """Returns the cluster's ID."""
     events: Recorder
     metrics: Metrics
     random: random.Random
+    scoped: Callable[[str], str] = field(default=str)
+    """Returns the name of a queue or task in the scope of this cloud."""
 
 
 class SshKeysController:
-    """Gives every node of this cloud the keys that the source wants."""
+    """Gives every node of this cloud the desired keys."""
 
     def __init__(self, around: Surroundings, location: Location) -> None:
         self._around = around
@@ -58,22 +59,24 @@ class SshKeysController:
             source=around.source,
             nodes=self._nodes,
             keys=around.keys,
-            looks=Looks(around.keys),
+            observer=KeyObserver(around.keys),
             identify=around.identify,
-            report=Report(location, ObjectEvents(around.events), around.metrics),
+            events=KeyEvents(location, ObjectEvents(around.events), around.metrics),
         )
         self._preview = SshKeysPreview(tools, location)
-        self._queue = WorkQueue[str](QUEUE, around.metrics)
+        self._queue = WorkQueue[str](around.scoped(QUEUE), around.metrics)
         self._controller = Controller(
-            "ssh-key-controller",
+            around.scoped("ssh-key-controller"),
             SshKeysReconciler(tools),
             self._queue,
             RetryPolicy(RETRIES, around.random),
         )
-        self._following = Supervised(FOLLOWING, self._follow, around.random, around.metrics)
+        self._following = Supervised(
+            around.scoped(FOLLOWING), self._follow, around.random, around.metrics
+        )
 
     async def run(self) -> None:
-        """Work until cancelled, once the informer knows all nodes; call once."""
+        """Works until cancelled, after the informer has synced. Call once."""
         await self._around.informer.wait_synced()
         self._around.informer.subscribe(_Joined(self._queue))
         async with asyncio.TaskGroup() as group:
@@ -82,16 +85,16 @@ class SshKeysController:
             group.create_task(self._controller.run())
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
-        """What this controller would do now; the informer has to run, and nothing else."""
+        """Returns what this controller would do now. Needs only a running informer."""
         await self._around.informer.wait_synced()
         return await self._preview.of(scope)
 
     def stuck(self, limit: float) -> str | None:
-        """What to tell a health check if a pass has been in hand for longer than `limit`."""
+        """Returns a message for the health check if a pass runs for more than `limit` seconds."""
         return self._controller.stuck(limit)
 
     def failing(self) -> str | None:
-        """The message for a health check if the source of the keys cannot be followed."""
+        """Returns a message for the health check if the source cannot be followed."""
         return self._following.health()
 
     async def _follow(self) -> None:
@@ -106,7 +109,7 @@ class SshKeysController:
 
 
 def takes_keys(node: Node) -> bool:
-    """One that is not initialized has no known machine yet; one that goes needs no keys."""
+    """Whether the node should have keys: it is initialized and not being deleted."""
     return not is_uninitialized(node) and node.metadata.deletion_timestamp is None
 
 
@@ -123,4 +126,4 @@ class _Joined:
             self._queue.add_after(ALL, GATHER)
 
     def deleted(self, _: Node, /) -> None:
-        """Nothing is left to do for it."""
+        """There is nothing to do for a deleted node."""

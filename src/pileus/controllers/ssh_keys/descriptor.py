@@ -54,6 +54,7 @@ def build(context: ControllerContext, flags: SshKeyFlags) -> "SshKeysController 
         events=context.events,
         metrics=context.metrics,
         random=context.random,
+        scoped=context.scoped,
     )
     return SshKeysController(around, location)
 

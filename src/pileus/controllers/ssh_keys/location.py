@@ -1,4 +1,4 @@
-"""Where the wanted keys are: `configmap:NAMESPACE/NAME`, `secret:NAMESPACE/NAME`, `file:PATH`."""
+"""The source of the desired keys: `configmap:NAMESPACE/NAME`, `secret:…` or `file:PATH`."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
 class BadLocation(ValueError):
-    """The text names no place where keys could be."""
+    """The text does not name a source of keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Location:
     """`ConfigMap`, `Secret` or `File`."""
     namespace: str
     name: str
-    """Of the object; of a file, its path."""
+    """The name of the object; the path of a file."""
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
@@ -29,7 +29,7 @@ class Location:
 
     @property
     def about(self) -> ObjectReference:
-        """As events and plans name it."""
+        """The reference for events and plans."""
         version = "" if self.kind == KINDS["file"] else "v1"
         return ObjectReference(
             api_version=version, kind=self.kind, namespace=self.namespace, name=self.name
@@ -37,16 +37,16 @@ class Location:
 
 
 def located(text: str) -> Location:
-    """Read the value of `--ssh-keys-from`. Errors: `BadLocation`."""
+    """Parses the value of `--ssh-keys-from`. Raises `BadLocation`."""
     word, _, rest = text.partition(":")
     if word not in KINDS:
         raise BadLocation(
-            f"{quote(text)} names no place: give configmap:NAMESPACE/NAME, "
+            f"{quote(text)} is not a source: use configmap:NAMESPACE/NAME, "
             f"secret:NAMESPACE/NAME or file:PATH{did_you_mean(word, KINDS)}"
         )
     if word == "file":
         if not rest:
-            raise BadLocation(f"{quote(text)} lacks the path of the file")
+            raise BadLocation(f"{quote(text)} has no path")
         return Location(KINDS[word], "", rest)
     namespace, _, name = rest.partition("/")
     if not NAME.fullmatch(namespace) or not NAME.fullmatch(name):

@@ -1,59 +1,130 @@
-"""Which keys to add and to withdraw, on which nodes. Pure."""
+"""The steps of a pass: which SSH keys to add and to withdraw, on which nodes. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from pileus.cloud.balancer import Effect
+from pileus.cloud.errors import CloudError
 from pileus.cloud.model import NodeKeys, NodeName, SshKey
-from pileus.controllers.ssh_keys.authorized_keys import Wanted
+from pileus.controllers.ssh_keys.authorized_keys import DesiredKeys
 
-SECOND_LOOK = 10.0
-"""Seconds for which a key must have been unwanted, at each look, before it is withdrawn."""
+SECOND_CHECK = 10.0
+"""Seconds for which a key must have been unwanted, in each pass, before it is withdrawn."""
+
+
+def _no_failures() -> Mapping[NodeName, CloudError]:
+    return {}
+
+
+def _no_times() -> Mapping[SshKey, float]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The input of a plan."""
+
+    desired: DesiredKeys
+    keys: Mapping[NodeName, NodeKeys]
+    """The keys of nodes. Nodes about which nothing is known are missing."""
+    failures: Mapping[NodeName, CloudError] = field(default_factory=_no_failures)
+    """Why nothing is known about a node."""
+    unlisted: str = ""
+    """Why the cloud cannot list keys; then `keys` are those that this process has added."""
+    unwanted_since: Mapping[SshKey, float] = field(default_factory=_no_times)
+    """When the first pass found a key unwanted, without a pass in between that wanted it."""
+    now: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One call to the cloud: the same keys, on all nodes that need them added or withdrawn."""
+class AddKeys:
+    """One call to the cloud: add the keys on all nodes that lack them."""
 
-    effect: Effect
     keys: tuple[SshKey, ...]
     nodes: tuple[NodeName, ...]
 
 
-def additions(wanted: Wanted, seen: Mapping[NodeName, NodeKeys]) -> tuple[Step, ...]:
-    missing = {name: wanted.keys - keys.ours - keys.others for name, keys in seen.items()}
-    return _steps(Effect.CREATE, missing)
+@dataclass(frozen=True, slots=True)
+class WithdrawKeys:
+    """One call to the cloud: remove the keys from all nodes that have them for this cluster."""
+
+    keys: tuple[SshKey, ...]
+    nodes: tuple[NodeName, ...]
+    wait: float = 0.0
+    """Seconds until a second check can confirm that the keys are unwanted; 0: it has."""
 
 
-def withdrawals(wanted: Wanted, seen: Mapping[NodeName, NodeKeys]) -> tuple[Step, ...]:
-    """Only keys that were added for this cluster, and only if all that is wanted is known."""
-    if not wanted.is_whole:
-        return ()
-    return _steps(Effect.DELETE, {name: keys.ours - wanted.keys for name, keys in seen.items()})
+@dataclass(frozen=True, slots=True)
+class KeepKeys:
+    """Warn that the cloud cannot remove keys that are not desired any more."""
+
+    keys: tuple[SshKey, ...]
+    why: str
 
 
-def unwanted_since(
-    steps: Iterable[Step], before: Mapping[SshKey, float], now: float
-) -> dict[SshKey, float]:
-    """Since when each key of the withdrawals has been unwanted without a break."""
-    return {key: before.get(key, now) for step in steps for key in step.keys}
+@dataclass(frozen=True, slots=True)
+class ReportFailure:
+    """Report that the keys of a node are unknown."""
+
+    node: NodeName
+    error: CloudError
 
 
-def confirmed(steps: Iterable[Step], since: Mapping[SshKey, float], now: float) -> tuple[Step, ...]:
-    """The withdrawals of keys that have been unwanted for long enough."""
-    due = {key for key, at in since.items() if now >= at + SECOND_LOOK}
-    return tuple(
-        replace(step, keys=tuple(key for key in step.keys if key in due))
-        for step in steps
-        if due.intersection(step.keys)
-    )
+Step = AddKeys | WithdrawKeys | KeepKeys | ReportFailure
+Steps = tuple[Step, ...]
 
 
-def _steps(effect: Effect, by_node: Mapping[NodeName, frozenset[SshKey]]) -> tuple[Step, ...]:
-    """Nodes that need the same share a step."""
+def plan(seen: Observation) -> Steps:
+    """Returns the steps of a pass. Empty: all nodes have the desired keys."""
+    failures = (ReportFailure(name, error) for name, error in seen.failures.items())
+    removals = _kept(seen) if seen.unlisted else _withdrawals(seen)
+    return (*_additions(seen), *removals, *failures)
+
+
+def unwanted_since(steps: Iterable[Step], seen: Observation) -> Mapping[SshKey, float]:
+    """Returns since when each key that the steps withdraw has been unwanted, without a break."""
+    keys = (key for step in steps if isinstance(step, WithdrawKeys) for key in step.keys)
+    return {key: seen.unwanted_since.get(key, seen.now) for key in keys}
+
+
+def _additions(seen: Observation) -> Iterator[AddKeys]:
+    desired = seen.desired.keys
+    missing = {name: desired - keys.ours - keys.others for name, keys in seen.keys.items()}
+    for keys, nodes in _grouped(missing):
+        yield AddKeys(tuple(sorted(keys)), nodes)
+
+
+def _withdrawals(seen: Observation) -> Iterator[WithdrawKeys]:
+    """Only keys that were added for this cluster, and only if all desired keys are known."""
+    if not seen.desired.is_complete:
+        return
+    unwanted = {name: keys.ours - seen.desired.keys for name, keys in seen.keys.items()}
+    for keys, nodes in _grouped(unwanted):
+        waits = {key: _wait(seen, key) for key in sorted(keys)}
+        if due := tuple(key for key, wait in waits.items() if not wait):
+            yield WithdrawKeys(due, nodes)
+        if later := tuple(key for key, wait in waits.items() if wait):
+            yield WithdrawKeys(later, nodes, max(waits.values()))
+
+
+def _wait(seen: Observation, key: SshKey) -> float:
+    return max(seen.unwanted_since.get(key, seen.now) + SECOND_CHECK - seen.now, 0.0)
+
+
+def _kept(seen: Observation) -> Iterator[KeepKeys]:
+    added = {key for keys in seen.keys.values() for key in keys.others}
+    left = added - seen.desired.keys
+    if left and seen.desired.is_complete:
+        yield KeepKeys(tuple(sorted(left)), seen.unlisted)
+
+
+def _grouped(
+    by_node: Mapping[NodeName, frozenset[SshKey]],
+) -> Iterator[tuple[frozenset[SshKey], tuple[NodeName, ...]]]:
+    """Yields keys with the nodes that need exactly these: they share a call."""
     nodes: dict[frozenset[SshKey], list[NodeName]] = defaultdict(list)
     for name, keys in sorted(by_node.items()):
         if keys:
             nodes[keys].append(name)
-    return tuple(Step(effect, tuple(sorted(keys)), tuple(names)) for keys, names in nodes.items())
+    for keys, names in nodes.items():
+        yield keys, tuple(names)

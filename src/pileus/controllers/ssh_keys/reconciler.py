@@ -1,63 +1,110 @@
-"""Bring the SSH keys of all nodes to what the source wants, in one pass over all of them.
+"""One pass over the SSH keys of all nodes: observe, plan, perform the steps.
 
-    source ──read──▶ wanted ─┐
-                             ├─plan─▶ add, at once · withdraw, after a second look
-    cloud ───list──▶ seen ───┘
+    source ──read──▶ desired keys ─┐
+                                   ├─plan─▶ add at once · withdraw after a second check
+    cloud ──list──▶ keys of nodes ─┘
 
-A source that is gone, empty or unreadable adds what it can and withdraws nothing.
+A source that is missing, empty or invalid adds what can be read and withdraws nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
 
-from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError, NotFound, Unsupported
 from pileus.cloud.interface import SshKeys
-from pileus.cloud.model import NodeName, SshKey
-from pileus.controllers.ssh_keys.authorized_keys import Wanted
-from pileus.controllers.ssh_keys.events import Report
-from pileus.controllers.ssh_keys.observation import Look, Looks
+from pileus.cloud.model import Failure, NodeKeys, NodeName, SshKey
+from pileus.controllers.ssh_keys.authorized_keys import DesiredKeys
+from pileus.controllers.ssh_keys.events import KeyEvents
 from pileus.controllers.ssh_keys.plan import (
-    SECOND_LOOK,
+    SECOND_CHECK,
+    AddKeys,
+    KeepKeys,
+    Observation,
+    ReportFailure,
     Step,
-    additions,
-    confirmed,
+    WithdrawKeys,
+    plan,
     unwanted_since,
-    withdrawals,
 )
 from pileus.controllers.ssh_keys.source import Source
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import reference
+from pileus.runtime.memory import PerObject
 from pileus.runtime.reconcile import Result, again_in, refresh_in
 
 CHECK_EVERY = 600.0
-"""Seconds after which all nodes are looked at again, though nothing is known to have changed."""
-NODES_AGAIN = 60.0
-"""Seconds until nodes that failed are tried again."""
+"""Seconds after which all nodes are checked again, without a known change."""
+RETRY_NODES = 60.0
+"""Seconds until failed nodes are tried again."""
+
+Nodes = Mapping[NodeName, Node]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
+    """What passes and plans need."""
+
     source: Source
-    nodes: Callable[[], Mapping[NodeName, Node]]
-    """Those that are to have keys."""
+    nodes: Callable[[], Nodes]
+    """Returns the nodes that should have keys."""
+    observer: "KeyObserver"
     keys: SshKeys
-    looks: Looks
     identify: Callable[[], Awaitable[str]]
-    """The cluster's id: the mark of the keys that we add."""
-    report: Report
+    """Returns the cluster's ID, which marks the keys that this controller adds."""
+    events: KeyEvents
+
+
+class KeyObserver:
+    """Lists the keys of nodes. Remembers added keys only for a cloud that cannot list them.
+
+    That memory ends with the process: the next leader adds all keys again, which is harmless.
+    """
+
+    def __init__(self, keys: SshKeys) -> None:
+        self._keys = keys
+        self._added = PerObject[str, frozenset[SshKey]]("nodes/ssh-keys", ends_with_object=True)
+        """By the nodes' UIDs."""
+
+    async def observe(self, cluster: str, nodes: Nodes, desired: DesiredKeys) -> Observation:
+        """Raises `CloudError` if the cloud can list keys but fails to at the moment."""
+        try:
+            answer = await self._keys.list_keys(cluster, [*map(reference, nodes.values())])
+        except Unsupported as error:
+            return Observation(desired=desired, keys=self._remembered(nodes), unlisted=str(error))
+        return Observation(
+            desired=desired,
+            keys={name: each for name, each in answer.items() if isinstance(each, NodeKeys)},
+            failures={
+                name: each.error for name, each in answer.items() if isinstance(each, Failure)
+            },
+        )
+
+    def added(self, nodes: Iterable[Node], keys: Iterable[SshKey]) -> None:
+        """Remembers that the nodes were given the keys."""
+        new = frozenset(keys)
+        for node in nodes:
+            uid = node.metadata.uid
+            self._added[uid] = self._added.get(uid, frozenset()) | new
+
+    def _remembered(self, nodes: Nodes) -> Mapping[NodeName, NodeKeys]:
+        self._added.keep({node.metadata.uid for node in nodes.values()})
+        return {
+            name: NodeKeys(others=self._added.get(node.metadata.uid, frozenset()))
+            for name, node in nodes.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """What stays the same during one pass, and what goes wrong in it."""
+    """What stays the same during one pass, and its errors."""
 
     cluster: str
-    nodes: Mapping[NodeName, Node]
-    errors: dict[NodeName, CloudError]
-    whole: list[CloudError] = field(default_factory=list[CloudError])
-    """Of calls that failed altogether."""
+    nodes: Nodes
+    errors: dict[NodeName, CloudError] = field(default_factory=dict[NodeName, CloudError])
+    calls: list[CloudError] = field(default_factory=list[CloudError])
+    """The errors of calls that failed as a whole."""
 
 
 class SshKeysReconciler:
@@ -65,98 +112,103 @@ class SshKeysReconciler:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._since: dict[SshKey, float] = {}
+        self._unwanted_since: Mapping[SshKey, float] = {}
 
-    async def reconcile(self, key: str) -> Result:  # noqa: ARG002 -- all nodes, always
-        nodes, wanted = self._tools.nodes(), await self._read()
-        self._tools.report.keep(nodes.values())
-        if not nodes or not (wanted.keys or wanted.is_whole):
-            self._since = {}
+    async def reconcile(self, key: str) -> Result:  # noqa: ARG002 -- there is one
+        nodes, desired = self._tools.nodes(), await self._read()
+        self._tools.events.keep(nodes.values())
+        if not nodes or not (desired.keys or desired.is_complete):
+            self._unwanted_since = {}
             self._count(nodes, {}, {})
             return refresh_in(CHECK_EVERY)
-        cluster = await self._tools.identify()
-        look = await self._tools.looks.of(cluster, nodes)
-        this = _Pass(cluster, nodes, dict(look.failures))
-        await self._perform(additions(wanted, look.keys), this)
-        await self._withdraw(wanted, look, this)
-        self._tools.report.failed(this.errors, nodes)
-        self._count(nodes, look.keys, this.errors)
-        for error in this.whole:
-            raise error
-        return self._again(this.errors.values())
-
-    async def _read(self) -> Wanted:
-        """What is wanted now. While it cannot be known, no time counts towards a withdrawal."""
-        before, self._since = self._since, {}
-        wanted = await self._tools.source.wanted()
-        self._since = before
-        self._tools.report.wanted(len(wanted.keys), wanted.problems)
-        return wanted
-
-    async def _withdraw(self, wanted: Wanted, look: Look, this: _Pass) -> None:
-        if look.blind:
-            left = {key for each in look.keys.values() for key in each.others} - wanted.keys
-            if left and wanted.is_whole:
-                self._tools.report.cannot_withdraw(sorted(left), look.blind)
-            return
-        steps = withdrawals(wanted, look.keys)
-        now = asyncio.get_running_loop().time()
-        self._since = unwanted_since(steps, self._since, now)
-        await self._perform(confirmed(steps, self._since, now), this)
-
-    async def _perform(self, steps: Sequence[Step], this: _Pass) -> None:
-        """Make each call; one that fails keeps no other from being made."""
+        this = _Pass(await self._tools.identify(), nodes)
+        seen = await self._observe(this, desired)
+        steps = plan(seen)
+        self._unwanted_since = unwanted_since(steps, seen)
         for step in steps:
-            try:
-                failed = await self._call(step, this)
-            except Unsupported as error:
-                self._unsupported(step, error, this)
-                continue
-            except CloudError as error:
-                this.whole.append(error)
-                failed = dict.fromkeys(step.nodes, error)
-            this.errors.update(failed)
-            done = {name: this.nodes[name] for name in step.nodes if name not in failed}
-            if done:
-                self._tools.report.did(step, done)
-                self._note(step, done)
+            await self._perform(step, this)
+        self._tools.events.failed(this.errors, nodes)
+        self._count(nodes, seen.keys, this.errors)
+        for error in this.calls:
+            raise error
+        return self._next(this.errors.values())
 
-    async def _call(self, step: Step, this: _Pass) -> Mapping[NodeName, CloudError]:
+    async def _read(self) -> DesiredKeys:
+        """Reads the source. While it cannot be read, no time counts towards a withdrawal."""
+        before, self._unwanted_since = self._unwanted_since, {}
+        desired = await self._tools.source.desired()
+        self._unwanted_since = before
+        self._tools.events.source_read(len(desired.keys), desired.problems)
+        return desired
+
+    async def _observe(self, this: _Pass, desired: DesiredKeys) -> Observation:
+        seen = await self._tools.observer.observe(this.cluster, this.nodes, desired)
+        now = asyncio.get_running_loop().time()
+        return replace(seen, unwanted_since=self._unwanted_since, now=now)
+
+    async def _perform(self, step: Step, this: _Pass) -> None:
+        """Performs one step. A failure keeps no other step from being performed."""
+        match step:
+            case AddKeys() | WithdrawKeys(wait=0):
+                await self._change(step, this)
+            case WithdrawKeys():
+                pass  # a later pass withdraws them
+            case KeepKeys(keys, why):
+                self._tools.events.cannot_withdraw(keys, why)
+            case ReportFailure(name, error):
+                this.errors.setdefault(name, error)
+            case _:
+                assert_never(step)
+
+    async def _change(self, step: AddKeys | WithdrawKeys, this: _Pass) -> None:
         keys = self._tools.keys
-        call = keys.add if step.effect is Effect.CREATE else keys.remove
-        return await call(
-            this.cluster, step.keys, [reference(this.nodes[name]) for name in step.nodes]
-        )
+        call = keys.add if isinstance(step, AddKeys) else keys.remove
+        try:
+            failed = await call(
+                this.cluster, step.keys, [reference(this.nodes[name]) for name in step.nodes]
+            )
+        except Unsupported as error:
+            self._unsupported(step, error, this)
+            return
+        except CloudError as error:
+            this.calls.append(error)
+            failed = dict.fromkeys(step.nodes, error)
+        this.errors.update(failed)
+        done = {name: this.nodes[name] for name in step.nodes if name not in failed}
+        if done:
+            self._tools.events.changed(step, done)
+            self._remember(step, done)
 
-    def _note(self, step: Step, done: Mapping[NodeName, Node]) -> None:
-        if step.effect is Effect.CREATE:
-            self._tools.looks.note(done.values(), step.keys)
+    def _remember(self, step: AddKeys | WithdrawKeys, done: Nodes) -> None:
+        if isinstance(step, AddKeys):
+            self._tools.observer.added(done.values(), step.keys)
         else:
-            self._since = {key: at for key, at in self._since.items() if key not in step.keys}
+            since = self._unwanted_since
+            self._unwanted_since = {k: at for k, at in since.items() if k not in step.keys}
 
-    def _unsupported(self, step: Step, error: Unsupported, this: _Pass) -> None:
-        """Trying again soon would change nothing."""
-        if step.effect is Effect.DELETE:
-            self._tools.report.cannot_withdraw(step.keys, str(error))
-            self._since = {}
+    def _unsupported(self, step: AddKeys | WithdrawKeys, error: Unsupported, this: _Pass) -> None:
+        """Retrying soon would change nothing."""
+        if isinstance(step, WithdrawKeys):
+            self._tools.events.cannot_withdraw(step.keys, str(error))
+            self._unwanted_since = {}
         else:
             this.errors.update(dict.fromkeys(step.nodes, error))
 
     def _count(
         self,
-        nodes: Mapping[NodeName, Node],
+        nodes: Nodes,
         seen: Mapping[NodeName, object],
         errors: Mapping[NodeName, CloudError],
     ) -> None:
-        well = [nodes[name] for name in seen if name not in errors]
-        self._tools.report.well(well)
-        unknown = len(nodes) - len(well) - len(errors)
-        counts = {"current": len(well), "failed": len(errors), "unknown": unknown}
-        self._tools.report.counted(counts)
+        current = [nodes[name] for name in seen if name not in errors]
+        self._tools.events.recovered(current)
+        unknown = len(nodes) - len(current) - len(errors)
+        counts = {"current": len(current), "failed": len(errors), "unknown": unknown}
+        self._tools.events.count(counts)
 
-    def _again(self, errors: Iterable[CloudError]) -> Result:
-        if self._since:
-            return again_in(SECOND_LOOK)
+    def _next(self, errors: Iterable[CloudError]) -> Result:
+        if self._unwanted_since:
+            return again_in(SECOND_CHECK)
         if any(not isinstance(error, NotFound | Unsupported) for error in errors):
-            return again_in(NODES_AGAIN)
+            return again_in(RETRY_NODES)
         return refresh_in(CHECK_EVERY)

@@ -1,4 +1,4 @@
-"""Reads the wanted keys where they are kept, and follows their changes."""
+"""Reads the desired keys from a ConfigMap, Secret or file, and follows changes."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from typing import Generic, Protocol, cast
 
 import yaml
 
-from pileus.controllers.ssh_keys.authorized_keys import Wanted, read
+from pileus.controllers.ssh_keys.authorized_keys import DesiredKeys, parse
 from pileus.controllers.ssh_keys.location import Location
 from pileus.kube.client import Client, Selector
 from pileus.kube.errors import NotFound
@@ -16,22 +16,22 @@ from pileus.kube.model.core_v1 import CONFIG_MAPS, SECRETS, ConfigMap, Secret
 from pileus.kube.model.meta import KubeObject, Resource, T
 from pileus.runtime.informers import Informers, Part
 
-LOOK_EVERY = 10.0
-"""Seconds between two looks at a file."""
+FILE_PERIOD = 10.0
+"""Seconds between two reads of a file."""
 LARGEST = 1 << 20
-"""Bytes of a file; what the API server allows for an object as well."""
+"""Maximum size of a file in bytes; the API server has the same limit for objects."""
 
 
 class Source(Protocol):
-    async def wanted(self) -> Wanted:
-        """The keys as they are wanted now, read freshly. A source that is gone is a problem.
+    async def desired(self) -> DesiredKeys:
+        """Reads the desired keys. A missing source is a problem in the result.
 
-        Errors: `KubeError`, if it cannot be known at the moment.
+        Raises `KubeError` if the API server does not answer.
         """
         ...
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever the source may say something new, until cancelled."""
+        """Calls `changed` whenever the source may have changed, until cancelled."""
         ...
 
 
@@ -53,13 +53,13 @@ def _of_secret(found: Secret) -> Mapping[str, bytes]:
     return found.data or {}
 
 
-def _problem(location: Location, what: str) -> Wanted:
-    return Wanted(problems=(f"{location} {what}; keys stay as they are",))
+def _problem(location: Location, what: str) -> DesiredKeys:
+    return DesiredKeys(problems=(f"{location} {what}; no key is changed",))
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectSource(Generic[T]):
-    """A ConfigMap or Secret: one request each time, and a watch of that object's metadata."""
+    """A ConfigMap or Secret: read by a request, followed by a watch of its metadata."""
 
     location: Location
     resource: Resource[T]
@@ -67,13 +67,13 @@ class ObjectSource(Generic[T]):
     client: Client
     informers: Informers
 
-    async def wanted(self) -> Wanted:
+    async def desired(self) -> DesiredKeys:
         where = self.location
         try:
             found = await self.client.get(self.resource, where.name, namespace=where.namespace)
         except NotFound:
-            return _problem(where, "is not there")
-        return read(self.entries(found))
+            return _problem(where, "does not exist")
+        return parse(self.entries(found))
 
     async def follow(self, changed: Callable[[], None]) -> None:
         metadata = Resource(KubeObject, self.resource.kind, self.resource.plural)
@@ -102,12 +102,12 @@ class _Changed:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A YAML or JSON file: users, and their keys as text."""
+    """A YAML or JSON file: a mapping of users to their keys as text."""
 
     location: Location
-    look_every: float = LOOK_EVERY
+    period: float = FILE_PERIOD
 
-    async def wanted(self) -> Wanted:
+    async def desired(self) -> DesiredKeys:
         try:
             text = await asyncio.to_thread(self._content)
         except OSError as error:
@@ -117,16 +117,16 @@ class FileSource:
         entries = _mapping(text)
         if entries is None:
             return _problem(self.location, "is not a mapping of users to keys in YAML or JSON")
-        return read(entries)
+        return parse(entries)
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        known: Wanted | None = None
+        known: DesiredKeys | None = None
         while True:
-            found = await self.wanted()
+            found = await self.desired()
             if found != known:
                 known = found
                 changed()
-            await asyncio.sleep(self.look_every)
+            await asyncio.sleep(self.period)
 
     def _content(self) -> bytes:
         with Path(self.location.name).open("rb") as file:
@@ -134,7 +134,7 @@ class FileSource:
 
 
 def _mapping(text: bytes) -> dict[str, bytes] | None:
-    """Users and their keys. The parser's own complaint is not passed on: it quotes the text."""
+    """Returns users and their keys. The parser's error is dropped: it quotes the text."""
     try:
         document: object = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -146,5 +146,5 @@ def _mapping(text: bytes) -> dict[str, bytes] | None:
 
 
 def _text(value: object) -> bytes:
-    """What YAML takes for another type than text is never a key, and refused as such later."""
+    """Returns the text of a value. Other YAML types are not keys and are rejected later."""
     return str(value or "").encode()

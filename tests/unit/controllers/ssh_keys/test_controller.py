@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from pileus.cloud.errors import NotFound, Rejected, Throttled, Unavailable, Unsupported
-from pileus.controllers.ssh_keys.plan import SECOND_LOOK
-from pileus.controllers.ssh_keys.reconciler import CHECK_EVERY, NODES_AGAIN
+from pileus.controllers.ssh_keys.plan import SECOND_CHECK
+from pileus.controllers.ssh_keys.reconciler import CHECK_EVERY, RETRY_NODES
 from pileus.objects.preview import EVERYTHING, Planned, Scope, Trouble
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.unit.controllers.ssh_keys.bed import CLUSTER, Ported, bed, refs
@@ -15,7 +15,7 @@ from tests.unit.controllers.ssh_keys.keys import PRIVATE, key, public_key
 
 ANN, BOB = key("ann"), key("bob")
 SOON = 5.0
-LATER = 2 * SECOND_LOOK + SOON
+LATER = 2 * SECOND_CHECK + SOON
 
 
 async def test_all_nodes_get_the_keys_in_one_call_and_then_there_is_peace():
@@ -144,7 +144,7 @@ async def test_a_node_that_fails_is_told_once_and_harms_no_other():
     async with bed("n1", "n2") as it:
         it.cloud.refuses["n1"] = Rejected("no agent on that machine")
         await it.publish(ann=ANN.public_key)
-        await asyncio.sleep(10 * NODES_AGAIN)
+        await asyncio.sleep(10 * RETRY_NODES)
 
         assert it.accepted("n2") == {ANN}
         failed = [one for one in it.events.told if one.reason == "SshKeysFailed"]
@@ -153,7 +153,7 @@ async def test_a_node_that_fails_is_told_once_and_harms_no_other():
         assert it.sample("pileus_ssh_keys_nodes", state="failed") == 1
 
         it.cloud.refuses.clear()
-        await asyncio.sleep(2 * NODES_AGAIN)
+        await asyncio.sleep(2 * RETRY_NODES)
         assert it.accepted("n1") == {ANN}
         assert it.sample("pileus_ssh_keys_nodes", state="failed") == 0
 
@@ -261,7 +261,7 @@ async def test_the_plan_shows_what_would_be_done_and_does_nothing():
             ("n1", "-"),
             ("n2", "-"),
         ]
-        assert all("second look" in x.waits_for for x in lines[1:] if isinstance(x, Planned))
+        assert all("second check" in x.waits_for for x in lines[1:] if isinstance(x, Planned))
         assert [x.about.name for x in one] == ["n2", "n2"]
         assert f"ann: {ANN.fingerprint}" in one[0].details  # type: ignore[union-attr]
         assert len(it.cloud.writes) == before
@@ -271,7 +271,7 @@ async def test_the_plan_says_why_it_cannot_be_made():
     async with bed("n1", cloud=Ported) as it:
         lines = await it.controller.preview(EVERYTHING)
         assert [type(line) for line in lines] == [Trouble, Trouble]
-        assert "is not there" in lines[0].message  # type: ignore[union-attr]
+        assert "does not exist" in lines[0].message  # type: ignore[union-attr]
 
         it.cloud.fails["list"] = NotFound("no such project")
         lines = await it.controller.preview(EVERYTHING)

@@ -14,17 +14,17 @@ pytestmark = pytest.mark.real_time
 
 
 def source(file: Path) -> FileSource:
-    return FileSource(Location("File", "", str(file)), look_every=0.01)
+    return FileSource(Location("File", "", str(file)), period=0.01)
 
 
 async def test_a_file_names_users_and_their_keys(tmp_path: Path):
     file = tmp_path / "keys.yaml"
     file.write_text(f"ann: |\n  # hers\n  {ANN.public_key} ann@home\nbob: none\n")
 
-    wanted = await source(file).wanted()
+    desired = await source(file).desired()
 
-    assert wanted.keys == {ANN}
-    assert wanted.is_whole
+    assert desired.keys == {ANN}
+    assert desired.is_complete
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ async def test_a_file_names_users_and_their_keys(tmp_path: Path):
         pytest.param(PRIVATE, "is not a mapping", id="private key"),
         pytest.param("", "is not a mapping", id="empty"),
         pytest.param("x" * (2 << 20), "larger than", id="large"),
-        pytest.param("ann: 5\n", "does not begin with the algorithm", id="number"),
-        pytest.param("{}", "has no entry", id="no users"),
+        pytest.param("ann: 5\n", "does not start with a public key algorithm", id="number"),
+        pytest.param("{}", "has no entries", id="no users"),
         pytest.param(None, "No such file", id="gone"),
     ],
 )
@@ -47,11 +47,11 @@ async def test_a_file_that_cannot_be_used_is_a_problem_and_not_shown(
     if text is not None:
         file.write_text(text)
 
-    wanted = await source(file).wanted()
+    desired = await source(file).desired()
 
-    assert not wanted.is_whole
-    assert told in wanted.problems[0]
-    assert "b3BlbnNzaC1rZXktdjEA" not in repr(wanted)
+    assert not desired.is_complete
+    assert told in desired.problems[0]
+    assert "b3BlbnNzaC1rZXktdjEA" not in repr(desired)
 
 
 async def test_a_change_of_the_file_is_noticed_and_nothing_else_is(tmp_path: Path):

@@ -3,16 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.cloud.balancer import Effect
+from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import NodeKeys, NodeName
-from pileus.controllers.ssh_keys.authorized_keys import Wanted
+from pileus.controllers.ssh_keys.authorized_keys import DesiredKeys
 from pileus.controllers.ssh_keys.plan import (
-    SECOND_LOOK,
-    Step,
-    additions,
-    confirmed,
+    SECOND_CHECK,
+    AddKeys,
+    KeepKeys,
+    Observation,
+    ReportFailure,
+    WithdrawKeys,
+    plan,
     unwanted_since,
-    withdrawals,
 )
 from tests.unit.controllers.ssh_keys.keys import key
 
@@ -27,58 +29,80 @@ def node_keys(draw: st.DrawFn) -> NodeKeys:
     return NodeKeys(ours, draw(some_keys) - ours)
 
 
-wishes = st.builds(Wanted, some_keys, st.sampled_from([(), ("odd",)]))
-sights = st.dictionaries(st.sampled_from([N1, N2, N3]), node_keys())
+desires = st.builds(DesiredKeys, some_keys, st.sampled_from([(), ("odd",)]))
+keyrings = st.dictionaries(st.sampled_from([N1, N2, N3]), node_keys())
+LONG_AGO = dict.fromkeys((A, B, C), -SECOND_CHECK)
 
 
-def performed(seen, steps):
-    after = dict(seen)
+def observation(desired, keys, **more):
+    return Observation(desired=desired, keys=keys, **more)
+
+
+def performed(keys, steps):
+    after = dict(keys)
     for step in steps:
         for name in step.nodes:
-            keys = after[name]
-            if step.effect is Effect.CREATE:
-                after[name] = NodeKeys(keys.ours | frozenset(step.keys), keys.others)
-            else:
-                after[name] = NodeKeys(keys.ours - frozenset(step.keys), keys.others)
+            had, changed = after[name], frozenset(step.keys)
+            ours = had.ours | changed if isinstance(step, AddKeys) else had.ours - changed
+            after[name] = NodeKeys(ours, had.others)
     return after
 
 
-@given(wishes, sights)
-def test_after_a_plan_there_is_nothing_left_to_do(wanted, seen):
-    steps = (*additions(wanted, seen), *withdrawals(wanted, seen))
-    after = performed(seen, steps)
+@given(desires, keyrings)
+def test_after_a_plan_there_is_nothing_left_to_do(desired, keys):
+    steps = plan(observation(desired, keys, unwanted_since=LONG_AGO))
+    after = performed(keys, steps)
 
-    assert not additions(wanted, after)
-    assert not withdrawals(wanted, after)
-    assert all(wanted.keys <= keys.ours | keys.others for keys in after.values())
+    assert plan(observation(desired, after)) == ()
+    assert all(desired.keys <= one.ours | one.others for one in after.values())
 
 
-@given(wishes, sights)
-def test_what_someone_else_added_is_never_withdrawn(wanted, seen):
-    for step in withdrawals(wanted, seen):
+@given(desires, keyrings)
+def test_what_someone_else_added_is_never_withdrawn(desired, keys):
+    steps = plan(observation(desired, keys))
+    for step in (each for each in steps if isinstance(each, WithdrawKeys)):
         for name in step.nodes:
-            assert frozenset(step.keys) <= seen[name].ours
-            assert not frozenset(step.keys) & wanted.keys
+            assert frozenset(step.keys) <= keys[name].ours
+            assert not frozenset(step.keys) & desired.keys
 
 
-@given(some_keys, sights)
-def test_a_source_with_problems_withdraws_nothing(keys, seen):
-    assert withdrawals(Wanted(keys, ("odd",)), seen) == ()
+@given(some_keys, keyrings)
+def test_a_source_with_problems_withdraws_nothing(desired, keys):
+    steps = plan(observation(DesiredKeys(desired, ("odd",)), keys, unwanted_since=LONG_AGO))
+
+    assert not any(isinstance(step, WithdrawKeys) for step in steps)
 
 
 def test_nodes_that_need_the_same_share_one_call():
-    seen = {N1: NodeKeys(), N2: NodeKeys(), N3: NodeKeys(others=frozenset({A}))}
+    keys = {N1: NodeKeys(), N2: NodeKeys(), N3: NodeKeys(others=frozenset({A}))}
 
-    steps = additions(Wanted(frozenset({A, B})), seen)
+    steps = plan(observation(DesiredKeys(frozenset({A, B})), keys))
 
-    assert steps == (Step(Effect.CREATE, (A, B), (N1, N2)), Step(Effect.CREATE, (B,), (N3,)))
+    assert steps == (AddKeys((A, B), (N1, N2)), AddKeys((B,), (N3,)))
 
 
 def test_a_withdrawal_waits_until_the_key_was_unwanted_for_a_while():
-    steps = withdrawals(Wanted(), {N1: NodeKeys(frozenset({A, B}))})
-    since = unwanted_since(steps, {A: 0.0}, now=5.0)
+    keys = {N1: NodeKeys(frozenset({A, B}))}
+    first = observation(DesiredKeys(), keys, unwanted_since={A: 0.0}, now=5.0)
+    since = unwanted_since(plan(first), first)
+    second = observation(DesiredKeys(), keys, unwanted_since=since, now=SECOND_CHECK)
+    again = observation(DesiredKeys(frozenset({A, B})), keys, unwanted_since=since, now=6.0)
 
     assert since == {A: 0.0, B: 5.0}
-    assert confirmed(steps, since, SECOND_LOOK) == (Step(Effect.DELETE, (A,), (N1,)),)
-    assert confirmed(steps, since, 5.0) == ()
-    assert unwanted_since((), since, 6.0) == {}, "wanted again: the time begins anew"
+    assert plan(first) == (WithdrawKeys((A, B), (N1,), SECOND_CHECK),)
+    assert plan(second) == (WithdrawKeys((A,), (N1,)), WithdrawKeys((B,), (N1,), 5.0))
+    assert unwanted_since(plan(again), again) == {}, "desired again: the time starts again"
+
+
+def test_a_cloud_that_cannot_list_keys_is_not_asked_to_withdraw_them():
+    keys = {N1: NodeKeys(others=frozenset({A, B}))}
+    seen = observation(DesiredKeys(frozenset({A})), keys, unlisted="cannot list")
+
+    assert plan(seen) == (KeepKeys((B,), "cannot list"),)
+
+
+def test_a_node_without_an_answer_is_reported_and_not_changed():
+    error = Unavailable("down")
+    seen = observation(DesiredKeys(frozenset({A})), {}, failures={N1: error})
+
+    assert plan(seen) == (ReportFailure(N1, error),)

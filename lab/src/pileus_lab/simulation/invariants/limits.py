@@ -10,7 +10,7 @@ from pileus.controllers.node import controller as node
 from pileus.controllers.route import controller as route
 from pileus.controllers.service.notes import WAITS
 from pileus.controllers.ssh_keys import controller as ssh_keys
-from pileus.controllers.ssh_keys.source import LOOK_EVERY
+from pileus.controllers.ssh_keys.source import FILE_PERIOD
 from pileus.kube.informer import FIRST_DELAY, FRUITLESS, LONGEST_DELAY
 from pileus.objects.cluster_nodes import TRIES
 from pileus.runtime.backoff import SERVICE_RETRIES
@@ -185,7 +185,7 @@ class Rate:
         return 1 + sum(len(things.get(kind, ())) for kind in self.over)
 
 
-_KEYS = Rate(Law(ssh_keys.RETRIES.first, LOOK_EVERY), (NODES,))
+_KEYS = Rate(Law(ssh_keys.RETRIES.first, FILE_PERIOD), (NODES,))
 RATES: Mapping[str, Rate] = {
     # A node is new, or its machine is gone or stopped: two. Its range makes the third.
     "node-controller": Rate(LAWS["node-controller"], (NODES,), 3),
