@@ -25,7 +25,7 @@ Dropping one costs at most one additional pass."""
 
 Key = TypeVar("Key", bound=Hashable)
 T = TypeVar("T", bound=KubeObject)
-Tell = Callable[[T, T], None]
+OnUpdate = Callable[[T, T], None]
 """Called with the object before and after an update."""
 
 
@@ -44,7 +44,9 @@ class _Memory(Generic[T]):
     until: float = 0.0
     under_way: int = 0
     """Number of writes without an answer."""
-    kept_back: list[tuple[T, T, Tell[T]]] = field(default_factory=list[tuple[T, T, Tell[T]]])
+    kept_back: list[tuple[T, T, OnUpdate[T]]] = field(
+        default_factory=list[tuple[T, T, OnUpdate[T]]]
+    )
     """Updates that arrived meanwhile; the answer shows which of them are own writes."""
     writes: list[_Write[T]] = field(default_factory=list[_Write[T]])
     """Answered writes that the watch has not delivered yet, oldest first."""
@@ -107,15 +109,15 @@ class OwnWrites(Generic[Key, T]):
         self._answered(key, memory)
         return self.note(key, answer) if self._memories.get(key) is memory else answer
 
-    def hear(self, key: Key, old: T, new: T, tell: Tell[T]) -> None:
+    def update(self, key: Key, old: T, new: T, on_update: OnUpdate[T]) -> None:
         """Pass on an update of the watch; own writes count as part of the object before it."""
         memory = self._memories.get(key)
         if memory is None:
-            tell(old, new)
+            on_update(old, new)
         elif memory.under_way:
-            memory.kept_back.append((old, new, tell))
+            memory.kept_back.append((old, new, on_update))
         else:
-            tell(_with_own_writes(memory, old, new), new)
+            on_update(_with_own_writes(memory, old, new), new)
             self._tidy(key)
 
     def forget(self, key: Key) -> None:
@@ -129,8 +131,8 @@ class OwnWrites(Generic[Key, T]):
         kept_back, memory.kept_back = memory.kept_back, []
         if self._memories.get(key) is not memory:  # deleted meanwhile
             return
-        for old, new, tell in kept_back:
-            tell(_with_own_writes(memory, old, new), new)
+        for old, new, on_update in kept_back:
+            on_update(_with_own_writes(memory, old, new), new)
         self._tidy(key)
 
     def _expire(self, key: Key, memory: _Memory[T]) -> None:
@@ -168,7 +170,7 @@ class WithoutEchoes(Generic[Key, T]):
         if old is new:
             self._handler.updated(old, new)
         else:
-            self._written.hear(self._key_of(new), old, new, self._handler.updated)
+            self._written.update(self._key_of(new), old, new, self._handler.updated)
 
     def deleted(self, old: T, /) -> None:
         self._written.forget(self._key_of(old))

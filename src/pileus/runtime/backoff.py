@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 
 from pileus.bucket import Bucket
-from pileus.runtime.failure import hint, says_all
+from pileus.runtime.failure import all_ask_to_wait, hint
 
 JITTER = 0.1
 
@@ -77,7 +77,7 @@ class RetryPolicy:
     def delay(self, failures: int, error: BaseException, now: float) -> float:
         """Returns the seconds until the next attempt, after `failures` failures in a row."""
         asked = hint(error) or 0.0
-        if not says_all(error):
+        if not all_ask_to_wait(error):
             asked = max(asked, self._delays.delay(failures), self._reserve(now))
         return asked * (1.0 + self._jitter * self._random.random())
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar, cast
 from pileus.cloud.provider_context import is_its_own
 from pileus.deadline import Deadline
 from pileus.runtime.backoff import RetryPolicy
-from pileus.runtime.failure import PassTooLong, is_expected, is_fenced, says_all
+from pileus.runtime.failure import PassTooLong, all_ask_to_wait, is_expected, is_fenced
 from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import QueueClosed, WorkQueue
 from pileus.runtime.reconcile import CountingFailures, Reconciler, Reporting
@@ -172,7 +172,7 @@ class Controller(Generic[Key]):
         if isinstance(self._reconciler, CountingFailures):
             cast("CountingFailures[Key]", self._reconciler).failed(key, error)
         failures = self._failures.get(key, 0)
-        if not says_all(error):  # a requested delay is not a failure, as in Go
+        if not all_ask_to_wait(error):  # a requested delay is not a failure, as in Go
             failures = self._failures[key] = failures + 1
         delay = self._policy.delay(failures, error, asyncio.get_running_loop().time())
         write = log.error if is_expected(error) else log.exception

@@ -34,7 +34,7 @@ def hint(error: BaseException) -> float | None:
     return max(filter(None, map(_hint, leaves(error))), default=None)
 
 
-def says_all(error: BaseException) -> bool:
+def all_ask_to_wait(error: BaseException) -> bool:
     """Returns whether every error of the group asks for a delay, so that `hint` covers them all."""
     return all(_hint(each) is not None for each in leaves(error))
 

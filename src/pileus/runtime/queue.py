@@ -30,7 +30,7 @@ class QueueClosed(Exception):
     """No more keys can be taken: the process, or its time as leader, is ending."""
 
 
-class _Wish(NamedTuple):
+class _Entry(NamedTuple):
     since: float
     priority: Priority
 
@@ -45,7 +45,7 @@ class WorkQueue(Generic[Key]):
     def __init__(self, name: str, metrics: Metrics) -> None:
         self._loop = asyncio.get_running_loop()
         self._lines: dict[Priority, OrderedDict[Key, float]] = {p: OrderedDict() for p in Priority}
-        self._again: dict[Key, _Wish] = {}
+        self._again: dict[Key, _Entry] = {}
         self._held: dict[Key, float] = {}
         self._timers: _Timers[Key] = {}
         self._next: _Timers[Key] = {}
@@ -77,13 +77,13 @@ class WorkQueue(Generic[Key]):
         """Queue `key` for a pass. While a worker holds it, the pass waits for `done`."""
         if self._closed:
             return
-        known = self._wish(key)
+        known = self._entry(key)
         if known is None:
             self._adds.inc()
-            self._put(key, _Wish(self._loop.time(), priority))
+            self._put(key, _Entry(self._loop.time(), priority))
         elif priority < known.priority:
             self._lines[known.priority].pop(key, None)
-            self._put(key, _Wish(known.since, priority))
+            self._put(key, _Entry(known.since, priority))
 
     def add_after(self, key: Key, delay: float, priority: Priority = Priority.URGENT) -> None:
         """Add `key` after `delay` seconds; of several calls the earliest time counts."""
@@ -153,17 +153,17 @@ class WorkQueue(Generic[Key]):
         now = self._loop.time()
         return [now - since for since in list(self._held.values())]
 
-    def _wish(self, key: Key) -> _Wish | None:
+    def _entry(self, key: Key) -> _Entry | None:
         for priority, line in self._lines.items():
             if key in line:
-                return _Wish(line[key], priority)
+                return _Entry(line[key], priority)
         return self._again.get(key)
 
-    def _put(self, key: Key, wish: _Wish) -> None:
+    def _put(self, key: Key, entry: _Entry) -> None:
         if key in self._held:
-            self._again[key] = wish
+            self._again[key] = entry
         else:
-            self._lines[wish.priority][key] = wish.since
+            self._lines[entry.priority][key] = entry.since
             self._changed.set()
 
     def _hold(self, key: Key, since: float) -> Key:
