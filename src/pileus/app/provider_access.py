@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pileus.app.context import ManagerContext
 from pileus.cloud.errors import Unsupported
-from pileus.cloud.provider_context import entered
 from pileus.cloud.interface import OwnController
+from pileus.cloud.provider_context import entered
 from pileus.kube.access import Access as KubeAccess
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
