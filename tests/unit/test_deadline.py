@@ -149,6 +149,7 @@ DEADLINES = {
     "server/reviews.py:persistently": IMPATIENT,
     "server/health.py:run": IMPATIENT,
     "app/leader.py:wait_for_api_server": IMPATIENT,
+    "app/node_assignment.py:ask_all": IMPATIENT,
     "app/orphans.py:_delete": NESTS,
     "app/plan.py:_ask": IMPATIENT,
 }
