@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from pileus.app import configz, manager, startup
+from pileus.app import manager, startup
 from pileus.cloud.middleware.budget import Budget
 from pileus.controllers.service import reconciler
 from pileus.fence import Fenced
@@ -17,6 +17,7 @@ from pileus.runtime.leadership import LeaseFence
 from pileus.runtime.lease import Observed
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.reconcile import again_in
+from pileus.settings.config import Config
 from pileus.telemetry.log import Log
 from pileus_lab.simulation.setup import SECRET
 from tests.simulation.planting import Patch
@@ -92,8 +93,12 @@ def a_loose_label() -> Iterable[Patch]:
 
 
 def a_loose_configuration() -> Iterable[Patch]:
-    sound = configz._shared
-    yield configz, "_shared", lambda config: {**sound(config), "CloudToken": SECRET}
+    sound = Config.configz
+
+    def loose(config: Config) -> dict[str, Any]:
+        return {**sound(config), "CloudToken": SECRET}
+
+    yield Config, "configz", loose
 
 
 def ageless_fence() -> Iterable[Patch]:

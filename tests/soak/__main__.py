@@ -10,7 +10,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pileus.telemetry.logs import LogSettings, logging_to
+from pileus.telemetry.logs import logging_to
+from pileus.telemetry.settings import LogSettings
 from pileus.testing.control_plane import ControlPlane
 from tests.soak.soak import Size, soak
 from tests.soak.table import table

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from pileus.app.config import ClientConnection, Config, Delegation
-from pileus.app.declared.generic import KUBE_API_BURST, KUBE_API_QPS
+from pileus.app.settings import ManagerSettings
 from pileus.clock import Clock
 from pileus.fence import Fence, Open
 from pileus.kube.access import Access, Server
@@ -16,8 +15,11 @@ from pileus.kube.config.choose import load_delegated_access
 from pileus.kube.config.service_account import service_account_access
 from pileus.kube.exchange import Adaptive, Throttle, TokenBucket
 from pileus.kube.http import HttpTransport
+from pileus.kube.settings import DEFAULT_BURST, DEFAULT_QPS, ClientSettings
 from pileus.kube.transport import Permits, Restricted, Transport, all_requests
 from pileus.server.reviews import Delegates, delegates_of
+from pileus.server.settings import ServerSettings
+from pileus.settings.config import Config
 from pileus.telemetry.metrics import Metrics
 from pileus.version import KUBERNETES, PILEUS, PROGRAM, system
 
@@ -47,12 +49,12 @@ class Rate:
     burst: int
 
     @classmethod
-    def of(cls, asked: ClientConnection) -> "Rate | None":
+    def of(cls, asked: ClientSettings) -> "Rate | None":
         """One flag given without the other means the other's upstream default."""
         qps, burst = asked.qps, asked.burst
         if (qps is None and burst is None) or (qps is not None and qps < 0):
             return None
-        return cls(qps or KUBE_API_QPS.default, burst or KUBE_API_BURST.default)
+        return cls(qps or DEFAULT_QPS, burst or DEFAULT_BURST)
 
 
 class Clients:
@@ -74,9 +76,10 @@ class Clients:
         self._permits = permits
         self.metrics = metrics
         self._clock = clock
-        self._rate = Rate.of(config.client)
+        self._rate = Rate.of(config[ClientSettings])
         # Creating a token is a write, which a dry run must not send: it keeps its own identity.
-        self._own_accounts = config.shared.use_service_account_credentials and not config.dry_run
+        wanted = config[ClientSettings].own_service_accounts
+        self._own_accounts = wanted and not config[ManagerSettings].dry_run
         self._shared_throttle = Adaptive()
         self._stack = AsyncExitStack()
         self._connections: dict[str, Connection] = {}
@@ -154,17 +157,17 @@ def user_agent(suffix: str) -> str:
 
 
 def delegates(
-    config: Delegation, environ: Mapping[str, str], metrics: Metrics, stack: AsyncExitStack
+    config: ServerSettings, environ: Mapping[str, str], metrics: Metrics, stack: AsyncExitStack
 ) -> Delegates:
     """Returns the API servers that review tokens and rights of callers of the HTTPS port.
 
     Their connections are closed with the stack. Raises InvalidConfiguration.
     """
     authentication = load_delegated_access(
-        "--authentication-kubeconfig", config.authentication_kubeconfig, environ
+        "--authentication-kubeconfig", config.authentication.kubeconfig, environ
     )
     authorization = load_delegated_access(
-        "--authorization-kubeconfig", config.authorization_kubeconfig, environ
+        "--authorization-kubeconfig", config.authorization.kubeconfig, environ
     )
 
     def client(access: Access | None, suffix: str) -> Client | None:

@@ -13,7 +13,7 @@ from pileus.app.context import ManagerContext
 from pileus.app.node_assignment import JointInstances, NodeAssignment
 from pileus.app.provider_access import provider_started
 from pileus.app.startup import World, connect_cloud
-from pileus.cloud.choice import CloudChoice
+from pileus.cloud.choice import CloudChoice, CloudSettings
 from pileus.cloud.errors import CloudError, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Found, NodeName, NodeRef
@@ -141,7 +141,7 @@ class Clouds:
         events: Recorder,
         guard: Guard = unguarded,
     ) -> None:
-        choices = process.config.shared.clouds
+        choices = process.config[CloudSettings].clouds
         self.process = replace(process, clouds=self)
         default = next((one.name for one in choices if one.default), choices[0].name)
         self.nodes = NodeClouds({}, caretaker=default)

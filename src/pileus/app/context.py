@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pileus.app.background import background
 from pileus.app.clients import Clients, Rate
 from pileus.app.cluster_id import ClusterIdentity
-from pileus.app.config import Config
-from pileus.app.controller_settings import settings_of
 from pileus.app.registry import CONTROLLERS, Controllers
+from pileus.app.settings import ManagerSettings
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud
 from pileus.fence import Fence
 from pileus.kube.client import Client
+from pileus.kube.settings import ClientSettings
 from pileus.objects.cloud_scope import CloudScope
 from pileus.objects.descriptor import (
     ControllerContext,
@@ -26,6 +26,7 @@ from pileus.objects.descriptor import (
 )
 from pileus.runtime.events import EventRecorder
 from pileus.runtime.informers import Informers
+from pileus.settings.config import Config
 from pileus.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class ManagerContext:
 
     def enabled(self) -> tuple[ControllerDescriptor[Any], ...]:
         """Returns the controllers that `--controllers` enables."""
-        return self.controllers.enabled(self.config.generic.controllers)
+        return self.controllers.enabled(self.config[ManagerSettings].controllers)
 
     def here(self) -> tuple[ControllerDescriptor[Any], ...]:
         """Returns the enabled controllers of this scope: of a cloud, of the process, or both."""
@@ -77,7 +78,7 @@ class ManagerContext:
         client = self.clients.controller(descriptor.names.identity, fence=self.fence)
         events = self._events(descriptor.names, client)
         context = self._of(descriptor.names, client, events)
-        built = descriptor.build(context, settings_of(self.config, descriptor))
+        built = descriptor.build(context, self.config[descriptor.settings])
         if isinstance(built, Skipped):
             return built
         name = descriptor.names.canonical
@@ -87,7 +88,7 @@ class ManagerContext:
     def _of(
         self, names: ControllerNames, client: Client, events: EventRecorder
     ) -> ControllerContext:
-        rate = Rate.of(self.config.client)
+        rate = Rate.of(self.config[ClientSettings])
         return ControllerContext(
             names=names,
             scope=self.scope,
@@ -103,7 +104,7 @@ class ManagerContext:
         )
 
     def _cluster_id(self) -> Callable[[], Awaitable[str]]:
-        return partial(self.cluster_identity.find, wait=not self.config.dry_run)
+        return partial(self.cluster_identity.find, wait=not self.config[ManagerSettings].dry_run)
 
     def _events(self, names: ControllerNames, client: Client) -> EventRecorder:
         return EventRecorder(

@@ -57,7 +57,7 @@ def listing(title: str, entries: Sequence[tuple[str, str]], columns: int) -> str
 def _head(flag: AnyFlag) -> str:
     short = f"  -{flag.short}, " if flag.short else " " * 6
     bare = flag.kind.bare
-    word = flag.kind.word + (f"[={bare}]" if bare and flag.kind.word else "")
+    word = flag.kind.name + (f"[={bare}]" if bare and flag.kind.name else "")
     return f"{short}--{flag.name} {word}".rstrip()
 
 
@@ -66,7 +66,7 @@ def described(flag: AnyFlag) -> str:
     default = flag.shown_default()
     if default in {"", "0", "0s", "false", "[]"}:
         return flag.help
-    shown = f'"{default}"' if flag.kind is STRING else default
+    shown = f'"{default}"' if flag.kind.name == STRING.name else default
     first, *rest = flag.help.split("\n")
     return "\n".join((f"{first} (default {shown})", *rest))
 

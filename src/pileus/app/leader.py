@@ -17,6 +17,7 @@ from pileus.app.migration import Lock, Migration
 from pileus.app.node_assignment import NAME as ASSIGNMENT
 from pileus.app.provider_access import provider_started, run_own
 from pileus.app.registry import AnyDescriptor
+from pileus.app.settings import ManagerSettings
 from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.budget import Budget
 from pileus.cloud.middleware.stack import Equipment, stacked
@@ -150,7 +151,7 @@ class Leader:
     async def _start(self, group: asyncio.TaskGroup, context: ManagerContext, lock: Lock) -> None:
         """Start the controllers of one lock in random order, with pauses between them."""
         chosen = [each for each in context.here() if self._leases.lock_of(each.names) is lock]
-        pause = context.config.generic.controller_start_interval
+        pause = context.config[ManagerSettings].start_interval
         for descriptor in context.random.sample(chosen, len(chosen)):
             built = context.build(descriptor)
             name = context.scope.scoped(descriptor.names.canonical)

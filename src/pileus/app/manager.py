@@ -12,14 +12,15 @@ from pathlib import Path
 from pileus.app.background import background
 from pileus.app.clients import Clients, delegates
 from pileus.app.clouds import Clouds, unguarded
-from pileus.app.config import Config
 from pileus.app.configz import GROUP, configz
 from pileus.app.context import ManagerContext
 from pileus.app.dry_run import run_dry
 from pileus.app.errors import CommandFailed
 from pileus.app.leader import Leases, lead
 from pileus.app.migration import DEFAULT, Migration, MigrationError, read_migration
+from pileus.app.settings import DebuggingSettings, LeaderMigrationSettings, ManagerSettings
 from pileus.app.startup import World, choose_provider, connections, make_context, provider
+from pileus.cloud.choice import CloudSettings
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import read_only
 from pileus.fence import Fence, Open
@@ -29,11 +30,14 @@ from pileus.runtime.events import EventRecorder
 from pileus.runtime.leadership import Election
 from pileus.runtime.lease import Candidate, KubeLease
 from pileus.runtime.memory import remembering
+from pileus.runtime.settings import LeaderElectionSettings
 from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.errors import ServerError
 from pileus.server.health import Health
 from pileus.server.port import Port, Surroundings, opened
 from pileus.server.router import Routes
+from pileus.server.settings import ServerSettings
+from pileus.settings.config import Config
 from pileus.telemetry.log import Log
 from pileus.version import KUBERNETES, PILEUS, PROGRAM
 
@@ -60,9 +64,11 @@ class Manager:
             await self._run()
 
     async def _run(self) -> None:
-        for choice in self._config.shared.clouds:  # wrong flags end it before a port is opened
+        for choice in self._config[
+            CloudSettings
+        ].clouds:  # wrong flags end it before a port is opened
             choose_provider(self._config, self._world, choice)
-        permits = reads_and_events if self._config.dry_run else all_requests
+        permits = reads_and_events if self._config[ManagerSettings].dry_run else all_requests
         async with (
             connections(self._config, self._world, self._metrics, permits=permits) as clients,
             self._opened_port() as port,
@@ -78,7 +84,7 @@ class Manager:
     @asynccontextmanager
     async def _only_cloud(self) -> AsyncGenerator[Cloud | None]:
         """The only cloud; None if there are several, which are connected later."""
-        if len(self._config.shared.clouds) > 1:
+        if len(self._config[CloudSettings].clouds) > 1:
             yield None
             return
         async with provider(self._config, self._world) as cloud:
@@ -86,7 +92,7 @@ class Manager:
 
     async def _work(self, clients: Clients, cloud: Cloud | None, events: EventRecorder) -> None:
         """Lead, or if it is a dry run only report what a leader would do; that takes no lease."""
-        if self._config.dry_run:
+        if self._config[ManagerSettings].dry_run:
             context = self._context(clients, cloud and read_only(cloud), Open(), events)
             await run_dry(context, self._health, events)
             return
@@ -100,7 +106,7 @@ class Manager:
         context = make_context(self._config, self._world, clients, cloud, fence)
         if cloud is not None:
             return context
-        guard = read_only if self._config.dry_run else unguarded
+        guard = read_only if self._config[ManagerSettings].dry_run else unguarded
         return Clouds(context, self._world, events, guard).process
 
     @asynccontextmanager
@@ -108,10 +114,10 @@ class Manager:
         async with AsyncExitStack() as stack:
             try:
                 asked = delegates(
-                    self._config.delegation, self._world.environ, self._metrics, stack
+                    self._config[ServerSettings], self._world.environ, self._metrics, stack
                 )
                 around = Surroundings(self._metrics, self._world.times.wall, asked)
-                port = await stack.enter_async_context(opened(self._config.server, around))
+                port = await stack.enter_async_context(opened(self._config[ServerSettings], around))
             except (InvalidConfiguration, ServerError) as error:
                 raise CommandFailed(str(error)) from error
             yield port
@@ -129,10 +135,10 @@ class Manager:
         shown = Configz()
         shown.add(GROUP, lambda: configz(self._config, self._migration)[GROUP])
         surface = Surface(self._health, self._metrics, shown, self._world.set_verbosity)
-        return surface_routes(surface, profiling=self._config.generic.profiling)
+        return surface_routes(surface, profiling=self._config[DebuggingSettings].profiling)
 
     def _leases(self, clients: Clients, events: EventRecorder) -> Leases:
-        wanted = self._config.leader_election
+        wanted = self._config[LeaderElectionSettings]
         if not wanted.enabled:
             return Leases()
         identity = self._world.identity()
@@ -147,7 +153,7 @@ class Manager:
     def _election(
         self, name: str, identity: str, clients: Clients, events: EventRecorder
     ) -> Election:
-        wanted = self._config.leader_election
+        wanted = self._config[LeaderElectionSettings]
         candidate = Candidate(wanted.resource_namespace, name, identity, wanted.durations)
         store = KubeLease(clients.own("leader-election"), candidate.namespace, candidate.name)
         election = Election(
@@ -164,9 +170,9 @@ class Manager:
 
 def _migration(config: Config) -> Migration | None:
     """The plan of a leader migration; None if none is under way, or nobody elects."""
-    if not (config.leader_migration.enabled and config.leader_election.enabled):
+    if not (config[LeaderMigrationSettings].enabled and config[LeaderElectionSettings].enabled):
         return None
-    path = config.leader_migration.config_file
+    path = config[LeaderMigrationSettings].config_file
     try:
         return read_migration(Path(path)) if path else DEFAULT
     except MigrationError as error:

@@ -12,15 +12,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pileus.app.context import ManagerContext
-from pileus.app.controller_settings import settings_of
 from pileus.app.errors import CommandFailed
 from pileus.cloud.balancer import Balancer, Change, Owner, Wish
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.annotations import class_of
-from pileus.controllers.service.descriptor import DESCRIPTOR, served_classes
+from pileus.controllers.service.descriptor import served_classes
 from pileus.controllers.service.events import about_service
 from pileus.controllers.service.observation import BalancerOperations
 from pileus.controllers.service.orphans import unwanted
+from pileus.controllers.service.settings import ServiceSettings
 from pileus.deadline import Deadline
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import SERVICES, Service
@@ -99,7 +99,7 @@ async def _find(context: ManagerContext) -> OrphanReport:
         listed = await client.list(SERVICES)
     except (CloudError, KubeError) as error:
         raise CommandFailed(f"orphans cannot be identified: {error}") from error
-    classes = served_classes(context.scope, settings_of(context.config, DESCRIPTOR))
+    classes = served_classes(context.scope, context.config[ServiceSettings])
     ours = [owner.uid for owner in owners if owner.cluster == cluster]
     services = {each.metadata.uid: each for each in (*listed.items, *listed.unreadable)}
     async with asyncio.TaskGroup() as group:

@@ -12,13 +12,14 @@ from functools import partial
 from pileus.app.background import background
 from pileus.app.clients import Clients
 from pileus.app.clouds import Clouds, CloudSlot, Guard
-from pileus.app.config import Config
 from pileus.app.context import BuiltController, ManagerContext
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.leader import API_PATIENCE, provider_leading, wait_for_api_server
 from pileus.app.node_assignment import NAME as ASSIGNMENT
+from pileus.app.settings import ManagerSettings
 from pileus.app.startup import World, choose_provider, connections, make_context, provider
 from pileus.cloud.balancer import Effect
+from pileus.cloud.choice import CloudSettings
 from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.stack import Equipment, read_only, stacked
 from pileus.fence import Open
@@ -26,6 +27,7 @@ from pileus.kube.errors import CredentialsError, KubeError, Unauthorized
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.kube.transport import reads
 from pileus.objects.preview import Planned, Preview, Scope, Trouble, title
+from pileus.settings.config import Config
 from pileus.telemetry.log import Log, logging_cloud
 
 log = Log(__name__)
@@ -92,13 +94,13 @@ async def looking(
     `may` names the methods of the cloud that may write after all. Takes no lease, opens no port.
     Errors: as the manager's start; perhaps within a group.
     """
-    config = replace(config, dry_run=True)
+    config = config.having(replace(config[ManagerSettings], dry_run=True))
     metrics = world.metrics()
     async with connections(config, world, metrics, permits=reads) as clients:
         await _check_credentials(clients)
         guard = partial(read_only, but=may)
         async with AsyncExitStack() as stack:
-            if len(config.shared.clouds) > 1:
+            if len(config[CloudSettings].clouds) > 1:
                 context = _several(config, world, clients, guard)
             else:
                 cloud = await stack.enter_async_context(provider(config, world))
@@ -108,7 +110,7 @@ async def looking(
 
 
 def _several(config: Config, world: World, clients: Clients, guard: Guard) -> ManagerContext:
-    for choice in config.shared.clouds:
+    for choice in config[CloudSettings].clouds:
         choose_provider(config, world, choice)
     context = make_context(config, world, clients, None, Open())
     return Clouds(context, world, NoEvents(), guard).process

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from pileus.app.context import ManagerContext
+from pileus.app.settings import ManagerSettings
 from pileus.cloud.errors import Unsupported
 from pileus.cloud.interface import OwnController
 from pileus.cloud.provider_context import entered
@@ -50,7 +51,7 @@ class Access:
 
     def config(self, identity: str) -> KubeAccess:
         """Raises Unsupported in a plan or dry run: credentials would allow writes."""
-        if self.context.config.dry_run:
+        if self.context.config[ManagerSettings].dry_run:
             raise Unsupported(
                 "a plan or dry run does not hand out cluster credentials, because they would "
                 "allow writes; use the client that the provider is given"

@@ -32,6 +32,12 @@ class Controllers:
     def names(self) -> tuple[ControllerNames, ...]:
         return tuple(each.names for each in self._descriptors)
 
+    def described(self) -> str:
+        """Returns the names of all controllers and of those that are off by default."""
+        everything = sorted(names.canonical for names in self.names)
+        off = sorted(names.canonical for names in self.names if names.off_by_default)
+        return f"All: {', '.join(everything)}. Disabled by default: {', '.join(off)}."
+
     def enabled(self, entries: Sequence[str]) -> tuple[AnyDescriptor, ...]:
         """Returns the controllers that `--controllers` enables, in the order of this list."""
         return tuple(each for each in self if self.is_running(each.names, entries))

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from random import SystemRandom
 
-from pileus.app.config import Config
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.manager import Manager
 from pileus.app.startup import World
 from pileus.runtime.failure import leaves
 from pileus.runtime.leadership import SYSTEM_TIMES, LeadershipLost
+from pileus.settings.config import Config
 from pileus.telemetry.log import Log
 from pileus.telemetry.logs import Verbosity
 

@@ -9,11 +9,11 @@ from random import Random
 from pileus.app.clients import Clients
 from pileus.app.clients import Connect as Dial
 from pileus.app.cluster_id import ClusterIdentity
-from pileus.app.config import ClientConnection, Config
 from pileus.app.context import ManagerContext
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.registry import CONTROLLERS, Controllers
-from pileus.cloud.choice import CloudChoice
+from pileus.app.settings import ManagerSettings
+from pileus.cloud.choice import CloudChoice, CloudSettings
 from pileus.cloud.connection import connected, read_config
 from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
@@ -23,12 +23,15 @@ from pileus.kube.access import Access
 from pileus.kube.config.choose import load_access
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.http import HttpTransport
+from pileus.kube.settings import ClientSettings
 from pileus.kube.transport import Permits, all_requests
 from pileus.objects.cloud_scope import CLASS_PREFIX, CloudScope, only_scope, process_scope
+from pileus.objects.settings import ClusterSettings
 from pileus.runtime.informers import Informers, freeze
 from pileus.runtime.leadership import Times
 from pileus.runtime.lease import new_identity
 from pileus.runtime.watchdog import watched_loop
+from pileus.settings.config import Config
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics, new_metrics
 
@@ -45,7 +48,7 @@ def own_identity() -> str:
     return new_identity(socket.gethostname())
 
 
-def manager_access(given: ClientConnection, environ: Mapping[str, str]) -> Access:
+def manager_access(given: ClientSettings, environ: Mapping[str, str]) -> Access:
     """The access of `--kubeconfig` and `--master`, else of the pod, as in the Go program."""
     return load_access(given.kubeconfig, given.master, environ)
 
@@ -65,7 +68,7 @@ class World:
     """Watches over the event loop for as long as its block lasts."""
     metrics: Callable[[], Metrics] = new_metrics
     """The instruments of a run; each of its own, where somebody reads them."""
-    access: Callable[[ClientConnection, Mapping[str, str]], Access] = manager_access
+    access: Callable[[ClientSettings, Mapping[str, str]], Access] = manager_access
     """Where the API server is, and as whom to speak to it. Raises InvalidConfiguration."""
     lost: Callable[[], None] = lambda: None
     """Called when a lease is lost, before the work is cancelled."""
@@ -80,7 +83,7 @@ async def connections(
 ) -> AsyncGenerator[Clients]:
     """Clients of the configured API server, closed at the end. Errors: `CommandFailed`."""
     try:
-        access = world.access(config.client, world.environ)
+        access = world.access(config[ClientSettings], world.environ)
     except InvalidConfiguration as error:
         raise CommandFailed(str(error)) from error
     clients = Clients(
@@ -111,7 +114,7 @@ def choose_provider(
         )
     try:
         return connect, read_config(
-            choice.config_file, environ=world.environ, cluster_name=config.shared.cluster_name
+            choice.config_file, environ=world.environ, cluster_name=config[ClusterSettings].name
         )
     except Misconfigured as error:
         raise CommandFailed(str(error)) from error
@@ -125,14 +128,14 @@ async def connect_cloud(config: Config, world: World, choice: CloudChoice) -> As
     """
     connect, given = choose_provider(config, world, choice)
     async with connected(choice.name, connect, given) as cloud:
-        check_cluster_id(cloud, allow_untagged=config.shared.allow_untagged_cloud)
+        check_cluster_id(cloud, allow_untagged=config[CloudSettings].allow_untagged)
         yield cloud
 
 
 @asynccontextmanager
 async def provider(config: Config, world: World) -> AsyncGenerator[Cloud]:
     """Connect to the only cloud for the length of the block. Raises CommandFailed and Fatal."""
-    (choice,) = config.shared.clouds
+    (choice,) = config[CloudSettings].clouds
     async with AsyncExitStack() as stack:
         try:
             cloud = await stack.enter_async_context(connect_cloud(config, world, choice))
@@ -147,14 +150,14 @@ def make_context(
     config: Config, world: World, clients: Clients, cloud: Cloud | None, fence: Fence
 ) -> ManagerContext:
     """Returns the context of the only cloud, or (without a cloud) of a process with several."""
-    resync = config.generic.min_resync_period
+    resync = config[ManagerSettings].min_resync_period
     client = clients.main("shared-informers")
     return ManagerContext(
         config=config,
         scope=process_scope() if cloud is None else _only_scope(config, cloud),
         clients=clients,
         informers=Informers(client, world.random, resync, world.settled),
-        cluster_identity=ClusterIdentity(clients.main("cluster-id"), config.shared.cluster_id),
+        cluster_identity=ClusterIdentity(clients.main("cluster-id"), config[ClusterSettings].id),
         fence=fence,
         metrics=clients.metrics,
         clock=world.times.wall,
@@ -164,7 +167,7 @@ def make_context(
 
 
 def _only_scope(config: Config, cloud: Cloud) -> CloudScope:
-    choice = config.shared.clouds[0]
+    choice = config[CloudSettings].clouds[0]
     own_name = (f"{CLASS_PREFIX}{choice.name}",) if choice.name != choice.provider else ()
     return only_scope(cloud, (*own_name, *choice.classes), is_default=choice.default)
 

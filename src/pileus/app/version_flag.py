@@ -65,7 +65,7 @@ def _raw(reported: str) -> str:
 
 
 VERSION: Kind[VersionRequest] = Kind(
-    word="version",
+    name="version",
     parse=_parse,
     render=lambda value: value.override or value.word,
     join=_join,

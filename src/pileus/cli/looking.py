@@ -15,36 +15,42 @@ from typing import TypeVar
 
 from pileus.app import help as help_text
 from pileus.app import validate
-from pileus.app.config import ClientConnection, Config, build_config
-from pileus.app.declared import process
-from pileus.app.declared.generic import CLOUD_PROVIDER
-from pileus.app.declared.table import TABLE
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.run import ending_of, loop_factory
+from pileus.app.settings import TABLE, CommandSettings, build_config
 from pileus.app.startup import World
 from pileus.cli.arguments import UsageError
 from pileus.cli.progress import progress
 from pileus.cli.terminal import Terminal
+from pileus.cloud.choice import CloudSettings
 from pileus.kube.access import Access
 from pileus.kube.config.choose import load_user_access
 from pileus.kube.config.errors import InvalidConfiguration
+from pileus.kube.settings import ClientSettings
 from pileus.objects.preview import EVERYTHING, Scope
 from pileus.runtime.leadership import SYSTEM_TIMES
-from pileus.settings.flags import Flag, FlagError, Group, Table, Values
+from pileus.settings.config import Config
+from pileus.settings.declare import flag_of
+from pileus.settings.flags import Flag, FlagError, Group, Table
 from pileus.settings.kinds import STRING
 from pileus.settings.sources import Settings, gather
+from pileus.settings.values import Values
 from pileus.suggest import closest
-from pileus.telemetry.logs import LogSettings, logging_to
+from pileus.telemetry.logs import logging_to
 from pileus.telemetry.mask import masked
+from pileus.telemetry.settings import LogSettings
 
 T = TypeVar("T")
 
 FAILED = 1
 QUIET = -1
 """A verbosity below which only warnings and errors are written."""
+HELP = flag_of(CommandSettings, "help")
+CLOUD_PROVIDER = flag_of(CloudSettings, "provider")
+VERBOSITY = flag_of(LogSettings, "verbosity")
 OUTPUT = Flag("output", STRING, "text", "Output format: text or json.", short="o", only_flag=True)
 KUBECONFIG = Flag(
-    process.KUBECONFIG.name,
+    "kubeconfig",
     STRING,
     "",
     "Kubeconfig file; empty: $KUBECONFIG, else ~/.kube/config, else the pod's service account.",
@@ -139,7 +145,7 @@ def look(
     table = Table((manual.flags, *TABLE.groups))
     try:
         settings = gather(table, program, arguments, terminal.environment, takes_words=True)
-        if settings.values[process.HELP]:
+        if settings.values[HELP]:
             terminal.out.write(_help(program, manual, terminal))
             return 0
         _check_output(settings.values[OUTPUT])
@@ -157,13 +163,13 @@ def _work(settings: Settings, named: "Named", terminal: Terminal, work: Work) ->
     values = settings.values
     terminal.err.writelines(f"{note}\n" for note in settings.notes)
     config = build_config(values)
-    if not config.shared.clouds[0].provider:
+    if not config[CloudSettings].clouds[0].provider:
         raise UsageError("--cloud-provider is not set", "use the flags that the manager runs with")
     if wrong := (*validate.logging_problems(config), *validate.problems(config)):
         raise CommandFailed(validate.together(wrong))
-    level = values[process.V] if values.given(process.V) else QUIET
+    level = values[VERBOSITY] if values.given(VERBOSITY) else QUIET
     with logging_to(LogSettings(verbosity=level), terminal.err, terminal.err):
-        access = user_access(config.client, values, terminal.environment)
+        access = user_access(config[ClientSettings], values, terminal.environment)
         world = _world(access, terminal)
         asked = Asked(named.scope(access.namespace), values, config, world)
         try:
@@ -175,7 +181,7 @@ def _work(settings: Settings, named: "Named", terminal: Terminal, work: Work) ->
             return FAILED
 
 
-def user_access(given: ClientConnection, values: Values, environ: Mapping[str, str]) -> Access:
+def user_access(given: ClientSettings, values: Values, environ: Mapping[str, str]) -> Access:
     return load_user_access(given.kubeconfig, given.master, values[CONTEXT], environ)
 
 
@@ -252,7 +258,7 @@ def _check_output(given: str) -> None:
 
 
 def _help(program: str, manual: Manual, terminal: Terminal) -> str:
-    shown = Group("", (*manual.flags.flags, KUBECONFIG, CLOUD_PROVIDER, process.HELP))
+    shown = Group("", (*manual.flags.flags, KUBECONFIG, CLOUD_PROVIDER, HELP))
     width = help_text.width_of(terminal.width(terminal.out))
     return (
         f"{help_text.wrapped(manual.text, width)}\nUsage:\n  {manual.usage(program)}\n"

@@ -13,7 +13,8 @@ from pileus.cli.plan_json import written
 from pileus.cli.style import Ink, Style
 from pileus.cli.terminal import Terminal
 from pileus.cloud.balancer import Balancer, Owner
-from pileus.settings.flags import Group, Values, switch
+from pileus.settings.flags import Group, switch
+from pileus.settings.values import Values
 
 FOUND = 2
 DELETE = switch("delete", "Delete the listed load balancers, after a confirmation.")

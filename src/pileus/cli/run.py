@@ -10,16 +10,18 @@ from typing import TypeAlias, cast
 
 from pileus.app import help as help_text
 from pileus.app import validate
-from pileus.app.config import Config, build_config
-from pileus.app.declared import process
-from pileus.app.declared.table import TABLE
 from pileus.app.errors import CommandFailed, Fatal
+from pileus.app.settings import TABLE, CommandSettings, build_config
 from pileus.cli.terminal import Terminal
-from pileus.settings.flags import FlagError, Values
+from pileus.settings.config import Config
+from pileus.settings.declare import build
+from pileus.settings.flags import FlagError
 from pileus.settings.sources import gather
+from pileus.settings.values import Values
 from pileus.telemetry.log import Log
-from pileus.telemetry.logs import LogSettings, Verbosity, logging_to
+from pileus.telemetry.logs import Verbosity, logging_to
 from pileus.telemetry.mask import MASK, is_secret_name, masked
+from pileus.telemetry.settings import LogSettings
 
 LOG = Log(__name__)
 FAILED, BUG, FATAL = 1, 2, 255
@@ -41,12 +43,13 @@ def main(
             )
         return terminal.refuse(str(error), error.hint)
     values = settings.values
-    if values[process.HELP]:
+    command = build(CommandSettings, values)
+    if command.help:
         terminal.out.write(
             help_text.full(program, TABLE, help_text.width_of(terminal.width(terminal.out)))
         )
         return 0
-    if (answer := values[process.VERSION].answer()) is not None:
+    if (answer := command.version.answer()) is not None:
         terminal.out.write(f"{answer}\n")
         return 0
     terminal.err.writelines(f"{note}\n" for note in settings.notes)
@@ -58,7 +61,7 @@ def _run(values: Values, terminal: Terminal, start: Start) -> int:
     if unusable := validate.logging_problems(config):
         with logging_to(LogSettings(), terminal.out, terminal.err):
             return _failed(terminal, validate.together(unusable))
-    with logging_to(log_settings(config), terminal.out, terminal.err) as verbosity:
+    with logging_to(config[LogSettings], terminal.out, terminal.err) as verbosity:
         _log_flags(values)
         if wrong := validate.problems(config):
             return _failed(terminal, validate.together(wrong))
@@ -82,19 +85,6 @@ def _failed(terminal: Terminal, message: str) -> int:
     terminal.err.write(f"{masked(message)}\n")
     LOG.error("command failed", err=message)
     return FAILED
-
-
-def log_settings(config: Config) -> LogSettings:
-    logging = config.logging
-    text = logging.format == "text"
-    return LogSettings(
-        format=logging.format,
-        verbosity=logging.verbosity,
-        modules=tuple((one.pattern, one.level) for one in logging.modules),
-        split_streams=logging.text_split_stream if text else logging.json_split_stream,
-        buffer_size=logging.text_info_buffer_size if text else logging.json_info_buffer_size,
-        flush_frequency=logging.flush_frequency,
-    )
 
 
 def _log_flags(values: Values) -> None:

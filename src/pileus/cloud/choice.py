@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from itertools import combinations, zip_longest
 from typing import cast
 
+from pileus.settings.config import Config
+from pileus.settings.declare import setting, switch
 from pileus.settings.go_quote import quote
-from pileus.settings.kinds import Kind
+from pileus.settings.kinds import STRING, Kind
 from pileus.suggest import did_you_mean
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -230,5 +232,65 @@ def _not_as_text(_text: str) -> tuple[CloudChoice, ...]:
 
 
 CLOUDS: Kind[tuple[CloudChoice, ...]] = Kind(
-    word="list of clouds", parse=_not_as_text, render=_render, document=read_clouds
+    name="list of clouds", parse=_not_as_text, render=_render, document=read_clouds
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudSettings:
+    """Which clouds are selected (`--cloud-provider`, `--cloud-config`, the list `clouds`)."""
+
+    provider: str = setting(
+        "cloud-provider",
+        STRING,
+        "",
+        "Name of the cloud provider (required), or a comma-separated list. `pileus providers` "
+        "lists them.",
+        details="Of several, the first serves Services without a load balancer class.",
+        section="Generic",
+        configz="KubeCloudShared.CloudProvider.Name",
+    )
+    config_file: str = setting(
+        "cloud-config",
+        STRING,
+        "",
+        "Configuration file of the cloud provider; empty: none. One per provider, comma-separated.",
+        section="Generic",
+        configz="KubeCloudShared.CloudProvider.CloudConfigFile",
+    )
+    listed: tuple[CloudChoice, ...] = setting(
+        "clouds",
+        CLOUDS,
+        (),
+        "Clouds instead of --cloud-provider, each with provider, name, cloud-config, classes and "
+        "default.",
+        details=(
+            "name: unique, that of the provider if left out. classes: load balancer classes "
+            "besides its own. default: serves Services without a class, at most one cloud."
+        ),
+        only_file=True,
+        section="Pileus",
+    )
+    allow_untagged: bool = switch(
+        "allow-untagged-cloud",
+        "Warn instead of failing if the cloud provider has no cluster ID.",
+        deprecated="a cluster ID on the cloud's instances will be required",
+        section="Generic",
+        configz="KubeCloudShared.AllowUntaggedCloud",
+    )
+    volume_plugin: str = setting(
+        "external-cloud-volume-plugin",
+        STRING,
+        "",
+        "Accepted for compatibility; no effect.",
+        section="Generic",
+        configz="KubeCloudShared.ExternalCloudVolumePlugin",
+    )
+
+    @property
+    def clouds(self) -> tuple[CloudChoice, ...]:
+        """The selected clouds; never empty."""
+        return selected(self.provider, self.config_file, self.listed)
+
+    def problems(self, _config: Config) -> Iterator[str]:
+        yield from problems(self.provider, self.config_file, self.listed)

@@ -22,17 +22,16 @@ from pileus.fence import Fenced
 from pileus.kube.errors import AlreadyExists, Conflict, KubeError
 from pileus.runtime.events import Recorder
 from pileus.runtime.lease import (
-    JITTER_FACTOR,
     Candidate,
     LeaseStore,
     Observed,
     held,
     new_lease,
     observe,
-    problems,
     reference,
     released,
 )
+from pileus.runtime.settings import JITTER_FACTOR
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
@@ -118,7 +117,7 @@ class Election:
         events: Recorder,
         times: Times = SYSTEM_TIMES,
     ) -> None:
-        wrong = problems(candidate.durations)
+        wrong = candidate.durations.problems()
         if wrong:
             raise ValueError(f"lease {candidate.lock}: {'; '.join(wrong)}")
         self.fence = LeaseFence(candidate, times.monotonic)

@@ -4,7 +4,6 @@ Decisions here are pure. A lease is kept as the JSON that the API server sent, s
 fields survive a PUT; the Go framework's role has no permission to patch leases.
 """
 
-import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,52 +18,7 @@ from pileus.kube.decoding import Malformed, decode
 from pileus.kube.errors import NotFound, Unreadable
 from pileus.kube.model.coordination_v1 import LEASES, Lease, LeaseSpec
 from pileus.kube.model.core_v1 import ObjectReference
-
-JITTER_FACTOR = 1.2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Durations:
-    """The durations of an election in seconds (`--leader-elect-*`)."""
-
-    lease: float = 15.0
-    """How long other candidates wait after the last change of the lease before they take it."""
-    renew_deadline: float = 10.0
-    """How long the leader works without a successful renewal before it stops."""
-    retry: float = 2.0
-    """The pause between two renewals, and the shortest pause between two attempts."""
-
-    @property
-    def request_timeout(self) -> float:
-        return max(1.0, self.renew_deadline / 2)
-
-    @property
-    def lease_seconds(self) -> int:
-        """The duration in the Lease, rounded up: others must not wait for less than `lease`."""
-        return math.ceil(self.lease)
-
-
-def problems(durations: Durations) -> tuple[str, ...]:
-    """Returns what is wrong with the durations, by the names of their flags."""
-    lease, renew, retry = durations.lease, durations.renew_deadline, durations.retry
-    rules = (
-        (retry > 0, "leader-elect-retry-period must be greater than zero"),
-        (renew > 0, "leader-elect-renew-deadline must be greater than zero"),
-        (
-            lease >= 1,
-            "leader-elect-lease-duration must be at least 1s: the Lease counts whole seconds",
-        ),
-        (
-            lease > renew,
-            "leader-elect-lease-duration must be greater than leader-elect-renew-deadline",
-        ),
-        (
-            renew > JITTER_FACTOR * retry,
-            "leader-elect-renew-deadline must be greater than leader-elect-retry-period*1.2",
-        ),
-    )
-    return tuple(message for holds, message in rules if not holds)
-
+from pileus.runtime.settings import Durations
 
 Json = dict[str, object]
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pileus.server.errors import BadOption
-from pileus.server.options import AuthorizationOptions
 from pileus.server.reviews import AccessReviews, Meter, ReviewCache, Verdict, persistently
+from pileus.server.settings import AuthorizationOptions
 from pileus.server.users import MASTERS, User
 from pileus.telemetry.metrics import Metrics
 

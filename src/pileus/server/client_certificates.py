@@ -23,8 +23,8 @@ from cryptography.x509.verification import (
 
 from pileus.kube.decoding import Malformed, decode
 from pileus.server.errors import BadCertificate, LookupFailed, ServerError
-from pileus.server.options import AuthenticationOptions, RequestHeaderOptions
 from pileus.server.reviews import AuthenticationSettings, ReviewFailed
+from pileus.server.settings import AuthenticationOptions, RequestHeaderOptions
 from pileus.server.users import HeaderNames, Unauthenticated, User
 from pileus.telemetry.log import Log
 

@@ -25,11 +25,11 @@ from pileus.server.authentication import Authenticator, CachedTokens
 from pileus.server.authorization import Authorizer
 from pileus.server.client_certificates import Trust, TrustSource
 from pileus.server.errors import CannotListen
-from pileus.server.options import ServerOptions, ServingOptions
 from pileus.server.request_pipeline import RequestPipeline
 from pileus.server.reviews import NO_DELEGATES, Delegates
 from pileus.server.router import Routes
 from pileus.server.serving_certificates import Certificates
+from pileus.server.settings import ServerSettings, ServingOptions
 from pileus.server.tls import Tls
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
@@ -89,7 +89,7 @@ class Port:
 
 
 @asynccontextmanager
-async def opened(options: ServerOptions, around: Surroundings) -> AsyncGenerator[Port | None]:
+async def opened(options: ServerSettings, around: Surroundings) -> AsyncGenerator[Port | None]:
     """Open the port without serving it yet; None if `--secure-port` is 0.
 
     Guarantees: every problem with address, certificates, TLS flags or the cluster's settings is
@@ -106,7 +106,7 @@ async def opened(options: ServerOptions, around: Surroundings) -> AsyncGenerator
 
 @asynccontextmanager
 async def secured(
-    listener: socket.socket, options: ServerOptions, around: Surroundings
+    listener: socket.socket, options: ServerSettings, around: Surroundings
 ) -> AsyncGenerator[Port]:
     """Add certificates, authentication and authorization to a listening socket.
 
@@ -136,7 +136,7 @@ async def secured(
                 follower.cancel()
 
 
-def _tokens(options: ServerOptions, around: Surroundings) -> CachedTokens | None:
+def _tokens(options: ServerSettings, around: Surroundings) -> CachedTokens | None:
     reviews = around.delegates.tokens
     if reviews is None:
         log.warning(
@@ -147,7 +147,7 @@ def _tokens(options: ServerOptions, around: Surroundings) -> CachedTokens | None
     return CachedTokens(reviews, around.metrics, lifetime=lifetime)
 
 
-def _authorizer(options: ServerOptions, around: Surroundings) -> Authorizer:
+def _authorizer(options: ServerSettings, around: Surroundings) -> Authorizer:
     reviews = around.delegates.access
     if reviews is None:
         log.warning(

@@ -8,7 +8,7 @@ from pathlib import Path
 from pileus.clock import Clock
 from pileus.pki import KeyPair, Subject, self_signed
 from pileus.server.errors import BadCertificate
-from pileus.server.options import ServingOptions
+from pileus.server.settings import ServingOptions
 from pileus.server.tls import NamedPair, Tls
 from pileus.telemetry.log import Log
 

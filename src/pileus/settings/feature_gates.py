@@ -5,9 +5,10 @@ here; a name that is in no list is refused, because it is a mistake.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
+from pileus.settings.declare import setting
 from pileus.settings.kinds import SWITCHES, Kind
 from pileus.suggest import did_you_mean
 
@@ -88,22 +89,6 @@ LIBRARY = (
 KNOWN = {gate.name: gate for gate in (*OURS, *LIBRARY)}
 
 
-@dataclass(frozen=True, slots=True)
-class Gates:
-    """Which gates are on, from what was asked for."""
-
-    asked: Mapping[str, bool] = field(default_factory=dict[str, bool])
-
-    def enabled(self, gate: Gate) -> bool:
-        """What was asked by name counts first, then the group's switch, then the default."""
-        if gate.name in self.asked:
-            return self.asked[gate.name]
-        group = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}.get(gate.stage)
-        if group is not None and group is not gate and group.name in self.asked:
-            return self.asked[group.name]
-        return gate.default
-
-
 def parse_gates(text: str) -> Mapping[str, bool]:
     """Read `A=true,B=false`; ValueError for unknown names and for gates that cannot be moved."""
     asked = SWITCHES.parse(text)
@@ -125,7 +110,7 @@ def _complaint(name: str, *, on: bool) -> str:
 
 
 GATES: Kind[Mapping[str, bool]] = Kind(
-    word=SWITCHES.word,
+    name=SWITCHES.name,
     parse=parse_gates,
     render=SWITCHES.render,
     join=SWITCHES.join,
@@ -140,3 +125,26 @@ def described() -> str:
         for _, gate in sorted(KNOWN.items())
         if gate.stage in {Stage.ALPHA, Stage.BETA}
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gates:
+    """Which feature gates are enabled."""
+
+    asked: Mapping[str, bool] = setting(
+        "feature-gates",
+        GATES,
+        {},
+        "Feature gates as NAME=true or NAME=false, comma-separated.",
+        details="Known:\n" + described(),
+        section="Generic",
+    )
+
+    def enabled(self, gate: Gate) -> bool:
+        """Returns the gate's own value if it was set, else that of its group, else the default."""
+        if gate.name in self.asked:
+            return self.asked[gate.name]
+        group = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}.get(gate.stage)
+        if group is not None and group is not gate and group.name in self.asked:
+            return self.asked[group.name]
+        return gate.default

@@ -1,14 +1,13 @@
 """Flags: what one is, and how a command line is read.
 
-A flag is declared once (`pileus.app.declared`); parsing, help, the configuration file, the
+A flag is declared once (`pileus.settings.declare`); parsing, help, the configuration file, the
 environment and the reference page all work from that declaration.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from pileus.settings.go_quote import quote
 from pileus.settings.kinds import BOOL, Kind
@@ -102,37 +101,6 @@ class Table:
         )
         meant = closest(name.replace("_", "-"), usable)
         return f"did you mean {prefix}{meant}?" if meant else ""
-
-
-class Source(Enum):
-    """Where a value came from; a later one in this list wins over an earlier one."""
-
-    DEFAULT = "default"
-    FILE = "file"
-    ENVIRONMENT = "environment"
-    FLAG = "flag"
-
-
-class Values:
-    """What each flag is set to, and by whom."""
-
-    def __init__(self, layers: Mapping[Source, Mapping[str, object]]) -> None:
-        self._value: dict[str, object] = {}
-        self._source: dict[str, Source] = {}
-        for source in Source:
-            for name, value in layers.get(source, {}).items():
-                self._value[name] = value
-                self._source[name] = source
-
-    def __getitem__(self, flag: Flag[T]) -> T:
-        return cast("T", self._value.get(flag.name, flag.default))
-
-    def source(self, flag: AnyFlag) -> Source:
-        return self._source.get(flag.name, Source.DEFAULT)
-
-    def given(self, flag: AnyFlag) -> bool:
-        """Whether anybody set it, be it to the default."""
-        return flag.name in self._source
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,41 +1,51 @@
-"""The kinds of values that flags have: how each is read, written and shown in help.
+"""Kinds of values: how each is read, written and shown. Flags and providers' options use them.
 
-Reading raises ValueError with the words of the Go program, so that a user who searches for
-the message finds what others wrote about it.
+Reading a flag raises ValueError with the message of the Go program, so that a search for the
+message finds answers.
 """
 
 import ipaddress
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, cast
 
 from pileus.settings.go_bool import go_bool
 from pileus.settings.go_csv import parse_list, render_list
 from pileus.settings.go_duration import parse_duration, render_duration
 from pileus.settings.go_quote import quote
+from pileus.suggest import did_you_mean
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind(Generic[T]):
-    """How values of one type are spelled."""
+def _plain(value: object) -> object:
+    return list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value
 
-    word: str
-    """The type as help shows it; empty for a switch."""
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A type of value: its name, and how its text is read and written."""
+
+    name: str
+    """The type as help and reference show it; empty for a switch."""
     parse: Callable[[str], T]
-    render: Callable[[T], str]
-    join: Callable[[T, T], T] | None = None
+    """Raises ValueError. Of a provider's option, the text completes: `x must be …`."""
+    choices: tuple[str, ...] = ()
+    """Every valid value, where they can be listed."""
+    render: Callable[[T], str] = field(default=str, kw_only=True)
+    plain: Callable[[T], object] = field(default=_plain, kw_only=True)
+    """How `/configz` shows it: text, number, truth value or list."""
+    join: Callable[[T, T], T] | None = field(default=None, kw_only=True)
     """How a further use adds to the earlier one; None: the last use wins."""
-    bare: str | None = None
+    bare: str | None = field(default=None, kw_only=True)
     """What `--name` without a value means; None: a value is needed."""
-    natural: tuple[type, ...] = (str,)
+    natural: tuple[type, ...] = field(default=(str,), kw_only=True)
     """What a configuration file may hold for it; `list` and `dict` hold plain scalars."""
-    item: Callable[[str], T] | None = None
+    item: Callable[[str], T] | None = field(default=None, kw_only=True)
     """How one element of such a list is read; None: as on the command line."""
-    document: Callable[[object], T] | None = None
+    document: Callable[[object], T] | None = field(default=None, kw_only=True)
     """How the value is read from a configuration file if it has a structure of its own."""
 
 
@@ -130,28 +140,6 @@ def _parse_ints(text: str) -> tuple[int, ...]:
     return tuple(INT32.parse(part) for part in text.split(",")) if text else ()
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleLevel:
-    """Log verbosity for the source files that match a pattern."""
-
-    pattern: str
-    level: int
-
-
-def _parse_modules(text: str) -> tuple[ModuleLevel, ...]:
-    return tuple(_parse_module(part) for part in text.split(",") if part)
-
-
-def _parse_module(part: str) -> ModuleLevel:
-    pattern, _, level = part.partition("=")
-    if not pattern or not level or "=" in level:
-        raise ValueError(f"{quote(part)} does not have the pattern=N format")
-    try:
-        return ModuleLevel(pattern, LEVEL.parse(level))
-    except ValueError as error:
-        raise ValueError(f"parsing verbosity in {quote(part)}: {error}") from None
-
-
 def _parse_switches(text: str) -> Mapping[str, bool]:
     switches: dict[str, bool] = {}
     for part in text.split(","):
@@ -171,23 +159,25 @@ def _render_switches(value: Mapping[str, bool]) -> str:
     return ",".join(f"{name}={render_bool(on)}" for name, on in sorted(value.items()))
 
 
-BOOL: Kind[bool] = Kind(word="", parse=parse_bool, render=render_bool, bare="true", natural=(bool,))
+BOOL: Kind[bool] = Kind(name="", parse=parse_bool, render=render_bool, bare="true", natural=(bool,))
 INT: Kind[int] = Kind(
-    word="int", parse=_integer("ParseInt", -(2**63), 2**63 - 1), render=str, natural=(int,)
+    name="int", parse=_integer("ParseInt", -(2**63), 2**63 - 1), render=str, natural=(int,)
 )
 INT32: Kind[int] = Kind(
-    word="int32", parse=_integer("ParseInt", -(2**31), 2**31 - 1), render=str, natural=(int,)
+    name="int32", parse=_integer("ParseInt", -(2**31), 2**31 - 1), render=str, natural=(int,)
 )
 LEVEL: Kind[int] = Kind(
-    word="Level", parse=_integer("ParseUint", 0, 2**31 - 1), render=str, natural=(int,)
+    name="Level", parse=_integer("ParseUint", 0, 2**31 - 1), render=str, natural=(int,)
 )
 FLOAT: Kind[float] = Kind(
-    word="float32", parse=_parse_float, render=lambda value: f"{value:g}", natural=(int, float)
+    name="float32", parse=_parse_float, render=lambda value: f"{value:g}", natural=(int, float)
 )
-DURATION: Kind[float] = Kind(word="duration", parse=parse_duration, render=render_duration)
-STRING: Kind[str] = Kind(word="string", parse=str, render=str)
+DURATION: Kind[float] = Kind(
+    name="duration", parse=parse_duration, render=render_duration, plain=render_duration
+)
+STRING: Kind[str] = Kind(name="string", parse=str, render=str)
 STRINGS: Kind[tuple[str, ...]] = Kind(
-    word="strings",
+    name="strings",
     parse=parse_list,
     render=lambda value: f"[{render_list(value)}]",
     join=joined,
@@ -195,24 +185,40 @@ STRINGS: Kind[tuple[str, ...]] = Kind(
     item=lambda text: (text,),
 )
 INTS: Kind[tuple[int, ...]] = Kind(
-    word="int32Slice",
+    name="int32Slice",
     parse=_parse_ints,
     render=lambda value: "[" + ",".join(map(str, value)) + "]",
     join=joined,
     natural=(list, int),
 )
-IP: Kind[str] = Kind(word="ip", parse=_parse_ip, render=str)
-QUANTITY: Kind[int] = Kind(word="quantity", parse=parse_quantity, render=str, natural=(str, int))
-MODULES: Kind[tuple[ModuleLevel, ...]] = Kind(
-    word="pattern=N,...",
-    parse=_parse_modules,
-    render=lambda value: ",".join(f"{one.pattern}={one.level}" for one in value),
-    join=joined,
-)
+IP: Kind[str] = Kind(name="ip", parse=_parse_ip, render=str)
+QUANTITY: Kind[int] = Kind(name="quantity", parse=parse_quantity, render=str, natural=(str, int))
 SWITCHES: Kind[Mapping[str, bool]] = Kind(
-    word="mapStringBool",
+    name="mapStringBool",
     parse=_parse_switches,
     render=_render_switches,
     join=lambda first, more: {**first, **more},
     natural=(dict, str),
 )
+
+
+def one_of(*choices: str) -> Kind[str]:
+    """Returns the kind of a value that is one of several words."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"one of {', '.join(choices)}{did_you_mean(text, choices)}")
+        return text
+
+    return Kind(" or ".join(choices), parse, choices)
+
+
+def integer(least: int, most: int) -> Kind[int]:
+    """Returns the kind of a whole number in a range."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]+", text) or not least <= int(text) <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return int(text)
+
+    return Kind(f"{least}…{most}", parse)

@@ -6,8 +6,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pileus.settings.config_file import read_settings
-from pileus.settings.flags import AnyFlag, FlagError, Source, Table, Values, parse_arguments
+from pileus.settings.flags import AnyFlag, FlagError, Table, parse_arguments
 from pileus.settings.go_quote import quote, quote_all
+from pileus.settings.values import Source, Values
 
 _PREFIX = "PILEUS_"
 _VERY_LIKE = 0.85
@@ -41,9 +42,9 @@ def gather(
         message = f"{quote(program)} does not take any arguments, got {stray}"
         raise FlagError(message, hint=_switch_hint(line.positional), usage=False)
     layers = {Source.FLAG: line.values, Source.ENVIRONMENT: _from_environment(table, environment)}
-    if path := _config_file(table, Values(layers)):
+    if path := _config_file(table, Values.layered(layers)):
         layers[Source.FILE] = read_settings(table, Path(path))
-    values = Values(layers)
+    values = Values.layered(layers)
     notes = (*_deprecations(table, values), *_strangers(table, environment))
     return Settings(values, notes, line.positional)
 
@@ -76,8 +77,8 @@ def _parsed(flag: AnyFlag, text: str) -> object:
 
 
 def _deprecations(table: Table, values: Values) -> Iterator[str]:
-    for flag in table:
-        if flag.deprecated and values.given(flag):
+    for flag in sorted(table, key=lambda one: one.name):
+        if flag.deprecated and flag in values:
             yield f"Flag --{flag.name} has been deprecated, {flag.deprecated}"
 
 

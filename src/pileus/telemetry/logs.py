@@ -5,33 +5,21 @@ import logging
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TextIO
 
 from pileus.telemetry.klog import JsonFormat, TextFormat, values_of
 from pileus.telemetry.log import level_of
+from pileus.telemetry.settings import LogSettings, ModuleLevel
 
 _LIBRARY_INFO = 2
 _LIBRARY_DEBUG = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
-    """How to log. `modules`: file patterns with a verbosity of their own."""
-
-    format: str = "text"
-    verbosity: int = 0
-    modules: tuple[tuple[str, int], ...] = ()
-    split_streams: bool = False
-    buffer_size: int = 0
-    flush_frequency: float = 5.0
-
-
 class Verbosity:
     """How much is written; can be changed while the program runs."""
 
-    def __init__(self, level: int, modules: tuple[tuple[str, int], ...] = ()) -> None:
+    def __init__(self, level: int, modules: tuple[ModuleLevel, ...] = ()) -> None:
         self._modules = modules
         self._level = level
         self.set(level)
@@ -43,7 +31,7 @@ class Verbosity:
     def set(self, level: int) -> None:
         """Write lines up to this verbosity from now on."""
         self._level = level
-        most = max([level, *(one for _, one in self._modules)])
+        most = max([level, *(one.level for one in self._modules)])
         logging.getLogger().setLevel(level_of(max(most, 0)))
 
     def admits(self, record: logging.LogRecord) -> bool:
@@ -57,10 +45,10 @@ class Verbosity:
 
     def _level_for(self, pathname: str) -> int:
         path = PurePath(pathname).with_suffix("")
-        for pattern, level in self._modules:
-            subject = path.as_posix() if "/" in pattern else path.name
-            if fnmatch.fnmatchcase(subject, pattern):
-                return level
+        for one in self._modules:
+            subject = path.as_posix() if "/" in one.pattern else path.name
+            if fnmatch.fnmatchcase(subject, one.pattern):
+                return one.level
         return self._level
 
 

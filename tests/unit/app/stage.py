@@ -12,9 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from pileus.app.clients import Clients
 from pileus.app.cluster_id import ClusterIdentity
-from pileus.app.config import Config, build_config
 from pileus.app.context import ManagerContext
-from pileus.app.declared.table import TABLE
+from pileus.app.settings import TABLE, build_config
 from pileus.cloud.interface import Cloud
 from pileus.fence import Open
 from pileus.kube.access import Access
@@ -31,9 +30,12 @@ from pileus.objects.descriptor import (
 )
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.objects.preview import Planned, Scope, Trouble
+from pileus.objects.settings import ClusterSettings
 from pileus.runtime.informers import Informers
 from pileus.runtime.leadership import Election, Times
-from pileus.runtime.lease import Candidate, Durations, KubeLease
+from pileus.runtime.lease import Candidate, KubeLease
+from pileus.runtime.settings import Durations
+from pileus.settings.config import Config
 from pileus.settings.sources import gather
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, loop_time
@@ -150,7 +152,9 @@ async def manager_context(
             scope=only_scope(cloud),
             clients=clients,
             informers=Informers(clients.main("shared-informers"), random, 0.0),
-            cluster_identity=ClusterIdentity(clients.main("cluster-id"), config.shared.cluster_id),
+            cluster_identity=ClusterIdentity(
+                clients.main("cluster-id"), config[ClusterSettings].id
+            ),
             fence=Open(),
             metrics=metrics,
             clock=LoopClock(),

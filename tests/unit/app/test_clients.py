@@ -10,6 +10,7 @@ from pileus.fence import Fenced, Open
 from pileus.kube.config.service_account import ServiceAccountCredentials
 from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES
+from pileus.kube.settings import ClientSettings
 from pileus.kube.transport import reads
 from tests.unit.app.stage import ACCESS, Kube, configured, manager_context
 
@@ -28,7 +29,7 @@ NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     ],
 )
 def test_a_fixed_rate_holds_only_if_asked_for(arguments: list[str], rate: Rate | None):
-    assert Rate.of(configured(*arguments).client) == rate
+    assert Rate.of(configured(*arguments)[ClientSettings]) == rate
 
 
 async def test_each_controller_has_the_whole_rate_for_itself():

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from pileus.app.config import build_config
 from pileus.app.configz import configz
-from pileus.app.declared.table import TABLE
 from pileus.app.migration import DEFAULT
+from pileus.app.settings import TABLE, build_config
 from pileus.settings.sources import gather
 
 EXPECTED = {
@@ -20,7 +19,7 @@ EXPECTED = {
             "Port": 0,
             "Address": "0.0.0.0",
             "MinResyncPeriod": "1h40m0s",
-            "ClientConnection": {
+            "ClientSettings": {
                 "kubeconfig": "",
                 "acceptContentTypes": "",
                 "contentType": "application/vnd.kubernetes.protobuf",
@@ -95,18 +94,18 @@ CONSTANT = {
     "apiVersion",
     "Generic.Port",
     "Generic.Address",
-    "Generic.ClientConnection.acceptContentTypes",
+    "Generic.ClientSettings.acceptContentTypes",
 }
 """Fields that no flag changes, in Go as well."""
 FIELDS: Mapping[str, tuple[str, object]] = {
     "Generic.MinResyncPeriod": ("--min-resync-period=90m", "1h30m0s"),
-    "Generic.ClientConnection.kubeconfig": ("--kubeconfig=/k", "/k"),
-    "Generic.ClientConnection.contentType": (
+    "Generic.ClientSettings.kubeconfig": ("--kubeconfig=/k", "/k"),
+    "Generic.ClientSettings.contentType": (
         "--kube-api-content-type=application/json",
         "application/json",
     ),
-    "Generic.ClientConnection.qps": ("--kube-api-qps=2.5", 2.5),
-    "Generic.ClientConnection.burst": ("--kube-api-burst=7", 7),
+    "Generic.ClientSettings.qps": ("--kube-api-qps=2.5", 2.5),
+    "Generic.ClientSettings.burst": ("--kube-api-burst=7", 7),
     "Generic.ControllerStartInterval": ("--controller-start-interval=1500ms", "1.5s"),
     "Generic.LeaderElection.leaderElect": ("--leader-elect=false", False),
     "Generic.LeaderElection.leaseDuration": ("--leader-elect-lease-duration=70s", "1m10s"),

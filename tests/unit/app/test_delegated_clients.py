@@ -8,9 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pileus.app.clients import delegates
-from pileus.app.config import Delegation
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.server.reviews import NO_DELEGATES
+from pileus.server.settings import AuthenticationOptions, AuthorizationOptions, ServerSettings
 from pileus.telemetry.metrics import Metrics
 
 
@@ -24,9 +24,10 @@ def kubeconfig(folder: Path) -> str:
     return str(path)
 
 
-def delegation(*, authentication: str = "", authorization: str = "") -> Delegation:
-    return Delegation(
-        authentication_kubeconfig=authentication, authorization_kubeconfig=authorization
+def delegation(*, authentication: str = "", authorization: str = "") -> ServerSettings:
+    return ServerSettings(
+        authentication=AuthenticationOptions(kubeconfig=authentication),
+        authorization=AuthorizationOptions(kubeconfig=authorization),
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pileus.app import help as help_text
-from pileus.app.declared.table import TABLE
+from pileus.app.settings import TABLE
 
 
 @pytest.mark.parametrize("columns", [0, 20, 60, 80, 200])

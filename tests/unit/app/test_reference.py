@@ -2,7 +2,7 @@
 
 from tools import flags_reference
 
-from pileus.app.declared.table import TABLE
+from pileus.app.settings import TABLE
 
 
 def test_the_page_in_the_repository_is_what_the_declarations_say():

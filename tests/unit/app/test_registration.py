@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pileus.app import registry
-from pileus.app.declared.generic import controllers_flag
 from pileus.app.leader import Leases, lead
 from pileus.app.migration import ControllerLeader, Lock, Migration
 from pileus.app.plan import Planner, watching
@@ -23,13 +22,6 @@ from tests.unit.app.stage import Kube, configured, manager_context, new_node
 CONTROLLERS = registry.CONTROLLERS.with_also(DESCRIPTOR)
 BARE = Cloud(name="fake")
 APP = Path(registry.__file__).parent
-LEFT_TO_SETTINGS = {
-    "config.py",
-    "controller_settings.py",
-    "declared",
-    "validate.py",
-}
-"""Until every controller declares its flags itself."""
 AS_UPSTREAM = {"migration.py"}
 """The names in the leader migration file of kube-controller-manager."""
 LEFT_TO_EXPLAIN = {"orphans.py", "explain"}
@@ -42,7 +34,7 @@ def test_controllers_and_help_know_it():
     assert [each.names for each in CONTROLLERS.enabled(["heartbeat"])] == [HEARTBEAT]
     assert HEARTBEAT in [each.names for each in CONTROLLERS.enabled(["*"])]
     assert CONTROLLERS.unknown(["-heartbeat", "heartbeet"], names) == ("heartbeet",)
-    assert "heartbeat-controller" in controllers_flag(CONTROLLERS).details
+    assert "heartbeat-controller" in CONTROLLERS.described()
     (wrong,) = problems(configured("--controllers=heartbeat-controler"), controllers=names)
     assert 'did you mean "heartbeat-controller"' in wrong
 
@@ -103,7 +95,7 @@ async def test_leader_migration_knows_it():
 def test_app_names_no_controller_but_in_the_registry(descriptor: registry.AnyDescriptor):
     package = descriptor.build.__module__.rpartition(".")[0]
     names = (descriptor.names.canonical, package)
-    spared = {"registry.py", *AS_UPSTREAM, *LEFT_TO_SETTINGS, *LEFT_TO_EXPLAIN}
+    spared = {"registry.py", *AS_UPSTREAM, *LEFT_TO_EXPLAIN}
 
     found = [
         path.relative_to(APP)

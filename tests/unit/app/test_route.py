@@ -10,6 +10,7 @@ from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Route
 from pileus.controllers.route.descriptor import DESCRIPTOR
 from pileus.controllers.route.ownership import Ownership
+from pileus.controllers.route.settings import RouteSettings
 from pileus.objects.descriptor import Skipped
 from tests.unit.app.stage import configured, manager_context
 
@@ -65,23 +66,23 @@ GATE = "CloudControllerManagerWatchBasedRoutesReconciliation"
 @pytest.mark.parametrize(
     ("flags", "watch", "period"),
     [
-        ((), True, None),
+        ((), True, 300.0),
         (("--route-reconciliation-period=1m",), True, 60.0),
         ((f"--feature-gates={GATE}=false",), False, 10.0),
         ((f"--feature-gates={GATE}=false", "--route-reconciliation-period=1m"), False, 60.0),
         (("--feature-gates=AllAlpha=false",), False, 10.0),
-        ((f"--feature-gates={GATE}=true",), True, None),
+        ((f"--feature-gates={GATE}=true",), True, 300.0),
     ],
 )
 def test_nodes_are_watched_unless_the_gate_says_no_and_a_period_that_is_given_counts(
     flags, watch, period
 ):
-    route = configured(*flags).route
+    route = configured(*flags)[RouteSettings]
 
-    assert (route.watch_based, route.period) == (watch, period)
+    assert (route.watch, route.period) == (watch, period)
 
 
 def test_routes_are_ours_by_record_unless_told_otherwise():
-    assert configured().route.ownership is Ownership.RECORDED
-    wide = configured("--route-ownership=cluster-cidr").route
+    assert configured()[RouteSettings].ownership is Ownership.RECORDED
+    wide = configured("--route-ownership=cluster-cidr")[RouteSettings]
     assert wide.ownership is Ownership.CLUSTER_CIDR

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from pileus.app.context import BuiltController
-from pileus.app.declared.pileus import ORPHAN_POLICIES
 from pileus.app.leader import Leases, lead
 from pileus.app.registry import Controllers
 from pileus.app.validate import problems
 from pileus.classic.errors import ImplementedElsewhere
 from pileus.cloud.interface import Cloud
 from pileus.controllers.service.descriptor import DESCRIPTOR
-from pileus.controllers.service.orphans import Policy
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NAMESPACES, NODES, SERVICES
 from pileus.kube.patch import MergePatch
@@ -92,7 +90,6 @@ def test_flags_that_make_sense_are_taken():
     flags = ("--service-classes=-,example.com/fast", "--service-orphans=delete")
 
     assert problems(configured("--cloud-provider=x", *flags)) == ()
-    assert set(ORPHAN_POLICIES) == set(Policy)
 
 
 async def test_the_clusters_id_is_the_uid_of_kube_system():

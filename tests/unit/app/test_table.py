@@ -1,6 +1,6 @@
 """The declared flags are those of the Go program, and ours."""
 
-from pileus.app.declared.table import TABLE
+from pileus.app.settings import TABLE
 from pileus.settings import feature_gates as gates
 
 # Names and printed defaults as `cloud-controller-manager -v=1` of v1.37.1 logs them.

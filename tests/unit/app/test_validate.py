@@ -2,11 +2,9 @@
 
 import pytest
 
-from pileus.app.config import Config, build_config
-from pileus.app.declared.pileus import DELETION_POLICIES
-from pileus.app.declared.table import TABLE
+from pileus.app.settings import TABLE, build_config
 from pileus.app.validate import logging_problems, problems, together
-from pileus.controllers.lifecycle.guard import Policy
+from pileus.settings.config import Config
 from pileus.settings.sources import gather
 
 
@@ -315,7 +313,3 @@ def test_several_problems_are_told_together():
         "concurrent-node-syncs must be at least 1, but got 0, --cloud-provider cannot be empty]"
     )
     assert together(("a", "a")) == "a"
-
-
-def test_the_deletion_policies_are_those_that_the_controller_knows():
-    assert tuple(Policy) == DELETION_POLICIES

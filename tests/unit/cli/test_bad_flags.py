@@ -18,21 +18,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.app.config import Config
-from pileus.app.controller_settings import asked_of
-from pileus.app.declared.table import TABLE
 from pileus.app.manager import Manager
 from pileus.app.run import ending_of
+from pileus.app.settings import TABLE, ManagerSettings
 from pileus.app.startup import World
 from pileus.cli.run import main
 from pileus.cli.terminal import Terminal
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
-from pileus.controllers.ipam.sizes import sizes
+from pileus.controllers.ipam.settings import IpamSettings, sizes
 from pileus.kube.access import Access
 from pileus.kube.transport import Reply, Request
 from pileus.objects.ranges import Range, parse_ranges
+from pileus.objects.settings import ClusterSettings
 from pileus.runtime.leadership import SYSTEM_TIMES
+from pileus.settings.config import Config
 from pileus.settings.flags import AnyFlag
 from pileus.telemetry.logs import Verbosity
 
@@ -246,13 +246,13 @@ def called(*arguments: str) -> Called:
 def bad_values() -> Iterator[object]:
     for flag in TABLE:
         negative = {"-1", "-1s"} if flag.name in NEGATIVE else set[str]()
-        values = [value for value in BY_KIND[flag.kind.word] if value not in negative]
+        values = [value for value in BY_KIND[flag.kind.name] if value not in negative]
         for value in (*values, *BY_NAME.get(flag.name, ())):
             yield pytest.param(flag, value, id=f"--{flag.name}={value}")
 
 
 def test_every_flag_has_bad_values_or_a_reason_to_have_none():
-    texts = {flag.name for flag in TABLE if flag.kind.word == "string"}
+    texts = {flag.name for flag in TABLE if flag.kind.name == "string"}
     named = set(BY_NAME)
 
     assert texts - named == set(FREE)
@@ -338,10 +338,10 @@ def check_combination(line: list[str], allocate: tuple[str, ...]) -> None:
 
 def usable(config: Config) -> None:
     """What the route and node-ipam controllers do first with their flags."""
-    if config.shared.cluster_cidr:
-        parse_ranges(config.shared.cluster_cidr)
-    if "node-ipam-controller" in config.generic.controllers:
-        found = sizes(asked_of(config))
+    if config[ClusterSettings].cidr:
+        parse_ranges(config[ClusterSettings].cidr)
+    if "node-ipam-controller" in config[ManagerSettings].controllers:
+        found = sizes(config[IpamSettings])
         for pool in found.pools:
             ends = (pool.range.network_address, pool.range.broadcast_address)
             blocks = [ip_network(f"{end}/{pool.mask}", strict=False) for end in ends]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pileus.app.declared.table import TABLE
+from pileus.app.settings import TABLE
 from pileus.cli import explain, orphans, plan
 from pileus.cli.main import COMMANDS, LAB_COMMANDS, dispatch
 from pileus.cli.terminal import Terminal

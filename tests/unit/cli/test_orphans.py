@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from pileus.app.declared.table import TABLE
 from pileus.app.errors import CommandFailed
 from pileus.app.orphans import Orphan, OrphanReport
+from pileus.app.settings import TABLE
 from pileus.cli.main import dispatch
 from pileus.cli.orphans import MANUAL, agreed, as_text, document, exit_code
 from pileus.cli.style import Style

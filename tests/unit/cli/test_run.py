@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pileus.app.config import Config
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.cli.run import main
 from pileus.cli.terminal import Terminal
+from pileus.cloud.choice import CloudSettings
+from pileus.controllers.node.settings import NodeSettings
+from pileus.objects.settings import ClusterSettings
+from pileus.settings.config import Config
 from pileus.telemetry.log import Log
 from pileus.telemetry.logs import Verbosity
 
@@ -46,9 +49,9 @@ def test_a_good_command_line_starts_the_app_with_its_configuration():
     assert session.call("--cloud-provider=local", "--node-label-sync") == 0
 
     (config,) = session.started
-    assert config.shared.cloud_provider == "local"
-    assert config.shared.cluster_name == "c"
-    assert config.node.label_sync
+    assert config[CloudSettings].provider == "local"
+    assert config[ClusterSettings].name == "c"
+    assert config[NodeSettings].sync_labels
     assert session.out.getvalue() == session.err.getvalue() == ""
 
 
@@ -120,7 +123,7 @@ def test_a_deprecated_flag_is_mentioned_and_taken():
 
     assert session.call("--cloud-provider=local", "--allow-untagged-cloud") == 0
     assert session.err.getvalue().startswith("Flag --allow-untagged-cloud has been deprecated, ")
-    assert session.started[0].shared.allow_untagged_cloud
+    assert session.started[0][CloudSettings].allow_untagged
 
 
 def test_all_flags_are_logged_at_verbosity_1_with_secrets_masked():

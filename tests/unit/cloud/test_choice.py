@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pileus.app.config import Config, build_config
-from pileus.app.declared.table import TABLE
+from pileus.app.settings import TABLE, build_config
 from pileus.app.validate import problems
-from pileus.cloud.choice import CloudChoice, InvalidClouds, read_clouds
+from pileus.cloud.choice import CloudChoice, CloudSettings, InvalidClouds, read_clouds
+from pileus.settings.config import Config
 from pileus.settings.flags import FlagError
 from pileus.settings.sources import gather
 
@@ -31,7 +31,7 @@ def configured_by(folder: Path, text: str, *arguments: str) -> Config:
 def test_a_single_provider_and_its_file_are_taken_as_written():
     config = configured("--cloud-provider=aws", "--cloud-config=/etc/a,b.yaml")
 
-    assert config.shared.clouds == (
+    assert config[CloudSettings].clouds == (
         CloudChoice(name="aws", provider="aws", config_file="/etc/a,b.yaml", default=True),
     )
     assert problems(config) == ()
@@ -50,16 +50,16 @@ def test_several_providers_have_a_file_each_and_the_first_is_the_default(
 ):
     config = configured("--cloud-provider=openstack, aws", f"--cloud-config={files}")
 
-    assert [cloud.name for cloud in config.shared.clouds] == ["openstack", "aws"]
-    assert tuple(cloud.config_file for cloud in config.shared.clouds) == expected
-    assert [cloud.default for cloud in config.shared.clouds] == [True, False]
+    assert [cloud.name for cloud in config[CloudSettings].clouds] == ["openstack", "aws"]
+    assert tuple(cloud.config_file for cloud in config[CloudSettings].clouds) == expected
+    assert [cloud.default for cloud in config[CloudSettings].clouds] == [True, False]
     assert problems(config) == ()
 
 
 def test_several_providers_can_be_given_in_the_environment():
     config = configured(environment={"PILEUS_CLOUD_PROVIDER": "openstack,aws"})
 
-    assert [cloud.name for cloud in config.shared.clouds] == ["openstack", "aws"]
+    assert [cloud.name for cloud in config[CloudSettings].clouds] == ["openstack", "aws"]
 
 
 LISTED = """\
@@ -76,7 +76,7 @@ clouds:
 def test_the_file_can_list_clouds_with_names_and_classes(tmp_path: Path):
     config = configured_by(tmp_path, LISTED)
 
-    assert config.shared.clouds == (PRIVATE, AWS)
+    assert config[CloudSettings].clouds == (PRIVATE, AWS)
     assert problems(config) == ()
 
 
@@ -140,7 +140,7 @@ def test_the_list_cannot_be_given_on_the_command_line():
 def test_the_list_is_not_read_from_the_environment():
     config = configured("--cloud-provider=a", environment={"PILEUS_CLOUDS": "b"})
 
-    assert [cloud.name for cloud in config.shared.clouds] == ["a"]
+    assert [cloud.name for cloud in config[CloudSettings].clouds] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ from pileus.kube.informer import Informer, InformerOptions, delay_after
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.transport import ANSWER_LIMIT, MEBIBYTE, Request
 from pileus.runtime.leadership import Election, Times
-from pileus.runtime.lease import Candidate, Durations, KubeLease
+from pileus.runtime.lease import Candidate, KubeLease
+from pileus.runtime.settings import Durations
 from pileus.testing.scripted import Answer, ScriptedTransport, Stream, event, listing, refused
 from tests.unit.kube.harness import QUIET, Following, Kube, node
 from tests.unit.kube.https_server import Handler, Pass, serving

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pileus.runtime.lease import Durations, problems
+from pileus.runtime.settings import Durations
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from pileus.runtime.lease import Durations, problems
 def test_durations_must_leave_time_to_renew(
     durations: Durations, expected: tuple[str, ...]
 ) -> None:
-    assert problems(durations) == expected
+    assert durations.problems() == expected
 
 
 def test_the_lease_never_promises_less_than_its_duration() -> None:

@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from pileus.fence import Fenced
 from pileus.runtime.leadership import Election, LeadershipLost, Times
-from pileus.runtime.lease import Candidate, Durations
+from pileus.runtime.lease import Candidate
+from pileus.runtime.settings import Durations
 from pileus.telemetry.metrics import Metrics
 from tests.unit.runtime.election_world import CALM, Connection, Heard, Server, WallClock, Weather
 

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from pileus.server.authorization import Authorizer, Question, always_allowed
 from pileus.server.errors import BadOption
-from pileus.server.options import AuthorizationOptions
 from pileus.server.reviews import ReviewFailed, Verdict
+from pileus.server.settings import AuthorizationOptions
 from pileus.server.users import ANONYMOUS, User
 from pileus.telemetry.metrics import Metrics
 

@@ -4,8 +4,7 @@ import ssl
 
 import pytest
 
-from pileus.server.options import ServingOptions
-from pileus.server.tls import (
+from pileus.server.ciphers import (
     CURVES,
     KNOWN_CURVES,
     KNOWN_SUITES,
@@ -16,6 +15,7 @@ from pileus.server.tls import (
     preferred_curve,
     tls_problems,
 )
+from pileus.server.settings import ServingOptions
 
 OUTDATED = ("RC4", "3DES")
 """OpenSSL is mostly built without them."""

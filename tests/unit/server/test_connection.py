@@ -15,10 +15,10 @@ from pileus.server.authentication import Authenticator, CachedTokens
 from pileus.server.authorization import Authorizer
 from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.health import Health
-from pileus.server.options import AuthorizationOptions
 from pileus.server.port import HEADERS, IDLE, Server
 from pileus.server.request_pipeline import RequestPipeline
 from pileus.server.reviews import Verdict
+from pileus.server.settings import AuthorizationOptions
 from pileus.server.users import User
 from pileus.telemetry.log import VALUES, level_of
 from pileus.telemetry.metrics import Metrics

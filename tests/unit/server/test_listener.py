@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from pileus.server.errors import CannotListen
-from pileus.server.options import ServingOptions
 from pileus.server.port import listen
+from pileus.server.settings import ServingOptions
 
 
 @pytest.fixture

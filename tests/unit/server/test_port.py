@@ -18,15 +18,15 @@ from pileus.pki import KeyPair, Subject
 from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.errors import BadCertificate, CannotListen
 from pileus.server.health import Health
-from pileus.server.options import (
-    AuthenticationOptions,
-    RequestHeaderOptions,
-    ServerOptions,
-    ServingOptions,
-)
 from pileus.server.port import Address, Surroundings, opened, secured
 from pileus.server.reviews import Delegates, ReviewFailed, Verdict
 from pileus.server.router import Routes
+from pileus.server.settings import (
+    AuthenticationOptions,
+    RequestHeaderOptions,
+    ServerSettings,
+    ServingOptions,
+)
 from pileus.server.tls import names_in
 from pileus.server.users import User
 from pileus.telemetry.metrics import Metrics
@@ -93,7 +93,7 @@ async def broken(_: object):
 
 
 @asynccontextmanager
-async def site(options: ServerOptions | None = None, *, profiling: bool = True):
+async def site(options: ServerSettings | None = None, *, profiling: bool = True):
     metrics, health, configz = Metrics(CollectorRegistry()), Health(), Configz()
     configz.add("some.config", lambda: {"kind": "Some"})
     listener = socket.create_server(("127.0.0.1", 0))
@@ -102,19 +102,19 @@ async def site(options: ServerOptions | None = None, *, profiling: bool = True):
     surface = Surface(health, metrics, configz, verbosity.append)
     routes = surface_routes(surface, profiling=profiling) | Routes({"/broken": broken})
     async with (
-        secured(listener, options or ServerOptions(), around) as port,
+        secured(listener, options or ServerSettings(), around) as port,
         port.serving(routes) as address,
     ):
         yield Site(address, verbosity, health)
 
 
 @pytest.fixture
-def with_cas(tmp_path: Path) -> ServerOptions:
+def with_cas(tmp_path: Path) -> ServerSettings:
     clients, proxies = tmp_path / "clients.crt", tmp_path / "proxies.crt"
     clients.write_bytes(CLIENT_CA.certificate)
     proxies.write_bytes(PROXY_CA.certificate)
     headers = RequestHeaderOptions(client_ca_file=str(proxies))
-    return ServerOptions(
+    return ServerSettings(
         authentication=AuthenticationOptions(client_ca_file=str(clients), request_header=headers)
     )
 
@@ -164,7 +164,7 @@ async def test_a_token_opens_what_its_user_may_see_and_a_bad_one_nothing():
         assert (status, json.loads(text)["reason"]) == (401, "Unauthorized")
 
 
-async def test_a_master_sees_everything(with_cas: ServerOptions):
+async def test_a_master_sees_everything(with_cas: ServerSettings):
     async with site(with_cas) as here:
         status, text, _ = await here.ask("/configz", ADMIN)
         assert (status, json.loads(text)) == (200, {"some.config": {"kind": "Some"}})
@@ -178,7 +178,7 @@ async def test_a_master_sees_everything(with_cas: ServerOptions):
 
 
 async def test_a_check_of_readiness_alone_is_in_no_other_probe_and_no_other_sli(
-    with_cas: ServerOptions,
+    with_cas: ServerSettings,
 ):
     async with site(with_cas) as here:
         here.health.add("synced", lambda: "not yet", live=False)
@@ -194,7 +194,7 @@ async def test_a_check_of_readiness_alone_is_in_no_other_probe_and_no_other_sli(
         assert slis.count('kubernetes_healthcheck{name="synced"') == 1
 
 
-async def test_slis_follow_the_probes_and_can_be_reset(with_cas: ServerOptions):
+async def test_slis_follow_the_probes_and_can_be_reset(with_cas: ServerSettings):
     async with site(with_cas) as here:
         await here.ask("/livez")
         expected = 'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1.0'
@@ -207,7 +207,7 @@ async def test_slis_follow_the_probes_and_can_be_reset(with_cas: ServerOptions):
         assert (await here.ask("/metrics", ADMIN, method="DELETE"))[0] == 405
 
 
-async def test_verbosity_is_set_by_put_alone(with_cas: ServerOptions):
+async def test_verbosity_is_set_by_put_alone(with_cas: ServerSettings):
     async with site(with_cas) as here:
         path = "/debug/flags/v"
         assert (await here.ask(path, ADMIN))[0] == 406
@@ -220,12 +220,12 @@ async def test_verbosity_is_set_by_put_alone(with_cas: ServerOptions):
         assert here.verbosity == [5]
 
 
-async def test_without_profiling_there_is_nothing_to_debug(with_cas: ServerOptions):
+async def test_without_profiling_there_is_nothing_to_debug(with_cas: ServerSettings):
     async with site(with_cas, profiling=False) as here:
         assert (await here.ask("/debug/stacks", ADMIN))[1] == "404 page not found\n"
 
 
-async def test_certificates_tell_clients_and_proxies_apart(with_cas: ServerOptions):
+async def test_certificates_tell_clients_and_proxies_apart(with_cas: ServerSettings):
     async with site(with_cas) as here:
         for_root = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
 
@@ -238,7 +238,7 @@ async def test_certificates_tell_clients_and_proxies_apart(with_cas: ServerOptio
         assert (await here.ask("/healthz"))[0] == 200
 
 
-async def test_a_client_may_bring_the_cas_between_it_and_ours(with_cas: ServerOptions):
+async def test_a_client_may_bring_the_cas_between_it_and_ours(with_cas: ServerSettings):
     kim = behind_an_intermediate(Subject(common_name="kim", organizations=("system:masters",)))
 
     async with site(with_cas) as here:
@@ -246,7 +246,7 @@ async def test_a_client_may_bring_the_cas_between_it_and_ours(with_cas: ServerOp
 
 
 async def test_a_bug_in_a_handler_costs_one_request(
-    with_cas: ServerOptions, caplog: pytest.LogCaptureFixture
+    with_cas: ServerSettings, caplog: pytest.LogCaptureFixture
 ):
     async with site(with_cas) as here:
         status, text, _ = await here.ask("/broken", ADMIN)
@@ -277,7 +277,7 @@ async def test_a_changed_certificate_file_is_shown_to_the_next_client(tmp_path: 
 
     put("old.test")
     serving = ServingOptions(cert_file=str(certificate), key_file=str(key))
-    async with site(ServerOptions(serving=serving)) as here:
+    async with site(ServerSettings(serving=serving)) as here:
         port = here.address.port
         assert await asyncio.to_thread(shown, port) == ("old.test",)
 
@@ -288,7 +288,7 @@ async def test_a_changed_certificate_file_is_shown_to_the_next_client(tmp_path: 
                 await asyncio.sleep(0.1)
 
 
-async def test_a_changed_ca_file_counts_for_the_next_client(with_cas: ServerOptions):
+async def test_a_changed_ca_file_counts_for_the_next_client(with_cas: ServerSettings):
     async with site(with_cas) as here:
         assert (await here.ask("/configz", ADMIN))[0] == 200
 
@@ -315,14 +315,14 @@ async def test_a_taken_port_is_found_before_anything_else():
         around = Surroundings(Metrics(CollectorRegistry()), SystemClock())
 
         with pytest.raises(CannotListen):
-            async with opened(ServerOptions(serving=serving), around):
+            async with opened(ServerSettings(serving=serving), around):
                 pass
 
 
 async def test_port_zero_is_not_served():
     around = Surroundings(Metrics(CollectorRegistry()), SystemClock())
 
-    async with opened(ServerOptions(serving=ServingOptions(port=0)), around) as port:
+    async with opened(ServerSettings(serving=ServingOptions(port=0)), around) as port:
         assert port is None
 
 
@@ -332,7 +332,7 @@ async def test_a_bad_certificate_leaves_no_socket_behind():
     around = Surroundings(Metrics(CollectorRegistry()), SystemClock())
 
     with pytest.raises(BadCertificate, match="/does/not/exist"):
-        async with secured(listener, ServerOptions(serving=serving), around):
+        async with secured(listener, ServerSettings(serving=serving), around):
             pass
 
     assert listener.fileno() == -1

@@ -9,8 +9,8 @@ from cryptography import x509
 
 from pileus.pki import KeyPair
 from pileus.server.errors import BadCertificate
-from pileus.server.options import ServingOptions, SniPair
 from pileus.server.serving_certificates import Certificates, subject
+from pileus.server.settings import ServingOptions, SniPair
 from pileus.server.tls import NamedPair, Tls
 from tests.unit.server.people import FixedClock, serving_pair
 

@@ -7,7 +7,7 @@ from cryptography import x509
 
 from pileus.pki import KeyPair
 from pileus.server.errors import BadCertificate, BadOption
-from pileus.server.options import ServingOptions
+from pileus.server.settings import ServingOptions
 from pileus.server.tls import NamedPair, Tls, names_in
 from tests.unit.server.people import (
     CLIENT_CA,

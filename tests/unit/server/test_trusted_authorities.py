@@ -9,8 +9,8 @@ import pytest
 
 from pileus.server.client_certificates import NO_TRUST, ProxyTrust, Trust, TrustSource
 from pileus.server.errors import BadCertificate, LookupFailed
-from pileus.server.options import AuthenticationOptions, RequestHeaderOptions
 from pileus.server.reviews import ReviewFailed
+from pileus.server.settings import AuthenticationOptions, RequestHeaderOptions
 from pileus.server.users import HeaderNames
 from pileus.telemetry.log import VALUES
 from tests.unit.server.people import CLIENT_CA, OTHER_CA, PROXY_CA

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pileus.app.declared.table import TABLE
-from pileus.server.options import SniPair
+from pileus.app.settings import TABLE
+from pileus.server.settings import SniPair
 from pileus.settings.config_file import read_settings
 from pileus.settings.flags import FlagError
 

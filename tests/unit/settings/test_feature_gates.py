@@ -11,11 +11,11 @@ from pileus.settings.feature_gates import KNOWN, Gates, Stage, parse_gates
 def test_a_gate_has_its_default_until_it_is_asked_for():
     assert not Gates().enabled(gates.WEBHOOK)
     assert Gates().enabled(gates.LOGGING_BETA)
-    assert Gates({"CloudControllerManagerWebhook": True}).enabled(gates.WEBHOOK)
+    assert Gates(asked={"CloudControllerManagerWebhook": True}).enabled(gates.WEBHOOK)
 
 
 def test_all_alpha_switches_the_alpha_gates_that_are_not_named():
-    asked = Gates(parse_gates("AllAlpha=true,CloudControllerManagerWebhook=false"))
+    asked = Gates(asked=parse_gates("AllAlpha=true,CloudControllerManagerWebhook=false"))
 
     assert asked.enabled(gates.WATCH_BASED_ROUTES)
     assert not asked.enabled(gates.WEBHOOK)
@@ -23,12 +23,12 @@ def test_all_alpha_switches_the_alpha_gates_that_are_not_named():
 
 
 def test_all_beta_switches_the_beta_gates():
-    assert not Gates({"AllBeta": False}).enabled(gates.LOGGING_BETA)
+    assert not Gates(asked={"AllBeta": False}).enabled(gates.LOGGING_BETA)
 
 
 @given(st.dictionaries(st.sampled_from(sorted(KNOWN)), st.booleans()))
 def test_what_is_asked_by_name_always_counts(asked: dict[str, bool]):
-    assert all(Gates(asked).enabled(KNOWN[name]) is on for name, on in asked.items())
+    assert all(Gates(asked=asked).enabled(KNOWN[name]) is on for name, on in asked.items())
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,12 @@ from pileus.settings.flags import (
     Flag,
     FlagError,
     Group,
-    Source,
     Table,
-    Values,
     parse_arguments,
     switch,
 )
 from pileus.settings.go_csv import render_list
+from pileus.settings.values import Source, Values
 
 NAME = Flag("cluster-name", kinds.STRING, "kubernetes", "")
 ELECT = switch("leader-elect", "", default=True)
@@ -28,7 +27,7 @@ TABLE = Table([Group("All", (NAME, ELECT, LIST, PERIOD, LEVEL, HELP, OLD))])
 
 
 def values_of(*arguments: str) -> Values:
-    return Values({Source.FLAG: parse_arguments(TABLE, arguments).values})
+    return Values(parse_arguments(TABLE, arguments).values)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file():
         Source.FILE: {"cluster-name": "file", "min-resync-period": 1.0, "controllers": ("f",)},
         Source.ENVIRONMENT: {"cluster-name": "environment", "min-resync-period": 2.0},
     }
-    values = Values(layers)
+    values = Values.layered(layers)
 
     assert (values[NAME], values.source(NAME)) == ("flag", Source.FLAG)
     assert (values[PERIOD], values.source(PERIOD)) == (2.0, Source.ENVIRONMENT)

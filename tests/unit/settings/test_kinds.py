@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.server.options import CERTIFICATES, SniPair
+from pileus.server.settings import CERTIFICATES, SniPair
 from pileus.settings import kinds
 from pileus.settings.go_bool import FALSE_WORDS, TRUE_WORDS
-from pileus.settings.kinds import Kind, ModuleLevel
+from pileus.settings.kinds import Kind
+from pileus.telemetry.settings import MODULES, ModuleLevel
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
@@ -52,7 +53,7 @@ def test_any_other_word_is_no_bool(text: str):
         (kinds.QUANTITY, "1e3", 1000),
         (kinds.QUANTITY, "100m", 1),
         (kinds.QUANTITY, "2E", 2 * 10**18),
-        (kinds.MODULES, "node*=4,,http=9", (ModuleLevel("node*", 4), ModuleLevel("http", 9))),
+        (MODULES, "node*=4,,http=9", (ModuleLevel("node*", 4), ModuleLevel("http", 9))),
         (kinds.SWITCHES, " A = true , B=f,", {"A": True, "B": False}),
         (CERTIFICATES, "a.crt, a.key", (SniPair("a.crt", "a.key"),)),
         (
@@ -85,9 +86,9 @@ def test_a_value_is_read(kind: Kind[object], text: str, value: object):
         (kinds.INTS, "a,b", 'strconv.ParseInt: parsing "a": invalid syntax'),
         (kinds.QUANTITY, "x", "quantities must be a number"),
         (kinds.QUANTITY, "1ki", "quantities must be a number"),
-        (kinds.MODULES, "foo", '"foo" does not have the pattern=N format'),
-        (kinds.MODULES, "a=b=3", '"a=b=3" does not have the pattern=N format'),
-        (kinds.MODULES, "foo=x", 'parsing verbosity in "foo=x": strconv.ParseUint: parsing "x"'),
+        (MODULES, "foo", '"foo" does not have the pattern=N format'),
+        (MODULES, "a=b=3", '"a=b=3" does not have the pattern=N format'),
+        (MODULES, "foo=x", 'parsing verbosity in "foo=x": strconv.ParseUint: parsing "x"'),
         (kinds.SWITCHES, "A", "missing bool value for A"),
         (kinds.SWITCHES, "A=x", "invalid value of A=x, err: strconv.ParseBool: parsing"),
         (CERTIFICATES, "a", "expected comma separated certificate and key file paths"),

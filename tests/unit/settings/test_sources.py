@@ -4,11 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from pileus.app.config import build_config
-from pileus.app.declared import generic, process
-from pileus.app.declared.table import TABLE
-from pileus.settings.flags import FlagError, Source
+from pileus.app.settings import TABLE, CommandSettings, ManagerSettings, build_config
+from pileus.app.version_flag import VersionRequest
+from pileus.cloud.choice import CloudSettings
+from pileus.kube.settings import ClientSettings
+from pileus.objects.settings import ClusterSettings
+from pileus.runtime.settings import LeaderElectionSettings
+from pileus.server.settings import ServerSettings
+from pileus.settings.declare import build, flag_of
+from pileus.settings.flags import FlagError
 from pileus.settings.sources import Settings, gather
+from pileus.settings.values import Source
+
+CONTROLLERS = flag_of(ManagerSettings, "controllers")
 
 
 def read(*arguments: str, environment: dict[str, str] | None = None) -> Settings:
@@ -18,21 +26,21 @@ def read(*arguments: str, environment: dict[str, str] | None = None) -> Settings
 def test_every_flag_has_an_environment_variable():
     given = read(environment={"PILEUS_LEADER_ELECT": "false", "PILEUS_CONTROLLERS": "a,b"})
 
-    assert given.values[generic.LEADER_ELECT] is False
-    assert given.values[generic.CONTROLLERS] == ("a", "b")
-    assert given.values.source(generic.CONTROLLERS) is Source.ENVIRONMENT
+    assert build(LeaderElectionSettings, given.values).enabled is False
+    assert given.values[CONTROLLERS] == ("a", "b")
+    assert given.values.source(CONTROLLERS) is Source.ENVIRONMENT
 
 
 def test_a_flag_replaces_the_list_of_the_environment():
     given = read("--controllers=c", environment={"PILEUS_CONTROLLERS": "a,b"})
 
-    assert given.values[generic.CONTROLLERS] == ("c",)
+    assert given.values[CONTROLLERS] == ("c",)
 
 
 def test_help_and_version_are_not_taken_from_the_environment():
     given = read(environment={"PILEUS_HELP": "true", "PILEUS_VERSION": "nonsense"})
 
-    assert given.values[process.HELP] is False
+    assert build(CommandSettings, given.values).help is False
 
 
 def test_a_wrong_value_in_the_environment_names_the_variable():
@@ -73,7 +81,7 @@ def test_a_stray_word_is_refused_with_a_hint_about_switches():
 
 
 def test_empty_words_are_tolerated():
-    assert read("", "").values.given(generic.CONTROLLERS) is False
+    assert read("", "").values.given(CONTROLLERS) is False
 
 
 def test_a_deprecated_flag_is_pointed_out():
@@ -99,26 +107,30 @@ def test_file_environment_and_flags_are_layered(tmp_path: Path):
         },
     )
 
-    assert given.values[generic.CLUSTER_NAME] == "flag"
-    assert given.values[generic.CLUSTER_CIDR] == "environment"
-    assert given.values[generic.CLOUD_PROVIDER] == "file"
+    assert build(ClusterSettings, given.values).name == "flag"
+    assert build(ClusterSettings, given.values).cidr == "environment"
+    assert build(CloudSettings, given.values).provider == "file"
 
 
 def test_a_rate_limit_counts_only_when_somebody_gave_it():
-    assert build_config(read().values).client.qps is None
+    assert build_config(read().values)[ClientSettings].qps is None
 
-    limited = build_config(read("--kube-api-qps=20", "--kube-api-burst=30").values).client
+    limited = build_config(read("--kube-api-qps=20", "--kube-api-burst=30").values)[ClientSettings]
 
     assert (limited.qps, limited.burst) == (20.0, 30)
 
 
+def version(*arguments: str) -> VersionRequest:
+    return build(CommandSettings, read(*arguments).values).version
+
+
 def test_the_version_to_report_can_be_changed_and_asked_for_in_any_order():
-    overridden = read("--version=v1.37.1-eks", "--version=true").values[process.VERSION]
+    overridden = version("--version=v1.37.1-eks", "--version=true")
 
     assert (overridden.answer() or "").split()[:2] == ["Kubernetes", "v1.37.1-eks"]
-    assert read("--version=v1.37.1+x").values[process.VERSION].answer() is None
-    assert read("--version=false").values[process.VERSION].answer() is None
-    raw = read("--version=raw").values[process.VERSION].answer()
+    assert version("--version=v1.37.1+x").answer() is None
+    assert version("--version=false").answer() is None
+    raw = version("--version=raw").answer()
     assert raw is not None
     assert raw.startswith('version.Info{GitVersion:"v1.37.1", ')
 
@@ -139,4 +151,6 @@ def test_a_version_that_cannot_be_ours_is_refused(word: str, message: str):
 
 
 def test_an_empty_address_means_every_interface():
-    assert build_config(read("--bind-address=").values).server.serving.bind_address == "0.0.0.0"
+    config = build_config(read("--bind-address=").values)
+
+    assert config[ServerSettings].serving.bind_address == "0.0.0.0"

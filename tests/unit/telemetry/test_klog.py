@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.telemetry.log import Log
-from pileus.telemetry.logs import LogSettings, Verbosity, logging_to
+from pileus.telemetry.logs import Verbosity, logging_to
+from pileus.telemetry.settings import LogSettings, ModuleLevel
 
 HEADER = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.]+:\d+\] ")
 LOG = Log("pileus.somewhere")
@@ -145,7 +146,7 @@ def test_lines_above_the_verbosity_are_not_written_and_it_can_change():
     ],
 )
 def test_some_files_may_have_a_verbosity_of_their_own(pattern: str, shown: bool):
-    with logs(LogSettings(modules=((pattern, 5),))) as written:
+    with logs(LogSettings(modules=(ModuleLevel(pattern, 5),))) as written:
         LOG.info("five", v=5)
         LOG.info("six", v=6)
 
@@ -153,7 +154,7 @@ def test_some_files_may_have_a_verbosity_of_their_own(pattern: str, shown: bool)
 
 
 def test_a_file_may_also_say_less_than_the_rest():
-    with logs(LogSettings(verbosity=5, modules=(("test_klog", 1),))) as written:
+    with logs(LogSettings(verbosity=5, modules=(ModuleLevel("test_klog", 1),))) as written:
         LOG.info("five", v=5)
 
     assert written.lines() == []
@@ -173,7 +174,7 @@ def test_libraries_are_heard_from_higher_verbosity_on_but_their_warnings_always(
 
 
 def test_split_streams_keep_errors_apart():
-    with logs(LogSettings(split_streams=True)) as written:
+    with logs(LogSettings(text_split_stream=True)) as written:
         LOG.info("news")
         LOG.error("bad")
 
@@ -183,7 +184,9 @@ def test_split_streams_keep_errors_apart():
 
 
 def test_buffered_lines_are_written_when_there_are_enough_before_an_error_and_at_the_end():
-    with logs(LogSettings(split_streams=True, buffer_size=200, flush_frequency=3600)) as written:
+    with logs(
+        LogSettings(text_split_stream=True, text_info_buffer_size=200, flush_frequency=3600)
+    ) as written:
         LOG.info("one")
         waiting = written.out.getvalue()
         LOG.info("two", filler="x" * 200)
@@ -200,7 +203,9 @@ def test_buffered_lines_are_written_when_there_are_enough_before_an_error_and_at
 
 
 def test_a_buffered_line_does_not_wait_longer_than_the_flush_frequency():
-    with logs(LogSettings(split_streams=True, buffer_size=9999, flush_frequency=0.01)) as written:
+    with logs(
+        LogSettings(text_split_stream=True, text_info_buffer_size=9999, flush_frequency=0.01)
+    ) as written:
         LOG.info("one")
         for _ in range(1000):
             if written.out.getvalue():

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, answered, parse
 from pileus.cli.terminal import Terminal
-from pileus.telemetry.logs import LogSettings, logging_to
+from pileus.telemetry.logs import logging_to
+from pileus.telemetry.settings import LogSettings
 from pileus_lab.apiserver.allocation import Ranges
 from pileus_lab.apiserver.credentials import write_private
 from pileus_lab.apiserver.server import ServerInfo, Settings, serving_api

@@ -8,13 +8,12 @@ from random import Random
 from typing import Any
 
 from pileus.app import validate
-from pileus.app.config import Config, build_config
-from pileus.app.declared.table import TABLE
 from pileus.app.errors import CommandFailed
 from pileus.app.manager import Manager
 from pileus.app.plan import Plan, Planner, looking
 from pileus.app.registry import Controllers
 from pileus.app.run import ending_of
+from pileus.app.settings import TABLE, build_config
 from pileus.app.startup import World
 from pileus.cloud.balancer import Balancers, Change, Effect, Owner, Seen, Wish
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
@@ -23,6 +22,7 @@ from pileus.cloud.registry import Registry
 from pileus.controllers.lifecycle import descriptor as lifecycle
 from pileus.objects.preview import EVERYTHING
 from pileus.runtime.leadership import SYSTEM_TIMES, LeadershipLost
+from pileus.settings.config import Config
 from pileus.settings.sources import gather
 from pileus.telemetry.log import Log
 from pileus.telemetry.logs import Verbosity

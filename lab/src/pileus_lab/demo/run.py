@@ -16,7 +16,8 @@ from pileus.app.errors import CommandFailed, Fatal
 from pileus.cloud.errors import CloudError
 from pileus.kube.errors import KubeError
 from pileus.runtime.failure import leaves
-from pileus.telemetry.logs import LogSettings, Verbosity, logging_to
+from pileus.telemetry.logs import Verbosity, logging_to
+from pileus.telemetry.settings import LogSettings
 from pileus_lab.demo.environment import Props, Stage, props, staged
 from pileus_lab.demo.host import Folder, Interruption, Unusable, state_folder
 from pileus_lab.demo.scenario import ENCORE, NOW, STORY, Held, Missing, Step

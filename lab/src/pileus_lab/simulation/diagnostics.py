@@ -12,9 +12,9 @@ import msgspec
 from prometheus_client import Gauge
 from prometheus_client.metrics import MetricWrapperBase
 
-from pileus.app.config import Config
 from pileus.app.configz import configz
 from pileus.server.metrics import prometheus_text
+from pileus.settings.config import Config
 from pileus.telemetry.klog import TextFormat
 from pileus.telemetry.log import level_of
 from pileus.telemetry.metrics import Metrics, new_metrics

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 
-from pileus.app.config import Config
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.manager import Manager
 from pileus.app.run import ending_of
@@ -18,6 +17,7 @@ from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.kube.access import Access
 from pileus.runtime.leadership import LeadershipLost, Times
+from pileus.settings.config import Config
 from pileus.telemetry.metrics import Metrics
 from pileus_lab.simulation.connections.api import Wire
 from pileus_lab.simulation.connections.cloud import CloudWire

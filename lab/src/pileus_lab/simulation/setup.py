@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_network
 
-from pileus.app.config import Config, build_config
-from pileus.app.declared.table import TABLE
 from pileus.app.registry import CONTROLLERS
+from pileus.app.settings import TABLE, ManagerSettings, build_config
 from pileus.controllers.ipam.descriptor import IPAM
-from pileus.controllers.ipam.sizes import USUAL
+from pileus.controllers.ipam.settings import USUAL, IpamSettings
+from pileus.controllers.service.settings import ServiceSettings
+from pileus.objects.settings import ClusterSettings
+from pileus.settings.config import Config
 from pileus.settings.sources import gather
 from pileus.version import PROGRAM
 
@@ -51,30 +53,30 @@ class Setup:
 
     @property
     def gives_cidrs(self) -> bool:
-        """Whether the manager gives pod ranges to nodes; else somebody else has done it before."""
-        return CONTROLLERS.is_running(IPAM, self.config.generic.controllers)
+        """Whether the manager assigns pod CIDRs; otherwise kube-controller-manager has."""
+        return CONTROLLERS.is_running(IPAM, self.config[ManagerSettings].controllers)
 
     @property
     def cluster_cidrs(self) -> tuple[str, ...]:
-        """Of each family, the range of all pods."""
-        return tuple((self.config.shared.cluster_cidr or CLUSTER_CIDR).split(","))
+        """The pod CIDR of each family."""
+        return tuple((self.config[ClusterSettings].cidr or CLUSTER_CIDR).split(","))
 
     @property
     def pod_ranges(self) -> int:
-        """How many nodes can have pod ranges."""
-        size = self.config.ipam.node_cidr_mask_size
+        """How many nodes can have pod CIDRs."""
+        size = self.config[IpamSettings].mask_size
         networks = map(ip_network, self.cluster_cidrs)
         return min(1 << ((size or USUAL[one.version]) - one.prefixlen) for one in networks)
 
     @property
     def repairs(self) -> bool:
-        """Whether cluster and cloud are compared from time to time, whatever has changed."""
-        return self.config.service.drift_period > 0
+        """Whether cluster and cloud are compared periodically."""
+        return self.config[ServiceSettings].drift_period > 0
 
     @property
     def deletes_orphans(self) -> bool:
-        """Whether balancers without a Service are deleted; else they are only told."""
-        return self.config.service.orphans == "delete"
+        """Whether orphaned balancers are deleted; otherwise they are only reported."""
+        return self.config[ServiceSettings].orphans == "delete"
 
 
 _ROUTES = (f"--cluster-cidr={CLUSTER_CIDR}", "--allocate-node-cidrs")

@@ -10,13 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 from pileus.app.registry import CONTROLLERS
+from pileus.app.settings import ManagerSettings
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud
 from pileus.controllers.lifecycle.descriptor import LIFECYCLE
 from pileus.controllers.node.descriptor import NODE
+from pileus.controllers.node.settings import NodeSettings
 from pileus.controllers.route.descriptor import ROUTE
+from pileus.controllers.route.settings import RouteSettings
 from pileus.controllers.service.descriptor import SERVICE
 from pileus.controllers.ssh_keys.descriptor import SSH_KEYS
+from pileus.controllers.ssh_keys.settings import SshKeysSettings
+from pileus.runtime.settings import LeaderElectionSettings
 from pileus_lab.node_agents.node import Registration
 from pileus_lab.simulation.clouds.deeds import AddMachine
 from pileus_lab.simulation.clouds.interface import MakeCloud
@@ -68,7 +73,7 @@ class World:
             clock,
             loop.call_later,
             self.judge.meddled,
-            syncs_labels=setup.config.node.label_sync,
+            syncs_labels=setup.config[NodeSettings].sync_labels,
         )
         self._kubelets = Kubelets(
             self._cluster,
@@ -79,7 +84,7 @@ class World:
         )
         self._replacing = Replacing(self._cluster, self._account, self._people, self._kubelets)
         self._managers = self._assembled(clock)
-        lease = setup.config.leader_election.durations.lease
+        lease = setup.config[LeaderElectionSettings].durations.lease
         self._mishaps = Mishaps(self._managers, self._cluster, loop, self.trace, lease)
 
     @asynccontextmanager
@@ -235,11 +240,11 @@ def _controllers(setup: Setup, offered: Cloud) -> frozenset[str]:
     running = {
         one.canonical
         for one in CONTROLLERS.names
-        if CONTROLLERS.is_running(one, config.generic.controllers)
+        if CONTROLLERS.is_running(one, config[ManagerSettings].controllers)
     }
-    if offered.routes is None or not config.shared.configure_cloud_routes:
+    if offered.routes is None or not config[RouteSettings].enabled:
         running.discard(ROUTE.canonical)
-    if offered.ssh_keys is None or not config.ssh_keys_from:
+    if offered.ssh_keys is None or not config[SshKeysSettings].source:
         running.discard(SSH_KEYS.canonical)
     if offered.balancers is None:
         running.discard(SERVICE.canonical)

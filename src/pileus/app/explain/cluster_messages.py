@@ -2,12 +2,13 @@
 
 from datetime import datetime
 
-from pileus.app.config import Config
 from pileus.app.explain.explanation import Leader, Message
 from pileus.kube.client import Client, Selector
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.coordination_v1 import LEASES
 from pileus.kube.model.core_v1 import EVENTS, Event, ObjectReference
+from pileus.runtime.settings import LeaderElectionSettings
+from pileus.settings.config import Config
 
 OURS = frozenset({
     "cloud-controller-manager",
@@ -46,7 +47,7 @@ async def warnings_about(client: Client, about: ObjectReference) -> tuple[Messag
 
 async def leader(client: Client, config: Config, now: datetime) -> Leader | None:
     """Who holds the manager's lease; None if no lease is used."""
-    wanted = config.leader_election
+    wanted = config[LeaderElectionSettings]
     if not wanted.enabled:
         return None
     lock = f"{wanted.resource_namespace}/{wanted.resource_name}"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from pileus.app.cluster_id import ClusterIdUnknown
 from pileus.app.context import ManagerContext
-from pileus.app.controller_settings import settings_of
 from pileus.app.errors import Fatal
 from pileus.app.explain.explanation import Explanation, Message, newest_first
 from pileus.app.explain.node import Findings, troubles_now
@@ -20,11 +19,12 @@ from pileus.controllers.service.annotations import (
     is_load_balancer,
     mode_of,
 )
-from pileus.controllers.service.descriptor import DESCRIPTOR, served_classes
+from pileus.controllers.service.descriptor import served_classes
 from pileus.controllers.service.desired import Desires, InvalidService
 from pileus.controllers.service.events import about_service
 from pileus.controllers.service.members import MemberRules, is_excluded
 from pileus.controllers.service.observation import BalancerOperations
+from pileus.controllers.service.settings import ServiceSettings
 from pileus.controllers.service.status import condition_of, has_finalizer, published_ingress
 from pileus.kube.model.core_v1 import Node, Service
 from pileus.objects.nodes import reference
@@ -76,7 +76,7 @@ def serves(context: ManagerContext, service: Service) -> bool:
 
 
 def _classes(context: ManagerContext) -> Classes:
-    return served_classes(context.scope, settings_of(context.config, DESCRIPTOR))
+    return served_classes(context.scope, context.config[ServiceSettings])
 
 
 def explain_service(
@@ -144,7 +144,7 @@ def _wanted(
 
 
 def _rules(context: ManagerContext) -> MemberRules:
-    drains = context.config.service.drain_cordoned
+    drains = context.config[ServiceSettings].drain_cordoned
     return MemberRules(whose=context.scope.whose, drain_cordoned=drains)
 
 

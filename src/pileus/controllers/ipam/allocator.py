@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import NamedTuple
 
-from pileus.controllers.ipam.sizes import Pool, Sizes
+from pileus.controllers.ipam.settings import Pool, Sizes
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.ranges import Range, parse_range, pod_ranges_of
 from pileus.telemetry.metrics import Metrics

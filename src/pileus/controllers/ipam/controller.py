@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pileus.controllers.ipam.allocator import Allocator
 from pileus.controllers.ipam.plan import lines, ranges_patch
 from pileus.controllers.ipam.reconciler import IpamReconciler, Tools, first_steps
-from pileus.controllers.ipam.sizes import Sizes
+from pileus.controllers.ipam.settings import Sizes
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter

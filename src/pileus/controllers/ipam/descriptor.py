@@ -1,9 +1,8 @@
 """The node-ipam controller, as the manager knows it."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pileus.controllers.ipam.sizes import Asked, sizes
+from pileus.controllers.ipam.settings import IpamSettings, sizes
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.descriptor import (
     ControllerContext,
@@ -27,22 +26,14 @@ IPAM = ControllerNames(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IpamFlags:
-    """The flags of this controller."""
-
-    allocate_node_cidrs: bool
-    ranges: Asked
-
-
-def build(context: ControllerContext, flags: IpamFlags) -> "IpamController | Skipped":
+def build(context: ControllerContext, settings: IpamSettings) -> "IpamController | Skipped":
     from pileus.controllers.ipam.controller import IpamController  # noqa: PLC0415 -- not for help
 
-    if not flags.allocate_node_cidrs:
+    if not settings.allocate:
         return Skipped("--allocate-node-cidrs is not set")
-    return IpamController(context, sizes(flags.ranges))
+    return IpamController(context, sizes(settings))
 
 
 DESCRIPTOR = ControllerDescriptor(
-    names=IPAM, settings=IpamFlags, build=build, kinds=(NODES,), per_cloud=False
+    names=IPAM, settings=IpamSettings, build=build, kinds=(NODES,), per_cloud=False
 )

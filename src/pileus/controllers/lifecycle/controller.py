@@ -9,9 +9,9 @@ from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.cloud.options import CORE_NAMESPACE
 from pileus.controllers.lifecycle.annotations import invalid_annotations
+from pileus.controllers.lifecycle.guard import initial_guards
 from pileus.controllers.lifecycle.monitor import (
     ROUND,
-    LifecycleSettings,
     MonitorTools,
     NodeMonitor,
 )
@@ -19,6 +19,7 @@ from pileus.controllers.lifecycle.observation import ClusterView, InstanceLookup
 from pileus.controllers.lifecycle.patches import Write, patch_of
 from pileus.controllers.lifecycle.preview import LifecyclePreview
 from pileus.controllers.lifecycle.reconciler import GuardMemory, PerformerTools, StepPerformer
+from pileus.controllers.lifecycle.settings import LifecycleSettings
 from pileus.kube.client import Client
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Node
@@ -78,7 +79,7 @@ class LifecycleController:
         lookup = InstanceLookup(
             instances=around.instances, view=view, other_clouds=around.other_clouds
         )
-        self._memory = GuardMemory(settings.guards(), around.metrics)
+        self._memory = GuardMemory(initial_guards(settings), around.metrics)
         performer = StepPerformer(
             PerformerTools(
                 nodes=nodes,

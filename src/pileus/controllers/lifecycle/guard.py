@@ -10,54 +10,24 @@ An error instead of an answer changes nothing. Nothing is stored: after a restar
 starts again.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import Absent, Instance, InstanceState
 from pileus.controllers.lifecycle.annotations import invalid_annotations, word_of
 from pileus.controllers.lifecycle.observation import Observed
 from pileus.controllers.lifecycle.patches import is_out_of_service
+from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy, Rules
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import READY, condition_of, provider_id_of
 from pileus.objects.ownership import Ownership
 
 LONGEST_BREAK = 300.0
 """Seconds without an answer after which the grace period of unidentified nodes starts again."""
-ROUNDING = 1e-9
-"""Tolerance for a product of floats that should be a whole number."""
-
-
-class Policy(StrEnum):
-    """What happens to a node whose instance does not exist (`--node-deletion-policy`)."""
-
-    GUARDED = "guarded"
-    IMMEDIATE = "immediate"
-    """As in the Go framework: the first answer counts, without a limit."""
-    TAINT = "taint"
-    """Never deleted; tainted, so that it gets no new pods, and reported."""
-    REPORT = "report"
-    """Never deleted; reported."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    grace: float = 30.0
-    """Seconds between the first answer and the start of the lookup that confirms it."""
-    fraction: float = 0.2
-    """The fraction of all nodes that may be acted on within a window; at least one node."""
-    window: float = 600.0
-    """Seconds."""
-    unidentified_grace: float = 1800.0
-    """Seconds for which an unidentified node must be reported absent, without a break, before it
-    is treated as a node of this cloud; 0: never."""
-
-    def limit(self, nodes: int) -> int:
-        return max(1, math.floor(self.fraction * nodes + ROUNDING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,3 +326,13 @@ def _stopped(seen: Iterable[Observed]) -> Iterator[Report]:
                 yield Report(subject, holds=False)
             case Instance() | CloudError() | None:
                 pass
+
+
+def initial_guards(settings: LifecycleSettings) -> Guards:
+    """Returns the guards at the start of the process."""
+    return Guards(
+        policy=settings.policy,
+        takes_out_of_service=settings.takes_out_of_service,
+        deletion=Guard(rules=settings.rules),
+        out_of_service=Guard(rules=settings.rules),
+    )

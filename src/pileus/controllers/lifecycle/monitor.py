@@ -9,13 +9,13 @@ round: a slow call or write delays no other node. Ready nodes cost no call.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
 from pileus.clock import Clock
 from pileus.cloud.model import Instance, InstanceState
-from pileus.controllers.lifecycle.guard import Guard, Guards, Policy, Rules, subject_of
+from pileus.controllers.lifecycle.guard import subject_of
 from pileus.controllers.lifecycle.observation import (
     ClusterView,
     InstanceLookup,
@@ -25,6 +25,7 @@ from pileus.controllers.lifecycle.observation import (
 from pileus.controllers.lifecycle.patches import needs_recovery
 from pileus.controllers.lifecycle.plan import plan
 from pileus.controllers.lifecycle.reconciler import GuardMemory, StepPerformer
+from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookup import CHUNK, Answer, chunks
 from pileus.objects.nodes import is_ready
@@ -40,34 +41,6 @@ LOOKUPS = 8
 """Concurrent calls to the cloud."""
 GATHERING = 0.25
 """Seconds for which nodes that became not ready wait for others."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifecycleSettings:
-    period: float = 5.0
-    """Seconds between two checks of all nodes that are not ready (`--node-monitor-period`)."""
-    concurrency: int = 100
-    """Nodes written at the same time (`--concurrent-node-lifecycle-syncs`)."""
-    policy: Policy = Policy.GUARDED
-    rules: Rules = field(default_factory=Rules)
-    takes_out_of_service: bool = False
-
-    def __post_init__(self) -> None:
-        if self.period <= 0:
-            raise ValueError(f"the monitor period must be positive, not {self.period:g}")
-        if self.concurrency < 1:
-            raise ValueError(
-                f"the number of concurrent writes must be positive, not {self.concurrency}"
-            )
-
-    def guards(self) -> Guards:
-        """Returns the guards at the start of the process."""
-        return Guards(
-            policy=self.policy,
-            takes_out_of_service=self.takes_out_of_service,
-            deletion=Guard(rules=self.rules),
-            out_of_service=Guard(rules=self.rules),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from datetime import datetime
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import Absent, Instance, InstanceState
 from pileus.controllers.lifecycle.annotations import DELETION, Word, invalid_annotations, word_of
-from pileus.controllers.lifecycle.guard import Guards, Policy, Share, Standing, subject_of
+from pileus.controllers.lifecycle.guard import Guards, Share, Standing, subject_of
 from pileus.controllers.lifecycle.observation import Observed
 from pileus.controllers.lifecycle.patches import (
     OUT_OF_SERVICE,
@@ -24,6 +24,7 @@ from pileus.controllers.lifecycle.patches import (
     object_write,
     status_write,
 )
+from pileus.controllers.lifecycle.settings import Policy
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.conditions import Explanation
 from pileus.objects.events import shortened

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from pileus.clock import Clock
 from pileus.cloud.balancer import Effect
-from pileus.controllers.lifecycle.guard import Guards, Policy, subject_of
+from pileus.controllers.lifecycle.guard import Guards, subject_of
 from pileus.controllers.lifecycle.observation import ClusterView, InstanceLookup, Observed
 from pileus.controllers.lifecycle.patches import CONDITION, ObjectWrite, StatusWrite
 from pileus.controllers.lifecycle.plan import (
@@ -28,6 +28,7 @@ from pileus.controllers.lifecycle.plan import (
     plan,
     projected,
 )
+from pileus.controllers.lifecycle.settings import Policy
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookup import CHUNK, chunks
 from pileus.objects.nodes import about_node, condition_of, is_ready, taints_of

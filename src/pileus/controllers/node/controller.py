@@ -11,7 +11,8 @@ from pileus.controllers.node.patches import Write, expected, patch_of
 from pileus.controllers.node.plan import is_worth_a_pass
 from pileus.controllers.node.preview import NodePreview
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
-from pileus.controllers.node.refresh import ROUND, NodeRefresher, RefreshSettings
+from pileus.controllers.node.refresh import ROUND, NodeRefresher
+from pileus.controllers.node.settings import NodeSettings
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer, NodeWriter
@@ -34,20 +35,6 @@ RETRIES = Exponential(0.25, 300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSettings:
-    workers: int = WORKERS
-    """`--concurrent-node-syncs`, if the user gave it."""
-    refresh: RefreshSettings = field(default_factory=RefreshSettings)
-
-    def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise ValueError(
-                f"concurrent-node-syncs must be at least 1, but got {self.workers}: "
-                "without a worker no node is ever initialized"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What the controller needs from the process."""
 
@@ -67,7 +54,9 @@ class Surroundings:
 class NodeController:
     """Initializes new nodes, and keeps the addresses and optionally the labels of nodes current."""
 
-    def __init__(self, around: Surroundings, settings: NodeSettings) -> None:
+    def __init__(
+        self, around: Surroundings, settings: NodeSettings, *, workers: int = WORKERS
+    ) -> None:
         nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of, expected)
         tools = Tools(
             nodes=nodes,
@@ -80,7 +69,7 @@ class NodeController:
         )
         self._informer = around.informer
         self._nodes = nodes
-        self._preview = NodePreview(tools, settings.refresh.sync_labels)
+        self._preview = NodePreview(tools, settings.sync_labels)
         self._queue = WorkQueue[str](around.scoped(QUEUE), around.metrics)
         reconciler = NodeReconciler(tools)
         self._controller = Controller(
@@ -88,10 +77,10 @@ class NodeController:
             reconciler,
             self._queue,
             RetryPolicy(RETRIES, around.random, jitter=0.0),
-            Limits(workers=settings.workers),
+            Limits(workers=workers),
         )
         self._refresher = NodeRefresher(
-            tools, reconciler.performer, settings.refresh, around.random, around.scoped(ROUND)
+            tools, reconciler.performer, settings, around.random, around.scoped(ROUND)
         )
 
     async def run(self) -> None:

@@ -1,8 +1,8 @@
 """The cloud-node controller, as the manager knows it."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pileus.controllers.node.settings import NodeSettings
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.descriptor import (
     ControllerContext,
@@ -23,26 +23,12 @@ NODE = ControllerNames(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFlags:
-    """The flags of this controller. Durations are seconds."""
-
-    workers: int | None
-    """Nodes initialized at a time; None: as many as the request rate affords."""
-    status_workers: int | None
-    """Nodes refreshed at a time; None: the controller's default."""
-    status_update_frequency: float
-    label_sync: bool
-
-
-def build(context: ControllerContext, flags: NodeFlags) -> "NodeController | Skipped":
+def build(context: ControllerContext, settings: NodeSettings) -> "NodeController | Skipped":
     from pileus.controllers.node.controller import (  # noqa: PLC0415 -- not needed by help
         WORKERS,
         NodeController,
-        NodeSettings,
         Surroundings,
     )
-    from pileus.controllers.node.refresh import RefreshSettings  # noqa: PLC0415 -- the same
 
     cloud = context.scope.cloud
     if cloud.instances is None:
@@ -58,13 +44,8 @@ def build(context: ControllerContext, flags: NodeFlags) -> "NodeController | Ski
         random=context.random,
         scoped=context.scoped,
     )
-    refresh = RefreshSettings(
-        period=flags.status_update_frequency,
-        sync_labels=flags.label_sync,
-        concurrency=flags.status_workers or RefreshSettings().concurrency,
-    )
-    workers = flags.workers or context.affordable(WORKERS)
-    return NodeController(around, NodeSettings(workers=workers, refresh=refresh))
+    workers = settings.workers or context.affordable(WORKERS)
+    return NodeController(around, settings, workers=workers)
 
 
-DESCRIPTOR = ControllerDescriptor(names=NODE, settings=NodeFlags, build=build, kinds=(NODES,))
+DESCRIPTOR = ControllerDescriptor(names=NODE, settings=NodeSettings, build=build, kinds=(NODES,))

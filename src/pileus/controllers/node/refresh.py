@@ -7,13 +7,13 @@ Asks the cloud about hundreds of nodes per call, and writes only what differs.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from pileus.controllers.node.events import message_of, reason_of
 from pileus.controllers.node.observation import Observation, look_up
 from pileus.controllers.node.plan import Skip, Steps, is_refreshable, plan_refresh
 from pileus.controllers.node.reconciler import StepPerformer, Tools
+from pileus.controllers.node.settings import NodeSettings
 from pileus.fence import Fenced
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
@@ -32,24 +32,6 @@ SPREAD = 0.1
 """The fraction of the period over which calls are spread and by which periods vary."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefreshSettings:
-    period: float = 300.0
-    """Seconds between the end of a round and the start of the next (`--node-status-update-
-    frequency`)."""
-    sync_labels: bool = False
-    concurrency: int = 100
-    """Nodes written at the same time (`--concurrent-node-status-updates`)."""
-
-    def __post_init__(self) -> None:
-        if self.period <= 0:
-            raise ValueError(f"the refresh period must be positive, not {self.period:g}")
-        if self.concurrency < 1:
-            raise ValueError(
-                f"the number of concurrent writes must be positive, not {self.concurrency}"
-            )
-
-
 class NodeRefresher:
     """Refreshes all initialized nodes once per period."""
 
@@ -57,7 +39,7 @@ class NodeRefresher:
         self,
         tools: Tools,
         performer: StepPerformer,
-        settings: RefreshSettings,
+        settings: NodeSettings,
         rng: random.Random,
         name: str = ROUND,
     ) -> None:
@@ -66,8 +48,8 @@ class NodeRefresher:
         self._performer = performer
         self._settings = settings
         self._random = rng
-        self._slots = asyncio.Semaphore(settings.concurrency)
-        pauses = Limits(deadline=ROUND_LIMITS.deadline + 2 * SPREAD * settings.period)
+        self._slots = asyncio.Semaphore(settings.status_workers)
+        pauses = Limits(deadline=ROUND_LIMITS.deadline + 2 * SPREAD * settings.refresh_period)
         self.rounds = Periodic(name, self._next_round, tools.metrics, rng, pauses)
 
     async def run(self) -> None:
@@ -76,7 +58,7 @@ class NodeRefresher:
 
     async def _next_round(self) -> float:
         await self.round()
-        return self._settings.period * (1 + SPREAD * self._random.random())
+        return self._settings.refresh_period * (1 + SPREAD * self._random.random())
 
     async def round(self) -> None:
         """Refreshes every initialized node once. Logs errors of the API server and the cloud.
@@ -89,7 +71,7 @@ class NodeRefresher:
         parts = list(chunks(nodes, CHUNK))
         for number, chunk in enumerate(parts):
             if number:
-                pause = 2 * SPREAD * self._settings.period / len(parts)
+                pause = 2 * SPREAD * self._settings.refresh_period / len(parts)
                 await asyncio.sleep(pause * self._random.random())
             await self._refresh(chunk)
 

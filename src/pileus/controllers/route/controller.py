@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pileus.cloud.interface import Routes
-from pileus.controllers.route.ownership import Ownership, Rules
+from pileus.controllers.route.ownership import Rules
 from pileus.controllers.route.plan import is_worth_a_round
 from pileus.controllers.route.reconciler import RouteReconciler, Tools
 from pileus.controllers.route.record import RouteRecord
+from pileus.controllers.route.settings import RouteSettings
 from pileus.controllers.route.status import NodeWarnings, condition_patch, lines
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.objects import ownership as nodes
@@ -18,7 +19,6 @@ from pileus.objects.descriptor import ControllerContext
 from pileus.objects.events import ObjectEvents
 from pileus.objects.ownership import Whose
 from pileus.objects.preview import Planned, Scope, Trouble
-from pileus.objects.ranges import Range
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.periodic import Periodic
@@ -36,17 +36,6 @@ BURST, WINDOW = 3, 30.0
 """Changes of nodes cause at most so many passes in so many seconds."""
 SPREAD = 0.1
 """The fraction by which pauses between checks vary, if changes of nodes cause passes as well."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteSettings:
-    ranges: tuple[Range, ...]
-    """`--cluster-cidr`."""
-    ownership: Ownership = Ownership.RECORDED
-    watch: bool = True
-    """Whether changes of nodes cause passes. Otherwise only the period does."""
-    period: float = 300.0
-    """Seconds between two checks for drift."""
 
 
 class RouteController:

@@ -1,8 +1,8 @@
 """The SSH key controller, as the manager knows it."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pileus.controllers.ssh_keys.settings import SshKeysSettings
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.descriptor import (
     ControllerContext,
@@ -23,28 +23,19 @@ SSH_KEYS = ControllerNames(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SshKeyFlags:
-    """The flags of this controller."""
-
-    source: str
-    """`--ssh-keys-from`; empty: keys are not managed."""
-
-
-def build(context: ControllerContext, flags: SshKeyFlags) -> "SshKeysController | Skipped":
+def build(context: ControllerContext, settings: SshKeysSettings) -> "SshKeysController | Skipped":
     from pileus.controllers.ssh_keys.controller import (  # noqa: PLC0415 -- not needed by help
         SshKeysController,
         Surroundings,
     )
-    from pileus.controllers.ssh_keys.location import located  # noqa: PLC0415 -- the same
     from pileus.controllers.ssh_keys.source import source_of  # noqa: PLC0415 -- the same
 
     keys = context.scope.cloud.ssh_keys
-    if not flags.source:
+    location = settings.source
+    if location is None:
         return Skipped("--ssh-keys-from is not given", is_news=False)
     if keys is None:
         return Skipped("the cloud provider does not support SSH keys")
-    location = located(flags.source)
     around = Surroundings(
         source=source_of(location, context.client, context.informers),
         informer=context.informers.of(NODES),
@@ -59,4 +50,6 @@ def build(context: ControllerContext, flags: SshKeyFlags) -> "SshKeysController 
     return SshKeysController(around, location)
 
 
-DESCRIPTOR = ControllerDescriptor(names=SSH_KEYS, settings=SshKeyFlags, build=build, kinds=(NODES,))
+DESCRIPTOR = ControllerDescriptor(
+    names=SSH_KEYS, settings=SshKeysSettings, build=build, kinds=(NODES,)
+)

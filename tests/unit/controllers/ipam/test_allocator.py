@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.controllers.ipam.allocator import Allocator
-from pileus.controllers.ipam.sizes import Asked, sizes
+from pileus.controllers.ipam.settings import sizes
 from pileus.kube.model.core_v1 import Node, NodeSpec
 from pileus.kube.model.meta import ObjectMeta
+from tests.unit.controllers.ipam.asked import asked_for
 
 
 def node(name: str, *ranges: str, uid: str = "") -> Node:
@@ -18,7 +19,7 @@ def node(name: str, *ranges: str, uid: str = "") -> Node:
 
 
 def allocator(cluster: str, services: str = "") -> Allocator:
-    return Allocator(sizes(Asked(cluster_cidr=cluster, service_range=services)))
+    return Allocator(sizes(asked_for(cluster, service_range=services)))
 
 
 def promised(of: Allocator, name: str, uid: str = "") -> list[str] | None:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pileus.controllers.ipam.allocator import Blocks
-from pileus.controllers.ipam.sizes import Asked, Pool, malformed, misfits, sizes
+from pileus.controllers.ipam.settings import Pool, sizes
 from pileus.objects.ranges import parse_range
+from tests.unit.controllers.ipam.asked import asked_for
 
 
 def blocks(text: str, mask: int) -> Blocks:
@@ -147,43 +148,43 @@ DUAL = "10.0.0.0/16,fd00::/48"
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (Asked(cluster_cidr="10.0.0.0"), "--cluster-cidr: "),
-        (Asked(cluster_cidr="10.0.0.0/16,10.1.0.0/16"), "--cluster-cidr: both CIDRs are IPv4"),
-        (Asked(cluster_cidr=DUAL, mask_size=26), "--node-cidr-mask-size is for single-stack"),
+        (asked_for("10.0.0.0"), "--cluster-cidr: "),
+        (asked_for("10.0.0.0/16,10.1.0.0/16"), "--cluster-cidr: both CIDRs are IPv4"),
+        (asked_for(DUAL, mask_size=26), "--node-cidr-mask-size is for single-stack"),
         (
-            Asked(cluster_cidr="10.0.0.0/16", mask_size=26, mask_size_ipv4=26),
+            asked_for("10.0.0.0/16", mask_size=26, mask_size_ipv4=26),
             "--node-cidr-mask-size cannot be combined with",
         ),
         (
-            Asked(cluster_cidr="10.0.0.0/16", mask_size_ipv6=64),
+            asked_for("10.0.0.0/16", mask_size_ipv6=64),
             "--node-cidr-mask-size-ipv6: --cluster-cidr has no IPv6 range",
         ),
         (
-            Asked(cluster_cidr="fd00::/48", mask_size_ipv4=24),
+            asked_for("fd00::/48", mask_size_ipv4=24),
             "--node-cidr-mask-size-ipv4: --cluster-cidr has no IPv4 range",
         ),
-        (Asked(cluster_cidr="10.0.0.0/25"), "/24 do not fit into 10.0.0.0/25"),
-        (Asked(cluster_cidr="fd00::/40"), "node CIDR size is too big"),
-        (Asked(cluster_cidr="0.0.0.0/0", mask_size=30), "node CIDR size is too big"),
+        (asked_for("10.0.0.0/25"), "/24 do not fit into 10.0.0.0/25"),
+        (asked_for("fd00::/40"), "node CIDR size is too big"),
+        (asked_for("0.0.0.0/0", mask_size=30), "node CIDR size is too big"),
         (
-            Asked(cluster_cidr="10.0.0.0/16", mask_size=64),
+            asked_for("10.0.0.0/16", mask_size=64),
             "--node-cidr-mask-size: an IPv4 prefix is at most 32 bits",
         ),
-        (Asked(cluster_cidr=DUAL, service_range="x"), "--service-cluster-ip-range: "),
+        (asked_for(DUAL, service_range="x"), "--service-cluster-ip-range: "),
         (
-            Asked(cluster_cidr="10.0.0.0/16", service_range="10.0.0.0/15"),
+            asked_for("10.0.0.0/16", service_range="10.0.0.0/15"),
             "--service-cluster-ip-range: 10.0.0.0/15 leaves no node CIDR in 10.0.0.0/16",
         ),
         (
-            Asked(cluster_cidr="10.0.0.0/16", service_range="10.0.9.0/24", mask_size=16),
+            asked_for("10.0.0.0/16", service_range="10.0.9.0/24", mask_size=16),
             "--service-cluster-ip-range: 10.0.9.0/24 leaves no node CIDR in 10.0.0.0/16",
         ),
-        (Asked(cluster_cidr=DUAL, allocator="CloudAllocator"), '"CloudAllocator" is not supported'),
-        (Asked(cluster_cidr=DUAL, allocator="IPAMFromCluster"), "RangeAllocator"),
+        (asked_for(DUAL, allocator="CloudAllocator"), '"CloudAllocator" is not supported'),
+        (asked_for(DUAL, allocator="IPAMFromCluster"), "RangeAllocator"),
     ],
 )
 def test_flags_that_make_no_sense_are_told_with_their_names(asked, told):
-    (problem,) = (*malformed(asked), *misfits(asked))
+    (problem,) = (*asked.cluster.malformed(), *asked.malformed(), *asked.misfits())
 
     assert told in problem
     with pytest.raises(ValueError, match="."):
@@ -193,13 +194,13 @@ def test_flags_that_make_no_sense_are_told_with_their_names(asked, told):
 @pytest.mark.parametrize(
     ("asked", "masks"),
     [
-        (Asked(cluster_cidr="10.0.0.0/16"), [24]),
-        (Asked(cluster_cidr="10.0.0.0/16", mask_size=26), [26]),
-        (Asked(cluster_cidr="10.0.0.0/24"), [24]),
-        (Asked(cluster_cidr="fd00::/48"), [64]),
-        (Asked(cluster_cidr="fd00::/56", mask_size=72), [72]),
-        (Asked(cluster_cidr=DUAL), [24, 64]),
-        (Asked(cluster_cidr="fd00::/48,10.0.0.0/16", mask_size_ipv4=25), [64, 25]),
+        (asked_for("10.0.0.0/16"), [24]),
+        (asked_for("10.0.0.0/16", mask_size=26), [26]),
+        (asked_for("10.0.0.0/24"), [24]),
+        (asked_for("fd00::/48"), [64]),
+        (asked_for("fd00::/56", mask_size=72), [72]),
+        (asked_for(DUAL), [24, 64]),
+        (asked_for("fd00::/48,10.0.0.0/16", mask_size_ipv4=25), [64, 25]),
     ],
 )
 def test_masks_are_the_usual_ones_unless_given(asked, masks):

@@ -9,7 +9,7 @@ import pytest
 from pileus.cloud.interface import Cloud
 from pileus.controllers.ipam.controller import IpamController
 from pileus.controllers.ipam.descriptor import IPAM
-from pileus.controllers.ipam.sizes import Asked, sizes
+from pileus.controllers.ipam.settings import IpamSettings, sizes
 from pileus.kube.client import Listed
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.model.meta import ObjectMeta
@@ -18,9 +18,10 @@ from pileus.objects.preview import EVERYTHING, Planned, Scope, Trouble
 from pileus.objects.ranges import pod_ranges_of
 from pileus.runtime.memory import LINGER, ForgetsDeleted, remembering
 from tests.unit.controllers.cluster import Cluster, Veiled
+from tests.unit.controllers.ipam.asked import asked_for
 
-DUAL = Asked(cluster_cidr="10.0.0.0/16,fd00::/48", service_range="10.0.0.0/24")
-FOUR = Asked(cluster_cidr="10.0.0.0/22")
+DUAL = asked_for("10.0.0.0/16,fd00::/48", service_range="10.0.0.0/24")
+FOUR = asked_for("10.0.0.0/22")
 
 
 async def no_cluster_id() -> str:
@@ -41,7 +42,7 @@ class Site(Cluster):
         return self.metrics.registry.get_sample_value(full, {"clusterCIDR": cluster}) or 0.0
 
     @asynccontextmanager
-    async def running(self, asked: Asked = DUAL) -> AsyncGenerator[None]:
+    async def running(self, asked: IpamSettings = DUAL) -> AsyncGenerator[None]:
         context, informer, self.view = self.context(
             IPAM, only_scope(Cloud(name="fake")), no_cluster_id
         )
@@ -79,7 +80,7 @@ async def test_many_nodes_get_as_many_ranges_with_a_write_each():
     for number in range(300):
         await at.register(f"n{number}")
 
-    async with at.running(Asked(cluster_cidr="10.0.0.0/14")):
+    async with at.running(asked_for("10.0.0.0/14")):
         await asyncio.sleep(30)
 
     given = [each for mine in (await at.ranges()).values() for each in mine]
@@ -166,7 +167,7 @@ async def test_a_full_range_is_told_and_served_as_soon_as_one_is_given_back():
 
 async def test_defect_19_retries_with_one_family_full_leak_nothing_of_the_other():
     at = Site()
-    asked = Asked(cluster_cidr="10.0.0.0/21,fd00::/63")
+    asked = asked_for("10.0.0.0/21,fd00::/63")
     for number in range(4):
         await at.register(f"n{number}")
 

@@ -5,8 +5,7 @@ import logging
 
 import pytest
 
-from pileus.controllers.lifecycle.guard import Rules
-from pileus.controllers.lifecycle.monitor import LifecycleSettings
+from pileus.controllers.lifecycle.settings import LifecycleSettings, Rules
 from pileus.telemetry.log import VALUES
 from tests.unit.controllers.lifecycle.world import World, instance
 

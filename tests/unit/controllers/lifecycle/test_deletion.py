@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from pileus.cloud.model import NodeRef
-from pileus.controllers.lifecycle.guard import Policy, Rules
-from pileus.controllers.lifecycle.monitor import LifecycleSettings
+from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy, Rules
 from pileus.kube.errors import Unreachable
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.transport import Request

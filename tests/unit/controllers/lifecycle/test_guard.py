@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.controllers.lifecycle.guard import Guard, Report, Rules, Share, Standing, Subject
+from pileus.controllers.lifecycle.guard import Guard, Report, Share, Standing, Subject
+from pileus.controllers.lifecycle.settings import Rules
 
 RULES = Rules(grace=30, fraction=0.2, window=600)
 

@@ -15,8 +15,7 @@ from pileus.cloud.errors import (
     Unsupported,
 )
 from pileus.cloud.model import Absent, Failure, NodeName
-from pileus.controllers.lifecycle.guard import Policy
-from pileus.controllers.lifecycle.monitor import LifecycleSettings
+from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy
 from pileus.kube.transport import Request
 from pileus.objects.preview import EVERYTHING
 from tests.unit.controllers.lifecycle.world import SHUTDOWN, World, gone, instance

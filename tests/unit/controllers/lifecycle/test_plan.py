@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pileus.cloud.model import Absent, Instance, InstanceId, InstanceState
 from pileus.controllers.lifecycle.annotations import DELETION, OUT_OF_SERVICE_MARK
-from pileus.controllers.lifecycle.guard import Policy, Share, Standing
+from pileus.controllers.lifecycle.guard import Share, Standing
 from pileus.controllers.lifecycle.patches import (
     CONDITION,
     OUT_OF_SERVICE,
@@ -22,6 +22,7 @@ from pileus.controllers.lifecycle.patches import (
     status_write,
 )
 from pileus.controllers.lifecycle.plan import Case, Delete, Wait, on_absence, on_presence
+from pileus.controllers.lifecycle.settings import Policy
 from pileus.kube.model.core_v1 import Node, NodeCondition, Taint
 from pileus.objects.nodes import is_ready, taints_of
 from pileus.objects.ownership import Ownership, ownership

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from pileus.controllers.lifecycle.guard import Policy
-from pileus.controllers.lifecycle.monitor import LifecycleSettings
+from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy
 from tests.unit.controllers.lifecycle.world import World, gone, instance
 
 IMMEDIATE = LifecycleSettings(policy=Policy.IMMEDIATE)

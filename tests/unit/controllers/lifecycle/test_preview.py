@@ -6,8 +6,7 @@ from typing import Any
 
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable
-from pileus.controllers.lifecycle.guard import Policy
-from pileus.controllers.lifecycle.monitor import LifecycleSettings
+from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy
 from pileus.objects.preview import EVERYTHING, Planned, Scope, Trouble
 from tests.unit.controllers.lifecycle.world import World
 

@@ -4,7 +4,7 @@ import asyncio
 
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import InstanceState
-from pileus.controllers.lifecycle.monitor import LifecycleSettings
+from pileus.controllers.lifecycle.settings import LifecycleSettings
 from pileus.kube.errors import Unreachable
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import MergePatch

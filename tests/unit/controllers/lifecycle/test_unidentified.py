@@ -7,8 +7,7 @@ import pytest
 
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import Failure
-from pileus.controllers.lifecycle.guard import Policy, Rules
-from pileus.controllers.lifecycle.monitor import LifecycleSettings
+from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy, Rules
 from pileus.kube.transport import Request
 from pileus.objects.preview import EVERYTHING, Planned
 from tests.unit.controllers.lifecycle.world import FakeInstances, World, gone, instance

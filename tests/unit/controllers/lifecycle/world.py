@@ -13,7 +13,7 @@ from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.cloud.model import Absent, Found, Instance, InstanceId, InstanceState, NodeName, NodeRef
 from pileus.controllers.lifecycle.controller import LifecycleController, Surroundings
-from pileus.controllers.lifecycle.monitor import LifecycleSettings
+from pileus.controllers.lifecycle.settings import LifecycleSettings
 from pileus.fence import Open
 from pileus.kube.client import Client
 from pileus.kube.errors import NotFound

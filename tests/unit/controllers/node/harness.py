@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 from pileus.cloud.model import Found, NodeName, NodeRef
 from pileus.controllers.node.patches import Write, patch_of
 from pileus.controllers.node.reconciler import NodeReconciler, Tools
-from pileus.controllers.node.refresh import NodeRefresher, RefreshSettings
+from pileus.controllers.node.refresh import NodeRefresher
+from pileus.controllers.node.settings import NodeSettings
 from pileus.kube.errors import ApiError, Conflict, NotFound, Status
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import NodeReplaced, NodeWriter
@@ -137,7 +138,7 @@ class World:
             metrics=self.metrics,
         )
         self.reconciler = NodeReconciler(self.tools)
-        settings = RefreshSettings(sync_labels=sync_labels)
+        settings = NodeSettings(sync_labels=sync_labels)
         self.refresher = NodeRefresher(
             self.tools, self.reconciler.performer, settings, random.Random(1)
         )

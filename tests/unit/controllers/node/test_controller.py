@@ -14,8 +14,9 @@ from pileus.cloud.errors import Unauthorized, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.batching import Batches, batched
 from pileus.cloud.model import Failure
-from pileus.controllers.node.controller import NodeController, NodeSettings, Surroundings
+from pileus.controllers.node.controller import NodeController, Surroundings
 from pileus.controllers.node.patches import ObjectWrite, Write, patch_of
+from pileus.controllers.node.settings import NodeSettings
 from pileus.kube.client import Client
 from pileus.kube.errors import Invalid
 from pileus.kube.informer import Informer, InformerOptions

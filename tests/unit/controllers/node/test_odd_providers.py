@@ -13,7 +13,8 @@ from pileus.cloud.errors import Unauthorized
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.cloud.model import Absent, NodeRef
-from pileus.controllers.node.controller import NodeController, NodeSettings, Surroundings
+from pileus.controllers.node.controller import NodeController, Surroundings
+from pileus.controllers.node.settings import NodeSettings
 from pileus.fence import Open
 from pileus.kube.client import Client
 from pileus.kube.informer import Informer, InformerOptions

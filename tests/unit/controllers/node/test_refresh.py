@@ -5,7 +5,7 @@ import pytest
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import Absent, Address
 from pileus.controllers.node.patches import StatusWrite, Write
-from pileus.controllers.node.refresh import RefreshSettings
+from pileus.controllers.node.settings import NodeSettings
 from pileus.fence import Fenced
 from pileus.kube.errors import Invalid
 from pileus.objects.node_ips import PROVIDED_NODE_IP
@@ -176,10 +176,12 @@ async def test_what_was_said_of_nodes_that_are_gone_is_forgotten() -> None:
     assert world.events.reasons() == ["ProvidedNodeIPRefused"] * 2
 
 
-@pytest.mark.parametrize("settings", [{"period": 0.0}, {"period": -1.0}, {"concurrency": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"refresh_period": 0.0}, {"refresh_period": -1.0}, {"workers": 0}]
+)
 def test_settings_that_would_do_nothing_or_spin_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):
-        RefreshSettings(**settings)  # type: ignore[arg-type]
+        NodeSettings(**settings)  # type: ignore[arg-type]
 
 
 async def test_an_unexpected_error_at_one_node_harms_no_other_and_the_round_is_made_again() -> None:

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 from pileus.cloud.errors import CloudError, Conflict
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Route
-from pileus.controllers.route.controller import RouteController, RouteSettings
+from pileus.controllers.route.controller import RouteController
 from pileus.controllers.route.descriptor import ROUTE
+from pileus.controllers.route.settings import RouteSettings
 from pileus.objects.cloud_scope import only_scope
 from pileus.objects.nodes import condition_of
+from pileus.objects.settings import ClusterSettings
 from tests.unit.controllers.cluster import Cluster, Veiled
 from tests.unit.controllers.route.objects import RULES
 
-SETTINGS = RouteSettings(ranges=RULES.ranges)
+SETTINGS = RouteSettings(cluster=ClusterSettings(cidr=",".join(str(each) for each in RULES.ranges)))
 
 
 @dataclass

@@ -9,11 +9,13 @@ from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import StrategicPatch
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.settings.feature_gates import WATCH_BASED_ROUTES, Gates
 from pileus.testing.virtual_time import loop_time
 from tests.unit.controllers.route.objects import RULES, route
 from tests.unit.controllers.route.site import SETTINGS, FakeRoutes, Site
 
-PERIODIC = replace(SETTINGS, watch=False, period=10.0)
+WITHOUT_WATCH = Gates(asked={WATCH_BASED_ROUTES.name: False})
+PERIODIC = replace(SETTINGS, gates=WITHOUT_WATCH, given_period=10.0)
 
 
 async def test_a_node_gets_its_routes_its_condition_and_then_peace():
@@ -246,7 +248,7 @@ async def test_the_routes_of_the_last_nodes_are_deleted_at_start_without_waiting
     at = Site(FakeRoutes(marks=True))
     at.routes.add(route("10.1.0.0/24", "n1", cluster=RULES.cluster))
 
-    async with at.running(replace(SETTINGS, period=24 * 3600.0)):
+    async with at.running(replace(SETTINGS, given_period=24 * 3600.0)):
         await asyncio.sleep(5)
 
     assert at.routes.table == {}
@@ -270,7 +272,7 @@ async def test_a_preview_says_what_a_round_would_do_and_does_nothing():
     at.routes.add(route("10.7.0.0/24", "gone", cluster=RULES.cluster))
     await at.register("n1", "10.1.0.0/24")
     await at.register("odd", "192.168.0.0/24")
-    async with at.running(replace(SETTINGS, watch=False, period=1e6)):
+    async with at.running(replace(SETTINGS, gates=WITHOUT_WATCH, given_period=1e6)):
         await asyncio.sleep(1)
         at.routes.add(route("10.7.0.0/24", "gone", cluster=RULES.cluster))
         del at.routes.table["10.1.0.0/24"]

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pileus.app.settings import LeaderMigrationSettings
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Owner
+from pileus.controllers.lifecycle.settings import LifecycleSettings
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.service.notes import SUSPICION
+from pileus.controllers.service.settings import ServiceSettings
 from pileus.objects.nodes import UNINITIALIZED
-from pileus.runtime.lease import Durations
+from pileus.runtime.settings import Durations, LeaderElectionSettings
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Truth
 from pileus_lab.simulation.connections.process import Life
@@ -231,26 +234,26 @@ class Facts:
 
     @property
     def election(self) -> Durations:
-        return self.schedule.setup.config.leader_election.durations
+        return self.schedule.setup.config[LeaderElectionSettings].durations
 
     @property
     def policy(self) -> str:
-        """What is to happen to nodes whose machines are gone."""
-        return self.schedule.setup.config.lifecycle.deletion_policy
+        """What happens to nodes whose machines do not exist."""
+        return self.schedule.setup.config[LifecycleSettings].policy
 
     @property
     def fraction(self) -> float:
-        """The part of all nodes that may be deleted within a window."""
-        return self.schedule.setup.config.lifecycle.deletion_max_fraction
+        """The fraction of all nodes that may be deleted within a window."""
+        return self.schedule.setup.config[LifecycleSettings].rules.fraction
 
     @property
     def ignores_orphans(self) -> bool:
-        """Whether nobody looks for balancers without a Service."""
-        return self.schedule.setup.config.service.orphans == "ignore"
+        """Whether the search for orphaned balancers is disabled."""
+        return self.schedule.setup.config[ServiceSettings].orphans == "ignore"
 
     def leases(self) -> tuple[str, ...]:
-        """Those that a manager works under."""
-        if self.schedule.setup.config.leader_migration.enabled:
+        """The leases that a manager holds."""
+        if self.schedule.setup.config[LeaderMigrationSettings].enabled:
             return LEASE, MIGRATION_LEASE
         return (LEASE,)
 
@@ -309,8 +312,11 @@ class Facts:
         return is_asking and not self.is_of_another_class(service)
 
     def is_of_another_class(self, service: Obj) -> bool:
-        """Others serve it. They use the same finalizer, so that nobody can tell whose it is."""
-        given = self.schedule.setup.config.service.classes
+        """Another controller serves it.
+
+        It uses the same finalizer, so the owner cannot be identified.
+        """
+        given = self.schedule.setup.config[ServiceSettings].listed_classes
         served = {self.account.balancer_class, *given, *([] if "-" in given else [""])}
         return text(service, "spec", "loadBalancerClass") not in served
 

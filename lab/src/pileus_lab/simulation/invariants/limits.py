@@ -15,7 +15,7 @@ from pileus.kube.informer import FIRST_DELAY, FRUITLESS, LONGEST_DELAY
 from pileus.objects.cluster_nodes import TRIES
 from pileus.runtime.backoff import SERVICE_RETRIES
 from pileus.runtime.events import RETRY
-from pileus.runtime.lease import Durations
+from pileus.runtime.settings import Durations
 from pileus_lab.simulation.environment.steps import Answer, Call, Channel
 from pileus_lab.simulation.setup import MONITOR_PERIOD
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from math import log2
 
 from pileus.controllers.node.descriptor import NODE
+from pileus.controllers.node.settings import NodeSettings
 from pileus.controllers.route.descriptor import ROUTE
+from pileus.controllers.route.settings import RouteSettings
 from pileus.controllers.service import notes
 from pileus.controllers.service.descriptor import SERVICE
 from pileus_lab.apiserver.tree import Obj, text, texts
@@ -96,7 +98,7 @@ def _refreshes(facts: Facts, seconds: float) -> int:
     """How many refreshes of all initialized nodes may begin in so many seconds."""
     if not facts.runs(NODE.canonical):
         return 0
-    return 1 + int(seconds // facts.schedule.setup.config.node.status_update_frequency)
+    return 1 + int(seconds // facts.schedule.setup.config[NodeSettings].refresh_period)
 
 
 def _lost(facts: Facts) -> int:
@@ -128,7 +130,7 @@ def _hopeless(facts: Facts, seconds: float) -> int:
     impossible = sum(map(facts.is_impossible, facts.cluster.objects("services")))
     routes = sum(len(texts(one, "spec", "podCIDRs")) for one in _unroutable(facts))
     config = facts.schedule.setup.config
-    period = RETRIED if config.route.watch_based else config.shared.route_reconciliation_period
+    period = RETRIED if config[RouteSettings].watch else config[RouteSettings].period
     return impossible * (1 + int(seconds // RETRIED)) + routes * (1 + int(seconds // period))
 
 

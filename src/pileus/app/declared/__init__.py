@@ -1,1 +1,0 @@
-"""Every flag of the program, one file per group or two."""

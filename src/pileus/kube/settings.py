@@ -1,0 +1,70 @@
+"""Settings of the API clients (`--kubeconfig`, `--master`, `--kube-api-…`)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pileus.settings.config import Config
+from pileus.settings.declare import optional, setting, switch
+from pileus.settings.kinds import FLOAT, INT32, STRING
+
+DEFAULT_QPS, DEFAULT_BURST = 20.0, 30
+"""What one of the two flags means if only the other is given."""
+_GENERIC, _MISC = "Generic", "Misc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """How the API server is reached."""
+
+    kubeconfig: str = setting(
+        "kubeconfig",
+        STRING,
+        "",
+        "Kubeconfig file; empty: the pod's service account.",
+        section=_MISC,
+        configz="Generic.ClientSettings.kubeconfig",
+    )
+    master: str = setting(
+        "master", STRING, "", "URL of the API server; overrides the kubeconfig.", section=_MISC
+    )
+    qps: float | None = optional(
+        "kube-api-qps",
+        FLOAT,
+        DEFAULT_QPS,
+        "Maximum requests per second of each API client; not set: no limit, the API server's "
+        "priority and fairness applies.",
+        section=_GENERIC,
+        configz="Generic.ClientSettings.qps",
+    )
+    """None: no fixed rate. Less than zero: the user wants none."""
+    burst: int | None = optional(
+        "kube-api-burst",
+        INT32,
+        DEFAULT_BURST,
+        "Requests that may exceed --kube-api-qps in a burst.",
+        section=_GENERIC,
+        configz="Generic.ClientSettings.burst",
+    )
+    content_type: str = setting(
+        "kube-api-content-type",
+        STRING,
+        "application/vnd.kubernetes.protobuf",
+        "Accepted for compatibility: requests are sent as JSON.",
+        section=_GENERIC,
+        configz="Generic.ClientSettings.contentType",
+    )
+    own_service_accounts: bool = switch(
+        "use-service-account-credentials",
+        "Run each controller with its own service account.",
+        section=_GENERIC,
+        configz="KubeCloudShared.UseServiceAccountCredentials",
+    )
+
+    def problems(self, _config: Config) -> Iterator[str]:
+        if self.qps == 0:
+            yield "kube-api-qps must not be 0; leave it out, or give a negative one, for no limit"
+        if self.burst is not None and self.burst < 1:
+            yield f"kube-api-burst must be at least 1, but got {self.burst}"
+
+    def configz(self) -> dict[str, object]:
+        return {"Generic.ClientSettings.acceptContentTypes": ""}
