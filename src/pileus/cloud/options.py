@@ -10,19 +10,39 @@
 From the one declaration come parsing, "did you mean", the warnings of a plan and the reference.
 """
 
-import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pileus.cloud.errors import Misconfigured
 from pileus.settings.go_bool import go_bool
+from pileus.settings.kinds import Kind, integer, one_of
+from pileus.settings.values import Values
 from pileus.suggest import closest, did_you_mean
 
+__all__ = (
+    "CORE_NAMESPACE",
+    "CREATE_ONLY",
+    "FLAG",
+    "KEPT_BACK",
+    "LIVE",
+    "NAMES",
+    "RECREATE",
+    "TEXT",
+    "Kind",
+    "OnChange",
+    "Option",
+    "Options",
+    "Parsed",
+    "Values",
+    "integer",
+    "meant_for",
+    "one_of",
+)
+
 V = TypeVar("V")
-V_co = TypeVar("V_co", covariant=True)
 
 
 class OnChange(StrEnum):
@@ -37,47 +57,14 @@ LIVE, RECREATE, CREATE_ONLY = OnChange.LIVE, OnChange.RECREATE, OnChange.CREATE_
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[V_co]):
-    """A type of value: how users call it, and how its text is read."""
-
+class Option(Generic[V]):
     name: str
-    parse: Callable[[str], V_co]
-    """Raises ValueError whose text completes: `x must be …`."""
-    choices: tuple[str, ...] = ()
-    """Every valid value, where they can be listed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option(Generic[V_co]):
-    name: str
-    kind: Kind[V_co]
-    default: V_co
+    kind: Kind[V]
+    default: V
     text: str
     on_change: OnChange = LIVE
     secret: bool = False
     """Its value never appears in messages."""
-
-
-class Values:
-    """Parsed values; the default where none was given. Its repr shows names only."""
-
-    def __init__(self, given: Mapping[str, object]) -> None:
-        self._given = dict(given)
-
-    def __getitem__(self, option: Option[V]) -> V:
-        return cast("V", self._given.get(option.name, option.default))
-
-    def __contains__(self, option: Option[object]) -> bool:
-        """Whether the user gave a value (be it the default's)."""
-        return option.name in self._given
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Values) and self._given == other._given
-
-    __hash__ = None  # type: ignore[assignment] -- values may be lists
-
-    def __repr__(self) -> str:
-        return f"Values({', '.join(sorted(self._given))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +76,7 @@ class Parsed:
 class Options:
     """The options of one place: a provider's annotations, or its configuration file."""
 
-    def __init__(self, *options: Option[object], namespace: str | tuple[str, ...] = "") -> None:
+    def __init__(self, *options: Option[Any], namespace: str | tuple[str, ...] = "") -> None:
         """Declare the options.
 
         `namespace`: one or several prefixes. Keys with such a prefix are read, and reported if
@@ -97,10 +84,8 @@ class Options:
 
         Raises ValueError if an option is declared twice or outside of every namespace.
         """
-        self._options = {option.name: option for option in options}
+        self._options = _by_name(options)
         self._namespaces = (namespace,) if isinstance(namespace, str) else namespace
-        if len(self._options) != len(options):
-            raise ValueError("an option is declared twice")
         outside = [name for name in self._options if not name.startswith(self._namespaces)]
         if outside:
             raise ValueError(
@@ -133,7 +118,7 @@ class Options:
         return parsed.values
 
     def problems(self, given: Mapping[str, object]) -> tuple[str, ...]:
-        """Every mistake in what is ours, each with what was probably meant; empty: all is well."""
+        """Every mistake in what is ours, each with what was probably meant; empty: no mistakes."""
         return self.parse(given).problems
 
     def corrections(self, annotations: Mapping[str, str]) -> tuple[str, ...]:
@@ -159,7 +144,7 @@ class Options:
         """Those with a name that is declared, their values as they were given."""
         return {name: value for name, value in given.items() if name in self._options}
 
-    def changed(self, before: Values, after: Values) -> tuple[Option[object], ...]:
+    def changed(self, before: Values, after: Values) -> tuple[Option[Any], ...]:
         """The options whose value differs, in order of declaration; each says what that does."""
         return tuple(o for o in self._options.values() if before[o] != after[o])
 
@@ -180,6 +165,18 @@ class Options:
             raise ValueError(f"{name} must be {error}, not {shown}") from error
 
 
+def _by_name(options: Iterable[Option[Any]]) -> dict[str, Option[Any]]:
+    found: dict[str, Option[Any]] = {}
+    for option in options:
+        if (first := found.get(option.name)) is not None:
+            raise ValueError(
+                f'option "{option.name}" is declared twice, as "{first.text}" and as '
+                f'"{option.text}": remove or rename one of them'
+            )
+        found[option.name] = option
+    return found
+
+
 CORE_NAMESPACE = "pileus.dev/"
 """The prefix of the manager's own annotations."""
 KEPT_BACK = (CORE_NAMESPACE, "kubectl.kubernetes.io/")
@@ -189,7 +186,7 @@ KEPT_BACK = (CORE_NAMESPACE, "kubectl.kubernetes.io/")
 def meant_for(declared: Options | None, annotations: Mapping[str, str]) -> Mapping[str, str]:
     """A Service's annotations as a wish carries them: those that the provider declared.
 
-    A misspelt name is left out, so that it harms nothing (`problems` tells of it); a declared one
+    A misspelt name is left out, so that it harms nothing (`problems` reports it); a declared one
     with a bad value is not, so that the provider refuses it. Nothing declared: all but ours.
     """
     if declared is not None:
@@ -205,7 +202,7 @@ def _as_text(value: object) -> str:
     return str(value)
 
 
-def _row(option: Option[object]) -> str:
+def _row(option: Option[Any]) -> str:
     default = "" if option.default in {None, "", ()} else f"`{_as_text(option.default)}`"
     cells = (f"`{option.name}`", option.kind.name, default, option.on_change.value, option.text)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
@@ -220,24 +217,6 @@ def _flag(text: str) -> bool:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def one_of(*choices: str) -> Kind[str]:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"one of {', '.join(choices)}{did_you_mean(text, choices)}")
-        return text
-
-    return Kind(" or ".join(choices), parse, choices)
-
-
-def integer(least: int, most: int) -> Kind[int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]+", text) or not least <= int(text) <= most:
-            raise ValueError(f"a whole number from {least} to {most}")
-        return int(text)
-
-    return Kind(f"{least}…{most}", parse)
 
 
 TEXT: Kind[str] = Kind("text", str)

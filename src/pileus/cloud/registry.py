@@ -6,9 +6,12 @@ A distribution offers a provider in its `pyproject.toml`:
     acme = "acme_cloud:connect"
 """
 
+import importlib
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import cast
 
 from pileus.cloud.errors import Misconfigured
@@ -71,7 +74,7 @@ class Registry:
         Errors: `DuplicateProvider` if the name is taken; nothing is registered then.
         """
         origin = f"code ({_qualified_name(connect)})"
-        offer = _Offer(name, origin, lambda: connect, "mend the code that registers it")
+        offer = _Offer(name, origin, lambda: connect, "fix the code that registers it")
         _by_name([*self._offers(), offer])
         self._registered.append(offer)
 
@@ -130,7 +133,7 @@ def _installed_offer(entry: EntryPoint) -> _Offer:
         name=entry.name,
         origin=f"{distribution}{version} ({entry.value})",
         load=entry.load,
-        remedy=f"pip install --force-reinstall '{wanted}' may mend it",
+        remedy=f"pip install --force-reinstall '{wanted}' may fix it",
     )
 
 
@@ -140,14 +143,28 @@ def _load(offer: _Offer) -> Connect:
     except Exception as error:
         raise BrokenProvider(
             f'cloud provider "{offer.name}" of {offer.origin} cannot be loaded: '
-            f"{type(error).__name__}: {error}; {_remedy(offer, error)}"
+            f"{type(error).__name__}: {error}{_place(error)}; {_remedy(offer, error)}"
         ) from error
     if not callable(connect):
         raise BrokenProvider(
             f'cloud provider "{offer.name}" of {offer.origin} is a {type(connect).__name__}, '
-            "not a function connect(config); mend its entry point"
+            "not a function connect(config); fix its entry point"
         )
     return cast("Connect", connect)
+
+
+def _place(error: Exception) -> str:
+    """Returns the file and line of the provider's code that raised; empty if none ran."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" (in {error.filename}, line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if not _is_import_machinery(frame.filename)]
+    return f" (in {ours[-1].filename}, line {ours[-1].lineno})" if ours else ""
+
+
+def _is_import_machinery(filename: str) -> bool:
+    loaders = (__file__, str(Path(importlib.__file__).parent))
+    return filename.startswith(("<frozen importlib", *loaders))
 
 
 def _remedy(offer: _Offer, error: Exception) -> str:

@@ -187,3 +187,16 @@ def test_who_declares_nothing_gets_all_but_what_is_surely_not_meant_for_it():
     }
 
     assert meant_for(None, given) == {"other.io/x": "y"}
+
+
+def test_an_option_that_is_declared_twice_is_refused_with_both_texts():
+    first = Option("acme.example/size", TEXT, "", "Size of the balancer.")
+    second = Option("acme.example/size", TEXT, "", "Size of the disk.")
+
+    with pytest.raises(ValueError, match="declared twice") as caught:
+        Options(first, second, namespace="acme.example/")
+
+    assert str(caught.value) == (
+        'option "acme.example/size" is declared twice, as "Size of the balancer." and as '
+        '"Size of the disk.": remove or rename one of them'
+    )

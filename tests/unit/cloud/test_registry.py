@@ -143,3 +143,35 @@ def test_nothing_is_imported_before_it_is_asked_for(offer):
     providers = registry(offer("bad", "no_such_module_at_all:connect"))
 
     assert providers.names() == ("bad",)
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "line"),
+    [
+        pytest.param(
+            "import json\n\nfrom json import no_such_name\n",
+            "ImportError: cannot import name 'no_such_name'",
+            3,
+            id="import error",
+        ),
+        pytest.param("x = 1\ny = (\n", "SyntaxError: '\\(' was never closed", 2, id="syntax error"),
+        pytest.param(
+            "def made():\n    raise KeyError('region')\n\nmade()\n",
+            "KeyError: 'region'",
+            2,
+            id="its own code",
+        ),
+    ],
+)
+def test_a_provider_that_cannot_be_loaded_shows_the_file_and_line(
+    offer, tmp_path, monkeypatch, source, said, line
+):
+    name = f"broken_provider_{len(source)}"
+    file = tmp_path / f"{name}.py"
+    file.write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(BrokenProvider, match=said) as caught:
+        registry(offer("bad", f"{name}:connect")).get("bad")
+
+    assert f"(in {file}, line {line}); pip install" in str(caught.value)
