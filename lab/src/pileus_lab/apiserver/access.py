@@ -1,4 +1,4 @@
-"""Who may do what: RBAC, evaluated from the stored roles and bindings."""
+"""RBAC: which user may do what, evaluated from the stored roles and bindings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _SHELVES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What somebody wants to do: with a resource, or (if `path` is set) with another URL."""
+    """A request to authorize: on a resource, or (if `path` is set) on another URL."""
 
     verb: str
     group: str = ""
@@ -32,7 +32,7 @@ class Attempt:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
     def refusal(self, user: User) -> str:
-        """Return the words with which the real server refuses it."""
+        """Returns the message with which the real server refuses it."""
         if self.path:
             return f'User "{user.name}" cannot {self.verb} path "{self.path}"'
         where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
@@ -43,7 +43,7 @@ class Attempt:
 
 
 class Authorizer:
-    """Answers from the store; roles are read anew only after one of them has changed."""
+    """Answers from the store; roles are read again only after one has changed."""
 
     def __init__(self, store: Store) -> None:
         self._shelves = [store.shelf(name) for name in _SHELVES]
@@ -52,11 +52,11 @@ class Authorizer:
         self._bindings: list[Obj] = []
 
     def trusts(self, user: User) -> bool:
-        """Whether the user may do anything, so that nobody has to look for a role."""
+        """Whether the user may do anything, so that no role has to be searched."""
         return MASTERS in user.groups
 
     def allows(self, user: User, attempt: Attempt) -> str | None:
-        """Return why it is allowed; None if it is not."""
+        """Returns why it is allowed; None if it is not."""
         if self.trusts(user):
             return ""
         for binding, rules in self.grants(user, attempt.namespace):
@@ -65,7 +65,7 @@ class Authorizer:
         return None
 
     def grants(self, user: User, namespace: str) -> Iterator[tuple[Obj, list[Obj]]]:
-        """Yield the bindings that bind the user there, each with the rules of its role."""
+        """Yields the bindings that apply to the user there, each with the rules of its role."""
         self._refresh()
         for binding in self._bindings:
             where = namespace_of(binding)
@@ -75,7 +75,7 @@ class Authorizer:
             yield binding, self._roles.get((kind, where if kind == "Role" else "", name), [])
 
     def rules_of(self, kind: str, namespace: str, name: str) -> list[Obj] | None:
-        """Return the rules of a role; None if it does not exist."""
+        """Returns the rules of a role; None if it does not exist."""
         self._refresh()
         return self._roles.get((kind, namespace, name))
 
@@ -112,7 +112,7 @@ def _is_user(subject: Obj, user: User) -> bool:
 
 
 def covers(rule: Obj, attempt: Attempt) -> bool:
-    """Whether the rule allows it; an attempt without a name is covered only for all names."""
+    """Whether the rule allows it. An attempt without a name needs a rule for all names."""
     if not _has(texts(rule, "verbs"), attempt.verb):
         return False
     if attempt.path:

@@ -1,4 +1,4 @@
-"""Gives Services their cluster IPs and node ports, each only once."""
+"""Assigns cluster IPs and node ports to Services, each only once."""
 
 import ipaddress
 from collections import Counter
@@ -13,11 +13,11 @@ from pileus_lab.apiserver.tree import Obj, branch, items, look, number, rows, te
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 SPAN = 65536
-"""Of a larger network only so many addresses are given out at random."""
+"""How many addresses of a larger network are used for random choice."""
 
 
 class Unallocated(Exception):
-    """There is no such address or port to give."""
+    """The address or port is not available."""
 
     def __init__(self, *faults: Fault) -> None:
         super().__init__("; ".join(map(str, faults)))
@@ -26,7 +26,7 @@ class Unallocated(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """What there is to give. One network per family; the first is the default family."""
+    """The available ranges. One network per family; the first is the default family."""
 
     networks: tuple[Network, ...] = (ipaddress.IPv4Network("10.0.0.0/16"),)
     first_port: int = 30000
@@ -41,7 +41,7 @@ class Ranges:
 
 
 class Allocator:
-    """Knows what is taken from the Services themselves: nothing else is kept."""
+    """Derives what is in use from the Services themselves; stores nothing else."""
 
     def __init__(self, ranges: Ranges, random: Random) -> None:
         self._ranges = ranges
@@ -61,7 +61,7 @@ class Allocator:
                 self._ports[port] += step
 
     def admit(self, new: Obj, old: Obj | None) -> None:
-        """Fill in addresses and ports of a new or changed Service. Errors: `Unallocated`."""
+        """Fills in addresses and ports of a new or changed Service. Raises `Unallocated`."""
         spec = branch(new, "spec")
         if text(spec, "type") == "ExternalName":
             return
@@ -186,7 +186,7 @@ class Allocator:
             given.setdefault(wanted, set()).add(text(port, "protocol"))
 
     def _fill_ports(self, spec: Obj, given: dict[int, set[str]]) -> None:
-        """One number serves the same port in several protocols."""
+        """One number can serve the same port in several protocols."""
         shared = {number(p, "port"): number(p, "nodePort") for p in rows(spec, "ports")}
         for port in rows(spec, "ports"):
             if number(port, "nodePort"):
@@ -215,7 +215,7 @@ def _ports(value: Obj) -> list[int]:
 
 
 def _release_second(spec: Obj, old: Obj) -> None:
-    """Back to one family: the second address goes if the client left it as it was."""
+    """Back to one family: the second address is removed unless the client changed it."""
     for name in ("clusterIPs", "ipFamilies"):
         if items(old, name) == items(spec, name):
             spec[name] = items(spec, name)[:1]

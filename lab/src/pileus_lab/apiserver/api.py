@@ -37,13 +37,13 @@ _SUBRESOURCES: dict[tuple[str, str], Work] = {
 
 
 class Api:
-    """Answers requests; each at once, so that nothing happens halfway."""
+    """Answers requests. Each is handled at once, without suspension, so nothing happens halfway."""
 
     def __init__(self, state: State) -> None:
         self.state = state
 
     def respond(self, request: Request) -> Response:
-        """Return the answer; never raises for what a client did wrong."""
+        """Returns the response; never raises for mistakes of a client."""
         try:
             return self._respond(request)
         except Problem as refused:
@@ -159,7 +159,7 @@ class Api:
         })
 
     def _other(self, request: Request, user: User) -> Response:
-        """Paths that are no resources: discovery, documents, health."""
+        """Paths that are not resources: discovery, documents, health."""
         verb = request.method.lower().replace("head", "get")
         attempt = Attempt(verb=verb, path=request.path)
         if self.state.authorizer.allows(user, attempt) is None:
@@ -206,7 +206,7 @@ class Api:
 
 
 def _selected_name(call: Call) -> str:
-    """Return the one name that a list or watch selects: it is authorized as if it named it."""
+    """Returns the one name that a list or watch selects; it is authorized like that name."""
     if call.verb not in {"list", "watch"}:
         return ""
     return selected_name(call.query.get("fieldSelector", ""))
@@ -242,6 +242,6 @@ def _logs(state: State, call: Call) -> Response:
 
 
 def refusal(refused: Problem) -> Response:
-    """Return the answer that tells a client why not."""
+    """Returns the error response."""
     log.info("Refused", v=4, status=refused.code, reason=refused.message)
     return replace(answer(refused.status(), refused.code), headers=refused.headers)

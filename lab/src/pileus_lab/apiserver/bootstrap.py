@@ -1,4 +1,4 @@
-"""What a new server starts with: namespaces, roles, and the ConfigMap that tells of the CA."""
+"""What a new server starts with: namespaces, roles, and the ConfigMap with the client CA."""
 
 from pileus_lab.apiserver.call import Call, Request
 from pileus_lab.apiserver.identity import User
@@ -84,7 +84,7 @@ _MARKS: Obj = {
 
 
 def bootstrap(state: State) -> None:
-    """Create what is missing; leave alone what is there."""
+    """Creates what is missing; existing objects are not changed."""
     for name in NAMESPACES:
         _ensure(state, core.NAMESPACES, {"metadata": {"name": name}})
     for name, rules in ROLES.items():
@@ -108,7 +108,7 @@ def _bind(state: State, role: str, subjects: list[dict[str, str]]) -> None:
 
 
 def _authentication(state: State) -> None:
-    """Servers that delegate authentication learn from here whose certificates to trust."""
+    """Servers that delegate authentication read from here which certificates to trust."""
     reader = "extension-apiserver-authentication-reader"
     rules = [_rule("configmaps", _READ, names=(AUTHENTICATION_MAP,))]
     where = {"namespace": "kube-system", **_MARKS}

@@ -1,4 +1,4 @@
-"""A request and a response, free of any transport; and what a URL of the API means."""
+"""A request and a response without a transport, and what a URL of the API means."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH
 _CORE_DEPTH = 2
 _GROUP_DEPTH = 3
 _KNOWN = 1024
-"""Paths whose meaning is remembered: most requests are for the same few."""
+"""Number of parsed paths to cache: most requests are for the same few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Request:
     """Names in lower case."""
     body: bytes = field(default=b"", repr=False)
     peer: User | None = None
-    """Whom a client certificate proved."""
+    """The user of the client certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
     stream: AsyncGenerator[bytes] | None = None
-    """If set, the body comes from here, piece by piece."""
+    """If set, the body is streamed from here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Call:
         return Key(self.namespace, self.name)
 
     def flag(self, name: str) -> bool:
-        """Whether a query parameter is set, and to anything but false."""
+        """Whether a query parameter is set to anything but false."""
         return self.query.get(name, "false").lower() not in {"false", "0"}
 
 
@@ -80,9 +80,9 @@ class Place:
 
 @lru_cache(_KNOWN)
 def locate(catalog: Catalog, path: str) -> Place | None:
-    """Return what the path names; None if it is no path of a resource.
+    """Returns what the path names; None if it is not the path of a resource.
 
-    Errors: `Problem` 404 if it names a resource that there is not.
+    Raises `Problem` 404 if the resource does not exist.
     """
     parts = [part for part in path.split("/") if part]
     if parts[:1] == ["api"] and len(parts) > _CORE_DEPTH:
@@ -114,7 +114,7 @@ def _locate(catalog: Catalog, version: tuple[str, str], rest: list[str], *, watc
 
 
 def verb_of(place: Place, method: str, query: Mapping[str, str]) -> str:
-    """Return the verb that RBAC knows. Errors: `Problem` 405."""
+    """Returns the RBAC verb. Raises `Problem` 405."""
     if method == "DELETE":
         verb = "delete" if place.name else "deletecollection"
     else:

@@ -1,4 +1,4 @@
-"""Certificates, tokens and keys of a server, made at its first start and kept beside its data."""
+"""Certificates, tokens and keys of a server, created at its first start and kept with its data."""
 
 import os
 import tempfile
@@ -17,7 +17,7 @@ _TOKEN_BYTES = 32
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """All PEM but the token. The authority's own key is not kept: nothing more is issued."""
+    """All PEM except the token. The key of the authority is not kept: nothing more is issued."""
 
     names: tuple[str, ...]
     authority: str
@@ -49,7 +49,7 @@ def make(host: str, now: datetime) -> Credentials:
 
 
 def keep(folder: Path, host: str, now: datetime) -> Credentials:
-    """Return the folder's credentials, made if it has none. Errors: `Unusable`, with the file."""
+    """Returns the credentials in the folder; creates them if it has none. Raises `Unusable`."""
     path = folder / CREDENTIALS
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -70,7 +70,7 @@ def keep(folder: Path, host: str, now: datetime) -> Credentials:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all. Errors: `Unusable`."""
+    """Writes a file that only its owner can read, atomically. Raises `Unusable`."""
     try:
         handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:

@@ -91,7 +91,7 @@ def _names(resource: Resource) -> Obj:
 
 
 def aggregated(catalog: Catalog, *, core: bool) -> Obj:
-    """Return `/api` or `/apis`, all in one."""
+    """Return `/api` or `/apis` in the aggregated form."""
     chosen = [(key, found) for key, found in catalog.groups().items() if (not key[0]) == core]
     listed = [_aggregated_group(name, version, found) for (name, version), found in chosen]
     return {
@@ -160,7 +160,7 @@ def paths(catalog: Catalog) -> Obj:
 TITLE = "Pileus"
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PROTOBUF_V2_ASKED = ("spec.v2@v1.0+protobuf", "spec.v2.v1.0+protobuf")
-"""Clients ask by the older name, which is no valid media type and therefore never answered."""
+"""The older media type, which clients request; it is not valid and never used in answers."""
 _PLAIN: dict[str, Obj] = {
     "string": {"type": "string"},
     "bool": {"type": "boolean"},
@@ -183,7 +183,7 @@ _NAMED: dict[str, tuple[str, Obj]] = {
     ),
     "any": ("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", {"type": "object"}),
 }
-"""Plain values that have a name of their own."""
+"""Plain values with a name of their own."""
 _METHODS = {"create": "post", "update": "put", "patch": "patch", "delete": "delete", "get": "get"}
 _WRITES = frozenset({"create", "update", "patch"})
 
@@ -199,14 +199,14 @@ def wants_protobuf_v2(accept: str) -> bool:
 
 
 def document_v2_protobuf() -> bytes:
-    """Return `/openapi/v2` as kubectl asks for it."""
+    """Return `/openapi/v2` in the form that kubectl requests."""
     info = _bytes_field(1, TITLE.encode()) + _bytes_field(2, KUBERNETES.encode())
     parts = ((1, b"2.0"), (2, info), (8, b""), (9, b""))
     return b"".join(_bytes_field(number, value) for number, value in parts)
 
 
 def _bytes_field(number: int, value: bytes) -> bytes:
-    """Return a short field of protobuf's length-delimited kind."""
+    """Returns a short length-delimited protobuf field."""
     return bytes((number << 3 | 2, len(value))) + value
 
 
@@ -290,7 +290,7 @@ def _name(type_name: str) -> str:
 
 
 def _add(type_name: str, schemas: Obj) -> None:
-    """Add the type and all that it refers to."""
+    """Adds the type and all types that it refers to."""
     if _name(type_name) in schemas:
         return
     described = field_tables.types()[type_name]

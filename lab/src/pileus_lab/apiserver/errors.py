@@ -1,4 +1,4 @@
-"""Every way to refuse a request: HTTP status, reason, words and details of the real server."""
+"""Errors of the API with HTTP status, reason, message and details of the real server."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from pileus_lab.apiserver.tree import Obj
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a problem is about: a resource (`nodes`), by group."""
+    """What an error is about: a resource (`nodes`), by group."""
 
     group: str
     plural: str
@@ -20,7 +20,7 @@ class Subject:
 
 @dataclass(slots=True)
 class Problem(Exception):
-    """A request refused; becomes a Status object."""
+    """A refused request; becomes a Status object."""
 
     code: int
     reason: str
@@ -33,7 +33,7 @@ class Problem(Exception):
         return f"{self.code} {self.reason}: {self.message}"
 
     def status(self) -> Obj:
-        """Return the Status object that the client gets."""
+        """Returns the Status object that the client gets."""
         status: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata}
         status |= {"status": "Failure", "message": self.message}
         if self.reason:

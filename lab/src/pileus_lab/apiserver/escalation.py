@@ -1,4 +1,4 @@
-"""The escalation check: no one creates roles or bindings that grant rights they do not have."""
+"""The escalation check: a user cannot create roles or bindings with rights that the user lacks."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -14,7 +14,7 @@ _NOT_GRANTS = ("ownerReferences", "finalizers", "managedFields", "resourceVersio
 
 
 def check(state: State, call: Call, new: Obj, old: Obj | None) -> None:
-    """Refuse a role or binding that grants more than the user has.
+    """Refuses a role or binding that grants more than the user has.
 
     `escalate` on roles and `bind` on the bound role lift the limit. A change of finalizers and
     owners alone grants nothing. Raises `Problem` 403, or 404 if the bound role does not exist.
@@ -44,7 +44,7 @@ def _as_grant(value: Obj) -> Obj:
 
 
 def _granted(state: State, call: Call, value: Obj) -> list[Obj] | None:
-    """Return the rules that the object grants; None if the user may grant anything by it."""
+    """Returns the rules that the object grants; None if the user may grant anything."""
     if call.resource.kind in _ROLES:
         free = _may(state, call, "escalate", call.resource.plural, call.name)
         return None if free else rows(value, "rules")
@@ -65,7 +65,7 @@ def _may(state: State, call: Call, verb: str, plural: str, name: str) -> bool:
 
 
 def _missing(state: State, call: Call, rules: list[Obj]) -> list[str]:
-    """Return what of these rules the user does not have, in the words of the real server."""
+    """Returns the rules that the user lacks, in the format of the real server."""
     held = [
         rule
         for _, granted in state.authorizer.grants(call.user, call.namespace)

@@ -1,4 +1,4 @@
-"""What is wrong with one field of an object: path, kind of fault, and the words for it."""
+"""Errors of one field of an object: path, type and message."""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Who is asking: client certificates, bearer tokens, service-account tokens (JWT, ES256)."""
+"""Authentication: client certificates, bearer tokens, service-account tokens (JWT, ES256)."""
 
 import base64
 import hmac
@@ -34,7 +34,7 @@ class User:
     extra: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def described(self) -> Obj:
-        """Return the form that reviews show."""
+        """Returns the form that reviews show."""
         info: Obj = {"username": self.name, "groups": list(self.groups)}
         if self.uid:
             info["uid"] = self.uid
@@ -47,7 +47,7 @@ ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 def authenticated(user: User) -> User:
-    """Return the user as one of those whose name is proven."""
+    """Returns the user with the group of authenticated users."""
     if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups:
         return user
     return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)
@@ -61,7 +61,7 @@ def service_account(namespace: str, name: str, uid: str = "", extra: Obj | None 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a service-account token says."""
+    """The claims of a service-account token."""
 
     namespace: str
     name: str
@@ -73,17 +73,17 @@ class Claims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """What a token is to be good for."""
+    """What a token is requested for."""
 
     audiences: list[str]
     lifetime: timedelta
     bound: Obj
-    """The object that the token dies with, by kind."""
+    """The object with which the token becomes invalid, by kind."""
     token_id: str
 
 
 class TokenSigner:
-    """Issues and reads service-account tokens."""
+    """Issues and verifies service-account tokens."""
 
     def __init__(self, private_key: bytes) -> None:
         key = serialization.load_pem_private_key(private_key, password=None)
@@ -96,7 +96,7 @@ class TokenSigner:
         self._key_id = _base64(sha256(public).digest())
 
     def issue(self, account: Obj, request: TokenRequest, now: datetime) -> str:
-        """Return a token for the ServiceAccount."""
+        """Returns a token for the ServiceAccount."""
         meta = branch(account, "metadata")
         issued = int(now.timestamp())
         identity: Obj = {"name": text(meta, "name"), "uid": text(meta, "uid")}
@@ -121,7 +121,7 @@ class TokenSigner:
         return f"{signed}.{_base64(signature)}"
 
     def read(self, token: str, now: datetime) -> Claims | None:
-        """Return what the token says; None if it is not ours, or not valid now."""
+        """Returns the claims of the token; None if it is not ours or not valid now."""
         signed, _, signature = token.rpartition(".")
         payload = self._payload(signed, signature)
         if payload is None or text(payload, "iss") != ISSUER:
@@ -153,7 +153,7 @@ class TokenSigner:
 
 
 class StaticTokens:
-    """Tokens that were given out at the start, compared without telling how much was right."""
+    """Static tokens, compared in constant time."""
 
     def __init__(self, users: Mapping[str, User]) -> None:
         self._users = [(token.encode(), user) for token, user in users.items()]
@@ -177,7 +177,7 @@ def _bytes(written: str) -> bytes:
 
 
 def subject_of(certificate: Mapping[str, object]) -> User | None:
-    """Return the user of a verified client certificate, as `ssl.getpeercert()` shows it."""
+    """Returns the user of a verified client certificate, as `ssl.getpeercert()` shows it."""
     subject = cast("tuple[tuple[tuple[str, str], ...], ...]", certificate.get("subject", ()))
     pairs = [pair for part in subject for pair in part]
     name = next((value for key, value in pairs if key == "commonName"), "")

@@ -1,4 +1,4 @@
-"""Impersonation: a request with `Impersonate-…` headers is made as another user, where allowed."""
+"""Impersonation: a request with `Impersonate-…` headers acts as another user, if allowed."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from pileus_lab.apiserver.identity import (
 
 PREFIX = "impersonate-"
 SEPARATOR = "\n"
-"""Between the values of a header that was sent more than once; no value can contain it."""
+"""Separates values of a header that was sent more than once; no value can contain it."""
 _EXTRA = "impersonate-extra-"
 _GROUP = "authentication.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The user that the headers ask for."""
+    """The user that the headers request."""
 
     name: str
     uid: str
@@ -31,7 +31,7 @@ class _Wanted:
     extra: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def attempts(self) -> Iterator[Attempt]:
-        """Yield every right that is needed to act as this user."""
+        """Yields every right that is needed to act as this user."""
         account = _account(self.name)
         if account:
             namespace, name = account
@@ -56,7 +56,7 @@ class _Wanted:
 
 
 def impersonated(headers: Mapping[str, str], user: User, authorizer: Authorizer) -> User:
-    """Return the user that the request is made as: `user`, or the one that its headers name.
+    """Returns the user that the request acts as: `user`, or the one in its headers.
 
     Raises `Problem` 403 if a right is missing, 400 if no user is named.
     """
@@ -104,7 +104,7 @@ def _attempt(
 
 
 def _account(user: str) -> tuple[str, str] | None:
-    """Return namespace and name of the service account, if the user is one."""
+    """Returns namespace and name of the service account, if the user is one."""
     namespace, _, name = user.removeprefix(ACCOUNT_PREFIX).partition(":")
     is_one = user.startswith(ACCOUNT_PREFIX) and namespace and name and ":" not in name
     return (namespace, name) if is_one else None

@@ -1,4 +1,4 @@
-"""The embedded API server as a transport: a client talks to it without a socket."""
+"""The embedded API server as a transport: a client calls it without a socket."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -54,7 +54,7 @@ class InProcessReply:
 
 
 def as_asked(request: Request, user: User) -> ApiRequest:
-    """What a client asks for, as it reaches the server from that user."""
+    """Returns a client's request as the server gets it from that user."""
     return ApiRequest(
         method=request.method,
         path=request.path,
@@ -66,7 +66,7 @@ def as_asked(request: Request, user: User) -> ApiRequest:
 
 
 class InProcessTransport:
-    """A `pileus.kube.transport.Transport` on top of an `Api`, as one user."""
+    """A `pileus.kube.transport.Transport` for an `Api`, as one user."""
 
     def __init__(self, api: Api, user: User = MASTER) -> None:
         self._api = api

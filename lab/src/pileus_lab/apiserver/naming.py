@@ -1,4 +1,4 @@
-"""Which names, labels, annotations and finalizers are valid, in the real server's words."""
+"""Which names, labels, annotations and finalizers are valid, with messages of the real server."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
 ANNOTATIONS_SIZE = 256 * 1024
 _KNOWN = 4096
-"""Names of each kind that are remembered."""
+"""Number of names of each kind to cache."""
 
 BAD_LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
@@ -55,7 +55,7 @@ def _long(limit: int) -> str:
 
 
 def _remembered(check: Callable[[str], Iterator[str]]) -> Callable[[str], tuple[str, ...]]:
-    """Each name is looked at once: all of an object's come again with each of its writes."""
+    """Each name is checked once: every write of an object repeats all of them."""
 
     @lru_cache(_KNOWN)
     def faults(name: str) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def path_segment_faults(name: str) -> Iterator[str]:
 
 @_remembered
 def qualified_faults(name: str) -> Iterator[str]:
-    """Faults of a label or annotation key."""
+    """Errors of a label or annotation key."""
     prefix, slash, rest = name.rpartition("/")
     if "/" in prefix:
         yield BAD_KEY
@@ -132,7 +132,7 @@ def check_labels(labels: dict[str, str], path: str) -> Iterator[Fault]:
 
 
 def check_metadata(value: Obj, name_faults: Iterable[str]) -> Iterator[Fault]:
-    """Yield what is wrong with the metadata; `name_faults` say it of the name."""
+    """Yields the errors in the metadata; `name_faults` checks the name."""
     meta = branch(value, "metadata")
     name = text(meta, "name")
     if name:

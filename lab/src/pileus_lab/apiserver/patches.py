@@ -9,7 +9,7 @@ from pileus_lab.apiserver.tree import Obj, clone, copied
 
 
 def apply_merge_patch(target: object, patch: object) -> object:
-    """Return the patched value; what was given stays as it was."""
+    """Returns the patched value; the arguments are not changed."""
     if not isinstance(patch, dict):
         return copied(patch)
     merged: Obj = dict(cast("Obj", target)) if isinstance(target, dict) else {}
@@ -22,9 +22,9 @@ def apply_merge_patch(target: object, patch: object) -> object:
 
 
 LIMIT = 10_000
-"""Operations in one patch, as the real server limits them."""
+"""Maximum number of operations in one patch, as in the real server."""
 COPY_LIMIT = 3 * 1024 * 1024
-"""Bytes of JSON that the copy operations of one patch may add, as the real server limits them."""
+"""Maximum bytes of JSON that the copy operations of one patch may add, as in the real server."""
 
 
 class Unprocessable(Exception):
@@ -32,11 +32,11 @@ class Unprocessable(Exception):
 
 
 class Malformed(Exception):
-    """The patch is not one (400)."""
+    """The patch is malformed (400)."""
 
 
 def apply_json_patch(target: Obj, operations: object) -> Obj:
-    """Return the patched object. Errors: `Unprocessable`, `Malformed`."""
+    """Returns the patched object. Raises `Unprocessable`, `Malformed`."""
     if not isinstance(operations, list):
         raise Malformed(
             "error decoding patch: json: cannot unmarshal object into Go value of type "
@@ -212,11 +212,11 @@ class Unfit(Exception):
 
 
 class Keyless(Exception):
-    """An item of a list does not say which one it is (500)."""
+    """An item of a list lacks its merge key (500)."""
 
 
 def apply_strategic_patch(type_name: str, target: Obj, patch: Obj) -> Obj:
-    """Return the patched object; what was given stays as it was. Errors: `Unfit`, `Keyless`."""
+    """Returns the patched object; the arguments are not changed. Raises `Unfit`, `Keyless`."""
     return _merge(field_tables.types()[type_name], target, patch)
 
 
@@ -323,9 +323,10 @@ def _order(patch: Obj, key: str) -> list[object] | None:
 def _ordered(
     merged: list[object], order: list[object], before: list[object], key: str
 ) -> list[object]:
-    """Put items as the real server does: those of `order` in that order; the others as they were.
+    """Orders items as the real server does.
 
-    Of one of each, that stands first which stood first before; a new one stands before all others.
+    Those of `order` are in that order. Otherwise existing items keep their order; a new one is
+    placed before all others.
     """
 
     def identity(item: object) -> object:
@@ -367,5 +368,5 @@ def _order_rest(kind: field_tables.Type, merged: Obj, patch: Obj) -> None:
 
 
 def _plain(patch: Obj) -> Obj:
-    """Return a patch as the object that it describes where there was none."""
+    """Returns the object that a patch describes if there was none."""
     return {k: copied(v) for k, v in patch.items() if v is not None and k[:1] != "$"}

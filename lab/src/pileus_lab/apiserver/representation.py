@@ -19,7 +19,7 @@ META = "meta.k8s.io/v1"
 
 
 def age(since: str, now: datetime) -> str:
-    """Return how long ago, in the real server's few letters: 5m10s, 3h, 2d4h."""
+    """Returns a duration in the short form of the real server: 5m10s, 3h, 2d4h."""
     if not since:
         return UNKNOWN
     seconds = int((now - datetime.fromisoformat(since)).total_seconds())
@@ -51,7 +51,7 @@ _AGES: tuple[tuple[float, Callable[[int], str]], ...] = (
 def render(
     resource: Resource, entries: Iterable[Entry], meta: Obj, *, now: datetime, include: str
 ) -> bytes:
-    """Return a Table; `include` says how much of each object goes with its row."""
+    """Returns a Table; `include` is how much of each object its row contains."""
     rows = [_row(resource, entry, now, include) for entry in entries]
     columns = [_definition(column) for column in resource.columns]
     table: Obj = {"kind": "Table", "apiVersion": META, "metadata": meta}
@@ -86,7 +86,7 @@ def _cell(column: Column, value: Obj, now: datetime) -> object:
 
 
 def partial(value: Obj) -> Obj:
-    """Return the object's metadata alone."""
+    """Returns the metadata of the object."""
     meta = branch(value, "metadata")
     return {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": meta}
 
@@ -98,7 +98,7 @@ ANY = frozenset({"*/*", "application/*", "application/json"})
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Objects as they are (""), as a Table, or their metadata alone."""
+    """Objects (""), a Table, or metadata alone."""
 
     form: str = ""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
@@ -106,7 +106,7 @@ class Wanted:
 
 @lru_cache(64)
 def choose(accept: str) -> Wanted:
-    """Return the first form that there is. Errors: `Problem` 406."""
+    """Returns the first supported form. Raises `Problem` 406."""
     if not accept:
         return Wanted()
     for part in accept.split(","):

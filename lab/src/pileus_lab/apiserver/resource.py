@@ -31,26 +31,26 @@ def _no_preparation(_new: Obj, _old: Obj) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What happens to an object on its way in, in this order; each may be left out."""
+    """What a write applies to an object, in this order; each may be left out."""
 
     default: Callable[[Obj], None] = _nothing
-    """Fill in what the client left out; on every write."""
+    """Sets defaults; on every write."""
     create: Callable[[Obj], None] = _nothing
-    """Set what a new object starts with."""
+    """Sets the initial values of a new object."""
     update: Callable[[Obj, Obj], None] = _no_preparation
-    """Adjust the new object in the light of the old."""
+    """Adjusts the new object to the old one."""
     validate_new: Callable[[Obj], Iterable[Fault]] = _no_faults
     validate: Callable[[Obj], Iterable[Fault]] = _no_faults
-    """New or changed."""
+    """Validates a new or changed object."""
     validate_update: Callable[[Obj, Obj], Iterable[Fault]] = _no_change_faults
-    """Given the new and the old object."""
+    """Validates a change from the old object to the new one."""
     name_faults: Callable[[str], Iterable[str]] | None = None
-    """What is wrong with a name; a DNS subdomain is wanted unless this says otherwise."""
+    """Validates the name; default: a DNS subdomain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of `kubectl get`; `wide` ones show with `-o wide` only."""
+    """One column of `kubectl get`; `wide` ones are shown only with `-o wide`."""
 
     name: str
     cell: Callable[[Obj], object]
@@ -72,10 +72,10 @@ STATUS_VERBS = ("get", "patch", "update")
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """Another group's view of a resource that is stored in the first one's form."""
+    """The form of a resource in another group; it is stored in the form of the first."""
 
     stored: str
-    """Name of the shelf."""
+    """Name of the collection in the store."""
     outward: Callable[[Obj], Obj]
     inward: Callable[[Obj], Obj]
 
@@ -85,7 +85,7 @@ class Resource:
     kind: str
     plural: str
     schema: str
-    """The type's name in the field tables."""
+    """Name of the type in the field tables."""
     group: str = ""
     version: str = "v1"
     namespaced: bool = True
@@ -94,18 +94,18 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
     counts_generations: bool = False
-    """`metadata.generation` grows with each change outside of metadata and status."""
+    """`metadata.generation` increases with each change outside of metadata and status."""
     rules: Rules = field(default_factory=Rules)
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Fields, besides name and namespace, that a field selector may name, with their paths."""
+    """Fields besides name and namespace that a field selector may use, with their paths."""
     face: Face | None = None
     returns_deleted: bool = False
-    """A deletion answers with the object, not with a Status."""
+    """A deletion answers with the object instead of a Status."""
     creates_on_update: bool = False
-    """A PUT to a name that is not there creates the object."""
+    """A PUT to a missing name creates the object."""
     needs_version: bool = False
-    """A PUT has to name the resourceVersion that it is based on."""
+    """A PUT must contain the resourceVersion that it is based on."""
 
     @cached_property
     def api_version(self) -> str:
@@ -129,12 +129,12 @@ class Resource:
 
     @cached_property
     def fields(self) -> frozenset[str]:
-        """The fields that a field selector may name."""
+        """The fields that a field selector may use."""
         own = {"metadata.name", *self.selectable}
         return frozenset(own | {"metadata.namespace"} if self.namespaced else own)
 
     def select(self, value: Obj, name: str) -> str:
-        """Return what a field selector compares with."""
+        """Returns the values that a field selector compares."""
         if name == "metadata.name":
             return name_of(value)
         if name == "metadata.namespace":
@@ -146,15 +146,15 @@ class Resource:
 
     @cached_property
     def head(self) -> bytes:
-        """How each object begins: lists leave it out of their items, and so does the store."""
+        """How each object begins; lists leave it out of their items, and so does the store."""
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     def item(self, entry: Entry) -> bytes:
-        """Return the object's bytes as an item of a list, in this group's form."""
+        """Returns the object's bytes as an item of a list, in the form of this group."""
         return entry.raw if self.face is None else encode(self.face.outward(entry.decode()))
 
     def whole(self, entry: Entry) -> bytes:
-        """Return the object's bytes with its kind and version."""
+        """Returns the object's bytes with kind and version."""
         return self.head + self.item(entry)[1:]
 
     def unfit(self, name: str, faults: list[Fault]) -> Problem:
@@ -166,7 +166,7 @@ UNKNOWN = "<unknown>"
 
 
 def created(value: Obj) -> object:
-    """The moment of creation; `table.py` turns it into an age."""
+    """The creation time; `representation.py` shows it as an age."""
     return text(value, "metadata", "creationTimestamp")
 
 

@@ -140,13 +140,13 @@ def _unparsable(why: str) -> errors.Problem:
 
 
 def parse_labels(written: str) -> LabelSelector:
-    """Return the selector. Errors: `Problem` 400."""
+    """Returns the selector. Raises `Problem` 400."""
     return _Parser(written).parse()
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Pairs of a field and whether it must equal (True) or differ from (False) a text."""
+    """Pairs of a field and whether it must equal (True) or differ from (False) a value."""
 
     terms: tuple[tuple[str, bool, str], ...] = ()
 
@@ -154,14 +154,14 @@ class FieldSelector:
         return all((field(name) == value) is equal for name, equal, value in self.terms)
 
     def exact(self, field: str) -> str | None:
-        """Return the text that the field must equal, if it must."""
+        """Returns the value that the field must equal, if there is one."""
         return next((v for name, equal, v in self.terms if equal and name == field), None)
 
 
 def parse_fields(written: str, known: frozenset[str], *, special: bool) -> FieldSelector:
-    """Return the selector; `special`: the resource has more than the usual fields.
+    """Returns the selector; `special`: the resource has more than the usual fields.
 
-    Errors: `Problem` 400 for a field that cannot be selected by.
+    Raises `Problem` 400 for a field that cannot be selected by.
     """
     selector = _parse_fields(written)
     for name, _, _ in selector.terms:
@@ -175,7 +175,7 @@ def parse_fields(written: str, known: frozenset[str], *, special: bool) -> Field
 
 
 def selected_name(written: str) -> str:
-    """Return the name that every object must have to be selected; "" if there is none."""
+    """Returns the name that every selected object must have; "" if there is none."""
     try:
         name = _parse_fields(written).exact("metadata.name") or ""
     except errors.Problem:

@@ -34,7 +34,7 @@ _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 @dataclass(slots=True)
 class Front:
-    """Takes requests, waits until what they changed lasts, answers."""
+    """Accepts requests, waits until their changes are stored, and answers."""
 
     api: Api
     journal: SqliteJournal | None = None
@@ -56,7 +56,7 @@ class Front:
 
 
 def application(front: Front) -> web.Application:
-    """Return the aiohttp application that serves it."""
+    """Returns the aiohttp application."""
 
     async def respond(given: web.Request) -> web.StreamResponse:
         request = await _read(given)
@@ -148,7 +148,7 @@ async def _stream(given: web.Request, response: Response) -> web.StreamResponse:
 
 
 def server_context(certificate: str, authority: str) -> ssl.SSLContext:
-    """Return the TLS side of the server; client certificates are asked for, not demanded."""
+    """Returns the TLS context of the server; client certificates are optional."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     context.load_verify_locations(authority)
@@ -162,16 +162,16 @@ SHUTDOWN = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where and how to serve; every field may be left as it is."""
+    """Where and how to serve; every field has a default."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    """0: any free one."""
+    """0: any free port."""
     data: Path | None = None
-    """Folder for the database and the credentials; None: all is gone in the end."""
+    """Folder for the database and the credentials; None: in memory."""
     ranges: Ranges = field(default_factory=Ranges)
     tokens: Mapping[str, User] = field(default_factory=dict[str, User], repr=False)
-    """More bearer tokens, besides that of the administrator."""
+    """Bearer tokens besides that of the administrator."""
     history: int = HISTORY
     bookmark_every: float = 60.0
     max_in_flight: int = 400
@@ -179,15 +179,15 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """How to reach a server that runs."""
+    """How to reach a running server."""
 
     url: str
     authority: str
-    """PEM: whom to trust."""
+    """PEM of the CA to trust."""
     token: str = field(repr=False)
     """Bearer token of the administrator."""
     certificate: str = field(repr=False)
-    """PEM: client certificate of the administrator."""
+    """PEM of the administrator's client certificate."""
     key: str = field(repr=False)
     front: Front = field(repr=False)
     """The server without its sockets."""
@@ -197,7 +197,7 @@ class ServerInfo:
         return self.front.api
 
     def kubeconfig(self, token: str = "") -> bytes:
-        """Return a kubeconfig (JSON, which is YAML): of the administrator, or with that token."""
+        """Returns a kubeconfig as JSON (which is YAML): the administrator's, or with that token."""
         user = {
             "client-certificate-data": _base64(self.certificate),
             "client-key-data": _base64(self.key),
@@ -223,7 +223,7 @@ def _kubeconfig(server: ServerInfo, user: Mapping[str, str]) -> bytes:
 
 
 def api_in_memory(*, clock: Clock, random: Random, options: Options | None = None) -> Api:
-    """Return a server without sockets, files and threads, for tests and simulations."""
+    """Returns a server without sockets, files and threads, for tests and simulations."""
     options = options or Options()
     store = Store(history=options.history)
     state = State(clock=clock, random=random, store=store, options=options)
@@ -235,7 +235,7 @@ def api_in_memory(*, clock: Clock, random: Random, options: Options | None = Non
 async def serving_api(
     settings: Settings | None = None, *, clock: Clock | None = None
 ) -> AsyncGenerator[ServerInfo]:
-    """Serve until the block ends. Errors: `Unusable` (data), `OSError` (port)."""
+    """Serves until the block ends. Raises `Unusable` (data) or `OSError` (port)."""
     settings, clock = settings or Settings(), clock or SystemClock()
     known = _credentials(settings, clock)
     async with AsyncExitStack() as stack:
@@ -289,7 +289,7 @@ async def _store(settings: Settings) -> AsyncGenerator[tuple[Store, SqliteJourna
 
 @asynccontextmanager
 async def _listening(front: Front, settings: Settings, known: Credentials) -> AsyncGenerator[int]:
-    """Listen on the port; yield its number."""
+    """Listens on the port; yields its number."""
     runner = web.AppRunner(application(front), access_log=None, shutdown_timeout=SHUTDOWN)
     await runner.setup()
     try:

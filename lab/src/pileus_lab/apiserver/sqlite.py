@@ -1,7 +1,7 @@
-"""Keeps objects in a SQLite file, so that nothing which was acknowledged is ever lost.
+"""Stores objects in a SQLite file, so that no acknowledged write is lost.
 
-Changes are gathered while the disk is busy and written together: one transaction, one sync.
-`Store.settled` follows; if the disk refuses, the store takes the changes back.
+Changes are collected while the disk is busy and written together: one transaction, one sync.
+`Store.settled` follows; if the disk fails, the store undoes the changes.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
 
 class Unusable(Exception):
-    """The file cannot be used; says which one and what to do."""
+    """The file cannot be used; the message has its name and what to do."""
 
 
 class NotKept(Exception):
-    """A change could not be made to last, and was taken back."""
+    """A change could not be stored and was undone."""
 
 
 class SqliteJournal:
-    """Writes a store's changes to a file. Use `open_store`."""
+    """Writes the changes of a store to a file; see `open_store`."""
 
     def __init__(self, path: Path, store: Store) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class SqliteJournal:
             self._begin()
 
     async def kept(self) -> None:
-        """Return once all changes so far last. Errors: `NotKept`."""
+        """Returns once all changes so far are on disk. Raises `NotKept`."""
         if self._store.settled >= self._store.version:
             return
         waiter = self._loop.create_future()
@@ -61,7 +61,7 @@ class SqliteJournal:
         await waiter
 
     def load(self) -> None:
-        """Put back what an earlier life has kept. Errors: `Unusable`."""
+        """Restores the stored objects. Raises `Unusable`."""
         store = self._store
         rows = "SELECT resource, namespace, name, version, body FROM objects"
         try:
@@ -75,7 +75,7 @@ class SqliteJournal:
         store.resume(version)
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Writes what is left and closes the file."""
         self._thread.shutdown(wait=True)
         try:
             if self._pending:
@@ -86,7 +86,7 @@ class SqliteJournal:
             self._database.close()
 
     def _begin(self) -> None:
-        """Write what has gathered, in the thread; what comes meanwhile is written next."""
+        """Writes the collected changes in the thread; later ones are written next."""
         batch, self._pending = self._pending, []
         self._writing = True
         written = self._thread.submit(self._commit, batch)
@@ -115,7 +115,7 @@ class SqliteJournal:
                 waiter.set_result(None)
 
     def _take_back(self, error: sqlite3.Error) -> None:
-        """The disk refused: changes that nobody was told of are undone."""
+        """Undoes unacknowledged changes after the disk failed."""
         log.error("Could not write to the database", error=error, file=str(self.path))
         self._pending.clear()
         self._store.undo()
@@ -143,7 +143,7 @@ _VERSION = "UPDATE state SET value = ? WHERE name = 'version'"
 
 @asynccontextmanager
 async def open_store(folder: Path, *, history: int) -> AsyncGenerator[tuple[Store, SqliteJournal]]:
-    """Open the store in this folder, or make it. Errors: `Unusable`, naming the file."""
+    """Opens the store in this folder, or creates it. Raises `Unusable` with the file name."""
     path = folder / FILE
     if not path.exists():
         _create(path)
@@ -158,7 +158,7 @@ async def open_store(folder: Path, *, history: int) -> AsyncGenerator[tuple[Stor
 
 
 def _create(path: Path) -> None:
-    """Make a new database whole or not at all: a crash leaves no half of one."""
+    """Creates a new database atomically: a crash leaves none or a whole one."""
     fresh = path.with_suffix(".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""All that a running server has at hand, besides its sockets."""
+"""The parts of a running server, except for its sockets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,22 +22,22 @@ BODY_LIMIT = 3 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a server behaves; every field may be left as it is."""
+    """How a server behaves; every field has a default."""
 
     ranges: Ranges = field(default_factory=Ranges)
     history: int = HISTORY
     bookmark_every: float = 60.0
-    """Seconds between bookmarks of a watch that wants them."""
+    """Seconds between bookmarks of a watch that requests them."""
     watch_timeout: float = 1800.0
-    """Least seconds after which a watch ends by itself; at most twice as many."""
+    """Minimum seconds until a watch ends by itself; the maximum is twice that."""
     tokens: Mapping[str, User] = field(default_factory=dict[str, User], repr=False)
-    """Bearer tokens that are known from the start."""
+    """Static bearer tokens."""
     client_authority: str = ""
-    """PEM of the authority of client certificates, for the ConfigMap that tells of it."""
+    """PEM of the CA of client certificates, published in a ConfigMap."""
     token_key: bytes = field(default=b"", repr=False)
     """PEM of the key that signs service-account tokens; a new one if empty."""
     max_in_flight: int = 400
-    """Requests that may be worked on at a time, watches left out; more get 429."""
+    """Maximum number of requests in progress, without watches; further ones get 429."""
 
 
 class State:

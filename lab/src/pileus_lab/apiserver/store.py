@@ -1,8 +1,8 @@
-"""Objects by key, one counter of versions for all, and the recent past for watches.
+"""Objects by key, one version counter for all, and recent changes for watches.
 
-Everything happens in memory and at once; a `Journal` behind it may need time to make a change
-last. Until it has, `Store.settled` has not reached the change's version, nobody is told of it,
-and it can be undone.
+Everything happens in memory and at once; a `Journal` behind it may need time to store a change.
+Until it has, `Store.settled` has not reached the version of the change, no watch reports it, and it
+can be undone.
 """
 
 from bisect import bisect_left, insort
@@ -16,7 +16,7 @@ import msgspec
 from pileus_lab.apiserver.tree import Obj, grow
 
 HISTORY = 10_000
-"""Changes of one resource that are remembered for watches and for pages of old lists."""
+"""Changes of one resource that are kept for watches and for pages of old lists."""
 
 
 class Key(NamedTuple):
@@ -38,7 +38,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class Entry:
-    """One version of one object, kept as the bytes that clients get."""
+    """One version of one object, as the bytes that clients get."""
 
     __slots__ = ("_labels", "key", "raw", "version")
 
@@ -55,12 +55,12 @@ class Entry:
         return self._labels
 
     def decode(self) -> Obj:
-        """Return the object; a copy of the caller's own."""
+        """Returns a copy of the object."""
         return _objects.decode(self.raw)
 
 
 class Change(NamedTuple):
-    """One step in the life of an object. Gone: `after` is its last state, with the new version."""
+    """One change of an object. Deleted: `after` is its last state, with the new version."""
 
     version: int
     before: Entry | None
@@ -70,15 +70,15 @@ class Change(NamedTuple):
 
 class Observer(Protocol):
     def __call__(self, before: Entry | None, after: Entry | None, /) -> None:
-        """An object changed from one state to another (also when a change is undone)."""
+        """Called with the old and the new state of an object (also when a change is undone)."""
         ...
 
 
 class Journal(Protocol):
-    """What makes changes last."""
+    """Stores changes."""
 
     def append(self, resource: str, change: Change) -> None:
-        """Note the change; it lasts once `Store.settle` is called with its version."""
+        """Records the change; it is stored once `Store.settle` is called with its version."""
         ...
 
 
@@ -93,14 +93,14 @@ class Shelf:
     history: deque[Change] = field(default_factory=deque[Change])
     observers: list[Observer] = field(default_factory=list[Observer])
     waiters: dict[Callable[[], None], None] = field(default_factory=dict[Callable[[], None], None])
-    """Those who are told of changes, in the order of their coming."""
+    """Subscribers to changes, in the order of subscription."""
     forgotten: int = 0
-    """The past up to this version is not known any more."""
+    """Changes up to this version are no longer known."""
     touched: int = 0
     """Version of the latest change."""
 
     def put(self, entry: Entry | None, key: Key) -> Entry | None:
-        """Set or remove what is at the key; return what was there."""
+        """Sets or removes the object at the key; returns the previous one."""
         before = self.entries.get(key)
         if entry is not None:
             if before is None:
@@ -120,7 +120,7 @@ class Shelf:
             self.forgotten = self.history.popleft().version
 
     def since(self, version: int, until: int) -> Iterator[Change]:
-        """Yield the changes with version < change.version <= until, oldest first."""
+        """Yields the changes with version < change.version <= until, oldest first."""
         found: list[Change] = []
         for change in reversed(self.history):
             if change.version <= version:
@@ -130,7 +130,7 @@ class Shelf:
         return reversed(found)
 
     def at(self, version: int) -> dict[Key, Entry | None]:
-        """Return what differed from now at that version: key to entry, None if there was none."""
+        """Returns the entries at that version that differ from now; None if there was none."""
         differing: dict[Key, Entry | None] = {}
         for change in reversed(self.history):
             if change.version <= version:
@@ -144,7 +144,10 @@ class Shelf:
 
 
 class Store:
-    """All objects. `version` counts every change; `settled` is how far they last."""
+    """All objects.
+
+    `version` counts every change; `settled` is the version up to which they are stored.
+    """
 
     def __init__(self, *, history: int = HISTORY, journal: Journal | None = None) -> None:
         self.version = 1
@@ -159,38 +162,38 @@ class Store:
         return self._shelves[name]
 
     def write(self, shelf: Shelf, key: Key, value: Obj) -> Entry:
-        """Keep the object under a new version, which it is given. The caller checked the rest."""
+        """Stores the object with a new version. The caller has checked everything else."""
         entry = self._stamped(key, value)
         before = shelf.put(entry, key)
         self._note(shelf, Change(entry.version, before, entry, gone=False))
         return entry
 
     def remove(self, shelf: Shelf, key: Key, last: Obj) -> Entry:
-        """Forget the object; watchers get its last state under a new version."""
+        """Removes the object; watches get its last state with a new version."""
         entry = self._stamped(key, last)
         before = shelf.put(None, key)
         self._note(shelf, Change(entry.version, before, entry, gone=True))
         return entry
 
     def restore(self, resource: str, key: Key, version: int, raw: bytes) -> None:
-        """Put back an object from an earlier life of this store."""
+        """Restores an object of an earlier process."""
         self.shelf(resource).put(Entry(key, version, raw), key)
 
     def resume(self, version: int) -> None:
-        """Go on counting from there; what came before is not known any more."""
+        """Continues counting from there; earlier changes are unknown."""
         self.version = self.settled = max(version, self.version)
         for shelf in self._shelves.values():
             shelf.forgotten = self.version
 
     def settle(self, version: int) -> None:
-        """All changes up to this version last: tell those who wait for them."""
+        """All changes up to this version are stored: notifies those who wait for them."""
         self.settled = max(self.settled, version)
         for shelf in self._shelves.values():
             if shelf.waiters:
                 shelf.wake()
 
     def undo(self) -> None:
-        """Take back every change that is not settled. Their versions are never used again."""
+        """Undoes every change that is not settled. Their versions are never reused."""
         for shelf in self._shelves.values():
             while shelf.history and shelf.history[-1].version > self.settled:
                 change = shelf.history.pop()

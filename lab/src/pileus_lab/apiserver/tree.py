@@ -1,14 +1,14 @@
-"""Readers of JSON objects whose shape a schema has already checked."""
+"""Accessors for JSON objects whose shape a schema has checked."""
 
 from collections.abc import Callable
 from typing import cast
 
 Obj = dict[str, object]
-"""A JSON object. What is inside is what its schema says."""
+"""A JSON object, shaped as its schema says."""
 
 
 def look(value: object, *path: str) -> object:
-    """Return what is at the path, or None."""
+    """Returns the value at the path, or None."""
     for step in path:
         if not isinstance(value, dict):
             return None
@@ -18,13 +18,13 @@ def look(value: object, *path: str) -> object:
 
 
 def branch(value: object, *path: str) -> Obj:
-    """Return the object at the path; an empty one, not attached, if there is none."""
+    """Returns the object at the path; an empty, detached one if there is none."""
     found = look(value, *path)
     return cast("Obj", found) if isinstance(found, dict) else {}
 
 
 def grow(value: Obj, *path: str) -> Obj:
-    """Return the object at the path, made if there is none."""
+    """Returns the object at the path; creates it if there is none."""
     for step in path:
         inner = value.get(step)
         if not isinstance(inner, dict):
@@ -57,18 +57,18 @@ def texts(value: object, *path: str) -> list[str]:
 
 
 def words(value: object, *path: str) -> dict[str, str]:
-    """Return a map of texts, such as labels."""
+    """Returns a map of strings, such as labels."""
     return {k: v for k, v in branch(value, *path).items() if isinstance(v, str)}
 
 
 def default(value: Obj, **fields: object) -> None:
-    """Set each field that is missing."""
+    """Sets each field that is missing."""
     for name, wanted in fields.items():
         value.setdefault(name, wanted)
 
 
 def copied(value: object) -> object:
-    """Return a deep copy."""
+    """Returns a deep copy."""
     if isinstance(value, dict):
         return {k: copied(v) for k, v in cast("Obj", value).items()}
     if isinstance(value, list):
@@ -81,7 +81,7 @@ def clone(value: Obj) -> Obj:
 
 
 def without_nulls(value: object) -> object:
-    """Return the value with every null member left out, as a Go struct would read it."""
+    """Returns the value without null members, as a Go struct would read it."""
     if isinstance(value, dict):
         members = cast("Obj", value).items()
         return {k: without_nulls(v) for k, v in members if v is not None}

@@ -19,12 +19,12 @@ from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import draw
 
 TIDY_EVERY = 5
-"""Seeds after which what they left is cleared away."""
+"""Seeds after which garbage is collected."""
 
 
 @contextmanager
 def tended() -> Generator[None]:
-    """The collector is off, and what is there now is none of its business: `tidy` is quick."""
+    """Turns the garbage collector off and freezes existing objects, so that `tidy` is fast."""
     was = gc.isenabled()
     gc.disable()
     gc.freeze()
@@ -37,14 +37,14 @@ def tended() -> Generator[None]:
 
 
 def tidy(seed: int) -> None:
-    """After each seed; now and then it does something."""
+    """Called after each seed; collects garbage now and then."""
     if seed % TIDY_EVERY == 0:
         gc.collect()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One seed, and what came of it."""
+    """One seed and its result."""
 
     seed: int
     violation: str = ""
@@ -54,20 +54,20 @@ class Report:
     done: Counter[DeedKind] = field(default_factory=Counter[DeedKind])
     virtual_seconds: float = 0.0
     seconds: float = 0.0
-    """Of one core; what others do on it does not count."""
+    """CPU seconds of one core."""
 
 
 AT_ONCE = 5
-"""Seeds that are given to a process together."""
+"""Seeds that a process gets at a time."""
 LISTEN = 0.3
-"""Seconds for which one waits for a report, before one asks whether to stop."""
+"""Seconds to wait for a report before checking whether to stop."""
 Play = Callable[[int], Report]
 
 
 def side_by_side(
     seeds: Sequence[int], play: Play, *, jobs: int, stopped: Callable[[], bool]
 ) -> Iterator[Report]:
-    """The reports as they come, one for each seed; fewer if it is `stopped`."""
+    """Yields the reports as they arrive, one for each seed; fewer if `stopped`."""
     left = deque(seeds)
     with _hired(jobs, play) as crew:
         while not stopped() and (left or any(worker.under_way for worker in crew)):
@@ -88,14 +88,14 @@ def _hired(jobs: int, play: Play) -> "Generator[list[_Worker]]":
 
 
 def _heard(crew: "Sequence[_Worker]") -> "list[_Worker]":
-    """Those who have something to report; nobody, if nobody has after a while."""
+    """Returns the workers that have reports; none after a while."""
     busy: dict[object, _Worker] = {one.connection: one for one in crew if one.under_way}
     ready = wait([one.connection for one in busy.values()], timeout=LISTEN)
     return [busy[connection] for connection in ready]
 
 
 class _Worker:
-    """A process, or its successor; and the seeds that it has yet to report of, in their order."""
+    """A process or its successor, and the seeds that it has yet to report, in order."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
@@ -111,7 +111,7 @@ class _Worker:
         theirs.close()
 
     def keep_busy(self, left: deque[int]) -> None:
-        """Give it more before it runs out of work."""
+        """Sends more seeds before the process runs out of them."""
         if len(self.under_way) > 1 or not left:
             return
         more = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]
@@ -120,7 +120,10 @@ class _Worker:
             self.connection.send(more)
 
     def report(self, left: deque[int]) -> Report:
-        """What came of the next seed. After a death the seeds behind it are `left` to all."""
+        """Returns the report of the next seed.
+
+        If the process died, the seeds after it are `left` for all.
+        """
         try:
             report = cast("Report", self.connection.recv())
         except (EOFError, ConnectionError):
@@ -141,7 +144,7 @@ class _Worker:
 
 @contextmanager
 def _spared_from_ctrl_c() -> Generator[None]:
-    """A process that is started now never hears of it: its parent decides what to do."""
+    """A process that is starting ignores Ctrl-C: its parent decides what to do."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which a new process inherits
     try:
         yield
@@ -150,7 +153,7 @@ def _spared_from_ctrl_c() -> Generator[None]:
 
 
 def _serve(connection: Connection, play: Play) -> None:
-    """What a process does: play what it is given, until nobody listens any more."""
+    """The worker: plays seeds until its parent closes the pipe."""
     with suppress(EOFError, ConnectionError), tended():
         while True:
             for seed in cast("list[int]", connection.recv()):
@@ -163,24 +166,24 @@ def _ending(code: int) -> str:
 
 SLOWEST = 3
 WORTH_A_PROCESS = 20
-"""Seeds for which it pays to start another process: its start takes as long as a few seeds."""
+"""Seeds for which another process is worth its start-up time."""
 
 
 @dataclass(slots=True)
 class Summary:
-    """What is kept of many."""
+    """Results of many seeds."""
 
     wanted: int = 0
-    """Seeds that were to be played."""
+    """Seeds to play."""
     seeds: int = 0
-    """Seeds that were played."""
+    """Seeds played so far."""
     failed: list[Report] = field(default_factory=list[Report])
     struck: Counter[tuple[FaultKind, str]] = field(default_factory=Counter[tuple[FaultKind, str]])
     done: Counter[DeedKind] = field(default_factory=Counter[DeedKind])
     slowest: list[Report] = field(default_factory=list[Report])
     virtual_seconds: float = 0.0
     busy_seconds: float = 0.0
-    """Of all cores together."""
+    """CPU seconds of all cores."""
 
     def add(self, report: Report) -> None:
         self.seeds += 1
@@ -212,7 +215,7 @@ def campaign(
     stopped: Callable[[], bool] = lambda: False,
     cloud: str = "",
 ) -> Summary:
-    """Play all seeds, or until it is `stopped`; `told` hears of the progress after each.
+    """Plays all seeds, or until `stopped`; calls `told` after each.
 
     `cloud` is as for `load`.
     """

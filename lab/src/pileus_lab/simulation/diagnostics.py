@@ -21,12 +21,12 @@ from pileus.telemetry.metrics import Metrics, new_metrics
 from pileus_lab.simulation.setup import SECRET
 
 EVERY = 40
-"""One of so many seeds is listened to: writing all that down takes longer than to play."""
+"""One of this many seeds is checked for secrets, because formatting everything is slow."""
 VERBOSITY = 4
 
 
 class Sayings:
-    """Those of all managers of one world."""
+    """The diagnostics of all managers of one world."""
 
     def __init__(self, seed: int, config: Config) -> None:
         self._config = config
@@ -37,9 +37,9 @@ class Sayings:
 
     @contextmanager
     def listening(self) -> Generator[None]:
-        """Hear what is logged for as long as the block lasts; nothing is written anywhere.
+        """Captures log lines while the block lasts; writes nothing.
 
-        Most seeds are heard only for exceptions that no manager expects.
+        Most seeds are checked only for unexpected exceptions.
         """
         logger = logging.getLogger("pileus")
         level, propagates = logger.level, logger.propagate
@@ -57,11 +57,11 @@ class Sayings:
             logger.setLevel(level)
 
     def unexpected(self) -> Iterator[str]:
-        """Exceptions that a manager caught, logged with a traceback, and works on after."""
+        """Exceptions that a manager caught, logged with a traceback, and survived."""
         yield from self._tracebacks.told
 
     def leaks(self) -> Iterator[str]:
-        """Where a secret is told."""
+        """Where a secret was found."""
         if not self.is_heard:
             return
         for line in self._ear.telling:
@@ -74,7 +74,7 @@ class Sayings:
 
 
 class _Ear(logging.Handler):
-    """Formats every line as a manager would, and keeps those that tell a secret."""
+    """Formats every line as a manager would, and keeps those with a secret."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,11 +88,11 @@ class _Ear(logging.Handler):
 
 
 PROVIDERS_OWN = "pileus.classic.calls"
-"""The logger of exceptions that a ported provider raised, which are ordinary errors there."""
+"""The logger of exceptions in ported providers, which are ordinary errors there."""
 
 
 class _Tracebacks(logging.Handler):
-    """Keeps the lines that carry an exception: each is a bug, however well it is isolated."""
+    """Keeps the lines with an exception: each is a bug, even if it is isolated."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -106,7 +106,7 @@ class _Tracebacks(logging.Handler):
 
 
 class _Unread:
-    """In place of any instrument: measures nothing."""
+    """Replaces any instrument; measures nothing."""
 
     def labels(self, *_: str) -> Self:
         return self
@@ -118,7 +118,7 @@ class _Unread:
 
 @cache
 def _unread_metrics() -> Metrics:
-    """For seeds that nobody listens to: to make instruments and to measure takes a while."""
+    """For seeds that are not checked for secrets, because creating instruments is slow."""
     metrics = new_metrics()
     for name, instrument in vars(metrics).items():
         if isinstance(instrument, MetricWrapperBase):
@@ -128,7 +128,7 @@ def _unread_metrics() -> Metrics:
 
 @dataclass(slots=True)
 class Reading:
-    """In place of a gauge with one label: only what the gauge would ask for is kept."""
+    """Replaces a gauge with one label; keeps only its callbacks."""
 
     _functions: dict[str, Callable[[], float]] = field(
         default_factory=dict[str, Callable[[], float]]
@@ -152,15 +152,15 @@ class _Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """How many keys wait in each queue of a manager, and how many it remembers."""
+    """How many keys wait in each queue of a manager, and how many objects it remembers."""
 
     waiting: Reading = field(default_factory=Reading)
     keys: Reading = field(default_factory=Reading)
     remembered: Reading = field(default_factory=Reading)
-    """By map of per-object state: how many objects it has entries for."""
+    """Number of objects in each map of per-object state."""
 
     def read_from(self, metrics: Metrics) -> Metrics:
-        """The same instruments, but that these can be read for one manager alone."""
+        """Returns the same instruments, but these can be read for one manager alone."""
         own = copy(metrics)
         own.queue_depth = cast("Gauge", self.waiting)
         own.queue_keys = cast("Gauge", self.keys)

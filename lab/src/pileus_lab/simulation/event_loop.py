@@ -1,7 +1,7 @@
-"""An event loop for simulations: its time jumps, and the same program takes the same steps.
+"""An event loop for simulations: virtual time, and deterministic order of tasks.
 
-Processes are told apart by the context that their tasks carry. A paused one takes no step until it
-is resumed; its timers run out meanwhile, as those of a process that was stopped do.
+Processes are identified by the context of their tasks. A paused process takes no step until it is
+resumed; its timers expire meanwhile, as those of a stopped process do.
 """
 
 import asyncio
@@ -22,32 +22,32 @@ import pileus_lab
 OURS = tuple(f"{Path(each).parent}/" for each in (pileus.__file__, pileus_lab.__file__))
 """The folders of our own code, on this machine."""
 STEPS_AT_ONCE = 50_000
-"""Rounds of the loop within one instant, after which it is taken to be endless."""
+"""Iterations of the loop at one instant after which it counts as an endless loop."""
 ROUNDING = 1e-9
-"""Seconds that the clock of a process which slept is ahead: else a timer that is due could seem not
-to be, by the last bit of a float, for as long as time stands still."""
+"""Seconds that the clock of a process that slept is ahead: otherwise a timer that is due could
+seem not to be, by the last bit of a float, while time stands still."""
 SHOWN, NAMED = 24, 3
-"""Places told when nothing goes on, and tasks named at each."""
+"""Places reported at a standstill, and tasks named at each."""
 CLEARING = 600.0
-"""Seconds, of no clock, that tasks have for their end."""
+"""Real seconds that tasks have to end."""
 
 
 class Standstill(Exception):
-    """Nothing will ever happen again, or nothing but the same; the text names who waits where."""
+    """Nothing will happen any more, or only the same; the message lists which tasks wait where."""
 
 
 @dataclass(eq=False, slots=True)
 class Process:
-    """What one operating-system process would be: it can be stopped and resumed as a whole."""
+    """The equivalent of an operating-system process: it can be stopped and resumed as a whole."""
 
     name: str
     paused: bool = False
     asleep: bool = False
     """Paused with its whole machine, until that wakes up by itself."""
     is_dead: bool = False
-    """Its steps reach nobody any more: what it still does is its remains being cleared away."""
+    """Its steps have no effect any more: it is only being cleaned up."""
     steps_left: int = 0
-    """Steps until something strikes it; 0: nothing will."""
+    """Steps until its callback runs; 0: never."""
     strike: Callable[[], None] | None = None
     slept: float = 0.0
     """Seconds for which its machine was suspended: its monotonic clock has not counted them."""
@@ -55,7 +55,7 @@ class Process:
     """Its steps that wait until it is resumed."""
 
     def strike_at_step(self, number: int, strike: Callable[[], None]) -> None:
-        """Let something happen right before its n-th step from now: between two awaits."""
+        """Runs a callback right before its n-th step from now: between two awaits."""
         self.steps_left, self.strike = number, strike
 
     def spare(self) -> None:
@@ -71,7 +71,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 class _Task(asyncio.Task[Any]):
-    """A task whose place in a set depends on its number, not on its address in memory."""
+    """A task whose order in a set depends on its number, not on its address in memory."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class SimulationLoop(asyncio.BaseEventLoop):
-    """Guarantees: no wall time, no sockets, no threads; equal programs run equally anywhere."""
+    """Uses no wall time, sockets or threads; equal programs run equally on every machine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,11 +113,11 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self.set_task_factory(make)
 
     def now(self) -> float:
-        """The time of the world."""
+        """World time."""
         return self._now
 
     def time(self) -> float:
-        """The monotonic clock of who asks. It stood still while its machine was suspended."""
+        """The monotonic clock of the calling process. It stops while its machine is suspended."""
         process = PROCESS.get()
         if process is None or not process.slept:
             return self._now
@@ -156,7 +156,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self._soon.extend(handle for handle in held if not handle.cancelled())
 
     def suspend(self, process: Process, seconds: float) -> None:
-        """Let its machine sleep: it takes no step, and its timers stand still, but time goes on."""
+        """Suspends its machine: it takes no step and its timers stop, but time goes on."""
         self.pause(process)
         process.asleep = True
         process.slept += seconds
@@ -171,7 +171,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self.resume(process)
 
     def select(self, timeout: float | None) -> list[object]:
-        """Called by asyncio once a round: wait until something happens, or so many seconds."""
+        """Called by asyncio once per iteration: waits for an event, or that many seconds."""
         if timeout is None:
             raise Standstill(f"every task waits, and no timer will wake one\n{self._waiting()}")
         if timeout > 0:
@@ -186,7 +186,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         return []
 
     def clear_away(self) -> None:
-        """End the tasks of a program that came to a standstill, as far as they let themselves."""
+        """Ends the tasks of a program at a standstill, as far as possible."""
         tasks = asyncio.all_tasks(self)
         for task in tasks:
             self._rounds = 0
@@ -195,13 +195,13 @@ class SimulationLoop(asyncio.BaseEventLoop):
             self.run_until_complete(asyncio.wait(tasks, timeout=CLEARING))
 
     def close(self) -> None:
-        """What was not finished is left so, without a word."""
+        """Drops unfinished work silently."""
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]
         super().close()
 
     def _timers(self) -> list[Any]:
-        """Those of asyncio itself, which has no other way to move them."""
+        """Asyncio offers no other way to move its own tasks."""
         return vars(self)["_scheduled"]
 
     def _process_events(self, events: list[object]) -> None:
@@ -211,7 +211,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         pass
 
     def waiting(self) -> list[str]:
-        """Who waits where: a line for each place, with the names of some of those who do."""
+        """Lists which tasks wait where: a line for each place, with some names."""
         places: dict[str, list[str]] = {}
         for task in sorted(asyncio.all_tasks(self), key=hash):
             places.setdefault(waits_at(task), []).append(task.get_name())
@@ -224,7 +224,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
 
 def _place(frame: traceback.FrameSummary) -> str:
-    """File and line of our own code; of others', which differ between machines, the name alone."""
+    """File and line of our own code; for other code, which differs by machine, only the name."""
     for folder in OURS:
         if frame.filename.startswith(folder):
             return f"{frame.filename.removeprefix(folder)}:{frame.lineno} {frame.name}"
@@ -237,7 +237,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def waits_at(task: asyncio.Task[Any]) -> str:
-    """What a task has come to, innermost last."""
+    """The stack of a task, innermost last."""
     lines: list[str] = []
     awaited: Any = task.get_coro()
     while awaited is not None:

@@ -1,4 +1,4 @@
-"""Holds every step of a world against the invariants, and keeps the first that breaks one."""
+"""Checks every step of a world against the invariants and keeps the first violation."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -36,21 +36,21 @@ class Violation:
 
 
 class Judge:
-    """The first violation is kept; what comes after it does not count."""
+    """The first violation is kept; later ones are ignored."""
 
     def __init__(self, trace: Trace, now: Callable[[], float]) -> None:
         self._trace = trace
         self._now = now
         self._facts: Facts | None = None
         self.observers: list[Callable[[Step], None]] = []
-        """Called with every step before it is judged."""
+        """Called with every step before it is checked."""
         self.violation: Violation | None = None
         self._calls: Counter[Channel] = Counter()
         self._accepted = 0
         self._last_write = ""
 
     def begin(self, facts: Facts) -> None:
-        """From now on steps are judged, by these facts."""
+        """From now on steps are checked, with these facts."""
         self._facts = facts
 
     def see(self, step: Step) -> None:
@@ -64,19 +64,19 @@ class Judge:
         self._record(step)
 
     def meddled(self) -> None:
-        """Somebody takes the lease from its holder, who cannot know it yet."""
+        """A user takes the lease from its holder, which cannot know it yet."""
         if self._facts is not None:
             self._facts.robbed[self._facts.cluster.leader()] = self._now()
 
     def first_wrong(self) -> tuple[str, str] | None:
-        """Of what must hold in the end: the first that does not hold yet."""
+        """Returns the first final invariant that does not hold yet."""
         for name, check in QUIET.items() if self._facts else ():
             for wrong in check(self._facts) if self._facts else ():
                 return name, wrong
         return None
 
     def spent(self, seconds: float = 0.0, before: Spent | None = None) -> Spent:
-        """What managers have done until now; or since then, so many seconds ago."""
+        """What managers have done so far; or in the last that many seconds."""
         calls, accepted = Counter(self._calls), self._accepted
         if before is not None:
             calls.subtract(before.calls)

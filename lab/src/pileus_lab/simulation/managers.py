@@ -30,7 +30,7 @@ from pileus_lab.simulation.schedule import CHOICES, Deed
 from pileus_lab.simulation.setup import PROVIDER, SECRET
 
 FASTEST, SLOWEST = 1.1, 0.9
-"""How wrong the clocks may run that decide about the lease."""
+"""How wrong the clocks may be that decide about the lease."""
 
 
 class SkewedClock:
@@ -45,7 +45,7 @@ class SkewedClock:
 
 
 class PacedClock:
-    """A monotonic clock that runs a little too fast or too slow; how much may change."""
+    """A monotonic clock that runs a little too fast or too slow; the pace may change."""
 
     def __init__(self, right: Callable[[], float], pace: float) -> None:
         self._right = right
@@ -61,7 +61,7 @@ class PacedClock:
 
 
 class Replica:
-    """Guarantees: while `run` runs there is a manager, or one is about to be started."""
+    """While `run` runs there is a manager, or one is about to be started."""
 
     def __init__(
         self, name: str, config: Config, clock: Clock, chance: Random, around: Surroundings
@@ -76,12 +76,12 @@ class Replica:
         self.clock = SkewedClock(clock, chance.uniform(-120, 120))
         self.life: Life | None = None
         self.watch_cloud: Callable[[Cloud], Cloud] = _as_it_is
-        """Wraps the cloud of every life, to record what is asked of it."""
+        """Wraps the cloud of every process, to record its calls."""
         self._may_live = asyncio.Event()
         self._may_live.set()
 
     async def run(self, failed: Callable[[str, BaseException], None]) -> None:
-        """Live again and again. `failed` is told of an end that no program should have."""
+        """Starts the manager again and again. Calls `failed` after an unexpected end."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._may_live.wait()
@@ -101,7 +101,7 @@ class Replica:
         return Life(self.name, f"{self.name}-{self._lives}")
 
     def keep_down(self) -> None:
-        """Kill it, and do not start it again until `bring_up`."""
+        """Kills it, and does not restart it until `bring_up`."""
         self._may_live.clear()
         if self.life is not None:
             self.life.crash()
@@ -110,17 +110,17 @@ class Replica:
         self._may_live.set()
 
     def stop(self) -> None:
-        """Ask it to end, as SIGTERM does."""
+        """Asks it to end, as SIGTERM does."""
         if self.life is not None and self.life.task is not None:
             self.life.task.cancel()
 
     def wind(self, seconds: float, share: float) -> None:
-        """Its wall clock jumps, and its other one runs at another pace from now on."""
+        """Its wall clock jumps, and its monotonic clock runs at another pace from now on."""
         self.clock.wrong_by += seconds
         self.monotonic.run_at(SLOWEST + share * (FASTEST - SLOWEST))
 
     def crash_when_started(self, step: int) -> None:
-        """Let the next life end with its n-th step, if it gets there; 0: it may live."""
+        """Ends the next process at its n-th step, if it gets there; 0: never."""
         self._ambush = step
 
     def _arm(self, life: Life) -> None:
@@ -152,7 +152,7 @@ class Replica:
         life.ended.set()
 
     def surroundings(self, life: Life) -> World:
-        """Returns what the process of that life finds around itself."""
+        """Returns the environment of that process."""
         providers = Registry(discover=tuple)
         providers.register(PROVIDER, self._provider(life))
 
@@ -188,18 +188,18 @@ def _as_it_is(cloud: Cloud) -> Cloud:
 
 
 def _unwatched(_: Metrics) -> AbstractContextManager[None]:
-    """Virtual time cannot stand still, and threads have no place in it."""
+    """Virtual time cannot stop, and threads cannot be used in it."""
     return nullcontext()
 
 
 def _nothing() -> None:
-    """Whoever plays many seeds clears away what they leave; the collector is off in each."""
+    """Garbage is collected between seeds; the collector is off in each."""
 
 
 LONGEST_OUTAGE = 30.0
-"""Seconds for which the API server is away, or behind, at most."""
+"""Maximum seconds for which the API server is unreachable or lags behind."""
 MOST_STEPS = 3000
-"""Of a manager's tasks, after which something strikes it; about as many as its start takes."""
+"""Steps of a manager's tasks after which it is hit; about as many as its start takes."""
 
 
 class Mishaps:
@@ -234,7 +234,7 @@ class Mishaps:
         }
 
     def end(self) -> None:
-        """From now on nothing more befalls them, and what did is over; who sleeps sleeps on."""
+        """No further faults; current ones end, but suspended machines stay suspended."""
         self._cluster.come_back()
         for manager in self._managers:
             manager.crash_when_started(0)
@@ -244,14 +244,14 @@ class Mishaps:
                     self._loop.resume(manager.life.process)
 
     def _chosen(self, deed: Deed) -> Replica:
-        """Mostly the one that leads: the others have little to lose."""
+        """Mostly the leader: the others have little to lose."""
         leader = self._cluster.leader()
         leading = [one for one in self._managers if one.life and one.life.identity == leader]
         among = leading if leading and deed.choice % 4 else self._managers
         return among[deed.choice % len(among)]
 
     def _to_who_lives(self, strike: Callable[[Deed, Life], None]) -> Callable[[Deed], None]:
-        """Who has crashed and not come again is spared."""
+        """A manager that has crashed and not restarted is skipped."""
 
         def strike_chosen(deed: Deed) -> None:
             life = self._chosen(deed).life
@@ -268,7 +268,7 @@ class Mishaps:
         life.ambush(1 + deed.choice % 7, life.crash, after=deed.choice % 2 > 0)
 
     def _crash_at_step(self, deed: Deed) -> None:
-        """At work; or while it ends in good order; or soon after it came again."""
+        """At work; or while it ends cleanly; or soon after its restart."""
         manager = self._chosen(deed)
         life = manager.life
         if life is None:

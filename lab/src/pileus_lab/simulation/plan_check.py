@@ -44,7 +44,7 @@ KINDS = {"nodes": "Node", "services": "Service"}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Write:
-    """One thing that is changed on one object, or in the cloud on its behalf."""
+    """One change of one object, or in the cloud for it."""
 
     about: str
     """`Node NAME` or `Service UID`."""
@@ -52,7 +52,7 @@ class Write:
     what: str
     """In the cloud, the sign and summary of the change; in the cluster, the path of the field."""
     value: str = ""
-    """In the cluster, what the field has afterwards."""
+    """In the cluster, the new value of the field."""
 
     def __str__(self) -> str:
         return f"{self.about}: {self.place} {self.what}{': ' if self.value else ''}{self.value}"
@@ -74,7 +74,7 @@ def promised(change: Planned) -> Iterator[Write]:
 
 
 def recorded(cloud: Cloud, told: Callable[[Write], None]) -> Cloud:
-    """Returns the same cloud; `told` hears of every write before it is made."""
+    """Returns the same cloud; `told` is called before every write."""
     return replace(
         cloud,
         balancers=cloud.balancers and RecordedBalancers(cloud.balancers, told),
@@ -84,7 +84,7 @@ def recorded(cloud: Cloud, told: Callable[[Write], None]) -> Cloud:
 
 
 class RecordedBalancers:
-    """`apply` does not say for whom it is called: what `changes` saw before does."""
+    """`apply` does not name the owner; the `changes` call before it does."""
 
     def __init__(self, inner: Balancers[Any, Any], told: Callable[[Write], None]) -> None:
         self._inner = inner
@@ -244,14 +244,14 @@ _SETS: Mapping[str, Callable[[Obj], set[str]]] = {
 
 HOUR = 3600.0
 REST = 400.0
-"""Seconds between the last thing that happens and the plan: no machine boots, no balancer is
-pending and no kubelet is about to be declared dead any more."""
+"""Seconds between the last event and the plan: by then no machine boots, no balancer is pending
+and no kubelet is about to be declared dead."""
 SETTLED = 900.0
-"""Seconds after which managers that were never stopped have done all that there was to do."""
+"""Seconds after which managers that were never stopped have done everything."""
 WORD = 0.05
-"""Seconds in which what has changed is known to whoever watches."""
+"""Seconds in which a change reaches every watch."""
 STOPS = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, None)
-"""When managers are stopped, as a part of the time in which things happen; None: afterwards."""
+"""When managers are stopped, as a fraction of the active time; None: afterwards."""
 
 EMPTY = "an_empty_plan_means_no_write"
 PLANNED = "every_write_was_planned"
@@ -263,16 +263,16 @@ OUTCOMES = {
     "Service": (f"status.conditions[{READY}]", f"metadata.annotations[{ENSURED}]"),
     "Node": (f"status.conditions[{ROUTED}]",),
 }
-"""The fields that report what became of a change in the cloud."""
+"""The fields that report the result of a change in the cloud."""
 ADDRESSES = "status.loadBalancer.ingress"
 RANGES = "spec.podCIDRs"
-"""A manager goes on from the range that it assigned last, which no plan knows: only the first plan
-names the ranges, later ones say that there will be some."""
+"""A manager continues after the range that it assigned last, which no plan knows: only the first
+plan names ranges, later ones announce some."""
 ANY = "*"
 
 
 async def hold_to_plans(world: World) -> None:
-    """Plays the world of a schedule; what breaks the law is blamed."""
+    """Plays the world of a schedule and reports violations."""
     await _prepare(world)
     keeper = Keeper(world)
     world.judge.observers.append(keeper.see)
@@ -286,7 +286,7 @@ async def hold_to_plans(world: World) -> None:
 
 
 async def _prepare(world: World) -> None:
-    """Lets things happen, with managers only at first, until nothing more happens by itself."""
+    """Plays the events, with managers only at first, until nothing more happens by itself."""
     stop = stream(world.schedule.seed, "plan").choice(STOPS)
     async with asyncio.TaskGroup() as group:
         if stop is not None:
@@ -331,7 +331,7 @@ class Keeper:
 
     @asynccontextmanager
     async def planning(self) -> AsyncGenerator[None]:
-        """Plans for as long as the block lasts; the first plan is made before it."""
+        """Plans while the block lasts; the first plan is made before it."""
         replica = self._world.planner(self._hear)
         config, life = self._world.schedule.setup.config, replica.next_life()
         async with looking(config, replica.surroundings(life)) as context:
@@ -348,7 +348,7 @@ class Keeper:
         return recorded(cloud, self._write)
 
     def see(self, step: Step) -> None:
-        """Is told of every step of the world."""
+        """Called with every step of the world."""
         if isinstance(step, ObjectStep | CloudStep):
             if isinstance(step, ObjectStep) and is_manager(step.who):
                 for write in differences(step):
@@ -360,7 +360,7 @@ class Keeper:
             self._hold()  # a balancer that is no longer pending may show what is left to change
 
     async def finish(self) -> None:
-        """What was planned at first, and still is, was tried."""
+        """What was planned at first and still is, was tried."""
         last = {*_immediate(await self._plan())}
         for write in sorted(last & {*_immediate(self._first)} - self._tried):
             self._blame(TRIED, f"{write} is planned for an hour, and was never tried")

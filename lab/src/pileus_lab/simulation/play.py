@@ -20,12 +20,12 @@ from pileus_lab.simulation.world import World
 
 LOOK_EVERY = 10.0
 AFTERGLOW = 60.0
-"""Seconds for the last events and refreshes, before a quiet world must stay without writes."""
+"""Seconds for the last events and refreshes, before no more writes are allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one schedule."""
+    """The result of one schedule."""
 
     schedule: Schedule
     violation: Violation | None
@@ -37,7 +37,7 @@ class Outcome:
 
 
 def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
-    """Play a schedule to its end, or to the first thing that is wrong."""
+    """Plays a schedule to its end, or to the first violation."""
     loop = SimulationLoop()
     with _undisturbed(), closing(loop):
         world = World(schedule, make_cloud, loop, LoopClock(loop.now))
@@ -65,7 +65,7 @@ def _run(world: World, loop: SimulationLoop) -> None:
 
 @contextmanager
 def _undisturbed() -> Generator[None]:
-    """No collector, which would end things at moments of its own."""
+    """Turns the garbage collector off: it would run finalizers at arbitrary moments."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -88,7 +88,7 @@ async def _play(world: World) -> None:
 
 
 async def _settle(world: World) -> None:
-    """Wait until everything is as it should be, and stays so for one more look."""
+    """Waits until everything matches the desired state, and still does at the next check."""
     was_well = False
     for _ in range(int(world.patience / LOOK_EVERY)):
         await asyncio.sleep(LOOK_EVERY)
@@ -117,7 +117,7 @@ def _blame_what_is_wrong(world: World) -> None:
 
 
 TRIES = 300
-"""Schedules that are tried at most."""
+"""Maximum number of schedules to try."""
 
 
 def shrink(
@@ -126,9 +126,9 @@ def shrink(
     *,
     make_cloud: MakeCloud = SimulatedLocal,
 ) -> Outcome:
-    """The outcome of a schedule none of whose items can be left out, found by leaving out.
+    """Returns the outcome of a schedule from which no item can be removed.
 
-    It fails by the same invariant as the whole; one that does not fail comes back as it is.
+    It breaks the same invariant as the whole; an outcome without violation is returned as it is.
     """
     smallest = play(schedule, make_cloud)
     if smallest.violation is None:
@@ -148,7 +148,7 @@ def shrink(
 
 
 def _smaller(failing: Outcome, size: int, make_cloud: MakeCloud) -> Outcome | None:
-    """The first that still fails in the same way when `size` neighbours are left out."""
+    """Returns the first that still fails in the same way without `size` neighbouring items."""
     numbers = [item.number for item in failing.schedule.items]
     for start in range(0, len(numbers), size):
         outcome = play(failing.schedule.only(_without(numbers, start, size)), make_cloud)

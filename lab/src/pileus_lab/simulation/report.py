@@ -14,18 +14,18 @@ from pileus_lab.simulation.play import Outcome
 from pileus_lab.simulation.scenario import Scenario
 
 NONE = "none"
-"""How a schedule is written of which nothing is left."""
+"""How an empty schedule is written."""
 HEAD = 4
-"""Lines of a trace that say how to play it again."""
+"""Lines of a trace that say how to repeat it."""
 
 
 class UnusableTrace(Exception):
-    """The file is no trace that this version can compare; the text says why."""
+    """The file is not a trace that this version can compare; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceHead:
-    """What the first lines of a trace say: how to play it again."""
+    """The header of a trace: how to repeat it."""
 
     seed: int
     scenario: str
@@ -35,14 +35,14 @@ class TraceHead:
 
 
 def read_numbers(text: str) -> tuple[int, ...]:
-    """Numbers with commas between. Errors: `ValueError`."""
+    """Returns comma-separated numbers. Raises `ValueError`."""
     return () if text == NONE else tuple(int(one) for one in text.split(","))
 
 
 def repeating(
     seed: int, scenario: str, only: Sequence[int] | None = None, *, cloud: str = ""
 ) -> str:
-    """The one command that plays a seed again."""
+    """The command that repeats a seed."""
     kept = f" --only {','.join(map(str, only)) or NONE}" if only is not None else ""
     where = f" --cloud {cloud}" if cloud else ""
     return f"pileus simulate --first-seed {seed} --seeds 1 --scenario {scenario}{kept}{where}"
@@ -63,7 +63,7 @@ def written_trace(outcome: Outcome, only: Sequence[int] | None, *, cloud: str = 
 
 
 def read_head(text: str) -> TraceHead:
-    """Errors: `UnusableTrace`."""
+    """Raises `UnusableTrace`."""
     lines = text.split("\n")
     if lines[0] != FORMAT:
         raise UnusableTrace(f'it is no trace of this format: it does not begin with "{FORMAT}"')
@@ -84,7 +84,7 @@ def read_head(text: str) -> TraceHead:
 
 
 def first_difference(before: str, after: str) -> str:
-    """Where two traces part, in words; empty if they are equal."""
+    """Where two traces first differ; empty if they are equal."""
     old, new = before.split("\n"), after.split("\n")
     for number, (was, now) in enumerate(zip(old, new, strict=False), 1):
         if was != now:
@@ -95,9 +95,9 @@ def first_difference(before: str, after: str) -> str:
 
 
 WIDTH = 100
-"""Columns in which everything has room, where nobody says how many there are."""
+"""Columns if the width is unknown."""
 NEVER = "."
-"""Stands where a fault never struck somebody."""
+"""Shown where a fault never occurred."""
 HOUR = 3600.0
 ASKERS = {
     Place.API: frozenset({
@@ -110,7 +110,7 @@ ASKERS = {
     Place.WATCH: frozenset({"shared-informers"}),
     Place.CLOUD: frozenset({"cloud balancers", "cloud instances", "cloud routes"}),
 }
-"""Who can be struck where, so that those who never were are seen as well."""
+"""All combinations, so that those that never occurred are shown as well."""
 
 
 def told_totals(
@@ -154,7 +154,7 @@ def _lasted(seconds: float) -> str:
 def _coverage(
     summary: Summary, place: Place, kinds: Sequence[FaultKind], width: int
 ) -> Iterator[str]:
-    """A table: who was struck, and by what, how often."""
+    """A table: which fault hit what, how often."""
     known = {who for kind, who in summary.struck if kind in kinds}
     rows = sorted(ASKERS[place] | known)
     struck = sum(count for (kind, _), count in summary.struck.items() if kind in kinds)
@@ -170,7 +170,7 @@ def _count(summary: Summary, kind: FaultKind, who: str) -> str:
 
 
 def _tables(rows: Sequence[str], columns: Mapping[str, Sequence[str]], width: int) -> Iterator[str]:
-    """As many tables one below the other as the width asks for."""
+    """Splits the table below each other to fit the width."""
     first = max(map(len, rows))
     wide = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
     for names in _fitting(wide, width - first - 2):

@@ -1,4 +1,4 @@
-"""Named mixtures of what happens: how likely each deed and each fault is."""
+"""Named mixtures of events: how likely each deed and each fault is."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,12 +19,12 @@ FIRST_EDITION = (
     "cautious",
     "silent",
 )
-"""Names of the setups of which the first edition of the scenarios chose."""
+"""Names of the setups of the first edition of the scenarios."""
 LIES = frozenset({FaultKind.CLOUD_STALE, FaultKind.CLOUD_EMPTY})
-"""Faults in which the cloud shows what is not so, as if it were."""
+"""Faults in which the cloud shows a false state as true."""
 AT_ONCE = 200.0
-"""Seconds for what takes longest when nothing goes wrong: a node is silent (40 s) before its
-machine is looked for, which is done twice (30 s apart) and every 10 s."""
+"""Seconds of the slowest process without faults: a node is silent (40 s) before its machine is
+looked up, which is done twice (30 s apart) and every 10 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +38,17 @@ class Scenario:
     deeds_most: int = 14
     faults_most: int = 8
     setups: tuple[str, ...] = ()
-    """The names of the setups of which one is chosen; none: of all."""
+    """The names of the setups to choose from; none: all."""
     replicas: tuple[int, ...] = (1, 2, 2, 3)
-    """How many managers there are; one of these."""
+    """Numbers of managers to choose from."""
     plans: bool = False
-    """Whether managers are held to plans made just before what they do (`planned.py`)."""
+    """Whether managers are compared with plans made just before (`plan_check.py`)."""
     seconds: float = 200.0
-    """How long things happen, before the world falls quiet."""
+    """Seconds in which events happen."""
     patience: float = 1500.0
-    """Seconds until everything must match the desired state, once nothing goes wrong."""
+    """Seconds until everything must match the desired state, once there are no more faults."""
     edition: int = 2
-    """Which version of the mixture this is: the same seed draws another schedule in another one."""
+    """Version of the mixture: the same seed draws another schedule in another version."""
 
 
 def _of(*places: Place) -> dict[FaultKind, int]:
@@ -291,7 +291,7 @@ SCENARIOS = {
 
 
 def first_edition(scenario: Scenario) -> Scenario:
-    """The scenario as it was before kinds and setups were added to it.
+    """The scenario before kinds and setups were added to it.
 
     Seeds that were found with it are played with it: `tests/simulation/test_regressions.py`.
     """

@@ -23,30 +23,30 @@ NAMES = tuple(one.name for one in SETUPS if one.name not in UNAIDED)
 QUIET = (60.0, 60.0, 60.0, 330.0)
 """The last is longer than the usual time between two refreshes; one in four is enough."""
 STREAMING = 0.6
-"""The part of API servers that stream lists."""
+"""Fraction of API servers that stream lists."""
 IDENTIFYING = 0.3
-"""The part of worlds whose kubelets report provider IDs."""
+"""Fraction of worlds whose kubelets report provider IDs."""
 BOTH_FAMILIES = 0.4
-"""The part of worlds whose machines have addresses of both families."""
+"""Fraction of worlds whose machines have addresses of both families."""
 CHOICES = 1 << 16
-"""A deed's choice is below this number."""
+"""Upper bound of a deed's choice."""
 LONGEST_LIE = 20.0
-"""Seconds for which a cloud may claim falsehoods. No guard could tell a longer one from truth."""
+"""Maximum seconds of false answers of a cloud. No guard could tell longer ones from the truth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """Somebody does something."""
+    """Something is done."""
 
     number: int
     at: float
     kind: DeedKind
     choice: int
-    """Which object is chosen, of those that there are then."""
+    """Which of the existing objects is chosen."""
     seconds: float
 
     def one_of(self, among: Sequence[T]) -> T | None:
-        """The one that it is done to; None if there is none."""
+        """The chosen object; None if there is none."""
         return among[self.choice % len(among)] if among else None
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Deed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
-    """For a while, some calls go wrong."""
+    """For a while, some calls fail."""
 
     number: int
     at: float
@@ -63,7 +63,7 @@ class Spell:
     kind: FaultKind
     rate: float
     seconds: float
-    """How late, how stale, or when to ask again."""
+    """Delay, staleness or Retry-After in seconds."""
 
     def __str__(self) -> str:
         often = f"{self.rate:.0%} of calls until {self.until:.1f}"
@@ -84,22 +84,22 @@ class Schedule:
     services: int
     items: tuple[Item, ...]
     seconds: float
-    """How long things happen."""
+    """Seconds in which events happen."""
     streams_lists: bool
     """Whether the API server is new enough to stream lists."""
     page_size: int
-    """How many objects a page of a list has at most; 0: as many as are asked for."""
+    """Maximum number of objects in a page of a list; 0: as many as requested."""
     quiet_seconds: float
-    """For how long nothing may be written once everything is in order."""
+    """Seconds in which nothing may be written once everything matches."""
     patience: float = 1500.0
-    """Seconds until everything must match the desired state, once nothing goes wrong."""
+    """Seconds until everything must match the desired state, once there are no more faults."""
     kubelets_identify: bool = False
     """Whether kubelets report the provider IDs of their machines."""
     machines_have_both: bool = False
     """Whether machines have addresses of both families."""
 
     def only(self, numbers: Collection[int]) -> "Schedule":
-        """The same world, but nothing happens except these items."""
+        """The same world, but only these items happen."""
         return replace(self, items=tuple(one for one in self.items if one.number in numbers))
 
 
@@ -137,7 +137,7 @@ def _count(chance: Random, most: int) -> int:
 
 
 def _one_lie(spells: Sequence[Spell]) -> list[Spell]:
-    """Two lies with a time between them are what the guards take for two independent reads."""
+    """The guards take two false answers with a time between them for two independent reads."""
     lies = [one for one in spells if one.kind is FaultKind.CLOUD_EMPTY]
     return [one for one in spells if one not in lies[1:]]
 
@@ -180,7 +180,7 @@ class Strike:
 
 
 class Weather:
-    """The spells of a schedule. Each draws from its own stream of chance."""
+    """The fault periods of a schedule. Each draws from its own random stream."""
 
     def __init__(self, seed: int, items: Sequence[Item], now: Callable[[], float]) -> None:
         self._now = now
@@ -194,12 +194,12 @@ class Weather:
             for place in Place
         }
         self.struck: Counter[tuple[FaultKind, str]] = Counter()
-        """How often each fault struck whom."""
+        """How often each fault occurred, by caller."""
 
     def strike(
         self, place: Place, who: str, *, may: Callable[[FaultKind], bool] = lambda _: True
     ) -> Strike | None:
-        """What befalls a call that `who` makes now; only what `may` befall it."""
+        """Returns the fault of a call that `who` makes now, of those that `may` occur."""
         now = self._now()
         for spell, chance in self._spells[place]:
             if not (spell.at <= now < spell.until) or not may(spell.kind):

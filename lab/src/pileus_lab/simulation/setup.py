@@ -1,4 +1,4 @@
-"""How the managers of a simulation are configured: a few command lines, one chosen by seed."""
+"""How the managers of a simulation are configured: command lines, one chosen by seed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,17 +16,17 @@ from pileus.version import PROGRAM
 
 CLUSTER = "simulated"
 PROVIDER = "simulated"
-"""What managers know the cloud by, whichever it is."""
+"""The name of the provider for managers."""
 SECRET = "token-that-nobody-may-see"  # noqa: S105 -- of nothing
 """In the environment of every manager."""
 CLUSTER_CIDR = "10.244.0.0/20"
 CLUSTER_CIDR_V6 = "fd44::/60"
 KEYS = "kube-system/ssh-keys"
-"""Where the wanted SSH keys are kept."""
+"""Where the desired SSH keys are stored."""
 EXTRA_CLASS = "example.com/extra"
-"""A class of Services that is ours in some setups."""
+"""A load balancer class that is ours in some setups."""
 MONITOR_PERIOD = 10.0
-"""Seconds between two looks at machines whose nodes are not ready."""
+"""Seconds between two checks of machines whose nodes are not ready."""
 ALWAYS = (
     f"--cloud-provider={PROVIDER}",
     "--master=http://127.0.0.1:1",
@@ -42,7 +42,7 @@ ALWAYS = (
 
 @dataclass(frozen=True)
 class Setup:
-    """One way to run the manager."""
+    """One configuration of the manager."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ _NO_REPAIRS = (
     "--route-reconciliation-period=24h",
     "--node-deletion-max-fraction=1",  # else some nodes are kept for ten minutes
 )
-"""Nothing is compared with the cloud from time to time: only changes cause work."""
+"""No periodic comparison with the cloud: only changes cause work."""
 
 SETUPS = (
     Setup("plain", (_NO_ROUTES,)),

@@ -1,4 +1,4 @@
-"""A provider's own test: its cloud, simulated in one line.
+"""For the tests of a provider: simulate its cloud in one line.
 
 def test_acme_under_faults():
     assert_everything_holds(SimulatedAcme, seeds=30)
@@ -15,16 +15,16 @@ from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import draw
 
 SHOWN = 15
-"""Lines of the trace, before the one that was wrong."""
+"""Lines of the trace before the violation."""
 
 
 def assert_everything_holds(
     make_cloud: MakeCloud, *, seeds: int | Iterable[int] = 30, scenario: str = "mixed"
 ) -> None:
-    """Play that many seeds, or these, with the real manager and this cloud.
+    """Plays that many seeds, or these, with the real manager and this cloud.
 
-    Errors: `AssertionError` that tells the first thing that did not hold, what led to it, and how
-    to play it again; `UnusableCloud`; `ValueError` for an unknown scenario.
+    Raises `AssertionError` with the first violation, what led to it, and the command that repeats
+    it; `UnusableCloud`; `ValueError` for an unknown scenario.
     """
     if scenario not in SCENARIOS:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A simulated world put together: API server, cloud, kubelets, people, managers, and a judge."""
+"""A simulated world: API server, cloud, kubelets, users, managers, and a judge."""
 
 import asyncio
 import traceback
@@ -89,7 +89,7 @@ class World:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """The world goes round for as long as the block lasts."""
+        """Runs the world while the block lasts."""
         await self._account.open()
         self.judge.begin(self._facts())
         self._furnish()
@@ -114,7 +114,7 @@ class World:
         await self._until(self._schedule.seconds)
 
     def mend(self, *, tidies: bool = True) -> None:
-        """Ends all faults; with `tidies`, users also take back what they asked for in vain."""
+        """Ends all faults; with `tidies`, users also revert impossible requests."""
         self.trace.note("schedule", "all is mended")
         self._mishaps.end()
         self._replacing.end()
@@ -132,7 +132,7 @@ class World:
         return self._managers
 
     def planner(self, told: Callable[[Call | Answer], None]) -> Replica:
-        """Returns a process beside the managers; `told` hears of its requests instead of a judge.
+        """Returns a process besides the managers; `told` gets its requests instead of a judge.
 
         It is not started.
         """
@@ -164,7 +164,7 @@ class World:
             self._replacing.see(step)
 
     def tell_who_waits(self) -> None:
-        """For whoever asks why something does not come about: a deadlock is seen here."""
+        """Shows why something does not happen, for example a deadlock."""
         for line in self._loop.waiting():
             self.trace.note("waits", line)
 
@@ -219,14 +219,14 @@ class World:
         self.judge.blame("no_manager_ends_by_a_bug", f"{who}: {told}")
 
     def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What is called back fails unseen otherwise: the cloud's model, say, or the judge."""
+        """Otherwise exceptions in callbacks, such as in the model of the cloud, go unnoticed."""
         error = context.get("exception")
         if "handle" in context and isinstance(error, Exception):
             told = "".join(traceback.format_exception(error))
             self.judge.blame("nothing_fails_unseen", told)
 
     def abandon(self) -> None:
-        """Let all managers end without a trace of it."""
+        """Ends all managers silently."""
         self.trace.close()
         for manager in self._managers:
             if manager.life is not None:
@@ -235,7 +235,7 @@ class World:
 
 
 def _controllers(setup: Setup, offered: Cloud) -> frozenset[str]:
-    """Those that run in this setup and with this cloud, of those that there are."""
+    """The controllers that run in this setup and with this cloud."""
     config = setup.config
     running = {
         one.canonical

@@ -40,7 +40,7 @@ ALL: tuple[Resource, ...] = (
 
 
 class Catalog:
-    """Finds a resource by what a URL says."""
+    """Finds a resource by its URL."""
 
     def __init__(self, resources: tuple[Resource, ...] = ALL) -> None:
         self.resources = resources
@@ -51,12 +51,12 @@ class Catalog:
         return self._by_name.get((group, version, plural))
 
     def groups(self) -> Mapping[tuple[str, str], list[Resource]]:
-        """Return the resources of each group and version, in the order of declaration."""
+        """Returns the resources of each group and version, in the order of declaration."""
         return self._groups
 
     @property
     def namespaced(self) -> list[Resource]:
-        """The resources that live in namespaces and are stored, each shelf once."""
+        """The stored resources with namespaces, each collection once."""
         return [r for r in self.resources if r.namespaced and "list" in r.verbs and not r.face]
 
 

@@ -1,4 +1,4 @@
-"""Events: stored once, in the core form, and shown in the form of events.k8s.io as well."""
+"""Events: stored once, in the core form, and also shown in the form of events.k8s.io."""
 
 from collections.abc import Iterator
 
@@ -54,7 +54,7 @@ def _namespace_faults(value: Obj, about: str) -> Iterator[Fault]:
 
 
 def _validate_new_api(value: Obj) -> Iterator[Fault]:
-    """The younger API asks for more; objects come here in the stored form."""
+    """events.k8s.io requires more; objects are in the stored form here."""
     if not text(value, "eventTime"):
         yield field_errors.required("eventTime")
     for stored, shown in _NEEDED.items():
@@ -67,7 +67,7 @@ def _validate_new_api(value: Obj) -> Iterator[Fault]:
 
 
 def _keep_content(new: Obj, old: Obj) -> Iterator[Fault]:
-    """In the younger API only the series of an event changes."""
+    """In events.k8s.io only the series of an event can change."""
     for name in _KEPT:
         if look(new, name) != look(old, name):
             yield field_errors.immutable(_NEEDED.get(name, name), look(new, name))

@@ -41,7 +41,7 @@ def _default(value: Obj) -> None:
 
 
 def _create(value: Obj) -> None:
-    """A new node takes no pods until the node lifecycle controller has seen it ready."""
+    """A new node accepts no pods until the node lifecycle controller has seen it ready."""
     spec = grow(value, "spec")
     taints = rows(spec, "taints")
     if not any(t.get("key") == NOT_READY and t.get("effect") == "NoSchedule" for t in taints):
@@ -83,7 +83,7 @@ def _cidr_faults(value: Obj) -> Iterator[Fault]:
 
 
 def _follow_cidr(value: Obj) -> None:
-    """The old and the new spelling of the pod network follow each other."""
+    """Keeps the old and the new field of the pod CIDR equal."""
     spec = grow(value, "spec")
     if text(spec, "podCIDR") and not items(spec, "podCIDRs"):
         spec["podCIDRs"] = [text(spec, "podCIDR")]

@@ -1,4 +1,4 @@
-"""Pods, as far as their life goes without kubelet and scheduler; and their eviction."""
+"""Pods without kubelet and scheduler, and their eviction."""
 
 from collections.abc import Iterator
 
@@ -52,7 +52,7 @@ def _default(value: Obj) -> None:
 
 
 def _follow_address(status: Obj) -> None:
-    """The old and the new spelling of the pod's address follow each other; the old one leads."""
+    """Keeps the old and the new field of the pod's address equal; the old one wins."""
     single, several = text(status, "podIP"), rows(status, "podIPs")
     if single and (not several or text(several[0], "ip") != single):
         status["podIPs"] = [{"ip": single}]
@@ -146,7 +146,7 @@ def _validate(value: Obj) -> Iterator[Fault]:
 
 
 def _validate_update(new: Obj, old: Obj) -> Iterator[Fault]:
-    """Of a pod's spec little may change once it is there."""
+    """Only a few fields of a pod's spec may change."""
     before, after = (clone(branch(o, "spec")) for o in (old, new))
     for name in ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"):
         before.pop(name, None)
@@ -241,7 +241,7 @@ PODS = Resource(
 
 
 def grace_of(value: Obj, asked: int | None) -> int:
-    """How long the pod may take to end: nobody has to be waited for unless it runs somewhere."""
+    """Grace period of a deletion: 0 unless the pod runs on a node."""
     if not text(value, "spec", "nodeName") or text(value, "status", "phase") in DONE:
         return 0
     if asked is not None:

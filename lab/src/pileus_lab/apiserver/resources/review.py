@@ -1,4 +1,4 @@
-"""Questions that are answered and not stored: who this is, and what they may do."""
+"""Reviews, which are answered and not stored: who a user is and what the user may do."""
 
 from pileus_lab.apiserver.resource import CREATE_ONLY, Resource
 

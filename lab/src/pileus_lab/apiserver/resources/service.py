@@ -304,7 +304,7 @@ AFFINITY_SECONDS = 10800
 
 
 def is_external(value: Obj) -> bool:
-    """Whether traffic may come from outside of the cluster."""
+    """Whether the Service accepts traffic from outside the cluster."""
     kind = text(value, "spec", "type")
     if kind in {"LoadBalancer", "NodePort"}:
         return True
@@ -362,7 +362,7 @@ def _update(new: Obj, old: Obj) -> None:
 
 
 def _follow_cluster_ip(new: Obj, old: Obj) -> None:
-    """Old clients know `clusterIP` only: its plural follows."""
+    """Old clients know only `clusterIP`: `clusterIPs` follows it."""
     before, after = text(old, "clusterIP"), text(new, "clusterIP")
     if items(old, "clusterIPs") and not items(new, "clusterIPs") and before == after:
         new["clusterIPs"] = copied(old["clusterIPs"])
@@ -374,7 +374,7 @@ def _follow_cluster_ip(new: Obj, old: Obj) -> None:
 
 
 def _keep_allocated(new: Obj, old: Obj) -> None:
-    """Who leaves out what the server once gave wants to keep it."""
+    """Values that the server assigned are kept if the client leaves them out."""
     before, after = branch(old, "spec"), branch(new, "spec")
     kinds = {text(before, "type"), text(after, "type")}
     unset = not text(after, "clusterIP") and not items(after, "clusterIPs")
@@ -396,7 +396,7 @@ def _keep_allocated(new: Obj, old: Obj) -> None:
 
 
 def _drop_by_type(new: Obj, old: Obj) -> None:
-    """What only the old type had goes, unless the client changed it in the same breath."""
+    """Removes fields that only the old type has, unless this write changes them."""
     before, after = branch(old, "spec"), branch(new, "spec")
     was, now = text(before, "type"), text(after, "type")
     if now == "ExternalName" and was != now:

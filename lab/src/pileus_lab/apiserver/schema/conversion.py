@@ -27,7 +27,7 @@ _QUANTITY = re.compile(r"([+-]?[0-9.]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?"
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _KNOWN = 4096
-"""Spellings of each kind that are remembered: each write of an object brings most of them again."""
+"""Number of canonical values to cache: each write of an object repeats most of them."""
 
 
 class Time(str):
@@ -47,7 +47,7 @@ class Base64(str):
 
 
 def read_scalar(kind: type, value: object) -> object:
-    """Return the value in its one spelling (a `dec_hook` of msgspec). Errors: `ValueError`."""
+    """Returns the canonical value (a `dec_hook` of msgspec). Raises `ValueError`."""
     if kind is Quantity and isinstance(value, str | int | float):
         return Quantity(quantity(str(value)))
     if not isinstance(value, str):
@@ -60,7 +60,7 @@ def read_scalar(kind: type, value: object) -> object:
 
 
 def write(value: object) -> object:
-    """Return a plain text (an `enc_hook` of msgspec)."""
+    """Returns plain text (an `enc_hook` of msgspec)."""
     return str(value)
 
 
@@ -102,7 +102,7 @@ def _base64(written: str) -> str:
 
 @lru_cache(_KNOWN)
 def quantity(written: str) -> str:
-    """Return the canonical spelling: "0.5" is "500m", "1024Mi" is "1Gi"."""
+    """Returns the canonical form: "0.5" is "500m", "1024Mi" is "1Gi"."""
     match = _QUANTITY.fullmatch(written)
     if match is None:
         raise ValueError(
@@ -122,7 +122,7 @@ def quantity(written: str) -> str:
 
 
 def amount(written: str) -> Decimal:
-    """Return the number that a canonical quantity stands for."""
+    """Returns the number of a canonical quantity."""
     match = _QUANTITY.fullmatch(written)
     if match is None:
         return Decimal(0)
@@ -156,7 +156,7 @@ def _in_exponents(value: Decimal, power: int) -> str:
 
 
 def _steps(value: Decimal, power: int) -> tuple[int, int]:
-    """Return an integer and the largest power of 1000 with which it says the same, rounded up."""
+    """Returns an integer and the largest power of 1000 that represent the value, rounded up."""
     nanos = (value.scaleb(power) * 10**9).to_integral_value(rounding="ROUND_UP")
     count, exponent = int(nanos), -9
     while count and count % 1000 == 0 and exponent < max(_DECIMAL.values()):
@@ -199,11 +199,11 @@ _JSON_NAMES = {"str": "string", "int": "number", "float": "number"}
 
 
 class Unfit(ValueError):
-    """The JSON does not fit the type; the text is what Go would say."""
+    """The JSON does not fit the type; the message is that of Go."""
 
 
 def canonical(type_name: str, value: Obj) -> Obj:
-    """Return the object as the server keeps it. Errors: `Unfit`."""
+    """Returns the object as the server stores it. Raises `Unfit`."""
     try:
         read = msgspec.convert(_present(value), _struct(type_name), dec_hook=read_scalar)
     except msgspec.ValidationError as error:
@@ -212,7 +212,7 @@ def canonical(type_name: str, value: Obj) -> Obj:
 
 
 def known(type_name: str, value: Obj) -> Obj | None:
-    """As `canonical`; None if some field is not in the tables, or of a wrong type."""
+    """Like `canonical`; None if a field is unknown or of a wrong type."""
     try:
         strict = _struct(type_name, known_only=True)
         read = msgspec.convert(_present(value), strict, dec_hook=read_scalar)
@@ -222,7 +222,7 @@ def known(type_name: str, value: Obj) -> Obj | None:
 
 
 def _present(value: Obj) -> object:
-    """The value without its nulls; looked for in the text first, which is much quicker."""
+    """The value without its nulls; the text is searched first, which is much faster."""
     return without_nulls(value) if b"null" in encode(value) else value
 
 
@@ -263,7 +263,7 @@ class _Default(msgspec.Struct):
 
 
 def _default(field: field_tables.Field, *, known_only: bool) -> _Default | None:
-    """Return the field's zero value; a factory where Go writes even the zero."""
+    """Returns the zero value of the field; a factory if Go writes even the zero."""
     omitted = bool(field.flags & {"omitempty", "omitzero"})
     if field.type.startswith("*") or field.type in {"time", "microtime", "quantity", "any"}:
         moment = field.type in {"time", "microtime"}  # structs, which Go's omitempty never omits
@@ -314,7 +314,7 @@ def _go_words(type_name: str, complaint: str) -> str:
 
 
 def _place(type_name: str, steps: list[str]) -> tuple[str, str]:
-    """Return the type that owns the last step, and the Go type that was wanted there."""
+    """Returns the type that owns the last step, and the Go type that was expected there."""
     owner, wanted = type_name, type_name
     for step in steps:
         field = (
@@ -331,26 +331,26 @@ def _place(type_name: str, steps: list[str]) -> tuple[str, str]:
 
 
 class _Pairs(list[tuple[str, object]]):
-    """A JSON object with its members in order, duplicates and all."""
+    """A JSON object with its members in order, including duplicates."""
 
 
 def may_repeat(body: bytes, value: Obj) -> bool:
-    """Whether some field may be twice in the text of this value; quick if there is none.
+    """Whether the text may contain a field twice; fast if it does not.
 
-    A field that was dropped for its twin took its quotes along; only escapes by number hide more.
+    A dropped duplicate also dropped its quotes; only numeric escapes can hide more.
     """
     return b"\\u" in body or body.count(b'"') != encode(value).count(b'"')
 
 
 def complaints(type_name: str, body: bytes) -> list[str]:
-    """Return a complaint per unknown or duplicate field, in the order of the text."""
+    """Returns a message for each unknown or duplicate field, in the order of the text."""
     return list(
         _walk(field_tables.types()[type_name], json.loads(body, object_pairs_hook=_Pairs), "")
     )
 
 
 def unknown(type_name: str, value: Obj) -> list[str]:
-    """Return a complaint per unknown field of an object that is parsed already."""
+    """Returns a message for each unknown field of a parsed object."""
     return list(_walk(field_tables.types()[type_name], _paired(value), ""))
 
 

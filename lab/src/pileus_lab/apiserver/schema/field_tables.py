@@ -27,14 +27,14 @@ PLAIN = frozenset({
 class Field:
     name: str
     type: str
-    """As in the table, but with the name of another type always qualified."""
+    """As in the table, but the name of another type is always qualified."""
     flags: frozenset[str]
     merge_key: str | None
-    """The key by which a list merges; "" if by value; None if it is replaced."""
+    """The key by which a list merges; "" if by value; None if the list is replaced."""
     numbers: tuple[int, ...] = ()
-    """Where protobuf has it."""
+    """Field number in protobuf."""
     target: str = ""
-    """The type's name without prefixes."""
+    """Name of the type without prefixes."""
     is_list: bool = False
     is_map: bool = False
     has_fields: bool = False
@@ -43,13 +43,13 @@ class Field:
 @dataclass(frozen=True, slots=True)
 class Type:
     name: str
-    """Qualified: `core.Taint`."""
+    """Qualified name: `core.Taint`."""
     fields: dict[str, Field]
 
 
 @cache
 def types() -> dict[str, Type]:
-    """Return every type of every table, by qualified name."""
+    """Returns every type of every table, by qualified name."""
     found: dict[str, Type] = {}
     for file in files("pileus_lab.apiserver.schema").iterdir():
         if file.name.endswith(".fields"):

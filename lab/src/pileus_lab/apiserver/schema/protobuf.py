@@ -19,17 +19,17 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _SIGN = 1 << 63
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STRING = 1
-"""What IntOrString calls a text."""
+"""The number of IntOrString's string form."""
 
 Member = int | bytes
 
 
 class Garbled(ValueError):
-    """The bytes are not what they should be."""
+    """The bytes are malformed."""
 
 
 def decode(type_name: str, body: bytes) -> Obj:
-    """Return the object, with kind and apiVersion. Errors: `Garbled`."""
+    """Returns the object, with kind and apiVersion. Raises `Garbled`."""
     if not body.startswith(MAGIC):
         raise Garbled("the body is not in Kubernetes' protobuf form")
     envelope = dict(_members(body[len(MAGIC) :]))
@@ -177,7 +177,7 @@ _READERS: dict[str, Callable[[Member], object]] = {
 
 
 def _members(body: bytes) -> Iterator[tuple[int, Member]]:
-    """Yield field numbers with what stands behind them."""
+    """Yields field numbers and values."""
     at = 0
     while at < len(body):
         tag, at = _varint(body, at)

@@ -1,1 +1,1 @@
-"""What can be done with objects: create, update, patch, delete, list, watch."""
+"""Operations on objects: create, update, patch, delete, list, watch."""

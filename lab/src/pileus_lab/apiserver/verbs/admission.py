@@ -1,4 +1,4 @@
-"""What every write goes through before it is kept: metadata, defaults, rules, validation."""
+"""What every write passes before it is stored: metadata, defaults, rules, validation."""
 
 from pileus_lab.apiserver import errors, field_errors, naming
 from pileus_lab.apiserver.allocation import Unallocated
@@ -22,12 +22,12 @@ from pileus_lab.apiserver.tree import (
 )
 
 RETRIES = 8
-"""How often another name is tried when a generated one is taken."""
+"""How many times another name is tried if a generated one is taken."""
 _SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def check_namespace(state: State, resource: Resource, namespace: str, name: str) -> None:
-    """Refuse a new object in a namespace that is not there or goes. Errors: `Problem`."""
+    """Refuses a new object in a namespace that is missing or being deleted. Raises `Problem`."""
     if not resource.namespaced or "list" not in resource.verbs:
         return
     home = state.store.shelf("namespaces").entries.get(Key("", namespace))
@@ -61,7 +61,7 @@ def match_namespace(value: Obj, call: Call) -> None:
 
 
 def new_object(state: State, call: Call, value: Obj) -> Key:
-    """Make the object one that can be kept; return its key. Errors: `Problem`."""
+    """Prepares a new object and returns its key. Raises `Problem`."""
     resource, meta = call.resource, grow(value, "metadata")
     if text(meta, "resourceVersion"):
         told = "resourceVersion should not be set on objects to be created"
@@ -96,7 +96,7 @@ def _generate(state: State, call: Call, prefix: str) -> str:
 
 
 def changed_object(state: State, call: Call, new: Obj, old: Obj) -> None:
-    """Make the new object one that can take the old one's place. Errors: `Problem`."""
+    """Prepares the object that replaces the old one. Raises `Problem`."""
     resource, rules = call.resource, call.resource.rules
     match_namespace(new, call)
     _check_identity(call, new, old)
@@ -115,7 +115,7 @@ def changed_object(state: State, call: Call, new: Obj, old: Obj) -> None:
 
 
 def check_name(call: Call, value: Obj) -> None:
-    """Refuse an object whose name is not that of the URL. Errors: `Problem` 400."""
+    """Refuses an object whose name is not that of the URL. Raises `Problem` 400."""
     name = name_of(value)
     if not name:
         raise errors.bad_request(
@@ -145,7 +145,7 @@ def _check_identity(call: Call, new: Obj, old: Obj) -> None:
 
 
 def check_version(call: Call, new: Obj, current: Entry) -> None:
-    """Refuse a write that is based on another version than the present one."""
+    """Refuses a write that is based on another version than the current one."""
     given = text(new, "metadata", "resourceVersion")
     if not given and call.resource.needs_version and call.verb == "update":
         fault = field_errors.invalid(
@@ -161,7 +161,7 @@ def check_version(call: Call, new: Obj, current: Entry) -> None:
 
 
 def _keep_system_fields(resource: Resource, new: Obj, old: Obj) -> None:
-    """What only the server sets stays as it is."""
+    """Fields that only the server sets stay unchanged."""
     meta, known = grow(new, "metadata"), branch(old, "metadata")
     for name in (*_SYSTEM, "generateName"):
         if name in known:
@@ -173,7 +173,7 @@ def _keep_system_fields(resource: Resource, new: Obj, old: Obj) -> None:
 
 
 def _isolate(call: Call, new: Obj, old: Obj) -> None:
-    """A write to the status changes nothing else, and the other way round."""
+    """A write to the status changes nothing else, and vice versa."""
     resource = call.resource
     if call.subresource == "status":
         for part in {*new, *old} - {"metadata", "status"}:

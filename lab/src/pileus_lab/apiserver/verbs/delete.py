@@ -1,4 +1,4 @@
-"""Delete: at once, or step by step where finalizers or a kubelet have a say."""
+"""Delete: at once, or in steps if there are finalizers or a kubelet."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,7 +23,7 @@ HOLDERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On which terms a client wants an object gone."""
+    """The options of a deletion."""
 
     grace: int | None = None
     uid: str = ""
@@ -48,7 +48,7 @@ def delete_collection(state: State, call: Call) -> Response:
 
 
 def evict(state: State, call: Call) -> Response:
-    """Delete a pod, as no disruption budget speaks against it."""
+    """Evicts a pod; there are no disruption budgets."""
     current = state.shelf(call.resource).entries.get(call.key)
     if current is None:
         raise errors.not_found(call.resource.subject, call.name)
@@ -142,7 +142,7 @@ def _check(resource: Resource, entry: Entry, value: Obj, terms: Terms) -> None:
 
 
 def remove(state: State, resource: Resource, entry: Entry, terms: Terms) -> tuple[Entry, bool]:
-    """Delete the object, or begin to; return its last state, and whether it is gone."""
+    """Deletes the object, or begins to; returns its last state and whether it is deleted."""
     value = entry.decode()
     _check(resource, entry, value, terms)
     if terms.dry_run:
@@ -180,7 +180,7 @@ def _mark(state: State, resource: Resource, value: Obj, grace: int) -> None:
 
 
 def _empty(state: State, namespace: Entry) -> tuple[Entry, bool]:
-    """Delete all that a namespace holds; what finalizers hold keeps it there."""
+    """Deletes the contents of a namespace; objects with finalizers keep it."""
     name = namespace.key.name
     for resource in state.catalog.namespaced:
         shelf = state.shelf(resource)
@@ -194,7 +194,7 @@ def _empty(state: State, namespace: Entry) -> tuple[Entry, bool]:
 
 
 def after_removal(state: State, resource: Resource | None, namespace: str) -> None:
-    """If that was the last thing in a namespace that is to go, it goes."""
+    """Deletes a namespace that is being deleted if this was its last object."""
     if resource is not None and not resource.namespaced:
         return
     shelf = state.store.shelf("namespaces")

@@ -1,4 +1,4 @@
-"""Get and list: selectors, pages that hold together, and which version a client may ask for."""
+"""Get and list: selectors, consistent pages, and requested versions."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ EXACT = "Exact"
 
 
 class Chooser:
-    """Decides which objects a client wants to see."""
+    """Decides which objects a client selects."""
 
     def __init__(self, call: Call) -> None:
         self._resource = call.resource
@@ -59,7 +59,7 @@ def _bare(entry: Entry) -> Obj:
 
 
 def find(state: State, call: Call) -> Entry:
-    """Return the object that the call names. Errors: `Problem` 404, 504."""
+    """Returns the object that the call names. Raises `Problem` 404, 504."""
     version = whole_number(call.query, "resourceVersion")
     if version > state.store.version:
         raise errors.version_too_large(version, state.store.version)
@@ -102,19 +102,19 @@ class More(msgspec.Struct):
 
 class _Token(msgspec.Struct, rename="camel"):
     version: int
-    """Of the first page; below 0: go on with what is there now."""
+    """Version of the first page; below 0: continue with the current objects."""
     namespace: str
     name: str
 
 
 def select(state: State, call: Call) -> tuple[list[Entry], int]:
-    """Return all objects that a client means, and the version."""
+    """Returns all selected objects and the version."""
     chosen, version, _ = page(state, call)
     return chosen, version
 
 
 def page(state: State, call: Call) -> tuple[list[Entry], int, More | None]:
-    """Return one page, the version that it shows, and where the next one begins."""
+    """Returns one page, its version, and where the next one begins."""
     check_list_options(call)
     chooser, shelf = Chooser(call), state.shelf(call.resource)
     limit = whole_number(call.query, "limit")
@@ -141,7 +141,7 @@ def _more(chooser: Chooser, last: Entry, version: int, rest: Iterator[Entry]) ->
 def _candidates(
     shelf: Shelf, chooser: Chooser, start: Key | None, version: int, namespace: str
 ) -> Iterator[Entry]:
-    """Yield what was there at that version, in order, behind `start`."""
+    """Yields the objects at that version, in order, after `start`."""
     differing = shelf.at(version)
     if chooser.name is not None and namespace and not differing:
         one = shelf.entries.get(Key(namespace, chooser.name))
@@ -167,7 +167,7 @@ def _entries(
 
 
 def _start(state: State, shelf: Shelf, call: Call) -> tuple[Key | None, int]:
-    """Return behind which key to begin, and which version to show."""
+    """Returns the key after which to begin, and the version to show."""
     current = state.store.version
     written = call.query.get("continue", "")
     if written:
@@ -216,7 +216,7 @@ def _decode(written: str) -> _Token:
 
 
 def whole_number(query: Mapping[str, str], name: str) -> int:
-    """Return a number from the query, 0 if it is not there. Errors: `Problem` 400."""
+    """Returns a number from the query, 0 if it is missing. Raises `Problem` 400."""
     written = query.get(name, "") or "0"
     if written.isascii() and written.isdigit():
         return int(written)
@@ -229,7 +229,7 @@ def whole_number(query: Mapping[str, str], name: str) -> int:
 
 
 def check_list_options(call: Call) -> None:
-    """Refuse combinations that mean nothing. Errors: `Problem` 422."""
+    """Refuses invalid combinations. Raises `Problem` 422."""
     faults = list(_option_faults(call))
     if faults:
         raise errors.invalid("meta.k8s.io", "ListOptions", "", faults)

@@ -1,4 +1,4 @@
-"""From the bytes of a request to an object of the wanted kind."""
+"""From the bytes of a request to an object of the expected kind."""
 
 from typing import cast
 
@@ -28,9 +28,9 @@ def media_type(call: Call) -> str:
 
 
 def decode(call: Call, resource: Resource) -> tuple[Obj, tuple[str, ...]]:
-    """Return the object, canonical and without kind and version, and warnings about it.
+    """Returns the canonical object without kind and version, and warnings about it.
 
-    Errors: `Problem` 400, 415, 422.
+    Raises `Problem` 400, 415, 422.
     """
     check_write_options(call)
     value, given = _read(call, resource)
@@ -47,7 +47,7 @@ def decode(call: Call, resource: Resource) -> tuple[Obj, tuple[str, ...]]:
 
 
 def _read(call: Call, resource: Resource) -> tuple[Obj, bytes]:
-    """Return the object as it was sent, and the text whose oddities the client wants to know."""
+    """Returns the object as it was sent, and the text to check for unknown fields."""
     media, given = media_type(call), call.request.body
     if media == PROTOBUF:
         try:
@@ -62,7 +62,7 @@ def _read(call: Call, resource: Resource) -> tuple[Obj, bytes]:
 
 
 def typeless(value: Obj) -> Obj:
-    """Return the object as the store keeps it: no kind and version, no managed fields."""
+    """Returns the object as the store keeps it: without kind, version and managed fields."""
     value.pop("kind", None)
     value.pop("apiVersion", None)
     branch(value, "metadata").pop("managedFields", None)
@@ -112,7 +112,7 @@ def _unusable(resource: Resource, why: str, kind: str = "", version: str = "") -
 
 
 def check_kind(value: Obj, resource: Resource) -> None:
-    """Refuse an object that says to be of another kind. Errors: `Problem` 400."""
+    """Refuses an object of another kind. Raises `Problem` 400."""
     kind = text(value, "kind") or resource.kind
     written = text(value, "apiVersion") or resource.api_version
     if (kind, written) == (resource.kind, resource.api_version):
@@ -128,7 +128,7 @@ def check_kind(value: Obj, resource: Resource) -> None:
 
 
 def check_write_options(call: Call) -> None:
-    """Refuse unknown values of `dryRun` and `fieldValidation`. Errors: `Problem` 422."""
+    """Refuses unknown values of `dryRun` and `fieldValidation`. Raises `Problem` 422."""
     kind = {"create": "CreateOptions", "patch": "PatchOptions"}.get(call.verb, "UpdateOptions")
     faults: list[field_errors.Fault] = []
     dry_run = call.query.get("dryRun", "")
@@ -142,7 +142,7 @@ def check_write_options(call: Call) -> None:
 
 
 def judge(call: Call, resource: Resource, complaints: list[str]) -> tuple[str, ...]:
-    """Return the complaints as warnings. Errors: `Problem` 400 if the client is strict."""
+    """Returns the messages as warnings. Raises `Problem` 400 if the client is strict."""
     validation = call.query.get("fieldValidation", "") or "Warn"
     if validation == "Ignore" or not complaints:
         return ()

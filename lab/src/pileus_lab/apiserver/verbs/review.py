@@ -1,4 +1,4 @@
-"""Answers to reviews: whose token is this, may they do that; and tokens on request."""
+"""Answers to token and access reviews, and tokens on request."""
 
 from datetime import timedelta
 
@@ -19,7 +19,7 @@ USUAL_SECONDS = 3600
 
 
 def user_of_token(state: State, token: str, audiences: list[str]) -> tuple[User, list[str]] | None:
-    """Return whose token it is, and for which of the audiences; None if it is nobody's."""
+    """Returns the user of a token and its audiences; None if the token is not valid."""
     known = state.tokens.find(token)
     if known is not None:
         return known, audiences
@@ -38,7 +38,7 @@ def user_of_token(state: State, token: str, audiences: list[str]) -> tuple[User,
 
 
 def _is_alive(state: State, claims: Claims) -> bool:
-    """A token dies with its account and with the object that it is bound to."""
+    """A token becomes invalid with its account and with the object that it is bound to."""
     wanted = [("serviceaccounts", claims.name, claims.uid)]
     for kind in ("pod", "secret", "node"):
         bound = branch(claims.bound, kind)
@@ -90,7 +90,7 @@ def _self_review(state: State, call: Call, value: Obj) -> Obj:
 
 
 def attempt_of(spec: Obj) -> Attempt:
-    """Return what a review asks about."""
+    """Returns the attempt that a review asks about."""
     url, about = branch(spec, "nonResourceAttributes"), branch(spec, "resourceAttributes")
     if url:
         return Attempt(verb=text(url, "verb"), path=text(url, "path"))

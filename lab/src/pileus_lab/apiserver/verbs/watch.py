@@ -1,4 +1,4 @@
-"""Watch: what happens to the chosen objects, from a version on, as it happens."""
+"""Watch: changes of the selected objects from a version on."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -19,20 +19,20 @@ INITIAL_END = {"k8s.io/initial-events-end": "true"}
 LAST_BOOKMARK = 2.0
 """Seconds before its end at which a watch gets its last bookmark."""
 BATCH = 256 * 1024
-"""About so many bytes are sent at a time."""
+"""Approximate number of bytes to send at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a client wants to see."""
+    """What a client requests."""
 
     chooser: Chooser
     since: int
     initial: bool
-    """Whether all present objects come first, as if they were added."""
+    """Whether all current objects come first, as added."""
     bookmarks: bool
     ends_initial: bool
-    """Whether a bookmark says when all of these are through."""
+    """Whether a bookmark marks the end of these."""
     seconds: float
 
 
@@ -40,9 +40,9 @@ Render = Callable[[Entry], bytes]
 
 
 def watch(state: State, call: Call, render: Render | None = None) -> Response:
-    """Answer with a stream of events, objects as `render` shows them.
+    """Answers with a stream of events, objects as `render` shows them.
 
-    Errors: `Problem`, before the stream begins.
+    Raises `Problem` before the stream begins.
     """
     check_list_options(call)
     wish = _wish(state, call)
@@ -85,7 +85,7 @@ def _event(kind: bytes, body: bytes) -> bytes:
 
 
 class Watcher:
-    """One watch in progress. Slower than the history is long: it ends with an error."""
+    """One watch in progress. It ends with an error if it is slower than the history is long."""
 
     def __init__(self, state: State, resource: Resource, wish: Wish, render: Render) -> None:
         self._render = render
@@ -132,7 +132,7 @@ class Watcher:
             await self._wait(min(end, next_bookmark if self._wish.bookmarks else end) - now)
 
     def _next_bookmark(self, now: float, end: float) -> float:
-        """Once in a while, and shortly before the end, so that the next watch can follow."""
+        """Periodically and shortly before the end, so that the next watch can continue."""
         last = end - LAST_BOOKMARK
         return min(now + self._every, last if last > now else inf)
 
@@ -144,7 +144,7 @@ class Watcher:
             pass
 
     def _initial(self) -> Iterator[bytes]:
-        """All that is there now, as added; from here on changes follow."""
+        """All current objects, as added; changes follow."""
         self._at = self._store.settled
         before = self._shelf.at(self._at)
         entries = (before.get(key, self._shelf.entries.get(key)) for key in self._keys(before))
@@ -157,14 +157,14 @@ class Watcher:
         return sorted({*self._shelf.keys, *before}) if before else list(self._shelf.keys)
 
     def _batches(self) -> Iterator[bytes]:
-        """What has happened since, in pieces of some size."""
+        """The changes since then, in chunks."""
         until = self._store.settled
         changes = list(self._shelf.since(self._at, until))
         self._at = max(self._at, until)
         yield from _gathered(piece for change in changes if (piece := self._seen(change)))
 
     def _seen(self, change: Change) -> bytes | None:
-        """How this client sees a change: what leaves its selection is deleted for it."""
+        """How this client sees a change: an object that leaves its selection is deleted for it."""
         chooser = self._wish.chooser
         was = chooser.matches(change.before)
         now = not change.gone and chooser.matches(change.after)
@@ -190,7 +190,7 @@ class Watcher:
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join small pieces into some of a good size."""
+    """Joins small pieces into larger ones."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:

@@ -63,7 +63,10 @@ def update(state: State, call: Call) -> Response:
 
 
 def _check_may_create(state: State, call: Call) -> None:
-    """Refuse a PUT that would create an object without the right to. Raises `Problem` 403."""
+    """Refuses a PUT that would create an object if the user may not create it.
+
+    Raises `Problem` 403.
+    """
     resource = call.resource
     attempt = Attempt(
         verb="create",
@@ -93,7 +96,7 @@ def patch(state: State, call: Call) -> Response:
 
 
 def _fit(call: Call, patched: Obj) -> tuple[Obj, tuple[str, ...]]:
-    """The object as it is kept, and warnings about it."""
+    """The object as it is stored, and warnings about it."""
     schema = call.resource.schema
     kept = conversion.known(schema, patched)
     if kept is not None:
@@ -144,7 +147,7 @@ def _decode_patch(media: str, given: bytes) -> object:
 
 
 def _not_a(wanted: str, found: object) -> str:
-    """Say as Go does that some JSON is no such thing."""
+    """Returns the message of Go for JSON of the wrong type."""
     kind = _JSON_KINDS.get(type(found), "number")
     return f"json: cannot unmarshal {kind} into Go value of type {wanted}"
 
@@ -188,7 +191,7 @@ def _replace(
 
 
 def _is_held(resource: Resource, value: Obj) -> bool:
-    """Whether something still has to happen before an object that is being deleted may go."""
+    """Whether an object that is being deleted still has to wait."""
     if texts(value, "metadata", "finalizers") or texts(value, "spec", "finalizers"):
         return True
     grace = cast("Obj", value["metadata"]).get("deletionGracePeriodSeconds")
@@ -211,7 +214,7 @@ def _inward(resource: Resource, value: Obj) -> Obj:
 
 
 def finalize(state: State, call: Call) -> Response:
-    """Set the finalizers of a namespace's spec; the last one gone, it goes."""
+    """Sets the finalizers of a namespace's spec; without any, it is deleted."""
     value, warnings = request_body.decode(call, call.resource)
     current = state.shelf(call.resource).entries.get(call.key)
     if current is None:
@@ -227,7 +230,7 @@ def finalize(state: State, call: Call) -> Response:
 
 
 def bind(state: State, call: Call) -> Response:
-    """Give a pod its node."""
+    """Assigns a pod to a node."""
     binding, _ = request_body.decode(replace(call, verb="create"), BINDINGS)
     shelf = state.shelf(call.resource)
     current = shelf.entries.get(call.key)

@@ -1,1 +1,1 @@
-"""Clouds that can be simulated: what they must be able to do, and the local one."""
+"""Clouds that can be simulated: the interface, and the local one."""

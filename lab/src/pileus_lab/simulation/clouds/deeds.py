@@ -1,4 +1,4 @@
-"""What people do in a cloud, past all managers. Each cloud has operations of its own for it."""
+"""What users do in a cloud directly, without a manager. Each cloud maps it to its operations."""
 
 from dataclasses import dataclass
 
@@ -10,17 +10,17 @@ from pileus_lab.simulation.clouds.truth import Route
 class AddMachine:
     name: str
     external: bool = False
-    """Whether it is reachable from outside, where the cloud makes a difference."""
+    """Whether it has an external address, if the cloud supports it."""
     uuid: str = ""
-    """As its firmware tells; empty: any."""
+    """UUID that the firmware reports; empty: any."""
     ipv6: bool = False
-    """Whether it has addresses of both families, where the cloud can do that."""
+    """Whether it has addresses of both families, if the cloud supports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteMachine:
     machine: str
-    """Its id."""
+    """ID of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,16 @@ class StartMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddBalancer:
-    """One that is not ours, and looks as if it were."""
+    """A balancer that is not ours and looks as if it were."""
 
     name: str
-    """As one of our own Services' would be called."""
+    """A name that a balancer of one of our Services would have."""
     owner: Owner | None
-    """The mark; None: without one. The cluster is never ours."""
+    """The mark; None: no mark. The cluster is never ours."""
     port: int
     node_port: int
     member: str
-    """The name of a node."""
+    """Name of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class DeleteBalancer:
 
 @dataclass(frozen=True, slots=True)
 class AddPort:
-    """Let one of our balancers listen on another port."""
+    """Changes the port of one of our balancers."""
 
     balancer: str
     port: int
@@ -71,7 +71,7 @@ class RemoveMember:
 class AddRoute:
     destination: str
     target: str
-    """The name of a machine."""
+    """Name of a machine."""
     cluster: str
     """Never ours."""
 
@@ -83,7 +83,7 @@ class DeleteRoute:
 
 @dataclass(frozen=True, slots=True)
 class AddKey:
-    """Somebody else's SSH key."""
+    """Adds an SSH key that is not ours."""
 
     user: str
     public_key: str

@@ -1,10 +1,10 @@
-"""What a cloud must be able to do to be simulated: a pure model, and its provider in front of it.
+"""What a cloud needs to be simulated: a pure model, and its provider.
 
     provider ──operation──▶ step (pure) ──▶ state, answer    one at a time, each at once
-    people ────deed───────▶ operation                        what is done past all managers
-    state ─────────────────▶ truth                           for kubelets, people and invariants
+    users ─────deed───────▶ operation                        done directly, without a manager
+    state ─────────────────▶ truth                           for kubelets, users and invariants
 
-Wires, faults, the past of the state and all judgement are put around it.
+Connections, faults, past states and all checks are added by the simulation.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,48 +22,48 @@ OperationT = TypeVar("OperationT")
 
 
 class Api(Protocol):
-    """The one way from a provider to its cloud: what is lost, late or wrong happens here."""
+    """The only way from a provider to its cloud: faults are injected here."""
 
     async def call(self, operation: Any) -> Any:  # noqa: ANN401 -- each cloud's own types
-        """Carry out one operation. Errors: `CloudError`."""
+        """Performs one operation. Raises `CloudError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a step may know beside the state."""
+    """What a step may use besides the state."""
 
     now: float
     """Seconds since the epoch."""
     chance: Random
     at_work: float = 0.0
-    """Seconds for which what is changed now stays pending beyond the usual, where that can be."""
+    """Extra seconds for which a change stays pending, if the cloud supports it."""
     doom: str = ""
-    """Why what is accepted now fails when it is no longer pending; empty: it does not."""
+    """Why changes that are accepted now fail later; empty: they do not."""
     is_shuffled: bool = False
-    """Whether the addresses of machines are listed in another order, where that can be."""
+    """Whether the addresses of machines are listed in another order, if the cloud supports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an operation is."""
+    """An operation of the cloud."""
 
     name: str
-    """`capability.method`, as `balancers.create`: faults are counted by capability."""
+    """`capability.method`, such as `balancers.create`: faults are counted by capability."""
     writes: bool
 
 
 class SimulatedCloud(Protocol[StateT, OperationT]):
-    """One cloud of one seed. States are frozen values: old ones are shown to who reads stale."""
+    """The cloud of one seed. States are frozen values: stale reads are shown old ones."""
 
     impossible_address: str
-    """An address that no balancer gets; who asks for it is refused. Empty: nobody asks for any."""
+    """An address that cannot be requested for a balancer. Empty: no Service requests an address."""
 
     annotations: Sequence[tuple[str, str]]
-    """What people write on Services for this cloud: sensible, misspelt, without meaning."""
+    """Annotations on Services for this cloud: valid, misspelt, meaningless."""
 
     def connect(self, api: Api) -> AbstractAsyncContextManager[Cloud]:
-        """The provider under test. All that it learns and does goes through `api`."""
+        """The provider under test. It must use only `api` to reach the cloud."""
         ...
 
     def start(self) -> StateT:
@@ -71,33 +71,36 @@ class SimulatedCloud(Protocol[StateT, OperationT]):
         ...
 
     def step(self, state: StateT, operation: OperationT, moment: Moment) -> tuple[StateT, object]:
-        """The state after it, and the answer. Pure but for `moment.chance`.
+        """Returns the next state and the answer. Pure except for `moment.chance`.
 
-        Errors: `CloudError`; then nothing has happened.
+        Raises `CloudError`; then nothing has changed.
         """
         ...
 
     def asked(self, operation: OperationT) -> Asked: ...
 
     def items(self, answer: object) -> Sequence[object] | None:
-        """Those of a list; None if it is none."""
+        """Returns the items if the answer is a list; else None."""
         ...
 
     def page(self, answer: object, items: Sequence[object], *, is_whole: bool) -> object:
-        """The same list with these items alone, and the claim that they are all, or not.
+        """Returns the same list with only these items, marked as complete or not.
 
-        Errors: `CloudError`, where a client of this cloud would see a broken list so.
+        Raises `CloudError` if a client of this cloud would get an error for an incomplete list.
         """
         ...
 
     def operation(self, state: StateT, deed: CloudDeed) -> OperationT | None:
-        """How people do it, as things stand; None: here they cannot, and it is not done."""
+        """Returns the operation for a deed; None: not possible in this cloud, and skipped."""
         ...
 
     def truth(self, state: StateT, now: float) -> Truth:
-        """All that is in the account at that time. What stays the same may be the same object."""
+        """Returns everything in the account at that time.
+
+        Unchanged parts may be the same objects.
+        """
         ...
 
 
 MakeCloud = Callable[[Random], SimulatedCloud[Any, Any]]
-"""Makes the cloud of one seed; what may differ between clouds, as how slow they are, is drawn."""
+"""Creates the cloud of one seed; properties such as its speed are drawn."""

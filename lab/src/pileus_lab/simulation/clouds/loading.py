@@ -1,4 +1,4 @@
-"""From `MODULE:NAME` to a cloud that can be simulated, or to a word on why it cannot be."""
+"""Loads the cloud to simulate from `MODULE:NAME`."""
 
 import inspect
 import sys
@@ -15,13 +15,15 @@ from pileus_lab.simulation.clouds.local import SimulatedLocal
 
 
 class UnusableCloud(Exception):
-    """There is no such cloud, or it cannot be simulated; the text says why."""
+    """There is no such cloud, or it cannot be simulated; the message says why."""
 
 
 def load(text: str) -> MakeCloud:
-    """The cloud of that name; the local one if none is named. The working directory is searched.
+    """Returns the cloud of that name; default: the local one.
 
-    Errors: `UnusableCloud`.
+    Searches the working directory too.
+
+    Raises `UnusableCloud`.
     """
     if not text:
         return SimulatedLocal
@@ -36,7 +38,7 @@ def load(text: str) -> MakeCloud:
 
 
 def check(told: str, make: object) -> None:
-    """Refuse what makes no cloud that can be simulated. Errors: `UnusableCloud`."""
+    """Refuses a factory whose cloud cannot be simulated. Raises `UnusableCloud`."""
     if not callable(make):
         raise UnusableCloud(f"{told} is {_kind(make)}; name a class, or a function that makes one")
     if not _takes_chance(make):

@@ -1,4 +1,4 @@
-"""The local cloud, as it is simulated: its pure model, and the provider `local` before it."""
+"""The local cloud for the simulation: its pure model, and the provider `local`."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class SimulatedLocal:
-    """How quick it is, is drawn."""
+    """Its speed is drawn."""
 
     impossible_address = "203.0.113.9"
     annotations: Sequence[tuple[str, str]] = (
@@ -99,7 +99,7 @@ class SimulatedLocal:
 
 
 class _Machines:
-    """The machines in neutral words, kept until one of them changes, or comes up."""
+    """The machines as `truth`, cached until one of them changes or starts to run."""
 
     def __init__(self) -> None:
         self._source: Mapping[str, records.Machine] = {}
@@ -118,7 +118,7 @@ class _Machines:
 
 
 class _Kept(Generic[R, T]):
-    """Records in neutral words, each kept for as long as it stays the same."""
+    """Records as `truth`, each cached until it changes."""
 
     def __init__(self, translate: Callable[[R], T]) -> None:
         self._translate = translate
@@ -137,7 +137,7 @@ class _Kept(Generic[R, T]):
 
 
 def _shuffled(answer: object) -> object:
-    """A list of machines with the addresses of each in another order; other answers as they are."""
+    """Returns a list of machines with their addresses in another order; other answers unchanged."""
     if not isinstance(answer, Page):
         return answer
     page = cast("Page[object]", answer)

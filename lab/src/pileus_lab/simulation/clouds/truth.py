@@ -1,4 +1,4 @@
-"""What is so in a simulated cloud, in words that fit any: for people, kubelets and invariants."""
+"""The actual contents of a simulated cloud, in terms that fit any cloud."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from pileus.cloud.model import Address, InstanceState
 class Machine:
     id: str
     provider_id: str
-    """As the provider tells it, scheme included."""
+    """As the provider reports it, including the scheme."""
     name: str
-    """Also that of its node."""
+    """Also the name of its node."""
     uuid: str
-    """As its firmware tells the operating system; no two machines ever have the same."""
+    """As the firmware reports it; unique."""
     state: InstanceState
     type: str = ""
     zone: str = ""
@@ -25,7 +25,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Port:
-    """A port that a balancer listens on, and the one of its members that answers."""
+    """A port of a balancer, and the node port of its members."""
 
     port: int
     node_port: int
@@ -34,35 +34,35 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How a balancer treats its connections."""
+    """How a balancer treats connections."""
 
     affinity_seconds: int | None = None
-    """For how long a client comes to the same member; None: it need not."""
+    """Session affinity in seconds; None: none."""
     health_port: int | None = None
-    """The node port at which members are asked whether they are well; None: at their own."""
+    """Node port of health checks; None: the port of the traffic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balancer:
     id: str
     owner: Owner | None
-    """As its mark says; None: it has none."""
+    """The owner in its mark; None: no mark."""
     addresses: tuple[str, ...]
-    """IPs or host names, as clients are told."""
+    """IPs or host names that clients use."""
     ports: frozenset[Port]
     members: frozenset[str]
     """Names of nodes."""
     machines: frozenset[str] | None = None
-    """Ids of its members' machines, of those that it was told; None: this cloud knows members by
-    name alone."""
+    """IDs of its members' machines, as far as they were given; None: this cloud knows members
+    only by name."""
     source_ranges: frozenset[str] = frozenset()
     traffic: Traffic | None = None
-    """None: this cloud does not say, and nobody is held to it."""
+    """None: this cloud does not report it, and it is not checked."""
     is_noted: bool | None = None
-    """Whether it carries a note that it is complete; None: this cloud keeps no such note."""
+    """Whether it has a note that it is complete; None: this cloud keeps no such note."""
     record: object = None
-    """All that the cloud keeps of it: a frozen value. Whoever is not its owner may change nothing
-    of this."""
+    """Everything that the cloud stores of it, as a frozen value. Only its owner may change any
+    of it."""
 
     def is_of(self, cluster: str) -> bool:
         return self.owner is not None and self.owner.cluster == cluster
@@ -71,14 +71,14 @@ class Balancer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     id: str
-    """No balancer has the same."""
+    """Unique among balancers and routes."""
     destination: str
     target: str
-    """The name of a node."""
+    """Name of a node."""
     cluster: str | None
-    """For which it was made; "" for none; None if this cloud's routes do not say."""
+    """The cluster that created it; "" for none; None if this cloud\'s routes do not record it."""
     record: object = None
-    """As with balancers."""
+    """As for balancers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +89,16 @@ class Key:
     public_key: str
     """Algorithm and body."""
     cluster: str | None
-    """For which it was added by a manager; None: it was not."""
+    """The cluster for which a manager added it; None: not added by a manager."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """Everything in the cloud, whatever anybody is told of it."""
+    """Everything in the cloud, whatever its callers are told."""
 
     machines: tuple[Machine, ...] = ()
-    """In the order of their making."""
+    """In the order of their creation."""
     balancers: Mapping[str, Balancer] = field(default_factory=dict[str, Balancer])
     routes: Mapping[str, Route] = field(default_factory=dict[str, Route])
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
-    """By names that neither a balancer nor a route has."""
+    """By names that no balancer or route has."""

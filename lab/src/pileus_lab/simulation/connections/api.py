@@ -22,14 +22,14 @@ from pileus_lab.simulation.schedule import Strike
 
 HOST = "simulated"
 OF_EXISTING = b'{"type":"ADDED",', b'{"type":"MODIFIED",'
-"""How the events of a watch begin that are of objects that exist."""
+"""Start of watch events about objects that exist."""
 DELETION = b'{"type":"DELETED",'
 LISTED = b"k8s.io/initial-events-end"
 """In the bookmark after the last object of a streamed list."""
 
 
 class Watch:
-    """The answer to a watch: what comes in, as late and as broken as the weather is."""
+    """The answer to a watch, with injected delays and faults."""
 
     def __init__(
         self, request: Request, response: Response, life: Life, around: Surroundings
@@ -42,12 +42,12 @@ class Watch:
         self._patience: asyncio.Timeout | None = None
         self._is_cut = False
         self._is_listing = "sendInitialEvents" in request.query
-        """Whether what comes is still the list of all objects."""
+        """Whether the watch is still sending the initial list."""
         left = life.misinformed.pop(request.path, None)
         self._denial: Strike | None = None if self._is_listing else left
-        """Set once an object that exists was reported as deleted, or was missing in a list."""
+        """Set once an existing object was reported as deleted or left out of a list."""
         self._is_exposed = self._denial is not None
-        """Whether that was noticed, so that the client must list again."""
+        """Whether that was corrected, so that the client must list again."""
         self.name = f"{life.name} {request.path}"
         self.is_dead = False
 
@@ -119,10 +119,10 @@ class Watch:
             self._patience = None
 
     def _denied(self, piece: bytes, strike: Strike) -> bytes:
-        """The same event; or, once for each watch, what makes its object seem to be deleted.
+        """Returns the event; or, once per watch, one that makes its object seem deleted.
 
-        A streamed list lacks it, which makes an empty event here; of a Service, it is also
-        reported as deleted. Of nodes that report is believed: there is no other.
+        In a streamed list the object is left out, which gives an empty event; a Service is also
+        reported as deleted. For nodes the report alone is used.
         """
         if self._denial is not None or not piece.startswith(OF_EXISTING):
             return piece
@@ -135,13 +135,13 @@ class Watch:
         return b"" if self._is_listing else DELETION + piece.partition(b",")[2]
 
     async def _catch_up(self) -> None:
-        """Wait as long as the server itself has not heard what happened."""
+        """Waits while the server itself lags behind."""
         behind = self._around.cluster.behind_until - self._around.loop.now()
         if behind > 0:
             await asyncio.sleep(behind)
 
     async def _spoilt(self, strike: Strike) -> AsyncIterator[bytes]:
-        """What comes instead of, or before, the next piece."""
+        """Returns a fault that replaces or precedes the next piece."""
         self._around.trace.note(self._life.name, f"{self._request.path} [{strike.kind}]")
         if strike.kind is FaultKind.WATCH_CUT:
             raise unreachable(self._request, "the connection was cut")
@@ -171,12 +171,12 @@ class _Exposed(Exception):
 
 
 def _expired(strike: Strike) -> bytes:
-    """The event that says that the watch cannot go on."""
+    """The event that ends a watch with an error."""
     return b'{"type":"ERROR","object":%b}\n' % refusal(410, "Expired", strike).body
 
 
 def refusal(code: int, reason: str, strike: Strike) -> Response:
-    """How the server says no."""
+    """The Status of a refusal."""
     status = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -195,7 +195,7 @@ def headers_of(response: Response) -> Mapping[str, str]:
 
 
 def agent_of(request: Request) -> str:
-    """Who of the manager asks: the last part of its user agent."""
+    """The part of the manager that sends it: the end of its user agent."""
     return request.headers.get("User-Agent", "").rpartition("/")[2]
 
 
@@ -218,9 +218,9 @@ READ_FAULTS = frozenset({
     FaultKind.API_UNAVAILABLE,
     FaultKind.API_TIMEOUT,
 })
-"""What may befall a request that changes nothing."""
+"""Faults that can hit a request that changes nothing."""
 PAGE_FAULTS = READ_FAULTS | {FaultKind.API_EXPIRED}
-"""What may befall a request for the next page of a list."""
+"""Faults that can hit a request for the next page of a list."""
 WRITE_FAULTS = frozenset(FaultKind) - {FaultKind.API_EXPIRED}
 REWOUND = 4.0
 """Versions by which a watch goes back, for each second of the fault."""
@@ -231,11 +231,11 @@ REFUSALS = {
     FaultKind.API_BROKEN: (500, "InternalError"),
     FaultKind.API_UNAVAILABLE: (503, "ServiceUnavailable"),
 }
-"""Answers that mean: nothing was done."""
+"""Status codes that mean that nothing was done."""
 
 
 class Wire:
-    """A transport of one life of one manager."""
+    """A transport for one process of one manager."""
 
     host = HOST
 
@@ -269,7 +269,7 @@ class Wire:
             yield watch
 
     def _rewound(self, request: Request) -> Request:
-        """The same; or, of a watch, perhaps one that begins at an older version."""
+        """Returns the request; a watch may start at an older version."""
         version = request.query.get("resourceVersion")
         if "watch" not in request.query or not version:
             return request
@@ -293,7 +293,7 @@ class Wire:
 
 
 class _Journey:
-    """One request on its way to the server and back. It goes on though its sender be gone."""
+    """One request to the server and back. It continues even if its sender has ended."""
 
     def __init__(self, request: Request, life: Life, around: Surroundings) -> None:
         self._request = request
@@ -352,7 +352,7 @@ class _Journey:
         return self._around.cluster.respond(self._life.name, self._request, self._had_heard_of)
 
     def _had_heard_of(self, uid: str) -> bool:
-        """Whether its sender had been told of such an object when it sent this."""
+        """Whether the sender had received such an object when it sent this."""
         wanted = uid.encode()
         return any(wanted in told for told in islice(self._life.heard, self._heard))
 
@@ -411,7 +411,7 @@ class _Whole:
 
 
 def _faults_of(request: Request) -> frozenset[FaultKind]:
-    """What may befall it."""
+    """Faults that can hit it."""
     if request.method not in READS:
         return WRITE_FAULTS
     return PAGE_FAULTS if "continue" in request.query else READ_FAULTS

@@ -1,4 +1,4 @@
-"""A manager's connection to the cloud: its own API, gone wrong."""
+"""A manager's connection to the cloud, with injected faults."""
 
 import asyncio
 
@@ -30,16 +30,16 @@ WRITES_ONLY = frozenset({
     FaultKind.CLOUD_FAILS,
 })
 SLOWNESS = 30.0
-"""How many times longer than other faults a slow cloud stays at work: up to minutes."""
+"""How many times longer than other faults a slow cloud takes: up to minutes."""
 
 
 UNTRUE = frozenset({FaultKind.CLOUD_STALE, FaultKind.CLOUD_EMPTY})
 KEPT = 0.5
-"""How much of a list is left that is not whole."""
+"""Share of a list that is left if it is incomplete."""
 
 
 class CloudWire:
-    """What the provider talks to."""
+    """The API that the provider calls."""
 
     def __init__(self, life: Life, around: Surroundings) -> None:
         self._life = life
@@ -54,7 +54,7 @@ class CloudWire:
 
 
 class _Journey:
-    """One call on its way to the cloud and back."""
+    """One call to the cloud and back."""
 
     def __init__(self, operation: object, life: Life, around: Surroundings) -> None:
         self._operation = operation
@@ -118,7 +118,10 @@ class _Journey:
         )
 
     def _spoilt(self, answer: object) -> object:
-        """A list may be told as empty, or in part. Errors: the cloud's, if it is told so."""
+        """Returns a list that may be empty or incomplete.
+
+        Raises errors of the cloud for such lists.
+        """
         cloud = self._around.account.cloud
         items = cloud.items(answer)
         if items is not None and self._is(FaultKind.CLOUD_EMPTY):
@@ -160,7 +163,7 @@ class _Journey:
 
 
 def _refusal(strike: Strike | None) -> CloudError | None:
-    """What the cloud answers instead of doing it; None: it does it."""
+    """Returns the error that the cloud answers; None: it performs the call."""
     told = f"{SIMULATED}{strike.kind}" if strike else ""
     match strike and strike.kind:
         case FaultKind.CLOUD_LOST | FaultKind.CLOUD_AFTERWARDS:

@@ -1,4 +1,4 @@
-"""One life of one manager, from its start to its end, and what stands around it."""
+"""One process of one manager, from start to end, and its environment."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from pileus_lab.simulation.event_loop import Process, SimulationLoop
 from pileus_lab.simulation.schedule import Strike, Weather
 
 SLOWEST = 0.02
-"""Seconds that a message travels when nothing is wrong, at most."""
+"""Maximum seconds that a message travels without faults."""
 
 
 class Life:
-    """A manager's process. Once it is over nothing that it does reaches anybody."""
+    """The process of a manager. After its end nothing that it does has an effect."""
 
     def __init__(self, name: str, identity: str) -> None:
         self.name = name
@@ -28,11 +28,11 @@ class Life:
         self.ended = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.heard: list[bytes] = []
-        """All that the API server has told it, in order."""
+        """Everything that the API server has sent to it, in order."""
         self.heard_when: list[float] = []
-        """When it was told that, in the time of the world."""
+        """When that was received, in world time."""
         self.misinformed: dict[str, Strike] = {}
-        """Paths of lists in which an object was missing, or reported as deleted untruly."""
+        """Paths of lists in which an object was missing or falsely reported as deleted."""
         self.misinformed_at = -inf
         """When that last happened."""
         self.queues = Queues()
@@ -47,7 +47,7 @@ class Life:
         self.heard_when.append(now)
 
     def heard_at(self, uid: str, version: str = "") -> float | None:
-        """When it was first told of that object, or of that version of it; None: it was not."""
+        """When it first received that object, or that version of it; None: never."""
         wanted, exactly = uid.encode(), f'"resourceVersion":"{version}"'.encode()
         for told, when in zip(self.heard, self.heard_when, strict=True):
             if wanted in told and (not version or exactly in told):
@@ -59,7 +59,7 @@ class Life:
         self.ended.set()
 
     def ambush(self, number: int, strike: Callable[[], None], *, after: bool) -> None:
-        """Let something happen with the n-th write: before it leaves, or when it has its effect."""
+        """Triggers a callback at the n-th write: before it is sent, or after its effect."""
         self._ambush = _Ambush(number, strike, after)
 
     def disarm(self) -> None:
@@ -67,13 +67,13 @@ class Life:
         self.process.spare()
 
     def is_struck_before_write(self) -> bool:
-        """A write is about to leave; whether the ambush struck."""
+        """Called before a write is sent; returns whether the callback was triggered."""
         if self._ambush is not None:
             self._ambush.left -= 1
         return self._spring(after=False)
 
     def is_struck_after_write(self) -> bool:
-        """A write has had its effect; whether the ambush struck."""
+        """Called after the effect of a write; returns whether the callback was triggered."""
         return self._spring(after=True)
 
     def _spring(self, *, after: bool) -> bool:
@@ -94,7 +94,7 @@ class _Ambush:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the wires of all managers have in common."""
+    """What the connections of all managers share."""
 
     loop: SimulationLoop
     cluster: Cluster
@@ -103,14 +103,14 @@ class Surroundings:
     trace: Trace
     chance: Random
     outside: Context
-    """The context of what belongs to no manager."""
+    """The context of code that belongs to no manager."""
     sayings: Sayings
     told: Callable[[Call | Answer], None]
-    """Told of every request, and of every answer."""
+    """Called with every request and every answer."""
 
     def latency(self) -> float:
         return self.chance.uniform(0.001, SLOWEST)
 
     def later(self, seconds: float, act: Callable[..., None], *args: object) -> None:
-        """Let something happen outside of all managers: be they paused or dead, it happens."""
+        """Runs a callback outside of all managers, even if they are paused or dead."""
         self.loop.call_later(seconds, act, *args, context=self.outside)

@@ -1,4 +1,4 @@
-"""The cloud account of a simulation: a pure model, its past, and what is true of it."""
+"""The cloud account of a simulation: a pure model, its past states, and its actual contents."""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from pileus_lab.simulation.clouds.truth import Truth
 from pileus_lab.simulation.environment.steps import CloudStep
 
 REMEMBERED = 300
-"""States kept for those who are shown an old one."""
+"""Past states that are kept for stale reads."""
 
 
 class Account:
-    """Guarantees: each operation is carried out at once, and told while it happens."""
+    """Each operation is performed at once and reported as a step."""
 
     def __init__(
         self,
@@ -39,17 +39,17 @@ class Account:
         self._told_of: object = None
         self._told_at = 0.0
         self.gone_since: dict[str, float] = {}
-        """When machines were deleted, by their provider IDs."""
+        """When machines were deleted, by provider ID."""
         self.offered = Cloud(name="unknown")
-        """What the provider offers, once the account is open."""
+        """The capabilities of the provider, once the account is open."""
 
     @property
     def balancer_class(self) -> str:
-        """The class of Services that is the provider's own."""
+        """The load balancer class of the provider."""
         return f"{PREFIX}{self.offered.name}"
 
     async def open(self) -> None:
-        """See what the provider offers. Errors: `Misconfigured` if it cannot be used."""
+        """Reads the capabilities of the provider. Raises `Misconfigured` if it cannot be used."""
         async with self.cloud.connect(self) as offered:
             verify(offered.name, offered)
             self.offered = offered
@@ -67,7 +67,7 @@ class Account:
         doom: str = "",
         is_shuffled: bool = False,
     ) -> object:
-        """Errors: `CloudError`; then nothing has happened."""
+        """Raises `CloudError`; then nothing has changed."""
         moment = Moment(self.now(), self._chance, at_work, doom, is_shuffled)
         if not self.cloud.asked(operation).writes:
             return self.cloud.step(self._as_of(moment.now - staleness), operation, moment)[1]
@@ -80,20 +80,20 @@ class Account:
         return answer
 
     def attempt(self, who: str, operation: object) -> None:
-        """As `perform`, for those who do not care whether it works."""
+        """Like `perform`, but ignores errors."""
         try:
             self.perform(who, operation)
         except CloudError:
             return
 
     def do(self, who: str, deed: CloudDeed) -> None:
-        """Do it, if that is possible in this cloud."""
+        """Performs a deed if this cloud supports it."""
         operation = self.cloud.operation(self._state, deed)
         if operation is not None:
             self.attempt(who, operation)
 
     def truth(self) -> Truth:
-        """All that is so now; kept until something happens, or time goes on."""
+        """The actual contents now; cached until something changes or time passes."""
         state, now = self._state, self.now()
         if state is not self._told_of or now != self._told_at:
             self._truth = self.cloud.truth(state, now)

@@ -1,4 +1,4 @@
-"""The API server of a simulation: the embedded one's core, which can go away and forget."""
+"""The API server of a simulation: embedded, without sockets; it can fail and lose history."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from pileus_lab.apiserver.tree import Obj, rows, text
 from pileus_lab.simulation.environment.steps import ObjectStep
 
 LOOKED_AT = ("nodes", "services")
-"""The resources whose every change is a step."""
+"""Resources whose every change is a step."""
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 NODES_PATH = "/api/v1/nodes"
@@ -35,7 +35,7 @@ LEASES = "leases.coordination.k8s.io"
 LEASE, MIGRATION_LEASE = "cloud-controller-manager", DEFAULT.leader_name
 LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 OWN = "kubernetes"
-"""The Service that every API server makes for itself."""
+"""The Service that every API server creates for itself."""
 _USER = authenticated(MASTER)
 
 
@@ -54,20 +54,20 @@ class Manners:
 
     streams_lists: bool = True
     page_size: int = 0
-    """How many objects a page of a list has at most; 0: as many as are asked for."""
+    """Maximum number of objects in a page of a list; 0: as many as requested."""
 
 
 class OpenWatch(Protocol):
     name: str
-    """Whose it is, and of what."""
+    """The client and the resource."""
     is_dead: bool
-    """Whether nothing comes any more, though the connection stands."""
+    """Whether nothing is sent any more, though the connection is open."""
 
     def cut(self) -> None: ...
 
 
 class Cluster:
-    """Guarantees: each request is carried out at once, and each change is told while it happens."""
+    """Each request is performed at once, and each change is reported as a step."""
 
     def __init__(
         self,
@@ -85,14 +85,14 @@ class Cluster:
         self._known: dict[Entry, Obj] = {}
         self.is_down = False
         self.behind_until = 0.0
-        """Until then, in the loop's time, watches tell nothing: their server is behind."""
+        """Until then, in loop time, watches send nothing: their server lags behind."""
         self.watches: dict[OpenWatch, None] = {}
-        """Those that are open, oldest first."""
+        """Open watches, oldest first."""
         for name in LOOKED_AT:
             self._shelf(name).observers.append(self._observer(name))
 
     def respond(self, who: str, request: Request, had_heard_of: Callable[[str], bool]) -> Response:
-        """Carry out a manager's request, which had heard of objects of some UIDs when it asked."""
+        """Performs a request of a manager. `had_heard_of`: UIDs it had received when it sent it."""
         manners, query = self._manners, request.query
         if "sendInitialEvents" in query and not manners.streams_lists:
             return refusal(_NO_STREAMING)
@@ -107,7 +107,7 @@ class Cluster:
     def act(
         self, who: str, method: str, path: str, body: object = None, kind: str = STRATEGIC
     ) -> Obj | None:
-        """Do what a person or a kubelet asks for; None if the server said no."""
+        """Performs a request of a user or a kubelet; returns None if the server refuses it."""
         response = self._respond(
             who,
             ApiRequest(
@@ -122,20 +122,20 @@ class Cluster:
         return msgspec.json.decode(response.body, type=dict[str, object]) if done else None
 
     def objects(self, resource: str) -> list[Obj]:
-        """All that there are now, in the order of their names; not to be changed."""
+        """All current objects, sorted by name; must not be changed."""
         shelf = self._shelf(resource)
         return [self._decoded(shelf.entries[key]) for key in shelf.keys]
 
     def services(self) -> list[Obj]:
-        """All but the API server's own."""
+        """All Services except the API server's own."""
         return [one for one in self.objects("services") if text(one, "metadata", "name") != OWN]
 
     def versions(self, resource: str) -> int:
-        """Grows with each change of such an object."""
+        """Increases with each change of such an object."""
         return self._shelf(resource).touched
 
     def leader(self, lease: str = LEASE) -> str:
-        """Whom the lease names; empty if nobody."""
+        """The holder of the lease; empty if none."""
         found = self._shelf(LEASES).entries.get(Key("kube-system", lease))
         return text(self._decoded(found), "spec", "holderIdentity") if found else ""
 
@@ -144,7 +144,7 @@ class Cluster:
         return text(found, "metadata", "uid")
 
     def forget(self) -> None:
-        """Lose the past of all objects."""
+        """Forgets the history of all objects."""
         store = self._api.state.store
         store.resume(store.version)
 
@@ -169,7 +169,7 @@ class Cluster:
             self._who = before
 
     def _decoded(self, entry: Entry) -> Obj:
-        """What an entry says; read once, however often it is looked at."""
+        """The object of an entry; decoded once."""
         known = self._known.get(entry)
         if known is None:
             known = self._known[entry] = entry.decode()
@@ -195,11 +195,11 @@ def ready_status(node: Mapping[str, object]) -> str:
 
 
 def _everything(_: str) -> bool:
-    """Who sees the API server itself has heard of all that there is."""
+    """A caller of the API server itself knows all objects."""
     return True
 
 
 @cache
 def _token_key() -> bytes:
-    """Made once for all seeds: making one takes longer than a simulation."""
+    """Created once for all seeds, because that takes longer than a simulation."""
     return signing_key()[0]

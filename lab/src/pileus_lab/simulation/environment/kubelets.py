@@ -1,4 +1,4 @@
-"""What kubelets and kube-controller-manager do: nodes register, report, fall silent, get ranges."""
+"""Kubelets and kube-controller-manager: nodes register, report, stop reporting, get pod CIDRs."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,19 +26,19 @@ from pileus_lab.simulation.schedule import Deed
 
 PERIOD = 5.0
 SILENCE = 40.0
-"""Seconds without a word after which a node's state is unknown."""
+"""Seconds without a report after which the state of a node is unknown."""
 WHO = "kubelets"
 HOW = Registration()
 PREFIXES = {4: 24, 6: 64}
-"""How long a node's pod range is, by family."""
+"""Prefix length of the pod CIDR of a node, by family."""
 THEIRS: Obj = {"key": "example.com/dedicated", "value": "web", "effect": "PreferNoSchedule"}
-"""A taint that is no manager's business."""
+"""A taint that managers ignore."""
 OUTSIDE = "fd99::/64"
-"""A pod range that is not part of any cluster range."""
+"""A pod CIDR outside of the cluster's."""
 
 
 class Kubelets:
-    """One for each machine that runs, and the one who marks the silent."""
+    """One kubelet for each running machine, and the controller that marks silent nodes."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Kubelets:
         cidrs: Sequence[str],
         how: Registration = HOW,
     ) -> None:
-        """`cidrs`: of each family, what pod ranges are given from; none if others give them."""
+        """`cidrs`: the cluster's pod CIDR of each family; empty if a manager assigns them."""
         self._how = how
         self._cluster = cluster
         self._account = account
@@ -64,7 +64,7 @@ class Kubelets:
         self._lingering: dict[str, tuple[Machine, float]] = {}
         """By UUID: machines that the cloud no longer has, and until when their kubelets report."""
         self._bad_ranges: dict[str, str] = {}
-        """By name: a pod range that the node gets instead of a second one of its own."""
+        """By name: a pod CIDR that the node gets instead of its own second one."""
         self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
             DeedKind.KUBELET_HANGS: self._hang,
             DeedKind.KUBELET_LINGERS: self._linger,
@@ -72,7 +72,7 @@ class Kubelets:
         }
 
     def end(self) -> None:
-        """Every kubelet reports, and only if its machine runs."""
+        """Every kubelet of a running machine reports."""
         self._hanging.clear()
         self._lingering.clear()
 
@@ -83,7 +83,7 @@ class Kubelets:
             await asyncio.sleep(PERIOD)
 
     def look(self) -> None:
-        """Report, and register whoever has no node."""
+        """Reports, and registers machines that have no node."""
         running = {one.uuid: one for one in self._running()}
         now = self._cluster.versions("nodes"), tuple(running)
         if now == self._seen and not self._silent_since:
@@ -119,7 +119,7 @@ class Kubelets:
             self._account.do(WHO, DeleteMachine(machine.id))
 
     def _add_badly_ranged(self, deed: Deed) -> None:
-        """Its second range is outside of the cluster's, or that of another node."""
+        """The second CIDR is outside of the cluster's, or that of another node."""
         if len(self._pools) < len(PREFIXES):
             return
         nodes = self._cluster.objects("nodes")
@@ -167,9 +167,9 @@ class Kubelets:
             self._cluster.act(WHO, "PATCH", path, tolerated, MERGE)
 
     def _next_ranges(self, bad: str) -> Obj:
-        """A node's part of what is given; nothing, where others give it.
+        """Returns the pod CIDRs of a node; none if another controller assigns them.
 
-        `bad`: a range that it gets instead of its second one, unless empty.
+        `bad`: a CIDR that replaces the second one, unless empty.
         """
         nodes = self._cluster.objects("nodes")
         taken = {cidr for node in nodes for cidr in texts(node, "spec", "podCIDRs")}
@@ -185,7 +185,7 @@ class Kubelets:
 
 @cache
 def _blocks(cidr: str) -> tuple[str, ...]:
-    """A node's ranges, of all that there are."""
+    """Returns the n-th CIDRs of the cluster's."""
     network = ip_network(cidr)
     prefix = PREFIXES[network.version]
     return tuple(str(one) for one in network.subnets(new_prefix=prefix))

@@ -1,4 +1,4 @@
-"""Those who run the cluster: they meddle with nodes, SSH keys and the lease."""
+"""Operators of the cluster: they change nodes, SSH keys and the lease."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -24,18 +24,18 @@ CONFIG_MAPS = f"/api/v1/namespaces/{KEYS_NAMESPACE}/configmaps"
 USERS = ("admin", "backup", "root")
 ALGORITHM, NONE = "ssh-ed25519", "none"
 KEYS_KNOWN = 12
-"""Different keys that there are in a world."""
+"""Number of different keys in a world."""
 DELETION, NEVER = "pileus.dev/deletion", "never"
-"""The annotation on a node that forbids to delete it."""
+"""The annotation that forbids the deletion of a node."""
 SERVICES_PATH = "/api/v1/namespaces/default/services"
 FLEET = 6
-"""Services that are created at once, at least; one more than may always be lost at once."""
+"""Minimum number of Services that are created at once; one more than may always be lost at once."""
 MOST_BALANCERS = 25
-"""With more than so many no fleet is created: clouds have quotas, and those are no fault here."""
+"""With more Services than this no release is created, so that no quota is exceeded."""
 FLEET_LIVES = 30.0
-"""Seconds until they are deleted, at least."""
+"""Minimum seconds until they are deleted."""
 SOMEBODY = "somebody-else"
-"""Whom a person writes into the lease."""
+"""The holder that a user writes into the lease."""
 
 
 class Operators:
@@ -72,12 +72,12 @@ class Operators:
         }
 
     def furnish(self) -> None:
-        """What there is before the first manager starts."""
+        """What exists before the first manager starts."""
         self._cluster.act(WHO, "POST", "/api/v1/namespaces", {"metadata": {"name": TEAM}})
         self._write_keys({"admin": public_key(0)})
 
     def end(self) -> None:
-        """Do nothing more of what was planned."""
+        """Cancels everything that was planned."""
         self._is_over = True
 
     def _veto(self, deed: Deed) -> None:
@@ -88,7 +88,7 @@ class Operators:
             self._patch(node, {"metadata": {"annotations": {DELETION: given}}})
 
     def _create_many(self, deed: Deed) -> None:
-        """A release of many Services, which is deleted by force, finalizers and all."""
+        """A release of many Services, which is deleted by force, including finalizers."""
         if len(self._account.truth().balancers) > MOST_BALANCERS:
             return
         self._named += 1
@@ -129,7 +129,7 @@ class Operators:
             self._patch(node, {"status": {"addresses": addresses}}, "/status")
 
     def _register_early(self, deed: Deed) -> None:
-        """The cloud lists its machine a while later; or never, if it is of no cloud."""
+        """The cloud lists its machine later; or never, if it belongs to no cloud."""
         self._named += 1
         host = Host(f"e-{self._named}", str(UUID(int=deed.choice << 64 | self._named)), "")
         self._cluster.act(WHO, "POST", NODES_PATH, new_node(host, HOW))
@@ -166,7 +166,7 @@ class Operators:
                 self._write_keys({user: public_key(choice // 5 + len(user)) for user in users})
 
     def _foreign_key(self, deed: Deed) -> None:
-        """Sometimes one that is wanted as well: it stays theirs all the same."""
+        """Sometimes one that is also desired: it still belongs to others."""
         comment = ("", "somebody@home", "pileus:other-cluster")[deed.choice % 3]
         self._account.do(WHO, AddKey("admin", public_key(deed.choice % KEYS_KNOWN), comment))
 
@@ -193,7 +193,7 @@ class Operators:
 
 
 def public_key(number: int) -> str:
-    """One of a few that look real."""
+    """One of a few realistic keys."""
     fields = (ALGORITHM.encode(), bytes([number % KEYS_KNOWN]) * 32)
     raw = b"".join(len(one).to_bytes(4, "big") + one for one in fields)
     return f"{ALGORITHM} {b64encode(raw).decode()}"

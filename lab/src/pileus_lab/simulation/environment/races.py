@@ -1,4 +1,4 @@
-"""Those who replace or change an object just when a manager's request for it is on its way."""
+"""Replaces or changes an object while a manager's request for it is in flight."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pileus_lab.simulation.kinds import DeedKind
 from pileus_lab.simulation.schedule import Deed
 
 SERVICE_DEPTH = 3
-"""Names between the path of all namespaces and that of one Service."""
+"""Path segments between all namespaces and one Service."""
 REQUESTS = (
     f"DELETE {NODES_PATH}/",
     f"PATCH {NODES_PATH}/",
@@ -24,7 +24,7 @@ REQUESTS = (
     f"GET {NODES_PATH}/",
     f"GET {NAMESPACES}/",
 )
-"""What is waited for: a deed chooses one of these, and which of those that come."""
+"""What to wait for: a deed chooses one of these, and which occurrence."""
 Touch = tuple[str, Obj]
 """A subresource, and the patch of it."""
 READY: Obj = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
@@ -41,7 +41,7 @@ TO_SERVICES: tuple[Touch, ...] = (
     ("", {"metadata": {"annotations": {MANAGE: None}}}),
 )
 MOST = 3
-"""At most so many are waited for until one is struck."""
+"""Maximum number of matching requests before one is hit."""
 
 
 @dataclass(slots=True)
@@ -50,17 +50,17 @@ class _Awaited:
     left: int
     choice: int
     strike: Callable[[str, int], None]
-    """Done to the object of that path."""
+    """Called with the path of the object."""
 
     def comes(self, call: Call) -> bool:
-        """Whether it is this one; or one less is waited for."""
+        """Whether this request is the one; counts it otherwise."""
         if call.what.startswith(self.request) and _is_of_one(_path(call)):
             self.left -= 1
         return self.left == 0
 
 
 class Replacing:
-    """Guarantees: the object is another one when the request arrives that was waited for."""
+    """Guarantees that the object has changed when the chosen request arrives."""
 
     def __init__(
         self, cluster: Cluster, account: Account, people: People, kubelets: Kubelets
@@ -76,11 +76,11 @@ class Replacing:
         }
 
     def end(self) -> None:
-        """Wait for nothing any more."""
+        """Cancels everything."""
         self._awaited.clear()
 
     def see(self, call: Call) -> None:
-        """A manager's request is about to leave."""
+        """Called before a request of a manager is sent."""
         if self._awaited and not self._cluster.is_down:
             come = [one for one in self._awaited if one.comes(call)]
             self._awaited = [one for one in self._awaited if one.left]
@@ -93,7 +93,7 @@ class Replacing:
         self._awaited.append(_Awaited(REQUESTS[request], 1 + number, choice, strike))
 
     def _touch(self, path: str, choice: int) -> None:
-        """What people and kubelets write to it at that moment."""
+        """What users and kubelets write to the object at that moment."""
         touches = TO_NODES if path.startswith(NODES_PATH) else TO_SERVICES
         below, body = touches[choice % len(touches)]
         kind = STRATEGIC if below else MERGE
@@ -106,7 +106,7 @@ class Replacing:
             self._people.make_again(path, choice)
 
     def _register_again(self, name: str, choice: int) -> None:
-        """On the same machine, if it is there, or on a new one of its name."""
+        """On the same machine if it exists, or on a new one of its name."""
         machine = next((one for one in self._account.truth().machines if one.name == name), None)
         if machine is not None and choice % 2:
             self._account.do(WHO, DeleteMachine(machine.id))
@@ -122,7 +122,7 @@ def _path(call: Call) -> str:
 
 
 def _is_of_one(path: str) -> bool:
-    """Whether it is that of a node or a Service, or of its status."""
+    """Whether it is the path of a node or a Service, or of its status."""
     if path.startswith(NODES_PATH):
         return True
     below = path.removesuffix("/status").removeprefix(f"{NAMESPACES}/").split("/")

@@ -11,14 +11,14 @@ from pileus_lab.simulation.clouds.truth import Truth
 
 @dataclass(frozen=True, slots=True)
 class ObjectStep:
-    """An object of the cluster came, changed or went."""
+    """An object of the cluster was created, changed or deleted."""
 
     who: str
     resource: str
     before: Obj | None
     after: Obj | None
     had_heard_of: Callable[[str], bool] = field(default=lambda _: True, repr=False)
-    """Whether who did it had been told of an object of that UID when it asked for it."""
+    """Whether the author had received an object of that UID when sending the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class CloudStep:
 
 
 class Channel(StrEnum):
-    """What kind of request it is."""
+    """The kind of a request."""
 
     READ = "reads"
     WRITE = "writes"
@@ -49,23 +49,23 @@ class Call:
 
     who: str
     identity: str
-    """Of the process: who dies and is started again has another."""
+    """Identity of the process: a restarted manager has another."""
     at: float
     channel: Channel
     agent: str
-    """Which part of the manager asks."""
+    """Which part of the manager sends it."""
     what: str
-    """Method and path; or the operation and what it is about."""
+    """Method and path; or the operation and its subject."""
     content: bytes = field(default=b"", repr=False)
 
     @property
     def is_work(self) -> bool:
-        """Whether it is what only a leader may do."""
+        """Whether only a leader may send it."""
         return self.channel is Channel.WRITE or self.channel is Channel.CLOUD_WRITE
 
     @property
     def is_renewal(self) -> bool:
-        """Whether it takes the lease, or keeps it."""
+        """Whether it acquires or renews the lease."""
         return self.channel is Channel.LEASE and not self.what.startswith("GET")
 
     @property
@@ -75,15 +75,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request, as its sender hears it, or would if it were there."""
+    """The answer to a request, as its sender gets it, or would get it."""
 
     call: Call
     trouble: str = ""
-    """What went wrong; empty if nothing did."""
+    """The error; empty if none."""
     patience: float | None = None
-    """Seconds for which the sender is asked not to come back."""
+    """Seconds of Retry-After."""
     is_untrue: bool = False
-    """Whether it shows what is not so, as if it were."""
+    """Whether it shows a false state as true."""
 
 
 Step = ObjectStep | CloudStep | Call | Answer
@@ -93,7 +93,7 @@ FORMAT = "pileus simulation trace, version 1"
 
 
 class Trace:
-    """Lines with the moment and who acted. It is closed by the first thing that is wrong."""
+    """Lines with time and actor. Closed at the first violation."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
@@ -108,5 +108,5 @@ class Trace:
         self._open = False
 
     def digest(self) -> str:
-        """A short word for the whole: equal traces, equal words."""
+        """A hash of the whole trace: equal traces, equal hashes."""
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:16]

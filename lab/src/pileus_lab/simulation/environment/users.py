@@ -29,7 +29,7 @@ USERS = "users"
 MANAGE, ADOPT = "pileus.dev/manage", "pileus.dev/adopt"
 MODES = ("none", "observe", "members", "full", "ful")
 UNTRUE = "192.0.2.77"
-"""An address that somebody else writes into a status."""
+"""An address that another controller writes into a status."""
 AFFINITY = {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
 
 
@@ -44,7 +44,7 @@ class Users:
         }
 
     def tidy(self) -> None:
-        """Take back what would keep a Service from being served as all are."""
+        """Reverts changes that would prevent a Service from being served normally."""
         taken = (MANAGE, ADOPT, *(key for key, _ in self._account.cloud.annotations))
         for service in self._cluster.services():
             if not {*taken}.isdisjoint(words(service, "metadata", "annotations")):
@@ -75,7 +75,7 @@ class Users:
                 self._annotated(service, {MANAGE: mode})
 
     def _write_status(self, deed: Deed) -> None:
-        """Another controller believes that the Service is its own."""
+        """Another controller treats the Service as its own."""
         service = self._chosen(deed)
         if service is None:
             return
@@ -104,7 +104,7 @@ def service_path(service: Obj) -> str:
 
 
 def _tuned(service: Obj, choice: int) -> Obj:
-    """What else people change of a Service's spec."""
+    """Other changes of a Service's spec."""
     spec = branch(service, "spec")
     match choice % 4:
         case 0 if text(spec, "sessionAffinity") == "ClientIP":
@@ -122,7 +122,7 @@ def _tuned(service: Obj, choice: int) -> Obj:
 
 
 def _without_node_ports(service: Obj) -> Obj:
-    """No node ports any more; or again."""
+    """Removes node ports, or restores them."""
     ports = rows(service, "spec", "ports")
     if any(port.get("nodePort") for port in ports):
         bare = [{**port, "nodePort": None} for port in ports]
@@ -136,14 +136,14 @@ TEAM = "team"
 """A namespace in which Services have the same names as elsewhere."""
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 STRANGER = "other-cluster"
-"""The mark of another cluster that uses the same account."""
+"""The mark of another cluster in the same account."""
 THEIR_CLASS = "example.com/other"
 MOST_MACHINES = 8
 
 
 class People:
     def __init__(self, cluster: Cluster, account: Account, *, both_families: bool = False) -> None:
-        """`both_families`: whether the machines that they add have addresses of both."""
+        """`both_families`: whether machines that they add have addresses of both."""
         self._cluster = cluster
         self._both_families = both_families
         self._account = account
@@ -173,7 +173,7 @@ class People:
         }
 
     def _create_service(self, deed: Deed) -> None:
-        """Some in another namespace, under the name of the one before."""
+        """Some in another namespace, with the name of the previous one."""
         self._named += 1
         is_same = deed.choice % 7 == 3  # noqa: PLR2004 -- one in seven
         name, namespace = f"web-{self._named - is_same}", TEAM if is_same else "default"
@@ -206,7 +206,7 @@ class People:
             self._patch(service, {"spec": {"type": "LoadBalancer"}})
 
     def _change_class(self, deed: Deed) -> None:
-        """A class can be given only with the type: so it is changed by way of another type."""
+        """A class can be set only with the type, so it is changed by way of another type."""
         service = self._service(deed)
         if service is None:
             return
@@ -235,7 +235,7 @@ class People:
             self.make_again(service_path(service), deed.choice >> 3)
 
     def make_again(self, path: str, choice: int) -> None:
-        """Delete a Service by force, and create another of its name."""
+        """Deletes a Service by force and creates another one of its name."""
         self._delete_by_force(path)
         services, _, name = path.rpartition("/")
         self._cluster.act(WHO, "POST", services, self._new_service(name, choice))
@@ -282,14 +282,14 @@ class People:
             self._cluster.act(WHO, "DELETE", f"{NODES_PATH}/{text(node, 'metadata', 'name')}")
 
     def _approve(self, deed: Deed) -> None:
-        """Of every second one, whether its machine is gone or not: people err."""
+        """Every second node, whether its machine exists or not: users make mistakes."""
         for node in self._cluster.objects("nodes")[deed.choice % 2 :: 2]:
             path = f"{NODES_PATH}/{text(node, 'metadata', 'name')}"
             body = {"metadata": {"annotations": {"pileus.dev/deletion": "approved"}}}
             self._cluster.act(WHO, "PATCH", path, body)
 
     def _foreign_node(self, _: Deed) -> None:
-        """It is not ready, and none of this cloud's: the best bait for whoever deletes nodes."""
+        """It is not ready and of another cloud: it must not be deleted."""
         self._named += 1
         name = f"m-{self._named}-elsewhere"
         spec = {"providerID": f"elsewhere:///{self._account.offered.name}://{name}"}
@@ -303,7 +303,7 @@ class People:
             self._cluster.act(WHO, "PATCH", path, {"metadata": {"labels": {EXCLUDED: label}}})
 
     def _foreign_cloud(self, deed: Deed) -> None:
-        """Names, even owner marks, are those of one of our Services; only the cluster differs."""
+        """Names and even owner marks are those of one of our Services; only the cluster differs."""
         service = self._service(deed)
         uid = text(service, "metadata", "uid") if service else "nobody"
         marks = (None, Owner(STRANGER, uid))

@@ -1,1 +1,1 @@
-"""What must hold: small named functions, some for every step and some for a world gone quiet."""
+"""Invariants as small named functions: some for every step, some for the end."""

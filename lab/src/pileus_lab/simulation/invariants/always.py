@@ -56,7 +56,7 @@ def _lacking(node: Obj, machine: Machine) -> Iterator[str]:
 
 
 def addresses_keep_their_order(_: Facts, step: ObjectStep) -> str | None:
-    """The first address of each type is the main one: it does not change while it is there."""
+    """The first address of each type is the main one: it does not change while it exists."""
     before, after = step.before, step.after
     if not is_manager(step.who) or before is None or after is None:
         return None
@@ -70,7 +70,7 @@ def addresses_keep_their_order(_: Facts, step: ObjectStep) -> str | None:
 
 
 def _addresses(thing: Obj) -> Mapping[str, Sequence[str]]:
-    """By type; of a Service, those that it publishes."""
+    """Addresses by type; of a Service, those that it publishes."""
     found: dict[str, list[str]] = {"ingress": ingress_of(thing)}
     for one in rows(thing, "status", "addresses"):
         found.setdefault(text(one, "type"), []).append(text(one, "address"))
@@ -86,7 +86,7 @@ def vetoes_are_obeyed(_: Facts, step: ObjectStep) -> str | None:
 
 
 def no_ready_node_is_deleted(_: Facts, step: ObjectStep) -> str | None:
-    """Whatever the cloud says: a kubelet that reports is proof of a machine."""
+    """A node whose kubelet reports is not deleted, whatever the cloud answers."""
     node = _deleted(step)
     if node is None or ready_status(node) != "True":
         return None
@@ -100,16 +100,17 @@ def _deleted(step: ObjectStep) -> Obj | None:
 
 
 GRACE = 30.0
-"""`--node-deletion-grace`, by default."""
+"""Default of `--node-deletion-grace`."""
 WINDOW = 600.0
-"""`--node-deletion-window`, by default."""
+"""Default of `--node-deletion-window`."""
 IMMEDIATE, KEEPING = "immediate", frozenset({"taint", "report"})
-"""Of `--node-deletion-policy`: what believes one look, and what never deletes."""
+"""Values of `--node-deletion-policy`: the one that needs one check, and the one that never
+deletes."""
 SETTLED = 60.0
-"""Seconds after which everybody should know that a node is there."""
+"""Seconds after which every manager should know a node."""
 
 LIE = 60.0
-"""Seconds in which an untrue answer may still matter to who was given it."""
+"""Seconds in which a false answer may still affect the process that received it."""
 
 S = TypeVar("S")
 Check = Callable[[Facts, S], str | None]
@@ -119,7 +120,7 @@ GO_OWNERSHIP = "--route-ownership=cluster-cidr"
 
 
 def others_things_are_left_alone(facts: Facts, step: CloudStep) -> str | None:
-    """Nothing in the cloud that no manager made is changed or deleted by one."""
+    """No manager changes or deletes anything in the cloud that no manager created."""
     if not is_manager(step.who):
         return None
     after, ours = things_in(step.after), facts.made_by_managers | facts.adopted
@@ -159,7 +160,7 @@ def no_node_is_deleted_whose_machine_exists(facts: Facts, step: ObjectStep) -> s
 
 
 def no_node_is_deleted_within_the_grace(facts: Facts, step: ObjectStep) -> str | None:
-    """The grace is between two looks; the first may have been shown untruly what came true."""
+    """The grace is between two checks; the first may have been a false answer that came true."""
     node = _deleted_node(step)
     if facts.policy == IMMEDIATE:
         return None
@@ -171,7 +172,7 @@ def no_node_is_deleted_within_the_grace(facts: Facts, step: ObjectStep) -> str |
 
 
 def _is_looked_for_before(facts: Facts, seconds: float) -> bool:
-    """Whether who leads was told a lie about machines a grace ago, shortly before it came true."""
+    """Whether the leader got a false answer about machines a grace ago, before it came true."""
     now = facts.now()
     lies = [at for leader in facts.leaders(facts.leases()) for at in facts.denied.get(leader, ())]
     return any(GRACE <= now - at < seconds + LIE for at in lies)
@@ -185,7 +186,7 @@ def nodes_are_kept_where_people_want_it(facts: Facts, step: ObjectStep) -> str |
 
 
 def few_nodes_are_deleted_at_once(facts: Facts, step: ObjectStep) -> str | None:
-    """Without a human's word one leader deletes a fifth of the nodes in ten minutes, or one."""
+    """Without approval one leader deletes at most a fifth of the nodes in ten minutes, or one."""
     node = _deleted_node(step)
     if node is None or is_approved(node) or facts.policy == IMMEDIATE:
         return None
@@ -223,7 +224,7 @@ def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: ObjectStep) -> s
 
 
 def members_are_never_emptied(facts: Facts, step: CloudStep) -> str | None:
-    """No balancer loses all members while there are nodes that have long been known."""
+    """No balancer loses all members while nodes exist that have long been known."""
     if not is_manager(step.who):
         return None
     for identity, balancer in step.after.balancers.items():
@@ -326,7 +327,7 @@ OF_WORK: Mapping[str, Check[Call]] = {
     ),
     **OF_CALLS,
 }
-"""Of calls that only a leader may make. The others, mostly for the lease, are many."""
+"""For calls that only a leader may make. The others, mostly for the lease, are many."""
 OF_TROUBLE: Mapping[str, Check[Answer]] = _named(
     calls.what_fails_comes_ever_more_seldom,
     calls.what_the_cloud_refuses_is_told,
@@ -336,7 +337,7 @@ ALWAYS: frozenset[str] = frozenset({*OF_OBJECTS, *OF_CLOUD, *OF_WORK, *OF_TROUBL
 
 
 def breaches(facts: Facts, step: Step) -> Iterator[tuple[str, str]]:
-    """Which invariants the step breaks, and how."""
+    """Returns which invariants the step breaks, and how."""
     match step:
         case Call():
             return _broken(OF_WORK if step.is_work else OF_CALLS, facts, step)

@@ -34,16 +34,16 @@ from pileus_lab.simulation.invariants.limits import (
 from pileus_lab.simulation.managers import SLOWEST
 
 INVITED = 2
-"""Calls of a kind in the pass that a server has asked for: what was refused, and what follows."""
+"""Calls of a kind in the pass that a server requested: the refused one, and what follows."""
 NOT_TOLD = frozenset({Channel.LEASE, Channel.READ, Channel.WATCH})
 TOLD_AFTER = 45.0
-"""Seconds of the same failure after which people must have heard of it. Ten are waited for it to
-pass; the tries come 5, 10 and 20 s apart."""
+"""Seconds of the same failure after which it must be reported. A pass waits ten for it to end;
+the retries are 5, 10 and 20 s apart."""
 LASTING = 3
-"""Failures of the same call, at least, before it counts as failing all the time: two may be of
-different passes, between which the object was settled by other calls."""
+"""Minimum failures of the same call before it counts as failing permanently: two may be of
+different passes, between which other calls settled the object."""
 WELL = 45.0
-"""Seconds in which the API server had no trouble, so that people could be told."""
+"""Seconds without trouble at the API server, so that the failure could be reported."""
 
 
 def only_the_leader_writes(facts: Facts, call: Call) -> str | None:
@@ -54,7 +54,7 @@ def only_the_leader_writes(facts: Facts, call: Call) -> str | None:
 
 
 def nobody_works_on_an_old_lease(facts: Facts, call: Call) -> str | None:
-    """Whoever has not heard of a renewal for as long as the deadline is may have lost the lease."""
+    """A process without a renewal for as long as the deadline may have lost the lease."""
     renewed = [facts.renewed.get((call.identity, one), 0.0) for one in facts.leases_for(call)]
     age = call.at - max(renewed)
     if age <= facts.election.renew_deadline / SLOWEST + TICK:
@@ -74,9 +74,9 @@ def calls_are_bounded(facts: Facts, call: Call) -> str | None:
 
 
 def who_is_told_to_wait_waits(facts: Facts, call: Call) -> str | None:
-    """Except for the lease, which is lost to who waits; and for reads of the API server.
+    """Exceptions: the lease, which is lost by waiting, and reads of the API server.
 
-    Of those nobody can tell whether they are the same: two passes may need the same object.
+    Reads cannot be attributed: two passes may need the same object.
     """
     if call.channel in NOT_TOLD or not facts.paces.is_early(call):
         return None
@@ -98,7 +98,7 @@ def what_fails_comes_ever_more_seldom(facts: Facts, answer: Answer) -> str | Non
 
 
 def what_the_cloud_refuses_is_told(facts: Facts, answer: Answer) -> str | None:
-    """What fails for long is said on the object that it fails for, if the API server is well."""
+    """A lasting failure is reported on its object, if the API server is healthy."""
     call, now = answer.call, facts.now()
     vain = facts.paces.vain.get(same(call)) if call.is_to_cloud else None
     if vain is None or now - vain.since < TOLD_AFTER or vain.passes < LASTING:
@@ -114,7 +114,7 @@ def what_the_cloud_refuses_is_told(facts: Facts, answer: Answer) -> str | None:
 
 
 def _concerned(facts: Facts, call: Call) -> Iterator[tuple[str, Obj]]:
-    """The objects that a call to the cloud is made for, if they have been there for a while."""
+    """The objects for which a call to the cloud is made, if they have existed for a while."""
     kind, is_for = _CONCERN.get(call.agent, ("", None))
     for thing in facts.cluster.objects(kind) if is_for else ():
         since = facts.known_since.get(text(thing, "metadata", "uid"), 0.0)
@@ -126,7 +126,7 @@ def _concerned(facts: Facts, call: Call) -> Iterator[tuple[str, Obj]]:
 
 
 def _is_for_service(facts: Facts, call: Call, service: Obj) -> bool:
-    """Whether a write names it or its balancer. A read is for those that have no address yet."""
+    """Whether a write names it or its balancer. A read is for those without an address."""
     uid = text(service, "metadata", "uid")
     if call.channel is Channel.CLOUD_READ:
         return not ingress_of(service) and facts.wants_balancer(service)
@@ -147,7 +147,7 @@ _CONCERN: Mapping[str, tuple[str, Callable[[Facts, Call, Obj], bool]]] = {
     "cloud routes": ("nodes", _is_for_route),
     "cloud instances": ("nodes", _is_for_new_node),
 }
-"""By whom a call is made: what it is made for."""
+"""The part of the manager, by the purpose of the call."""
 
 
 def _says_so(thing: Obj) -> bool:
@@ -168,16 +168,16 @@ def _is_warned_of(facts: Facts, thing: Obj) -> bool:
 
 
 EVENTS = "events_"
-"""With this the names of queues begin in which events wait to be written."""
+"""Prefix of the names of queues in which events wait to be written."""
 HOLDS: Mapping[str, str] = {NEW_NODES: NODES, RANGES_OF_NODES: NODES, SERVICE_QUEUE: SERVICES}
-"""By queue: what its keys are of. The others have one key, for all that there is."""
+"""By queue: the kind of its keys. The other queues have one key for everything."""
 
 CLUSTER_WIDE = 1
-"""Objects beside nodes and Services that reports may be about: kube-system, for orphans."""
+"""Objects besides nodes and Services that events may be about: kube-system, for orphans."""
 
 
 def no_queue_outgrows_its_objects(facts: Facts, call: Call) -> str | None:
-    """Looked at with each write, by when the keys of whatever caused it have come."""
+    """Checked at each write, when the keys of its cause have been queued."""
     queues = facts.queues().get(call.identity)
     for queue, keys in queues.keys.now().items() if queues else ():
         most = _most(queue, facts.things)
@@ -187,7 +187,7 @@ def no_queue_outgrows_its_objects(facts: Facts, call: Call) -> str | None:
 
 
 def queues_have_drained(facts: Facts) -> Iterator[str]:
-    """Nothing waits, and what is due later is of objects that are there; no event is unwritten."""
+    """Nothing waits, delayed keys are of existing objects, and all events are written."""
     there = {
         kind: [text(one, "metadata", "uid") for one in facts.cluster.objects(kind)]
         for kind in (NODES, SERVICES)
@@ -203,7 +203,7 @@ def queues_have_drained(facts: Facts) -> Iterator[str]:
 
 
 def _most(queue: str, things: Things) -> int:
-    """Of events as many as the recorder lets through for each object, and one that it is about."""
+    """As many events as the recorder passes for each object, and one in progress."""
     if queue.startswith(EVENTS):
         return min(LONGEST_QUEUE, BURST * (1 + sum(map(len, things.values()))))
     return len(things.get(HOLDS[queue], ())) if queue in HOLDS else 1

@@ -48,7 +48,7 @@ KNOWN = frozenset(map(public_key, range(KEYS_KNOWN)))
 
 
 def machines_have_the_wanted_keys(facts: Facts) -> Iterator[str]:
-    """Each wanted key is there, and of ours no other, where it is known what is wanted."""
+    """Each desired key exists, and no other one of ours, if the desired keys are known."""
     entries = _entries(facts)
     nodes = [one for one in facts.cluster.objects("nodes") if facts.machine_of(one)]
     if not facts.runs(SSH_KEYS.canonical) or entries is None or not nodes:
@@ -65,7 +65,7 @@ def machines_have_the_wanted_keys(facts: Facts) -> Iterator[str]:
 
 
 def _entries(facts: Facts) -> dict[str, str] | None:
-    """What people want; None: they do not say it."""
+    """The desired keys; None: unknown."""
     for one in facts.cluster.objects("configmaps"):
         if text(one, "metadata", "name") == KEYS_NAME:
             return dict(words(one, "data"))
@@ -73,7 +73,7 @@ def _entries(facts: Facts) -> dict[str, str] | None:
 
 
 def secrets_stay_secret(facts: Facts) -> Iterator[str]:
-    """What a manager was given in confidence is in no trace, event, object, log or metric."""
+    """No secret of a manager is in a trace, event, object, log or metric."""
     if any(SECRET in line for line in facts.trace.lines):
         yield "a secret is in the trace"
     for resource in ("events", "nodes", "services"):
@@ -84,7 +84,7 @@ def secrets_stay_secret(facts: Facts) -> Iterator[str]:
 
 
 def no_manager_caught_an_unexpected_exception(facts: Facts) -> Iterator[str]:
-    """Passes and rounds are isolated, so that a bug in them may go unnoticed otherwise."""
+    """Passes and rounds are isolated, so a bug in them could go unnoticed otherwise."""
     yield from facts.sayings.unexpected()
 
 
@@ -103,14 +103,14 @@ def somebody_leads(facts: Facts) -> Iterator[str]:
 
 
 def no_watch_is_dead(facts: Facts) -> Iterator[str]:
-    """Whoever hears nothing any more has noticed it, and asked anew."""
+    """A watch that sends nothing any more was noticed and restarted."""
     for watch in facts.cluster.watches:
         if watch.is_dead:
             yield f"nothing comes any more from the watch of {watch.name}"
 
 
 def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
-    """Every node whose machine runs is initialized; and who is, says what is true of it."""
+    """Every node of a running machine is initialized, and its fields are correct."""
     if not facts.runs(NODE.canonical):
         return
     for node in facts.cluster.objects("nodes"):
@@ -141,7 +141,7 @@ def _differences(node: Obj, machine: Machine) -> Iterator[str]:
 
 
 def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
-    """They are deleted, or say why they are kept, and it is true."""
+    """They are deleted, or report why they are kept, and the reason is correct."""
     if not facts.runs(LIFECYCLE.canonical):
         return
     ours = [node for node in facts.cluster.objects("nodes") if not facts.is_foreign(node)]
@@ -162,7 +162,7 @@ def nodes_of_no_machine_are_gone(facts: Facts) -> Iterator[str]:
 
 
 def _are_too_many(facts: Facts, ours: Sequence[Obj], gone: Sequence[Obj]) -> bool:
-    """Whether the limit keeps them. What is unproven, or decided by a user, does not count."""
+    """Whether the limit keeps them. Unproven ones and those decided by a user do not count."""
     proven = [node for node in ours if text(node, "spec", "providerID")]
     counted = [n for n in gone if n in proven and not is_vetoed(n) and not is_approved(n)]
     return len(counted) > max(1, int(facts.fraction * len(proven)))
@@ -189,7 +189,7 @@ def stopped_nodes_are_tainted(facts: Facts) -> Iterator[str]:
 
 
 def services_have_what_they_want(facts: Facts) -> Iterator[str]:
-    """Each Service that wants a balancer has it, whole, and publishes its address."""
+    """Each Service that needs a balancer has a complete one and publishes its address."""
     if not facts.runs(SERVICE.canonical):
         return
     is_judged_by_members = not facts.has_only_foreign_nodes()
@@ -227,7 +227,7 @@ def _keeps_notes(facts: Facts) -> bool:
 
 
 def _misses(facts: Facts, balancer: Balancer, members: Sequence[Obj]) -> Iterator[str]:
-    """Which nodes it leads to wrongly, or not to the machine that a node is now."""
+    """Which members are wrong, or lead to another machine than that of the node."""
     names = frozenset(text(node, "metadata", "name") for node in members)
     must = names
     if facts.abilities.members_by_provider_id:
@@ -243,7 +243,7 @@ def _misses(facts: Facts, balancer: Balancer, members: Sequence[Obj]) -> Iterato
 
 
 def _misdirects(able: Abilities, service: Obj, balancer: Balancer) -> Iterator[str]:
-    """What is wrong with how connections are taken in and passed on."""
+    """What is wrong with the listeners and the traffic settings."""
     wanted = frozenset(
         Port(number(one, "port"), number(one, "nodePort"), Transport(text(one, "protocol")))
         for one in rows(service, "spec", "ports")
@@ -269,7 +269,7 @@ def _traffic_of(able: Abilities, service: Obj) -> Traffic:
 
 
 def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
-    """A Service that asks for the impossible says so, and not what else had failed before."""
+    """A Service with an impossible spec reports exactly that, not an earlier failure."""
     if not facts.runs(SERVICE.canonical):
         return
     for service in facts.cluster.objects("services"):
@@ -284,7 +284,7 @@ def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
 
 
 def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
-    """What wants no balancer has no finalizer and no address."""
+    """A Service that needs no balancer has no finalizer and no address."""
     if not facts.runs(SERVICE.canonical):
         return
     services = facts.cluster.objects("services")
@@ -309,7 +309,7 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     machines = _with_machines(facts)
     wanted: dict[str, set[str]] = {}
     stale: set[str] = set()
-    """Of nodes that are kept without a machine, where no round looks for useless routes."""
+    """Routes of nodes that are kept without a machine, if no round removes useless routes."""
     for node in facts.cluster.objects("nodes"):
         for cidr in texts(node, "spec", "podCIDRs"):
             name = text(node, "metadata", "name")
@@ -354,14 +354,14 @@ def _oldest_by_range(facts: Facts) -> dict[str, str]:
 
 
 def is_usable(facts: Facts, cidr: str) -> bool:
-    """Whether a route may lead there: what is outside of the cluster's ranges is not ours."""
+    """Whether a route may lead there: destinations outside of the cluster's ranges are not ours."""
     network = ip_network(cidr)
     ranges = map(ip_network, facts.schedule.setup.cluster_cidrs)
     return any(one.version == network.version and _is_within(network, one) for one in ranges)
 
 
 def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
-    """Or that none does, where the cloud has no such machine, nor anybody's route in the way."""
+    """Or that none is possible: the machine does not exist, or a route of others blocks it."""
     if not facts.runs(ROUTE.canonical):
         return
     truth = facts.account.truth()

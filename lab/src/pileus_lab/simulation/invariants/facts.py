@@ -1,4 +1,4 @@
-"""What invariants may know: the true state of everything, and a few things remembered."""
+"""What invariants may use: the actual state of everything, and some history."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -36,14 +36,14 @@ from pileus_lab.simulation.schedule import Schedule
 
 DELETION = "pileus.dev/deletion"
 WARY = SUSPICION + 60.0
-"""Seconds after a wrong view in which a manager may take a Service that vanished for an error."""
+"""Seconds after a false view in which a manager may treat a vanished Service as an error."""
 FULL = "full"
-"""What `pileus.dev/manage` says where it is not written."""
+"""Default of `pileus.dev/manage`."""
 READY = "pileus.dev/Ready"
 STUCK = "CloudProviderUninitialized"
 MACHINES = "cloud instances"
 BALANCERS = "cloud balancers"
-"""The agent of calls that ask about machines."""
+"""User agent of calls about machines."""
 
 Name = tuple[str, str, str]
 """Resource, namespace and name."""
@@ -51,7 +51,7 @@ Name = tuple[str, str, str]
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """The world as it is, whatever managers believe."""
+    """The actual world, whatever managers believe."""
 
     schedule: Schedule
     cluster: Cluster
@@ -60,14 +60,15 @@ class Facts:
     sayings: Sayings
     now: Callable[[], float]
     controllers: frozenset[str]
-    """Those that run; nothing is expected of the others."""
+    """The controllers that run; nothing is expected of the others."""
     cluster_id: str
     living: Callable[[], frozenset[str]]
-    """The processes that run."""
+    """The running processes."""
     queues: Callable[[], Mapping[str, Queues]]
-    """Of each process that was not ended, by its identity."""
+    """By identity of each process that was not ended."""
     made_by_managers: set[str] = field(default_factory=set[str])
-    """Ids of balancers and destinations of routes; all else is not ours."""
+    """IDs of balancers and destinations of routes that managers created; all others are not
+    ours."""
     finalized: set[str] = field(default_factory=set[str])
     """UIDs of Services that ever had the finalizer."""
     addresses: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
@@ -75,48 +76,48 @@ class Facts:
     member_since: dict[str, float] = field(default_factory=dict[str, float])
     """Since when a node counts as a member of balancers, by name."""
     deleted: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-    """Which leader deleted a node when, where no human had approved it."""
+    """Which leader deleted a node when, without approval of a user."""
     adopted: set[str] = field(default_factory=set[str])
-    """Ids of balancers made by hand that people said were a Service's."""
+    """IDs of balancers created manually that users assigned to a Service."""
     left_to_others: set[str] = field(default_factory=set[str])
-    """UIDs of Services whose balancers people last wanted to stay, whatever becomes of them."""
+    """UIDs of Services whose balancers users last wanted to keep in any case."""
     robbed: dict[str, float] = field(default_factory=dict[str, float])
-    """When somebody last took the lease by hand, by whom it was taken from."""
+    """When a user last took the lease, by the holder it was taken from."""
     writers: set[str] = field(default_factory=set[str])
     """The processes that have written anything."""
     serving: set[str] = field(default_factory=set[str])
-    """The processes whose work on Services has begun: they have asked for balancers."""
+    """The processes whose service controller has started: they have listed balancers."""
     things: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """UIDs of all nodes and Services that ever were, by resource; and all ranges of pods."""
+    """UIDs of all nodes and Services that ever existed, by resource; and all pod ranges."""
     paces: Paces = field(default_factory=Paces)
     misled: dict[str, float] = field(default_factory=dict[str, float])
-    """When a manager was last given an answer of the cloud that was not true."""
+    """When a manager last got a false answer from the cloud."""
     denied: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-    """When a process was given an answer about machines that was not true, by its identity."""
+    """When a process last got a false answer about machines, by its identity."""
     renewed: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    """When a process sent the renewal of its lease that it last heard to be well."""
+    """When a process sent its last lease renewal that succeeded."""
     known_since: dict[str, float] = field(default_factory=dict[str, float])
-    """When a node came, or somebody last changed a Service, by UID."""
+    """When a node was created, or a user last changed a Service, by UID."""
     asked_for: set[str] = field(default_factory=set[str])
-    """UIDs of Services that ever asked this cloud for a balancer."""
+    """UIDs of Services that ever requested a balancer of this cloud."""
     let_go: set[str] = field(default_factory=set[str])
-    """UIDs of Services that at some time wanted none, or none of ours."""
+    """UIDs of Services that at some time requested none, or none of ours."""
     named: dict[Name, set[str]] = field(default_factory=dict[Name, set[str]])
     """The UIDs of all nodes and Services that ever had a name."""
     uuids: dict[str, str] = field(default_factory=dict[str, str])
-    """Of all machines that ever were, by their provider IDs."""
+    """All machines that ever existed, by provider ID."""
     history: ServiceHistory = field(default_factory=ServiceHistory)
     lives: Callable[[], Mapping[str, Life]] = dict
     """The processes that were not ended, by the names of their managers."""
     machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
-    """All that ever were, as they were last, by their provider IDs."""
+    """The last state of all machines that ever existed, by provider ID."""
     machine_since: dict[str, float] = field(default_factory=dict[str, float])
-    """When a machine was created, by its id."""
+    """When a machine was created, by ID."""
     ranged_since: dict[str, float] = field(default_factory=dict[str, float])
     """When a node got its pod ranges, by UID."""
 
     def learn(self, step: Step) -> None:
-        """Remember what later checks need; after the step was checked."""
+        """Records what later checks need; called after the step was checked."""
         if isinstance(step, CloudStep):
             self._learn_of_cloud(step)
         elif isinstance(step, ObjectStep):
@@ -170,7 +171,7 @@ class Facts:
             self.let_go.add(uid)
 
     def _learn_of_loss(self, uid: str, service: Obj) -> None:
-        """Somebody deleted it; perhaps although no manager had released it."""
+        """A Service was deleted, perhaps before a manager had removed the finalizer."""
         leader = self.cluster.leader()
         life = next((one for one in self.lives().values() if one.identity == leader), None)
         # Whom a wrong view has shown that many vanished believes no other for a while.
@@ -183,7 +184,7 @@ class Facts:
         self.history.forget(uid, lost if is_loss else None)
 
     def heard_at(self, manager: str, version: Version) -> float | None:
-        """When the process of that manager was told of that version; None: it was not."""
+        """When the process of that manager received that version; None: never."""
         life = self.lives().get(manager)
         return None if life is None else life.heard_at(*version)
 
@@ -229,7 +230,7 @@ class Facts:
 
     @property
     def abilities(self) -> Abilities:
-        """What the provider declares of its cloud."""
+        """The abilities that the provider declares."""
         return self.account.offered.abilities
 
     @property
@@ -258,16 +259,17 @@ class Facts:
         return (LEASE,)
 
     def leases_for(self, call: Call) -> tuple[str, ...]:
-        """Of which its sender must hold one.
+        """The leases of which the sender must hold one.
 
-        The migration's is that of who deletes nodes, who speaks with the node controller's voice.
+        The migration lease is that of the lifecycle controller, which uses the node controller's
+        identity.
         """
         if call.agent != NODE.identity:
             return (LEASE,)
         return self.leases()[-1:] if call.what.startswith("DELETE") else self.leases()
 
     def leaders(self, leases: Iterable[str]) -> set[str]:
-        """Who may write: whom one names, and for a moment whom it was taken from by hand."""
+        """The holders that may write: the current one, and briefly one that lost it to a user."""
         holders = set(map(self.cluster.leader, leases))
         unknowing = self.election.renew_deadline / SLOWEST
         return holders | {one for one, at in self.robbed.items() if self.now() - at < unknowing}
@@ -276,7 +278,7 @@ class Facts:
         return controller in self.controllers
 
     def machine_of(self, node: Obj) -> Machine | None:
-        """The machine that a node stands for, if it is there."""
+        """The machine of a node, if it exists."""
         machines = self.account.truth().machines
         identity = text(node, "spec", "providerID")
         if identity and not self.is_foreign(node):
@@ -285,7 +287,7 @@ class Facts:
         return next((one for one in machines if one.uuid == uuid), None)
 
     def is_foreign(self, node: Obj) -> bool:
-        """Whether it says that it is of another cloud."""
+        """Whether its provider ID is of another cloud."""
         given = text(node, "spec", "providerID")
         return bool(given) and not given.startswith(f"{self.account.offered.name}://")
 
@@ -295,12 +297,12 @@ class Facts:
         return bool(nodes) and all(map(self.is_foreign, nodes))
 
     def balancers(self) -> list[Balancer]:
-        """Those of this cluster."""
+        """The balancers of this cluster."""
         found = self.account.truth().balancers.values()
         return [one for one in found if one.is_of(self.cluster_id)]
 
     def balancer_of(self, uid: str) -> Balancer | None:
-        """That of a Service of this cluster."""
+        """The balancer of a Service of this cluster."""
         owner = Owner(self.cluster_id, uid)
         found = self.account.truth().balancers.values()
         return next((one for one in found if one.owner == owner), None)
@@ -321,7 +323,7 @@ class Facts:
         return text(service, "spec", "loadBalancerClass") not in served
 
     def is_impossible(self, service: Obj) -> bool:
-        """It asks for what the cloud cannot give."""
+        """Whether it requests something that the cloud cannot provide."""
         if is_beyond(self.abilities, service):
             return True
         wanted, ports = text(service, "spec", "loadBalancerIP"), rows(service, "spec", "ports")
@@ -331,30 +333,30 @@ class Facts:
         return bool(wanted) and wanted == self.account.cloud.impossible_address
 
     def is_bidden_farewell(self, owner: str) -> bool:
-        """Whether our members leave a balancer that stays, because its Service goes."""
+        """Whether members are removed from a balancer that stays after its Service is deleted."""
         services = self.cluster.objects("services")
         wanting = [text(one, "metadata", "uid") for one in services if self.wants_balancer(one)]
         return owner in self.left_to_others and owner not in wanting
 
     def members(self) -> list[Obj]:
-        """The nodes that balancers should lead to; none of another cloud."""
+        """The nodes that should be members of balancers; none of another cloud."""
         ours = (one for one in self.cluster.objects("nodes") if not self.is_foreign(one))
         return [one for one in ours if counts_as_member(one)]
 
 
 def things_in(truth: Truth) -> Mapping[str, object]:
-    """All in the cloud that may be somebody's, by id."""
+    """Everything in the cloud that may have an owner, by ID."""
     return {**truth.balancers, **truth.routes, **truth.keys}
 
 
 def name_of(step: ObjectStep) -> Name:
-    """What an object is called; another may be called so later."""
+    """The name of an object; another one may have it later."""
     metadata = branch(step.after or step.before, "metadata")
     return step.resource, text(metadata, "namespace"), text(metadata, "name")
 
 
 def is_approved(node: Obj | None) -> bool:
-    """Whether a human has said that it may be deleted."""
+    """Whether a user has approved its deletion."""
     return words(node, "metadata", "annotations").get(DELETION) == "approved"
 
 
@@ -363,7 +365,7 @@ def has_taint(node: Obj, key: str) -> bool:
 
 
 def is_new(node: Obj) -> bool:
-    """Whether it waits for its cloud to be asked about it."""
+    """Whether it waits for the cloud controller."""
     return has_taint(node, UNINITIALIZED)
 
 
@@ -375,12 +377,12 @@ def counts_as_member(node: Obj) -> bool:
 
 
 def conditions_of(thing: Obj) -> dict[str, str]:
-    """By type: what it says."""
+    """Addresses by type."""
     return {text(one, "type"): text(one, "status") for one in rows(thing, "status", "conditions")}
 
 
 def reason_of(thing: Obj, condition: str) -> str:
-    """Why the condition is as it is; "" if there is none."""
+    """The reason of the condition; "" if there is none."""
     said = {text(one, "type"): text(one, "reason") for one in rows(thing, "status", "conditions")}
     return said.get(condition, "")
 

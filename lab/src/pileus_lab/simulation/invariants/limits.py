@@ -20,26 +20,26 @@ from pileus_lab.simulation.environment.steps import Answer, Call, Channel
 from pileus_lab.simulation.setup import MONITOR_PERIOD
 
 AT_ONCE = TRIES
-"""Tries of one pass that finds an object changed meanwhile (409)."""
+"""Attempts of one pass that finds an object changed meanwhile (409)."""
 CONFLICT = "409"
 PASS = 1.0
-"""Seconds that a pass takes which only fails to write."""
+"""Seconds that a pass takes if it only fails to write."""
 TICK = 0.001
 SPARE = 4
-"""Passes for another reason than the failure, such as news that was under way."""
+"""Passes for other reasons than the failure, such as events in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """How soon that is tried again which has failed."""
+    """How soon a failed call is retried."""
 
     first: float
     """Seconds after the first failure; then doubled."""
     least: float
-    """Seconds between two passes that come for other reasons, at least."""
+    """Minimum seconds between two passes for other reasons."""
 
     def passes(self, elapsed: float) -> float:
-        """How many there may be in so many seconds."""
+        """How many calls there may be in that many seconds."""
         return SPARE + log2(1 + elapsed / self.first) + elapsed / self.least
 
 
@@ -52,19 +52,19 @@ LAWS: Mapping[str, Law] = {
     "node-controller": Law(node.RETRIES.first, ipam.DOUBT),
 }
 OTHERS = Law(node.RETRIES.first, MONITOR_PERIOD)
-"""Of those who look around."""
+"""For periodic checks."""
 
 
 @dataclass(slots=True)
 class Vain:
-    """Failures of the same call in a row."""
+    """Consecutive failures of the same call."""
 
     since: float
     passes: int = 0
     conflicts: int = 0
 
     def count(self, answer: Answer) -> None:
-        """Who was asked to come back may do so as often; of conflicts one pass may see several."""
+        """A call that was told to retry may do so; one pass may see several conflicts."""
         is_conflict = answer.trouble == CONFLICT
         if answer.patience is not None:
             return
@@ -81,7 +81,7 @@ Waiting = tuple[str, str, str, bytes]
 
 @dataclass(slots=True)
 class Paces:
-    """What is remembered of calls."""
+    """The history of calls."""
 
     minute: int = 0
     sent: Counter[tuple[str, str, Channel]] = field(
@@ -89,13 +89,13 @@ class Paces:
     )
     """By process and part of it, in this minute."""
     invited: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    """How often each was asked to come back later, or with a fresh view, in this minute."""
+    """How often each was told to retry later, or with a fresh view, in this minute."""
     vain: dict[Key, Vain] = field(default_factory=dict[Key, Vain])
     quiet_until: dict[Waiting, float] = field(default_factory=dict[Waiting, float])
-    """Until when a call must not come back; of the cloud, no call at all."""
+    """Until when a call must not be repeated; for the cloud, no call at all."""
     woken: dict[str, float] = field(default_factory=dict[str, float])
-    """Paths of objects that changed, and until when the one pass may go on that comes of it at
-    once, whatever the last one was told."""
+    """Paths of objects that changed, and until when the one immediate pass for that change may
+    run, whatever the last one was told."""
     ill: dict[str, float] = field(default_factory=dict[str, float])
     """When a process last had trouble with the API server."""
 
@@ -126,7 +126,7 @@ class Paces:
             self.vain.setdefault(same(call), Vain(call.at)).count(answer)
 
     def changed(self, path: str, *, by_manager: bool) -> None:
-        """An object changed: one more pass may come at once, and begins anew if others did it."""
+        """An object changed: one more pass may run at once; it starts over if others changed it."""
         self.woken[path] = inf
         for key in [key for key in self.vain if path in key[2]]:
             if by_manager:
@@ -147,26 +147,26 @@ def same(call: Call) -> Key:
 
 
 def who_waits(call: Call) -> Waiting:
-    """The API server's wish is for the same request; the cloud's for all calls of the process."""
+    """Retry-After of the API server is for the same request; of the cloud for all calls."""
     if call.is_to_cloud:
         return call.identity, "cloud", "", b""
     return call.identity, call.agent, call.what, call.content
 
 
 Things = Mapping[str, Collection[str]]
-"""All that ever were, by kind."""
+"""All objects that ever existed, by kind."""
 MINUTE = 60.0
 NODES, SERVICES, RANGES = "nodes", "services", "ranges"
 LEASES = 2
-"""The main one, and that of leader migration."""
+"""The main lease, and that of leader migration."""
 FOR_A_LEASE = 4
-"""It is read and written every retry period, and once more of each after a conflict."""
+"""It is read and written every retry period, and once more after a conflict."""
 WATCHED = 3
 """Kinds: nodes, Services, and the ConfigMap of SSH keys."""
 EACH_SECOND = Law(1.0, 1.0)
-"""Whoever has come to lead asks so whether the API server is well."""
+"""A new leader checks so whether the API server is healthy."""
 TOLD = 2
-"""Events of one pass over a thing, at most: that it is being done, and how it ended."""
+"""Maximum events of one pass over an object: that it starts, and how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +175,13 @@ class Rate:
 
     law: Law
     over: tuple[str, ...] = (NODES, SERVICES, RANGES)
-    """What its passes are over."""
+    """The objects of its passes."""
     calls: int = 2
-    """Of each kind in a pass over one thing, at most: what fails, and the word that it does; or a
-    look at the cloud and, after a change, one more. What goes well is not done again."""
+    """Maximum of each kind in a pass over one object: the failing call and its report, or an
+    observation and, after a change, one more. Successful calls are not repeated."""
 
     def size(self, things: Things) -> int:
-        """How many it passes over, with all of them together as one."""
+        """How many objects it passes over, plus one for all together."""
         return 1 + sum(len(things.get(kind, ())) for kind in self.over)
 
 
@@ -200,12 +200,12 @@ RATES: Mapping[str, Rate] = {
     "healthz": Rate(EACH_SECOND, (), 1),
 }
 ANY = Rate(OTHERS)
-"""Of parts that only some clouds have."""
+"""For parts that only some clouds have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Requests that one observation of the cloud takes, as its provider declares."""
+    """Requests of one observation of the cloud, as its provider declares."""
 
     check: int = 1
     """Of one load balancer."""
@@ -219,7 +219,7 @@ class Costs:
 def most_calls(
     agent: str, channel: Channel, things: Things, election: Durations, costs: Costs
 ) -> int:
-    """How many there may be of this kind in a minute, if nobody asks for more."""
+    """How many of this kind there may be in a minute without Retry-After."""
     if channel is Channel.LEASE:
         return ceil(LEASES * FOR_A_LEASE * MINUTE / election.retry)
     if channel is Channel.WATCH:

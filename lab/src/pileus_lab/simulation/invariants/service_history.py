@@ -1,4 +1,4 @@
-"""What is remembered of Services and their balancers: what was wanted, kept, lost, cleaned up."""
+"""The history of Services and their balancers: desired, kept, lost, cleaned up."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from pileus_lab.simulation.environment.users import ADOPT, MANAGE
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 Version = tuple[str, str]
-"""Of an object: its UID and resource version."""
+"""UID and resource version of an object."""
 UNMANAGED = frozenset({"none", "observe", "members"})
-"""Values of `pileus.dev/manage` with which a balancer is not all ours."""
+"""Values of `pileus.dev/manage` with which a balancer is not fully managed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,37 +20,37 @@ class Vanished:
 
     at: float
     leader: str
-    """The process that led at that time."""
+    """The leader at that time."""
     was_known: bool
-    """Whether it had heard of the Service."""
+    """Whether it had received the Service."""
     is_protected: bool
-    """Whether `pileus.dev/manage` said anything but full; what is misspelt protects, too."""
+    """Whether `pileus.dev/manage` was anything but full; misspelt values protect, too."""
 
 
 @dataclass(slots=True)
 class ServiceHistory:
     wanted_since: dict[str, float] = field(default_factory=dict[str, float])
-    """Since when a Service wants a balancer of ours, and names none that exists, by UID."""
+    """Since when a Service needs a balancer of ours without naming an existing one, by UID."""
     unmanaged: dict[str, tuple[str, Version]] = field(
         default_factory=dict[str, tuple[str, Version]]
     )
-    """By UID of a Service: what it says in `pileus.dev/manage`, and the version that said so."""
+    """By UID of a Service: its `pileus.dev/manage`, and the version that set it."""
     cleaned_up: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-    """Which leader deleted the balancer of a Service that was gone, and when."""
+    """Which leader deleted the balancer of a deleted Service, and when."""
     vanished: dict[str, Vanished] = field(default_factory=dict[str, Vanished])
-    """By UID: Services that were deleted while they had the finalizer, or a balancer."""
+    """By UID: Services that were deleted while they had the finalizer or a balancer."""
     kept_on_purpose: set[str] = field(default_factory=set[str])
-    """UIDs of Services that were released while `pileus.dev/manage` kept their balancers, and that
-    have not had the finalizer, or wanted a managed balancer, since."""
+    """UIDs of Services whose finalizer was removed while `pileus.dev/manage` kept their
+    balancers, and that have not had the finalizer, or needed a managed balancer, since."""
     stripped: dict[str, str] = field(default_factory=dict[str, str])
-    """By UID: Services whose finalizer was removed by others, and the process that led then."""
+    """By UID: Services whose finalizer was removed by others, and the leader at that time."""
     born: dict[str, float] = field(default_factory=dict[str, float])
-    """When a balancer was created, by its id."""
+    """When a balancer was created, by ID."""
 
     def learn(
         self, step: ObjectStep, service: Obj, now: float, *, wants: bool, leader: str
     ) -> None:
-        """A Service came, or was changed; `wants`: whether it wants a balancer of ours now."""
+        """A Service was created or changed; `wants`: whether it needs a balancer of ours now."""
         uid = text(service, "metadata", "uid")
         if wants and not {MANAGE, ADOPT} & words(service, "metadata", "annotations").keys():
             self.wanted_since.setdefault(uid, now)
@@ -66,7 +66,7 @@ class ServiceHistory:
         self._learn_of_mode(service, uid)
 
     def forget(self, uid: str, lost: Vanished | None) -> None:
-        """A Service was deleted; `lost`: how, if nobody had released it."""
+        """A Service was deleted; `lost`: how, if no manager had removed the finalizer."""
         self.wanted_since.pop(uid, None)
         self.unmanaged.pop(uid, None)
         if lost is not None:
@@ -102,5 +102,5 @@ def has_finalizer(service: Obj) -> bool:
 
 
 def is_left_to_others(service: Obj) -> bool:
-    """Whether people want its balancer to stay, whatever becomes of the Service."""
+    """Whether users want to keep its balancer after the Service is deleted."""
     return words(service, "metadata", "annotations").get(MANAGE) in {"none", "observe", "members"}

@@ -19,32 +19,32 @@ from pileus_lab.simulation.invariants.facts import Facts, is_new
 from pileus_lab.simulation.setup import MONITOR_PERIOD
 
 REWORDED = 300.0
-"""Seconds after which a node that is kept though its machine is gone may say so in new words."""
+"""Seconds after which a node that is kept without a machine may report it with new numbers."""
 RETRIED = 60.0
-"""Seconds between two tries of what is hopeless, at least, once it has failed for minutes."""
+"""Minimum seconds between two retries of a permanent failure, after some minutes."""
 SINGLE = 4
-"""Calls that a ported provider makes for each node, as it knows no lists."""
+"""Calls of a ported provider for each node, because it has no lists."""
 SEARCH = 2
-"""Calls that look for the machine of one new node: at the list that all use, and at a fresh one."""
+"""Calls that look for the machine of one new node: in the shared list, and in a fresh one."""
 CHECKS = 2
 """Requests for each Service: at most one full check, or two quick ones."""
 SEARCHED = 60.0
-"""Seconds for which a new node's machine has been looked for by then, ever more seldom."""
+"""Seconds for which a new node's machine has been looked up by then, with exponential backoff."""
 LISTS = 5
-"""Where the server knows no streaming lists, one at the end of each watch; and one of Services and
-nodes, page by page, before anything is said of orphans."""
+"""Without streaming lists, one list at the end of each watch; and one of Services and nodes,
+page by page, before orphans are reported."""
 # Where nodes are not watched, rounds over the routes come as often as looks at machines (10 s).
 SWEPT = 60.0
-"""Seconds between two looks at Services, page by page, while balancers are there without one."""
+"""Seconds between two paged lists of Services, while there are orphaned balancers."""
 ROUNDS = 4
-"""Reads by other controllers that may fall into any time, however short: one refresh of nodes, one
-check of SSH keys (keys and machines), one search for orphans. All but the refresh have periods of
-600 s, longer than a world is watched at rest."""
+"""Reads of other controllers that may happen at any time: one refresh of nodes, one check of SSH
+keys (keys and machines), one search for orphans. All but the refresh have periods of 600 s,
+longer than a world is watched at rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What managers did in a while."""
+    """What managers did in a period."""
 
     seconds: float
     calls: Counter[Channel]
@@ -54,7 +54,7 @@ class Spent:
 
 
 def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
-    """What was done without need."""
+    """Returns what was done without need."""
     gone = len(_gone(facts))
     times = 1 + int(spent.seconds // REWORDED)
     hopeless = _hopeless(facts, spent.seconds)
@@ -77,7 +77,7 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
 
 
 def _looks(facts: Facts, seconds: float) -> int:
-    """How many calls looking around may take: at all machines and routes, Services, lost nodes."""
+    """Calls that periodic checks may take: machines and routes, Services, lost nodes."""
     able, truth = facts.abilities, facts.account.truth()
     refreshes = _refreshes(facts, seconds)
     rounds = ROUNDS + int(seconds / MONITOR_PERIOD) * (2 if facts.runs(ROUTE.canonical) else 1)
@@ -95,21 +95,21 @@ def _looks(facts: Facts, seconds: float) -> int:
 
 
 def _refreshes(facts: Facts, seconds: float) -> int:
-    """How many refreshes of all initialized nodes may begin in so many seconds."""
+    """How many refreshes of all initialized nodes may begin in that many seconds."""
     if not facts.runs(NODE.canonical):
         return 0
     return 1 + int(seconds // facts.schedule.setup.config[NodeSettings].refresh_period)
 
 
 def _lost(facts: Facts) -> int:
-    """How many nodes have no machine, and never had one that a manager saw."""
+    """How many nodes have no machine and never had one that a manager saw."""
     if not facts.runs(NODE.canonical):
         return 0
     return sum(is_new(node) for node in _gone(facts))
 
 
 def _pages(facts: Facts) -> int:
-    """How many a list of Services may have, if there is cause to ask for one."""
+    """How many lists of Services there may be, if there is a reason for one."""
     services = facts.cluster.objects("services")
     there = {text(one, "metadata", "uid") for one in services if facts.wants_balancer(one)}
     is_orphaned = any(one.owner and one.owner.uid not in there for one in facts.balancers())
@@ -117,15 +117,15 @@ def _pages(facts: Facts) -> int:
 
 
 def _gone(facts: Facts) -> list[Obj]:
-    """Nodes that are kept although their machines are gone."""
+    """Nodes that are kept although their machines do not exist."""
     ours = [one for one in facts.cluster.objects("nodes") if not facts.is_foreign(one)]
     return [node for node in ours if facts.machine_of(node) is None]
 
 
 def _hopeless(facts: Facts, seconds: float) -> int:
-    """How often what is hopeless is tried: impossible Services, and routes to no machine.
+    """How often permanent failures are retried: impossible Services, and routes without a machine.
 
-    Where nodes are not watched, routes are tried in every round (`--route-reconciliation-period`).
+    Without node watches, routes are retried in every round (`--route-reconciliation-period`).
     """
     impossible = sum(map(facts.is_impossible, facts.cluster.objects("services")))
     routes = sum(len(texts(one, "spec", "podCIDRs")) for one in _unroutable(facts))
@@ -135,7 +135,7 @@ def _hopeless(facts: Facts, seconds: float) -> int:
 
 
 def _unroutable(facts: Facts) -> list[Obj]:
-    """Nodes whose machines are gone, and that should have routes all the same."""
+    """Nodes without a machine that should still have routes."""
     if not facts.runs(ROUTE.canonical):
         return []
     return [one for one in _gone(facts) if texts(one, "spec", "podCIDRs")]
@@ -146,7 +146,7 @@ MISTAKE = 3
 
 
 def no_balancer_is_left_behind(facts: Facts) -> Iterator[str]:
-    """What nobody wants is gone; or people hear of it, where it is theirs to decide."""
+    """What is not desired is deleted, or reported if the decision is the user's."""
     if not facts.runs(SERVICE.canonical):
         return
     services = facts.cluster.objects("services")
@@ -171,19 +171,20 @@ def no_balancer_is_left_behind(facts: Facts) -> Iterator[str]:
 
 
 def _is_unknowable(facts: Facts) -> bool:
-    """Whether nobody can find what is left of a Service that is gone.
+    """Whether the remains of a deleted Service cannot be found.
 
-    Ported providers cannot list what they have built: then only the process that built it knows.
+    Ported providers cannot list what they have created: then only the process that created it
+    knows.
     """
     writers = facts.writers
     return not facts.account.offered.knows_leftovers and writers != {facts.cluster.leader()}
 
 
 def _is_forgotten(facts: Facts, owner: str) -> bool:
-    """Whether nothing on a Service, and no process that leads, tells that it had a balancer.
+    """Whether neither a Service nor the leader knows that it had a balancer.
 
-    It was released while people wanted the balancer to stay; or others removed its finalizer
-    while another process led.
+    Its finalizer was removed while users wanted to keep the balancer, or others removed the
+    finalizer while another process led.
     """
     leader = facts.cluster.leader()
     was_stripped = facts.history.stripped.get(owner, leader) != leader
@@ -191,10 +192,10 @@ def _is_forgotten(facts: Facts, owner: str) -> bool:
 
 
 def _should_have_gone(facts: Facts, balancer: Balancer, owner: str) -> bool:
-    """Whether the process that leads now has led, and known the Service, when that vanished.
+    """Whether the current leader already led, and knew the Service, when it vanished.
 
-    Then it must have cleaned up by itself, unless many vanished at once, people wanted the
-    balancer to stay, or the cloud created it only afterwards.
+    Then it must have cleaned up, unless many vanished at once, users wanted to keep the balancer,
+    or the cloud created it only afterwards.
     """
     lost = facts.history.vanished.get(owner)
     if lost is None or lost.is_protected or owner in facts.left_to_others:
@@ -210,7 +211,7 @@ def _should_have_gone(facts: Facts, balancer: Balancer, owner: str) -> bool:
 
 
 def _is_told(facts: Facts, owner: str, *, may_stay: bool) -> bool:
-    """Whether it is an orphan that no manager may delete by itself, and people hear of it."""
+    """Whether it is an orphan that no manager may delete by itself, and that is reported."""
     if facts.ignores_orphans:
         return True
     if not may_stay and not _are_too_many(facts):

@@ -26,7 +26,7 @@ OUR_CONDITIONS = frozenset({
 OUR_SPEC = frozenset({"providerID", "podCIDR", "podCIDRs", "taints"})
 OUR_STATUS = frozenset({"addresses", "conditions", "loadBalancer"})
 WRITTEN_BY_SERVER = frozenset({"resourceVersion", "managedFields", "generation"})
-"""Of the metadata."""
+"""Fields of the metadata."""
 APART = frozenset({
     "annotations",
     "labels",
@@ -35,11 +35,11 @@ APART = frozenset({
     "deletionGracePeriodSeconds",
 })
 OUR_ANNOTATIONS = "pileus.dev/"
-"""Such as a word that let a node be deleted, and is used up."""
+"""For example the approval of a node deletion, once it is used."""
 
 
 def others_services_are_left_alone(facts: Facts, step: ObjectStep) -> str | None:
-    """Of a Service that never asked this cloud for anything, nothing is changed."""
+    """A Service that never requested anything of this cloud is not changed."""
     before, after = step.before, step.after
     if step.resource != "services" or not is_manager(step.who) or before is None:
         return None
@@ -56,7 +56,7 @@ def others_services_are_left_alone(facts: Facts, step: ObjectStep) -> str | None
 
 
 def nodes_of_other_clouds_are_left_alone(facts: Facts, step: ObjectStep) -> str | None:
-    """A manager gives such a node its pod range, which is the cluster's, and changes nothing else.
+    """A manager assigns such a node its pod range, and changes nothing else.
 
     Events about it are writes too.
     """
@@ -87,7 +87,7 @@ def _without_ranges(node: Obj) -> tuple[object, ...]:
 
 
 def others_parts_are_left_alone(_: Facts, step: ObjectStep) -> str | None:
-    """Labels, taints, finalizers, conditions and all else that is not ours stays as it was."""
+    """Labels, taints, finalizers, conditions and other fields that are not ours do not change."""
     before, after = step.before, step.after
     if not is_manager(step.who) or before is None or after is None:
         return None
@@ -139,13 +139,13 @@ def _status(thing: Obj) -> Obj:
 HEARD = 120.0
 """Seconds after which every manager knows of a change: a dead watch is noticed after 90."""
 UNDER_WAY = 60.0
-"""Seconds that a pass may go on which began before its manager heard of a change."""
+"""Seconds that a pass may continue that began before its manager received a change."""
 WINDOW = 600.0
 """Seconds in which losses are counted together."""
 
 
 def nothing_wanted_is_deleted(facts: Facts, step: CloudStep) -> str | None:
-    """No balancer or route that is wanted is deleted, not even to be created again."""
+    """No desired balancer or route is deleted, not even to be created again."""
     if not is_manager(step.who):
         return None
     for balancer in _lost(step):
@@ -169,7 +169,7 @@ def _lost(step: CloudStep) -> list[Balancer]:
 
 
 def _is_wanted(facts: Facts, balancer: Balancer) -> bool:
-    """Whether its Service has asked for it all the time, or for so long that everybody knows."""
+    """Whether its Service has requested it for so long that every manager knows."""
     if balancer.owner is None or not balancer.is_of(facts.cluster_id):
         return False
     uid = balancer.owner.uid
@@ -180,7 +180,7 @@ def _is_wanted(facts: Facts, balancer: Balancer) -> bool:
 
 
 def _is_needed(facts: Facts, route: Route) -> bool:
-    """Whether it leads to the range of a node, and to its machine, and has for a while."""
+    """Whether it leads to the range of a node and to its machine, and has for a while."""
     machine = next((m for m in facts.account.truth().machines if m.name == route.target), None)
     if machine is None or route.cluster != facts.cluster_id:
         return False
@@ -199,7 +199,7 @@ def _is_needed(facts: Facts, route: Route) -> bool:
 
 
 def unmanaged_balancers_are_left_alone(facts: Facts, step: CloudStep) -> str | None:
-    """What `pileus.dev/manage` says is obeyed, once the manager has heard of it."""
+    """`pileus.dev/manage` is obeyed once the manager has received it."""
     if not is_manager(step.who) or step.before.balancers is step.after.balancers:
         return None
     for key, before in step.before.balancers.items():
@@ -218,14 +218,14 @@ def unmanaged_balancers_are_left_alone(facts: Facts, step: CloudStep) -> str | N
 
 
 def _may_be_swept(facts: Facts, uid: str) -> bool:
-    """Whether it is an orphan: what stays in the cloud when its Service is gone is one."""
+    """Whether it is an orphan: a balancer that stays after its Service is deleted."""
     services = facts.cluster.objects("services")
     exists = any(text(one, "metadata", "uid") == uid for one in services)
     return facts.schedule.setup.deletes_orphans and not exists
 
 
 def _is_allowed(mode: str, before: Balancer, after: Balancer | None) -> bool:
-    """Whether members alone were changed, where that is allowed."""
+    """Whether only members were changed, if that is allowed."""
     if mode != "members" or after is None:
         return False
     parts = ("ports", "source_ranges", "traffic", "addresses", "owner")
@@ -233,7 +233,7 @@ def _is_allowed(mode: str, before: Balancer, after: Balancer | None) -> bool:
 
 
 def few_vanished_services_are_cleaned_up_at_once(facts: Facts, step: CloudStep) -> str | None:
-    """Of Services that were deleted by force; what goes the regular way is not limited."""
+    """For Services that were deleted by force; regular deletions are not limited."""
     if not is_manager(step.who):
         return None
     there = {text(one, "metadata", "uid") for one in facts.cluster.objects("services")}
@@ -254,9 +254,9 @@ KINDS = {"Node": "nodes", "Service": "services"}
 
 
 def nobody_changes_what_it_has_not_heard_of(facts: Facts, step: ObjectStep) -> str | None:
-    """A request that left before its sender knew of an object was meant for one before it.
+    """A request that was sent before its sender knew an object was meant for an earlier one.
 
-    Asked only of those whose name somebody had before.
+    Checked only for names that were used before.
     """
     if not is_manager(step.who) or step.before is None:
         return None
@@ -268,7 +268,7 @@ def nobody_changes_what_it_has_not_heard_of(facts: Facts, step: ObjectStep) -> s
 
 
 def nodes_get_the_id_of_their_own_machine(facts: Facts, step: ObjectStep) -> str | None:
-    """And not that of another machine, such as the one that had its name before."""
+    """The machine must not be another one, such as an earlier one of the same name."""
     if not is_manager(step.who) or step.resource != "nodes" or step.after is None:
         return None
     given = text(step.after, "spec", "providerID")
@@ -281,7 +281,7 @@ def nodes_get_the_id_of_their_own_machine(facts: Facts, step: ObjectStep) -> str
 
 
 def who_wants_a_balancer_is_not_released(facts: Facts, step: ObjectStep) -> str | None:
-    """The finalizer stays on a Service that has never wanted anything but a balancer of ours."""
+    """The finalizer stays on a Service that has always requested a balancer of ours."""
     before, after = step.before, step.after
     if step.resource != "services" or not is_manager(step.who) or before is None:
         return None
@@ -292,7 +292,7 @@ def who_wants_a_balancer_is_not_released(facts: Facts, step: ObjectStep) -> str 
 
 
 def events_are_about_those_they_name(facts: Facts) -> Iterator[str]:
-    """Whoever reads the events of an object finds them by its UID."""
+    """Events of an object are found by its UID."""
     for event in facts.cluster.objects("events"):
         about = branch(event, "involvedObject")
         resource = KINDS.get(text(about, "kind"))
