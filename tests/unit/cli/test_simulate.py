@@ -31,7 +31,7 @@ def test_the_summary_counts_seeds_deeds_and_faults():
     assert (code, err) == (0, "")
     assert out.startswith("3 seeds, 0 failed\n")
     assert "seeds per minute and core" in out
-    assert "what was done:" in out
+    assert "deeds:" in out
     assert "faults of api calls" in out
     assert "slowest seeds:" in out
 
@@ -67,7 +67,7 @@ def test_ctrl_c_ends_it_in_good_order_and_tells_what_was_played(monkeypatch: pyt
         (["--sed", "1"], "unknown flag"),
         (["--cloud", "acme"], "MODULE:NAME"),
         (["--cloud", f"{NO_CLOUDS}:SimulatedLocl"], 'did you mean "SimulatedLocal"?'),
-        (["--cloud", f"{NO_CLOUDS}:NOW"], "is a float; name a class"),
+        (["--cloud", f"{NO_CLOUDS}:NOW"], "is a float; use a class"),
         (["--compare", "/no/such/file"], "cannot read the trace /no/such/file"),
         (["--seeds", "1", "--trace", "/no/such/folder/t"], "cannot write the trace"),
     ],
@@ -100,7 +100,7 @@ def test_what_is_no_text_is_refused_as_a_trace(tmp_path: Path):
     code, _, err = call("--compare", str(trace))
 
     assert code == 1
-    assert "it is no trace of this format" in err
+    assert "it is not a trace" in err
 
 
 def test_another_cloud_is_named_in_what_repeats_a_seed(tmp_path: Path):

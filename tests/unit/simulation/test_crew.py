@@ -24,7 +24,7 @@ def test_a_process_that_dies_is_named_by_its_seed_and_the_others_are_played():
 
     assert sorted(one.seed for one in found) == list(range(1, 20))
     assert {one.seed: one.violation for one in found if one.violation} == {
-        DEADLY: "the process that played it died, by SIGKILL"
+        DEADLY: "the process that ran it died, by SIGKILL"
     }
     assert {one.digest for one in found if not one.violation} == {"played"}
 

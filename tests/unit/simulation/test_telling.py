@@ -29,7 +29,7 @@ def test_a_trace_says_how_to_play_it_again(only: tuple[int, ...] | None):
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("pileus simulation", "some other", "no trace of this format"),
+        ("pileus simulation", "some other", "not a trace"),
         ("pileus 0", "pileus 99", "written by pileus 99"),
         ("seed 3", "seed three", "third line is damaged"),
         ("pileus 0", "0", "first lines are damaged"),

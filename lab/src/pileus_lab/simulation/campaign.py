@@ -128,7 +128,7 @@ class _Worker:
             report = cast("Report", self.connection.recv())
         except (EOFError, ConnectionError):
             self._process.join()
-            how = f"the process that played it died, {_ending(self._process.exitcode or 0)}"
+            how = f"the process that ran it died, {_ending(self._process.exitcode or 0)}"
             report = Report(seed=self.under_way[0], violation=how)
             left.extendleft(list(self.under_way)[:0:-1])
             self.under_way = deque([report.seed])

@@ -363,7 +363,7 @@ class Keeper:
         """What was planned at first and still is, was tried."""
         last = {*_immediate(await self._plan())}
         for write in sorted(last & {*_immediate(self._first)} - self._tried):
-            self._blame(TRIED, f"{write} is planned for an hour, and was never tried")
+            self._blame(TRIED, f"{write} was planned for an hour and never tried")
 
     async def _follow(self) -> None:
         while True:

@@ -66,13 +66,13 @@ def read_head(text: str) -> TraceHead:
     """Raises `UnusableTrace`."""
     lines = text.split("\n")
     if lines[0] != FORMAT:
-        raise UnusableTrace(f'it is no trace of this format: it does not begin with "{FORMAT}"')
+        raise UnusableTrace(f'it is not a trace: it does not begin with "{FORMAT}"')
     if len(lines) < HEAD or not lines[1].startswith("pileus "):
-        raise UnusableTrace("its first lines are damaged: they do not say what was played")
+        raise UnusableTrace("its first lines are damaged: the seed is missing")
     if lines[1] != f"pileus {PILEUS}":
         raise UnusableTrace(
             f"it was written by {lines[1]}, and this is {PILEUS}: "
-            "the same seed need not do the same in another version"
+            "the same seed may behave differently in another version"
         )
     words = lines[2].split()
     try:
@@ -128,7 +128,7 @@ def told_totals(
         f"{summary.per_minute_and_core:.0f} seeds per minute and core"
     )
     yield ""
-    yield "what was done:"
+    yield "deeds:"
     yield from _grid({kind.value: summary.done[kind] for kind in scenario.deeds}, width)
     for place in Place:
         kinds = [kind for kind in scenario.faults if kind.place is place]
@@ -158,7 +158,7 @@ def _coverage(
     known = {who for kind, who in summary.struck if kind in kinds}
     rows = sorted(ASKERS[place] | known)
     struck = sum(count for (kind, _), count in summary.struck.items() if kind in kinds)
-    yield f"faults of {place} calls, {struck} in all, by whom they struck ({NEVER} never):"
+    yield f"faults of {place} calls, {struck} in all, by caller ({NEVER}: never):"
     columns = {
         kind.value.partition("-")[2]: [_count(summary, kind, who) for who in rows] for kind in kinds
     }

@@ -73,30 +73,30 @@ SCENARIOS = {
     for one in (
         Scenario(
             name="mixed",
-            text="everything at once: people, machines, API server, cloud, crashes",
+            text="everything at once: users, machines, API server, cloud, crashes",
             deeds=_EVERYTHING,
             faults=_of(*Place),
         ),
         Scenario(
             name="calm",
-            text="people and machines change things, and nothing goes wrong",
+            text="users and machines change things, without faults",
             deeds={**_deeds("service", "machine", "node", "kubelet"), DeedKind.SERVICE_CREATE: 6},
         ),
         Scenario(
             name="nodes",
-            text="machines come, go, stop and are replaced, while cloud and API server are unwell",
+            text="machines are created, deleted and replaced, with faults in cloud and API server",
             deeds=_deeds("machine", "node", "kubelet"),
             faults=_of(*Place),
         ),
         Scenario(
             name="services",
-            text="Services change all the time, while cloud and API server are unwell",
+            text="Services change all the time, with faults in cloud and API server",
             deeds={**_deeds("service", "cloud"), DeedKind.SERVICE_CREATE: 8},
             faults=_of(*Place),
         ),
         Scenario(
             name="leaders",
-            text="three managers crash, freeze, and lose the API server",
+            text="three managers crash, freeze and lose the API server",
             deeds={
                 **_deeds("replica", weight=2),
                 DeedKind.REPLICA_PAUSE_AT_WRITE: 12,
@@ -113,7 +113,7 @@ SCENARIOS = {
         ),
         Scenario(
             name="watches",
-            text="what the API server tells comes late, twice, or not at all",
+            text="watch events arrive late, twice or not at all",
             deeds={
                 **_deeds("service", "machine", "node"),
                 **_deeds("server", weight=3),
@@ -123,7 +123,7 @@ SCENARIOS = {
         ),
         Scenario(
             name="replaced",
-            text="nodes and Services are replaced under their names while requests travel",
+            text="nodes and Services are replaced under their names while requests are in flight",
             deeds={
                 DeedKind.OBJECT_AGAIN: 40,
                 **_deeds("service-again", "service-edit", "service-delete"),
@@ -145,14 +145,14 @@ SCENARIOS = {
         ),
         Scenario(
             name="cloud",
-            text="the cloud lies, forgets, refuses and answers late",
+            text="the cloud returns false, old and late answers and errors",
             deeds={**_deeds("service", "machine", "cloud"), DeedKind.SERVICE_CREATE: 6},
             faults=_of(Place.CLOUD),
             faults_most=12,
         ),
         Scenario(
             name="lies",
-            text="the cloud shows old, partial and empty lists, while much is deleted",
+            text="the cloud returns old, partial and empty lists while many objects are deleted",
             deeds={
                 **_deeds("service-type", "service-again", "cloud"),
                 DeedKind.SERVICE_CREATE: 10,
@@ -182,14 +182,14 @@ SCENARIOS = {
         ),
         Scenario(
             name="keys",
-            text="the wanted SSH keys change, while machines come and go and the cloud is unwell",
+            text="the desired SSH keys and the machines change, with faults in the cloud",
             deeds={**_deeds("keys", weight=6), **_deeds("machine", "replica", weight=1)},
             faults=_of(*Place),
             setups=("keys",),
         ),
         Scenario(
             name="dual-stack",
-            text="nodes and Services of both families, while cloud and API server are unwell",
+            text="dual-stack nodes and Services, with faults in cloud and API server",
             deeds={
                 **_deeds("machine", "node", "kubelet", "cloud-foreign-v6"),
                 **_deeds("replica", weight=1),
@@ -201,7 +201,7 @@ SCENARIOS = {
         ),
         Scenario(
             name="touched",
-            text="vetoes are set and objects change just before managers act on them",
+            text="deletions are forbidden and objects change just before managers act on them",
             deeds={
                 DeedKind.OBJECT_TOUCHED: 24,
                 DeedKind.NODE_VETO: 6,
@@ -224,7 +224,7 @@ SCENARIOS = {
         ),
         Scenario(
             name="ranges",
-            text="few pod ranges are given out again and again, and addresses change their order",
+            text="few pod ranges are reused again and again, and addresses change their order",
             deeds={
                 **_deeds("machine-add", "machine-replace", "node-again", weight=8),
                 **_deeds("machine-delete", "node-delete", "kubelet", "replica-crash"),
@@ -235,7 +235,7 @@ SCENARIOS = {
         ),
         Scenario(
             name="mass-loss",
-            text="many Services, orphans and nodes vanish at once, while the cloud is unwell",
+            text="many Services, orphans and nodes vanish at once, with faults in the cloud",
             deeds={
                 DeedKind.SERVICE_MANY: 8,
                 DeedKind.SERVICE_CREATE: 6,
@@ -249,7 +249,7 @@ SCENARIOS = {
         ),
         Scenario(
             name="at-once",
-            text="nothing goes wrong, repair rounds are off, and changes must take effect at once",
+            text="no faults, repair rounds are off, and changes must take effect at once",
             deeds={
                 **_deeds("service", "machine", "kubelet"),
                 **_deeds("node-delete", "node-exclude", "node-leaving", "node-again"),

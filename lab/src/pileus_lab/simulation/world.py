@@ -115,7 +115,7 @@ class World:
 
     def mend(self, *, tidies: bool = True) -> None:
         """Ends all faults; with `tidies`, users also revert impossible requests."""
-        self.trace.note("schedule", "all is mended")
+        self.trace.note("schedule", "all faults end")
         self._mishaps.end()
         self._replacing.end()
         self._operators.end()

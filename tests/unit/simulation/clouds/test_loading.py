@@ -40,7 +40,7 @@ def test_a_cloud_is_found_in_the_working_directory(tmp_path: Path, monkeypatch: 
         ("my_acme:Acme", "module my_acme cannot be imported: No module named 'no_such_sdk'"),
         ("my_typo:Acme", "module my_typo cannot be imported: "),
         (f"{FAULTY}:MachineAlone", 'has no "MachineAlone" (did you mean "MachinesAlone"?)'),
-        (f"{FAULTY}:NOT_A_CLOUD", "is a str; name a class"),
+        (f"{FAULTY}:NOT_A_CLOUD", "is a str; use a class"),
         (f"{FAULTY}:Choosy", "callable with one argument, the random.Random"),
         (f"{FAULTY}:Incomplete", "it lacks connect(), step(), asked()"),
     ],

@@ -40,7 +40,9 @@ def load(text: str) -> MakeCloud:
 def check(told: str, make: object) -> None:
     """Refuses a factory whose cloud cannot be simulated. Raises `UnusableCloud`."""
     if not callable(make):
-        raise UnusableCloud(f"{told} is {_kind(make)}; name a class, or a function that makes one")
+        raise UnusableCloud(
+            f"{told} is {_kind(make)}; use a class, or a function that returns a cloud"
+        )
     if not _takes_chance(make):
         raise UnusableCloud(
             f"{told} must be callable with one argument, the random.Random from which it may "
@@ -49,8 +51,8 @@ def check(told: str, make: object) -> None:
     lacking = _lacking(make(Random(0)))  # noqa: S311 -- no secret
     if lacking:
         raise UnusableCloud(
-            f"{told} makes no cloud that can be simulated: it lacks {', '.join(lacking)} "
-            "(pileus_lab.simulation.clouds.interface says what each is)"
+            f"{told} returns a cloud that cannot be simulated: it lacks {', '.join(lacking)} "
+            "(see pileus_lab.simulation.clouds.interface)"
         )
 
 

@@ -257,7 +257,7 @@ class Wire:
     @asynccontextmanager
     async def send(self, request: Request) -> AsyncGenerator[Reply]:
         if self._life.is_over:
-            raise unreachable(request, "this process is no more")
+            raise unreachable(request, "this process has ended")
         if request.guard is not None:
             request.guard()
         response = await self._exchange(self._rewound(request))

@@ -47,7 +47,7 @@ class CloudWire:
 
     async def call(self, operation: object) -> object:
         if self._life.is_over:
-            raise Unavailable("this process is no more")
+            raise Unavailable("this process has ended")
         journey = _Journey(operation, self._life, self._around)
         journey.begin()
         return await journey.answer

@@ -204,7 +204,7 @@ def the_finalizer_comes_before_the_balancer(facts: Facts, step: CloudStep) -> st
         if identity in step.before.balancers:
             continue
         if balancer.owner is None:
-            return f"{identity} was made without a mark: nobody can say whose it is"
+            return f"{identity} was created without a mark: its owner is unknown"
         if balancer.owner.uid not in facts.finalized:
             return f"Service {balancer.owner.uid} had no finalizer"
     return None
@@ -220,7 +220,7 @@ def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: ObjectStep) -> s
         return None
     uid = text(before, "metadata", "uid")
     left = facts.balancer_of(uid)
-    return f"Service {uid} was released, but {left.id} is left" if left else None
+    return f"Service {uid} lost its finalizer, but {left.id} is left" if left else None
 
 
 def members_are_never_emptied(facts: Facts, step: CloudStep) -> str | None:
@@ -234,7 +234,7 @@ def members_are_never_emptied(facts: Facts, step: CloudStep) -> str | None:
         known = [n for n, since in facts.member_since.items() if facts.now() - since > SETTLED]
         owner = balancer.owner.uid if balancer.owner else ""
         if known and not facts.is_bidden_farewell(owner):
-            return f"{identity} lost all members, though {', '.join(known)} should be there"
+            return f"{identity} lost all members, though {', '.join(known)} should be members"
     return None
 
 

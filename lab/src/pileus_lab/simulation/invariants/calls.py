@@ -50,7 +50,7 @@ def only_the_leader_writes(facts: Facts, call: Call) -> str | None:
     if call.identity in facts.leaders(facts.leases_for(call)):
         return None
     leader = facts.cluster.leader()
-    return f"{call.identity} sent {call.what} while {leader or 'nobody'} leads"
+    return f"{call.identity} sent {call.what} while {leader or 'no process'} leads"
 
 
 def nobody_works_on_an_old_lease(facts: Facts, call: Call) -> str | None:
@@ -83,7 +83,7 @@ def who_is_told_to_wait_waits(facts: Facts, call: Call) -> str | None:
     if facts.paces.may_be_early(call):
         return None
     seconds = facts.paces.quiet_until[who_waits(call)] - call.at
-    return f"{call.identity} sent {call.what} {seconds:.3f} s before it was to"
+    return f"{call.identity} sent {call.what} {seconds:.3f} s too early"
 
 
 def what_fails_comes_ever_more_seldom(facts: Facts, answer: Answer) -> str | None:
@@ -94,7 +94,9 @@ def what_fails_comes_ever_more_seldom(facts: Facts, answer: Answer) -> str | Non
     law, elapsed = LAWS.get(call.agent, OTHERS), facts.now() - vain.since
     if vain.passes <= law.passes(elapsed):
         return None
-    return f"{call.identity} sent {call.what} {vain.passes} times in vain in {elapsed:.1f} s"
+    return (
+        f"{call.identity} sent {call.what} {vain.passes} times without success in {elapsed:.1f} s"
+    )
 
 
 def what_the_cloud_refuses_is_told(facts: Facts, answer: Answer) -> str | None:

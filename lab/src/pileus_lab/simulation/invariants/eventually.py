@@ -99,14 +99,14 @@ def somebody_leads(facts: Facts) -> Iterator[str]:
     for lease in facts.leases():
         leader = facts.cluster.leader(lease)
         if leader not in facts.living():
-            yield f"the lease {lease} is {leader or 'nobody'}'s, who does not live, or is frozen"
+            yield f"the holder of lease {lease}, {leader or 'none'}, has ended or is frozen"
 
 
 def no_watch_is_dead(facts: Facts) -> Iterator[str]:
     """A watch that sends nothing any more was noticed and restarted."""
     for watch in facts.cluster.watches:
         if watch.is_dead:
-            yield f"nothing comes any more from the watch of {watch.name}"
+            yield f"the watch of {watch.name} sends nothing any more"
 
 
 def nodes_are_as_their_machines(facts: Facts) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _differences(node: Obj, machine: Machine) -> Iterator[str]:
             if labels.get(key, "") != value:
                 yield f"its label {key} is {labels.get(key)}, not {value}"
     if conditions_of(node).get(STUCK) == "True":
-        yield "it still says that it is not initialized"
+        yield "it still reports that it is not initialized"
     have = [(text(one, "type"), text(one, "address")) for one in rows(node, "status", "addresses")]
     want = [(one.type, one.address) for one in machine.addresses]
     if want and sorted(have) != sorted(want):
@@ -198,7 +198,7 @@ def services_have_what_they_want(facts: Facts) -> Iterator[str]:
             continue
         if not is_judged_by_members:
             if reason_of(service, READY) == "Pending":
-                yield f"Service {text(service, 'metadata', 'name')}: the cloud is at work for it"
+                yield f"Service {text(service, 'metadata', 'name')}: its balancer is still pending"
             continue
         balancer = facts.balancer_of(_uid(service))
         missing = iter(["it has no balancer"])
@@ -252,7 +252,7 @@ def _misdirects(able: Abilities, service: Obj, balancer: Balancer) -> Iterator[s
         yield f"{balancer.id} listens on {sorted(balancer.ports)}, not {sorted(wanted)}"
     ranges = frozenset(texts(service, "spec", "loadBalancerSourceRanges"))
     if balancer.source_ranges != ranges:
-        yield f"{balancer.id} lets in {sorted(balancer.source_ranges)}, not {sorted(ranges)}"
+        yield f"{balancer.id} accepts {sorted(balancer.source_ranges)}, not {sorted(ranges)}"
     wished = _traffic_of(able, service)
     if balancer.traffic not in {None, wished}:
         yield f"{balancer.id} does {balancer.traffic}, not {wished}"
@@ -278,9 +278,9 @@ def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
         name, said = text(service, "metadata", "name"), rows(service, "status", "conditions")
         why = [text(one, "message") for one in said if text(one, "type") == READY]
         if conditions_of(service).get(READY) != "False":
-            yield f"Service {name} does not say that it has failed"
+            yield f"Service {name} does not report its failure"
         elif any(SIMULATED in one for one in why):
-            yield f"Service {name} still says what failed while the world was in disorder"
+            yield f"Service {name} still reports an earlier failure"
 
 
 def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
@@ -375,9 +375,9 @@ def nodes_say_that_routes_lead_to_them(facts: Facts) -> Iterator[str]:
         unknown = name not in machines and not taken.isdisjoint(cidrs)
         barred = bool(cidrs) and not reached and not unknown
         if reached and said != "False":
-            yield f"node {name} has its routes and does not say so"
+            yield f"node {name} has its routes and does not report it"
         if barred and said != "True":
-            yield f"node {name} lacks a route, and does not say so"
+            yield f"node {name} lacks a route and does not report it"
 
 
 def nodes_have_ranges(facts: Facts) -> Iterator[str]:

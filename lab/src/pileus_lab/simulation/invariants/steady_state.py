@@ -167,7 +167,7 @@ def no_balancer_is_left_behind(facts: Facts) -> Iterator[str]:
         else:
             may_stay = not facts.schedule.setup.deletes_orphans
         if owner in ended or not _is_told(facts, owner, may_stay=may_stay):
-            yield f"{balancer.id} is left, and nobody wants it ({owner})"
+            yield f"{balancer.id} is left and not desired ({owner})"
 
 
 def _is_unknowable(facts: Facts) -> bool:

@@ -52,7 +52,11 @@ def others_services_are_left_alone(facts: Facts, step: ObjectStep) -> str | None
     changed += _changed_metadata(before, after)
     if texts(before, "metadata", "finalizers") != texts(after, "metadata", "finalizers"):
         changed.append("finalizers")
-    return f"Service {name} is others', and lost or got {changed}" if changed else None
+    return (
+        f"Service {name} belongs to others, but these fields changed: {changed}"
+        if changed
+        else None
+    )
 
 
 def nodes_of_other_clouds_are_left_alone(facts: Facts, step: ObjectStep) -> str | None:
@@ -151,7 +155,7 @@ def nothing_wanted_is_deleted(facts: Facts, step: CloudStep) -> str | None:
     for balancer in _lost(step):
         if _is_wanted(facts, balancer):
             uid = balancer.owner.uid if balancer.owner else ""
-            return f"{balancer.id} was deleted, though Service {uid} wants it"
+            return f"{balancer.id} was deleted, though Service {uid} needs it"
     if step.after.routes is step.before.routes:
         return None
     for key, route in step.before.routes.items():
@@ -213,7 +217,7 @@ def unmanaged_balancers_are_left_alone(facts: Facts, step: CloudStep) -> str | N
             continue
         heard = facts.heard_at(step.who, since)
         if heard is not None and facts.now() - heard > UNDER_WAY:
-            return f"{key} was changed, though its Service says {mode} for long"
+            return f"{key} was changed, though its Service has long said {mode}"
     return None
 
 
@@ -264,7 +268,7 @@ def nobody_changes_what_it_has_not_heard_of(facts: Facts, step: ObjectStep) -> s
     if len(facts.named[name]) == 1 or step.had_heard_of(uid):
         return None
     how = "deleted" if step.after is None else "changed"
-    return f"{step.who} {how} {'/'.join(filter(None, name))} ({uid}), of which it knew nothing yet"
+    return f"{step.who} {how} {'/'.join(filter(None, name))} ({uid}), which it did not know yet"
 
 
 def nodes_get_the_id_of_their_own_machine(facts: Facts, step: ObjectStep) -> str | None:
@@ -277,7 +281,9 @@ def nodes_get_the_id_of_their_own_machine(facts: Facts, step: ObjectStep) -> str
     uuid = text(step.after, "status", "nodeInfo", "systemUUID")
     if facts.uuids.get(given) == uuid:
         return None
-    return f"node {text(step.after, 'metadata', 'name')} got {given}, which is not its machine"
+    return (
+        f"node {text(step.after, 'metadata', 'name')} got {given}, which is not that of its machine"
+    )
 
 
 def who_wants_a_balancer_is_not_released(facts: Facts, step: ObjectStep) -> str | None:
@@ -288,7 +294,7 @@ def who_wants_a_balancer_is_not_released(facts: Facts, step: ObjectStep) -> str 
     uid = text(before, "metadata", "uid")
     if not has_finalizer(before) or (after and has_finalizer(after)) or uid in facts.let_go:
         return None
-    return f"Service {uid} was released, though it has wanted a balancer all the time"
+    return f"Service {uid} lost its finalizer, though it has always needed a balancer"
 
 
 def events_are_about_those_they_name(facts: Facts) -> Iterator[str]:
@@ -301,4 +307,4 @@ def events_are_about_those_they_name(facts: Facts) -> Iterator[str]:
             continue
         uid = text(about, "uid")
         if uid not in facts.named.get((resource, text(about, "namespace"), name), ()):
-            yield f"event {text(event, 'reason')} is about {name} of UID {uid!r}, which never was"
+            yield f"event {text(event, 'reason')} is about {name} of unknown UID {uid!r}"
