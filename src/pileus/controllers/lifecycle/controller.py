@@ -54,8 +54,6 @@ class Surroundings:
     informer: WatchedNodes
     instances: Instances
     whose: Whose
-    other_clouds: Sequence[Instances] = ()
-    """The other clouds of this manager."""
     events: Recorder
     clock: Clock
     metrics: Metrics
@@ -76,9 +74,7 @@ class LifecycleController:
             whose=around.whose,
             staleness=lambda: staleness(around.informer),
         )
-        lookup = InstanceLookup(
-            instances=around.instances, view=view, other_clouds=around.other_clouds
-        )
+        lookup = InstanceLookup(instances=around.instances, view=view)
         self._memory = GuardMemory(initial_guards(settings), around.metrics)
         performer = StepPerformer(
             PerformerTools(

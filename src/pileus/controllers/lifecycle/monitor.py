@@ -184,13 +184,11 @@ class NodeMonitor:
         return work
 
     def _chunks(self, nodes: Sequence[Node]) -> Iterable[Sequence[Node]]:
-        """Yields the nodes of each lookup.
+        """Returns the nodes of each lookup.
 
         With several clouds the lookup of unidentified nodes waits for all of them, so these nodes
         share no lookup with nodes of this cloud.
         """
-        if not self._tools.lookup.other_clouds:
-            return chunks(nodes, CHUNK)
         ours = [node for node in nodes if self._view.whose(node) is Ownership.OURS]
         others = [node for node in nodes if self._view.whose(node) is not Ownership.OURS]
         return [*chunks(ours, CHUNK), *chunks(others, CHUNK)]

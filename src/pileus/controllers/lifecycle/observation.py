@@ -57,12 +57,13 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceLookup:
-    """Asks the cloud about nodes that are not ready."""
+    """Asks the cloud about nodes that are not ready. All evidence comes from here.
+
+    With several clouds in a manager, `instances` denies an unidentified node only if all do.
+    """
 
     instances: Instances
     view: ClusterView
-    other_clouds: Sequence[Instances] = ()
-    """The other clouds of this manager: each must deny an unidentified node too."""
 
     async def answers(
         self, nodes: Sequence[Node], *, witnesses: bool, suspected: bool
@@ -73,41 +74,10 @@ class InstanceLookup:
         nodes was reported absent before; otherwise only denied nodes cost a lookup of witnesses.
         """
         if not witnesses:
-            found = await look_at(self.instances, nodes, ())
-        elif suspected:
-            found = await look_at(self.instances, nodes, self.view.witnesses())
-        else:
-            found = await look_first(self.instances, nodes, self.view.witnesses)
-        return await self._absent_everywhere(nodes, found)
-
-    async def _absent_everywhere(
-        self, nodes: Sequence[Node], answers: Mapping[str, Answer]
-    ) -> Mapping[str, Answer]:
-        """Returns the answers, with `Absent` for unidentified nodes only if all clouds agree."""
-        denied = [
-            node
-            for node in nodes
-            if isinstance(answers[node.metadata.name], Absent)
-            and self.view.whose(node) is Ownership.UNPROVEN
-        ]
-        for cloud in self.other_clouds if denied else ():
-            found = await look_up(cloud, denied, fresh=True)
-            answers = {
-                **answers,
-                **{name: doubt for name, a in found.items() if (doubt := doubt_of(a))},
-            }
-        return answers
-
-
-def doubt_of(answer: Answer) -> CloudError | None:
-    """Returns why another cloud's answer does not confirm that a node has no instance."""
-    match answer:
-        case Absent():
-            return None
-        case Instance():
-            return Unavailable(f"another cloud has this instance: {answer.provider_id}")
-        case CloudError():
-            return answer
+            return await look_at(self.instances, nodes, ())
+        if suspected:
+            return await look_at(self.instances, nodes, self.view.witnesses())
+        return await look_first(self.instances, nodes, self.view.witnesses)
 
 
 async def look_at(

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry
 
-from pileus.cloud.interface import Cloud
+from pileus.cloud.interface import Cloud, Instances
 from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.cloud.model import Absent, Found, Instance, InstanceId, InstanceState, NodeName, NodeRef
@@ -96,7 +96,8 @@ class World:
         self.ours = Client(self.wire, user_agent="test", metrics=self.metrics)
         self.users = Client(InProcessTransport(api), user_agent="user", metrics=self.metrics)
         self.cloud = FakeInstances()
-        self.other_clouds: list[FakeInstances] = []
+        self.joined: Callable[[Instances], Instances] = lambda instances: instances
+        """What a manager with several clouds puts around the instances."""
         self.owns = owns
         self.events = FakeEvents()
         self.restart()
@@ -214,9 +215,8 @@ class World:
         around = Surroundings(
             client=self.ours,
             informer=self.informer,
-            instances=cloud.instances,
+            instances=self.joined(cloud.instances),
             whose=whose_by(cloud),
-            other_clouds=self.other_clouds,
             events=self.events,
             clock=LoopClock(),
             metrics=self.metrics,
