@@ -10,8 +10,7 @@ from pileus.cloud.interface import Instances
 from pileus.controllers.node.patches import Write, expected, patch_of
 from pileus.controllers.node.plan import is_worth_a_pass
 from pileus.controllers.node.preview import NodePreview
-from pileus.controllers.node.reconciler import NodeReconciler, Tools
-from pileus.controllers.node.refresh import ROUND, NodeRefresher
+from pileus.controllers.node.reconciler import ROUND, NodeReconciler, NodeRefresher, Tools
 from pileus.controllers.node.settings import NodeSettings
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import Node

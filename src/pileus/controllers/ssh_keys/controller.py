@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pileus.cloud.interface import SshKeys
 from pileus.cloud.model import NodeName
 from pileus.controllers.ssh_keys.events import KeyEvents
-from pileus.controllers.ssh_keys.location import Location
 from pileus.controllers.ssh_keys.preview import SshKeysPreview
 from pileus.controllers.ssh_keys.reconciler import KeyObserver, SshKeysReconciler, Tools
+from pileus.controllers.ssh_keys.settings import Location
 from pileus.controllers.ssh_keys.source import Source
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import NodeInformer

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import NodeName, SshKey
-from pileus.controllers.ssh_keys.location import Location
 from pileus.controllers.ssh_keys.plan import AddKeys, WithdrawKeys
+from pileus.controllers.ssh_keys.settings import Location
 from pileus.kube.model.core_v1 import Node, ObjectReference
 from pileus.objects.events import ObjectEvents, shortened
 from pileus.objects.nodes import about_node

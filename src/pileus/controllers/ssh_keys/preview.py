@@ -7,7 +7,6 @@ from typing import assert_never
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.controllers.ssh_keys.events import FAILED, UNREADABLE
-from pileus.controllers.ssh_keys.location import Location
 from pileus.controllers.ssh_keys.plan import (
     SECOND_CHECK,
     AddKeys,
@@ -19,6 +18,7 @@ from pileus.controllers.ssh_keys.plan import (
     plan,
 )
 from pileus.controllers.ssh_keys.reconciler import Nodes, Tools
+from pileus.controllers.ssh_keys.settings import Location
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import about_node

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, cast
 import yaml
 
 from pileus.controllers.ssh_keys.authorized_keys import DesiredKeys, parse
-from pileus.controllers.ssh_keys.location import Location
+from pileus.controllers.ssh_keys.settings import Location
 from pileus.kube.client import Client, Selector
 from pileus.kube.errors import NotFound
 from pileus.kube.model.core_v1 import CONFIG_MAPS, SECRETS, ConfigMap, Secret

@@ -8,8 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from pileus.cloud.model import Found, NodeName, NodeRef
 from pileus.controllers.node.patches import Write, patch_of
-from pileus.controllers.node.reconciler import NodeReconciler, Tools
-from pileus.controllers.node.refresh import NodeRefresher
+from pileus.controllers.node.reconciler import NodeReconciler, NodeRefresher, Tools
 from pileus.controllers.node.settings import NodeSettings
 from pileus.kube.errors import ApiError, Conflict, NotFound, Status
 from pileus.kube.model.core_v1 import Node

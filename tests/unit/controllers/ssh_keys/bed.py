@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from pileus.cloud.errors import CloudError, Unsupported
 from pileus.cloud.model import NodeName, NodeRef, SshKey
 from pileus.controllers.ssh_keys.controller import SshKeysController, Surroundings
-from pileus.controllers.ssh_keys.location import located
+from pileus.controllers.ssh_keys.settings import located
 from pileus.controllers.ssh_keys.source import source_of
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES

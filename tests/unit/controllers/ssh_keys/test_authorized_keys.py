@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pileus.cloud.model import SshKey
 from pileus.controllers.ssh_keys.authorized_keys import ALGORITHMS, parse
-from pileus.controllers.ssh_keys.location import BadLocation, Location, located
+from pileus.controllers.ssh_keys.settings import BadLocation, Location, located
 from tests.unit.controllers.ssh_keys.keys import PRIVATE, key, public_key
 
 JANE = public_key("jane")

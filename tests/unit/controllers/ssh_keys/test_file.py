@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pileus.controllers.ssh_keys.location import Location
+from pileus.controllers.ssh_keys.settings import Location
 from pileus.controllers.ssh_keys.source import FileSource
 from tests.unit.controllers.ssh_keys.keys import PRIVATE, key, public_key
 
