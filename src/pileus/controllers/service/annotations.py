@@ -13,8 +13,6 @@ ENSURED = f"{CORE_NAMESPACE}ensured"
 LOAD_BALANCER = "LoadBalancer"
 PREFIX = "pileus.dev/"
 """The prefix of a provider's own `loadBalancerClass`."""
-NO_DEFAULT_CLASS = "-"
-"""In `--service-classes`: Services without a class are not served."""
 
 
 class Mode(StrEnum):

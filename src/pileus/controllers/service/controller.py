@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pileus.cloud.balancer import Balancers
@@ -19,10 +18,11 @@ from pileus.controllers.service.notes import (
     is_waiting,
 )
 from pileus.controllers.service.observation import BalancerOperations, ClusterServices
-from pileus.controllers.service.orphans import ROUND, Policy, Sweeper, SweepSettings
+from pileus.controllers.service.orphans import ROUND, Sweeper, SweepSettings
 from pileus.controllers.service.plan import Rules, is_worth_a_pass
 from pileus.controllers.service.preview import ServicePreview
 from pileus.controllers.service.reconciler import Parts, ServiceReconciler
+from pileus.controllers.service.settings import Policy, ServiceSettings
 from pileus.controllers.service.status import has_finalizer, published_ingress, went_elsewhere
 from pileus.kube.model.core_v1 import NODES, SERVICES, Service
 from pileus.objects.descriptor import ControllerContext
@@ -40,22 +40,21 @@ WORKERS = 1000
 limits the load on the cloud."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSettings:
-    classes: Classes
-    workers: int = WORKERS
-    drift_period: float = 600.0
-    """Average seconds between two full checks of a load balancer; 0: none."""
-    drain_cordoned: bool = False
-    sweep: SweepSettings = field(default_factory=SweepSettings)
-
-
 class ServiceController:
     """Gives every Service of type LoadBalancer its load balancer."""
 
     def __init__(
-        self, context: ControllerContext, balancers: Balancers[Any, Any], settings: ServiceSettings
+        self,
+        context: ControllerContext,
+        balancers: Balancers[Any, Any],
+        settings: ServiceSettings,
+        classes: Classes,
+        *,
+        sweep: SweepSettings | None = None,
     ) -> None:
+        """`sweep`: other than `settings` say."""
+        self._classes = classes
+        self._sweep = sweep or SweepSettings(policy=settings.orphans, period=settings.sweep_period)
         self._context = context
         self._balancers = balancers
         self._settings = settings
@@ -96,17 +95,17 @@ class ServiceController:
             ServiceReconciler(parts, rounds.finished),
             self._queue,
             service_policy(chance),
-            Limits(workers=self._settings.workers),
+            Limits(workers=self._settings.workers or self._context.affordable(WORKERS)),
         )
         node = Controller(
             f"{self._controller.name}/node", rounds, self._rounds, default_policy(chance)
         )
-        handler = ServiceHandler(self._queue, self._notes, self._deleted, self._settings.classes)
+        handler = ServiceHandler(self._queue, self._notes, self._deleted, self._classes)
         self._services.subscribe(self._cluster.without_echoes(handler))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run())
             group.create_task(node.run())
-            if self._settings.sweep.policy is not Policy.IGNORE:
+            if self._sweep.policy is not Policy.IGNORE:
                 self._sweeps = self._sweep_rounds(parts)
                 group.create_task(self._sweeps.run())
 
@@ -125,12 +124,12 @@ class ServiceController:
         Raises CloudError if the cloud cannot be asked at all.
         """
         parts, given = await self._parts(), self._settings
-        preview = ServicePreview(parts, given.sweep, repairs_drift=given.drift_period > 0)
+        preview = ServicePreview(parts, self._sweep, repairs_drift=given.drift_period > 0)
         return await preview.of(scope)
 
     def _sweep_rounds(self, parts: Parts) -> Periodic:
         context = self._context
-        sweeper = Sweeper(parts, self._queue, self._notices, self._settings.sweep)
+        sweeper = Sweeper(parts, self._queue, self._notices, self._sweep)
         return Periodic(
             context.scoped(ROUND),
             lambda: sweeper.round(context.random),
@@ -148,7 +147,7 @@ class ServiceController:
             abilities=cloud.abilities,
         )
         return Parts(
-            rules=Rules(desires, self._settings.classes),
+            rules=Rules(desires, self._classes),
             cluster=self._cluster,
             balancers=BalancerOperations(self._balancers, self._cluster.service),
             membership=self._membership,

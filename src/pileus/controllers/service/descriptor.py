@@ -14,7 +14,6 @@ from pileus.objects.descriptor import (
 
 if TYPE_CHECKING:
     from pileus.controllers.service.controller import ServiceController
-    from pileus.controllers.service.controller import ServiceSettings as Effective
     from pileus.objects.cloud_scope import CloudScope
 
 SERVICE = ControllerNames(
@@ -44,25 +43,8 @@ def build(context: ControllerContext, settings: ServiceSettings) -> "ServiceCont
     balancers = context.scope.cloud.balancers
     if balancers is None:
         return Skipped("the cloud provider does not support load balancers")
-    return ServiceController(context, balancers, _effective(context, settings))
-
-
-def _effective(context: ControllerContext, settings: ServiceSettings) -> "Effective":
-    from pileus.controllers.service.controller import (  # noqa: PLC0415 -- not needed by help
-        WORKERS,
-    )
-    from pileus.controllers.service.controller import (  # noqa: PLC0415 -- the same
-        ServiceSettings as Effective,
-    )
-    from pileus.controllers.service.orphans import Policy, SweepSettings  # noqa: PLC0415 -- the same
-
-    return Effective(
-        classes=served_classes(context.scope, settings),
-        workers=settings.workers or context.affordable(WORKERS),
-        drift_period=settings.drift_period,
-        drain_cordoned=settings.drain_cordoned,
-        sweep=SweepSettings(policy=Policy(settings.orphans), period=settings.sweep_period),
-    )
+    classes = served_classes(context.scope, settings)
+    return ServiceController(context, balancers, settings, classes)
 
 
 DESCRIPTOR = ControllerDescriptor(

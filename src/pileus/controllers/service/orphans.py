@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import assert_never
 
 from pileus.cloud.balancer import Owner
@@ -20,6 +19,7 @@ from pileus.controllers.service.annotations import Classes, is_load_balancer
 from pileus.controllers.service.events import KUBE_SYSTEM, Reason, about_service
 from pileus.controllers.service.notes import UNKNOWN
 from pileus.controllers.service.reconciler import Parts
+from pileus.controllers.service.settings import SWEEP_PERIOD, Policy
 from pileus.controllers.service.status import went_elsewhere
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Service
@@ -37,19 +37,12 @@ FRACTION = 0.2
 FEW, MOST = 3, 0.5
 """More orphans than a few, and than this fraction of all owners, look like a mistake."""
 SHOWN = 5
-SWEEP_PERIOD = 600.0
-"""Seconds between two sweeps, unless another period is set."""
-
-
-class Policy(StrEnum):
-    IGNORE = "ignore"
-    """Orphans are not searched for."""
-    REPORT = "report"
-    DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSettings:
+    """What is done about orphans, and how often they are searched for."""
+
     policy: Policy = Policy.REPORT
     period: float = SWEEP_PERIOD
 

@@ -10,8 +10,9 @@ from pileus.cloud.errors import Rejected
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.controllers.service.annotations import Classes
-from pileus.controllers.service.controller import ServiceController, ServiceSettings
+from pileus.controllers.service.controller import ServiceController
 from pileus.controllers.service.descriptor import SERVICE
+from pileus.controllers.service.settings import ServiceSettings
 from pileus.fence import Open
 from pileus.kube.client import Client
 from pileus.objects.cloud_scope import only_scope
@@ -46,7 +47,7 @@ async def serving(
         )
         classes = Classes.of(name, default=name == "a")
         assert cloud.balancers is not None
-        yield ServiceController(context, cloud.balancers, ServiceSettings(classes=classes))
+        yield ServiceController(context, cloud.balancers, ServiceSettings(), classes)
 
 
 def refuse(*_: object) -> None:

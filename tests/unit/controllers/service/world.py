@@ -16,9 +16,9 @@ from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.controllers.service.annotations import Classes
 from pileus.controllers.service.controller import (
     ServiceController,
-    ServiceSettings,
 )
 from pileus.controllers.service.descriptor import SERVICE
+from pileus.controllers.service.settings import ServiceSettings
 from pileus.fence import Fence, Open
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES
@@ -166,7 +166,9 @@ class World:
             random=Random(3),
             cluster_id=self._identify,
         )
-        return ServiceController(context, cloud.balancers, ServiceSettings(**settings))
+        classes, sweep = settings.pop("classes"), settings.pop("sweep", None)
+        given = ServiceSettings(**settings)
+        return ServiceController(context, cloud.balancers, given, classes, sweep=sweep)
 
     async def _identify(self) -> str:
         return self.cluster
