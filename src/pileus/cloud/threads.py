@@ -54,7 +54,7 @@ class _Job:
     has_ended: bool = False
 
     def check(self) -> None:
-        """Raises `Unavailable` once nobody waits for the call any more."""
+        """Raises `Unavailable` once no caller waits for the call any more."""
         if self.abandoned_at is not None:
             raise Unavailable(f"request not sent: the call of {self.name} was cancelled")
 
@@ -189,7 +189,7 @@ async def in_thread(call: Callable[[], T]) -> T:
 
 
 def _started(call: Callable[[], T], name: str, ended: Callable[[], None]) -> asyncio.Future[T]:
-    """Start the thread. `ended` is called in the loop when it has ended, whoever waits for it."""
+    """Start the thread. `ended` is called in the loop when it has ended."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 
@@ -229,7 +229,7 @@ def _work(
     try:
         loop.call_soon_threadsafe(settle, answer, error)
     except RuntimeError:
-        return  # the loop is closed: nobody waits any more
+        return  # the loop is closed: no caller waits any more
 
 
 def _name(function: object) -> str:

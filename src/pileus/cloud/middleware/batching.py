@@ -229,7 +229,7 @@ def _halves(batch: Mapping[K, Q]) -> Iterator[Mapping[K, Q]]:
 def pack(items: Sequence[tuple[K, Q]], size: int) -> Iterator[Mapping[K, Q]]:
     """Split items into batches. Two different items with one key are never in one batch.
 
-    Outcomes are answered by key, so they could not be told apart. An item that is asked for
+    Outcomes are answered by key, so the two could not be distinguished. An item that is asked for
     several times is in one batch once.
     """
     left = list(items)
