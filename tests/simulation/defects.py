@@ -11,7 +11,7 @@ from tests.simulation.planting import Defect
 
 DEFECTS = (
     Defect(
-        name="the lease is not looked at before a write",
+        name="the lease is not checked before a write",
         plant=runtime.no_fence,
         caught_by=("only_the_leader_writes", "nobody_works_on_an_old_lease"),
         scenario="leaders",
@@ -63,7 +63,7 @@ DEFECTS = (
         at=1,
     ),
     Defect(
-        name="what fails is not tried again",
+        name="a failure is not retried",
         plant=runtime.no_retries,
         caught_by=(
             "nodes_are_as_their_machines",
@@ -75,14 +75,14 @@ DEFECTS = (
         within=16,
     ),
     Defect(
-        name="what fails is tried again at once",
+        name="a failure is retried at once",
         plant=runtime.hasty_retries,
         caught_by=("what_fails_comes_ever_more_seldom", "calls_are_bounded"),
         scenario="services",
         at=2,
     ),
     Defect(
-        name="what is done is looked at again at once",
+        name="a finished key is checked again at once",
         plant=runtime.endless_looks,
         caught_by=("calls_are_bounded", "a_quiet_world_is_left_alone"),
         scenario="calm",
@@ -102,7 +102,7 @@ DEFECTS = (
         scenario="services",
     ),
     Defect(
-        name="the cloud's wish for silence is not heard",
+        name="the cloud's Retry-After is ignored",
         plant=runtime.impatient_budget,
         caught_by=("who_is_told_to_wait_waits",),
         scenario="cloud",
@@ -110,41 +110,41 @@ DEFECTS = (
         within=13,
     ),
     Defect(
-        name="what is missing from a new list is not taken to be gone",
+        name="objects missing from a new list are not deleted",
         plant=runtime.no_deletions_after_a_list,
         caught_by=("services_have_what_they_want", "no_balancer_is_left_behind"),
         scenario="watches",
         at=1,
     ),
     Defect(
-        name="a watch from which nothing comes is listened to for ever",
+        name="a watch without data is never given up",
         plant=runtime.endless_patience,
         caught_by=("no_watch_is_dead", "somebody_leads"),
         scenario="watches",
         at=4,
     ),
     Defect(
-        name="an event tells a secret",
+        name="an event contains a secret",
         plant=runtime.loose_talk,
         caught_by=("secrets_stay_secret",),
         at=1,
     ),
     Defect(
-        name="a log line tells a secret",
+        name="a log line contains a secret",
         plant=runtime.a_loose_log,
         caught_by=("secrets_stay_secret",),
         at=1,
         scenario="calm",
     ),
     Defect(
-        name="a metric tells a secret",
+        name="a metric contains a secret",
         plant=runtime.a_loose_label,
         caught_by=("secrets_stay_secret",),
         at=1,
         scenario="calm",
     ),
     Defect(
-        name="the configuration that is shown tells a secret",
+        name="/configz contains a secret",
         plant=runtime.a_loose_configuration,
         caught_by=("secrets_stay_secret",),
         at=1,
@@ -157,13 +157,13 @@ DEFECTS = (
         at=1,
     ),
     Defect(
-        name="a Service is released without a look at the cloud",
+        name="the finalizer is removed without a check of the cloud",
         plant=controllers.released_unseen,
         caught_by=("the_finalizer_goes_when_nothing_is_left",),
         at=7,
     ),
     Defect(
-        name="one empty list is enough to release a Service",
+        name="one empty list is enough to remove a finalizer",
         plant=controllers.one_look_is_enough_to_release,
         caught_by=("the_finalizer_goes_when_nothing_is_left",),
         at=4,
@@ -183,7 +183,7 @@ DEFECTS = (
         scenario="lies",
     ),
     Defect(
-        name="another cluster's balancers are taken for ours",
+        name="another cluster's balancers are considered ours",
         plant=controllers.mixed_clusters,
         caught_by=("others_things_are_left_alone",),
         at=2,
@@ -204,7 +204,7 @@ DEFECTS = (
         scenario="nodes",
     ),
     Defect(
-        name="members are lost, and nobody looks twice",
+        name="members are removed without a second check",
         plant=controllers.members_are_lost,
         caught_by=("members_are_never_emptied",),
         at=1,
@@ -217,13 +217,13 @@ DEFECTS = (
         scenario="services",
     ),
     Defect(
-        name="an address is published that nobody gave",
+        name="an address is published that the cloud did not give",
         plant=controllers.a_made_up_address,
         caught_by=("only_true_addresses_are_published",),
         at=1,
     ),
     Defect(
-        name="a port that nobody wants stays open",
+        name="a port that is not desired stays open",
         plant=controllers.ports_are_kept,
         caught_by=("services_have_what_they_want", "a_quiet_world_is_left_alone"),
         scenario="services",
@@ -231,7 +231,7 @@ DEFECTS = (
         within=15,
     ),
     Defect(
-        name="who may connect is not passed on",
+        name="source ranges are not passed on",
         plant=controllers.open_to_all,
         caught_by=("services_have_what_they_want",),
         scenario="services",
@@ -239,14 +239,14 @@ DEFECTS = (
         within=15,
     ),
     Defect(
-        name="balancers are not told their members' machines",
+        name="balancers do not get their members' provider IDs",
         plant=controllers.nameless_machines,
         caught_by=("services_have_what_they_want",),
         at=1,
         scenario="services",
     ),
     Defect(
-        name="one look is enough to delete a node",
+        name="one check is enough to delete a node",
         plant=controllers.one_look,
         caught_by=(
             "no_node_is_deleted_whose_machine_exists",
@@ -264,7 +264,7 @@ DEFECTS = (
         at=2,
     ),
     Defect(
-        name="nodes of other clouds are taken for ours",
+        name="nodes of other clouds are considered ours",
         plant=controllers.all_nodes_are_ours,
         caught_by=(
             "nodes_of_other_clouds_are_left_alone",
@@ -291,7 +291,7 @@ DEFECTS = (
         within=13,
     ),
     Defect(
-        name="nodes whose machines are gone stay",
+        name="nodes without a machine stay",
         plant=controllers.nobody_is_deleted,
         caught_by=("nodes_of_no_machine_are_gone",),
         scenario="nodes",
@@ -318,14 +318,14 @@ DEFECTS = (
         scenario="nodes",
     ),
     Defect(
-        name="routes that nobody wants stay",
+        name="routes that are not desired stay",
         plant=controllers.routes_stay,
         caught_by=("routes_lead_to_all_nodes",),
         scenario="nodes",
         at=1,
     ),
     Defect(
-        name="nodes do not say that routes lead to them",
+        name="the condition NetworkUnavailable is not updated",
         plant=controllers.routes_are_not_told,
         caught_by=("nodes_say_that_routes_lead_to_them",),
         scenario="nodes",
@@ -339,7 +339,7 @@ DEFECTS = (
         scenario="classes",
     ),
     Defect(
-        name="nor is a release that failed remembered",
+        name="a failed removal of the finalizer is not remembered",
         plant=controllers.forgotten_release,
         caught_by=("services_keep_nothing_else",),
         scenario="services",
@@ -347,14 +347,14 @@ DEFECTS = (
         first=291,
     ),
     Defect(
-        name="a Service does not say why it is not served",
+        name="the condition of a failing Service is missing",
         plant=controllers.mute,
         caught_by=("what_the_cloud_refuses_is_told",),
         scenario="services",
         at=1,
     ),
     Defect(
-        name="a failure that is over is still told",
+        name="a failure that is over is still reported",
         plant=controllers.stale_conditions,
         caught_by=("services_have_what_they_want",),
         at=2,
@@ -367,7 +367,7 @@ DEFECTS = (
         at=1,
     ),
     Defect(
-        name="only an event says why a Service is not served",
+        name="the reason of a failing Service is only in an event",
         plant=controllers.no_conditions,
         caught_by=("what_cannot_be_done_is_told",),
         scenario="calm",

@@ -12,7 +12,7 @@ GUARDS = (
         at=3,
     ),
     Defect(
-        name="the API server is not asked whether a Service is gone",
+        name="a deleted Service is not confirmed by the API server",
         plant=plants.a_vanished_service_is_not_asked_for,
         caught_by=("nothing_wanted_is_deleted",),
         scenario="watches",
@@ -114,7 +114,7 @@ GUARDS = (
         within=14,
     ),
     Defect(
-        name="what is remembered of a Service stays when it is gone",
+        name="memory of a deleted Service is kept",
         plant=plants.released_services_are_remembered,
         caught_by=("memories_are_of_what_exists",),
         scenario="services",
