@@ -20,7 +20,7 @@ from pileus.cloud.model import Found, NodeName, NodeRef
 from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference, Service
 from pileus.objects.cloud_scope import CLASS_PREFIX, CloudScope
 from pileus.objects.events import ObjectEvents
-from pileus.objects.ownership import NodeClouds
+from pileus.objects.node_clouds import NodeClouds
 from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.events import Recorder
 from pileus.runtime.supervision import Supervised

@@ -19,8 +19,8 @@ from pileus.kube.model.core_v1 import Node
 from pileus.kube.store import NamespacedName
 from pileus.objects.events import ObjectEvents
 from pileus.objects.lookup import DEADLINE
+from pileus.objects.node_clouds import NodeClouds, claim
 from pileus.objects.nodes import about_node, reference
-from pileus.objects.ownership import NodeClouds, claim
 from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits

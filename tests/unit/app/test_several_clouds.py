@@ -11,7 +11,7 @@ from pileus.cloud.errors import Unauthorized, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.kube.model.core_v1 import NODES
-from pileus.objects.ownership import Claim, claim
+from pileus.objects.node_clouds import Claim, claim
 from pileus.server.metrics import prometheus_text
 from pileus.testing.virtual_time import loop_time
 from tests.unit.app.several import Account, two_clouds
