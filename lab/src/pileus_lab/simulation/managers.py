@@ -19,6 +19,7 @@ from pileus.kube.access import Access
 from pileus.runtime.leadership import LeadershipLost, Times
 from pileus.settings.config import Config
 from pileus.telemetry.metrics import Metrics
+from pileus_lab.simulation.clouds.second import SECOND
 from pileus_lab.simulation.connections.api import Wire
 from pileus_lab.simulation.connections.cloud import CloudWire
 from pileus_lab.simulation.connections.process import Life, Surroundings
@@ -155,6 +156,8 @@ class Replica:
         """Returns the environment of that process."""
         providers = Registry(discover=tuple)
         providers.register(PROVIDER, self._provider(life))
+        if self._around.second is not None:
+            providers.register(SECOND, self._around.second.connect)
 
         def connect(_: Access) -> Wire:
             return Wire(life, self._around)

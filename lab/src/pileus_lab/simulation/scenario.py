@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pileus_lab.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
+from pileus_lab.simulation.setup import TWO_CLOUDS
 
 UNAIDED = ("unaided", "unaided-routes")
 """Names of the setups without repair rounds: manual changes in the cloud are never repaired."""
@@ -246,6 +247,19 @@ SCENARIOS = {
             },
             faults={FaultKind.CLOUD_LATE: 2, FaultKind.CLOUD_EMPTY: 2, FaultKind.WATCH_UNTRUE: 2},
             deeds_most=20,
+        ),
+        Scenario(
+            name="two-clouds",
+            text="a second cloud hangs, fails and is throttled, which must not delay the first",
+            deeds={
+                **_deeds("service", "machine", "node", "kubelet"),
+                **_deeds("replica-crash", "replica-stop", weight=1),
+                DeedKind.SERVICE_CREATE: 8,
+                DeedKind.MACHINE_ADD: 8,
+            },
+            faults=_of(*Place),
+            setups=(TWO_CLOUDS,),
+            replicas=(1, 2),
         ),
         Scenario(
             name="at-once",

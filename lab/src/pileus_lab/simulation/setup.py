@@ -6,6 +6,7 @@ from ipaddress import ip_network
 
 from pileus.app.registry import CONTROLLERS
 from pileus.app.settings import TABLE, ManagerSettings, build_config
+from pileus.cloud.choice import CloudSettings
 from pileus.controllers.ipam.descriptor import IPAM
 from pileus.controllers.ipam.settings import USUAL, IpamSettings
 from pileus.controllers.service.settings import ServiceSettings
@@ -13,6 +14,7 @@ from pileus.objects.settings import ClusterSettings
 from pileus.settings.config import Config
 from pileus.settings.sources import gather
 from pileus.version import PROGRAM
+from pileus_lab.simulation.clouds.second import SECOND
 
 CLUSTER = "simulated"
 PROVIDER = "simulated"
@@ -21,6 +23,8 @@ SECRET = "token-that-nobody-may-see"  # noqa: S105 -- of nothing
 """In the environment of every manager."""
 CLUSTER_CIDR = "10.244.0.0/20"
 CLUSTER_CIDR_V6 = "fd44::/60"
+TWO_CLOUDS = "two-clouds"
+"""The name of the setup with a second cloud."""
 KEYS = "kube-system/ssh-keys"
 """Where the desired SSH keys are stored."""
 EXTRA_CLASS = "example.com/extra"
@@ -50,6 +54,10 @@ class Setup:
     @cached_property
     def config(self) -> Config:
         return build_config(gather(TABLE, PROGRAM, (*ALWAYS, *self.arguments), {}).values)
+
+    @property
+    def has_second_cloud(self) -> bool:
+        return len(self.config[CloudSettings].clouds) > 1
 
     @property
     def gives_cidrs(self) -> bool:
@@ -132,6 +140,14 @@ SETUPS = (
             "--node-cidr-mask-size=28",
             _IPAM,
             "--node-status-update-frequency=30s",
+        ),
+    ),
+    Setup(
+        TWO_CLOUDS,
+        (
+            _NO_ROUTES,
+            f"--cloud-provider={PROVIDER},{SECOND}",
+            "--service-classes=pileus.dev/local,pileus.dev/shelf",  # of the clouds' own names
         ),
     ),
     Setup("unaided", (_NO_ROUTES, *_NO_REPAIRS)),

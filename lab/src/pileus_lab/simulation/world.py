@@ -23,8 +23,10 @@ from pileus.controllers.ssh_keys.descriptor import SSH_KEYS
 from pileus.controllers.ssh_keys.settings import SshKeysSettings
 from pileus.runtime.settings import LeaderElectionSettings
 from pileus_lab.node_agents.node import Registration
+from pileus_lab.simulation.clouds import second
 from pileus_lab.simulation.clouds.deeds import AddMachine
 from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.clouds.second import SecondCloud, troubles
 from pileus_lab.simulation.connections.process import Life, Surroundings
 from pileus_lab.simulation.diagnostics import Queues, Sayings
 from pileus_lab.simulation.environment.account import Account
@@ -117,6 +119,8 @@ class World:
         """Ends all faults; with `tidies`, users also revert impossible requests."""
         self.trace.note("schedule", "all faults end")
         self._mishaps.end()
+        if self._second is not None:
+            self._second.ends()
         self._replacing.end()
         self._operators.end()
         self._kubelets.end()
@@ -142,6 +146,7 @@ class World:
 
     def _assembled(self, clock: Clock) -> list[Replica]:
         seed, setup = self._schedule.seed, self._schedule.setup
+        self._second = self._second_cloud()
         around = self._around = Surroundings(
             loop=self._loop,
             cluster=self._cluster,
@@ -152,11 +157,18 @@ class World:
             outside=copy_context(),
             sayings=self.sayings,
             told=self._told,
+            second=self._second,
         )
         return [
             Replica(name, setup.config, clock, stream(seed, name), around)
             for name in (f"manager-{number}" for number in range(1, self._schedule.replicas + 1))
         ]
+
+    def _second_cloud(self) -> SecondCloud | None:
+        if not self._schedule.setup.has_second_cloud:
+            return None
+        chance = stream(self._schedule.seed, "second")
+        return SecondCloud(self._loop.now, troubles(chance, self._schedule.seconds))
 
     def _told(self, step: Call | Answer) -> None:
         self.judge.see(step)
@@ -181,6 +193,7 @@ class World:
             living=self._living,
             queues=self._queues,
             lives=self._lives,
+            second=self._second,
         )
 
     def _living(self) -> frozenset[str]:
@@ -196,6 +209,10 @@ class World:
 
     def _furnish(self) -> None:
         self._operators.furnish()
+        if self._second is not None:
+            self._cluster.act("setup", "POST", "/api/v1/nodes", second.node())
+            path = "/api/v1/namespaces/default/services"
+            self._cluster.act("setup", "POST", path, second.service())
         for number in range(self._schedule.machines):
             has_both = self._schedule.machines_have_both
             self._account.do("setup", AddMachine(f"m-0{number}", ipv6=has_both))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from random import Random
 
+from pileus_lab.simulation.clouds.second import SecondCloud
 from pileus_lab.simulation.diagnostics import Queues, Sayings
 from pileus_lab.simulation.environment.account import Account
 from pileus_lab.simulation.environment.cluster import Cluster
@@ -107,6 +108,8 @@ class Surroundings:
     sayings: Sayings
     told: Callable[[Call | Answer], None]
     """Called with every request and every answer."""
+    second: SecondCloud | None = None
+    """In worlds with a second cloud."""
 
     def latency(self) -> float:
         return self.chance.uniform(0.001, SLOWEST)

@@ -24,6 +24,7 @@ from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
 from pileus_lab.apiserver.store import Entry, Key, Shelf
 from pileus_lab.apiserver.tree import Obj, rows, text
+from pileus_lab.simulation.clouds.second import SERVICE as SECOND_SERVICE
 from pileus_lab.simulation.environment.steps import ObjectStep
 
 LOOKED_AT = ("nodes", "services")
@@ -127,8 +128,10 @@ class Cluster:
         return [self._decoded(shelf.entries[key]) for key in shelf.keys]
 
     def services(self) -> list[Obj]:
-        """All Services except the API server's own."""
-        return [one for one in self.objects("services") if text(one, "metadata", "name") != OWN]
+        """All Services except the API server's own and that of a second cloud."""
+        apart = {OWN, SECOND_SERVICE}
+        found = self.objects("services")
+        return [one for one in found if text(one, "metadata", "name") not in apart]
 
     def versions(self, resource: str) -> int:
         """Increases with each change of such an object."""

@@ -306,6 +306,17 @@ OF_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
     untouched.others_parts_are_left_alone,
     untouched.nodes_of_other_clouds_are_left_alone,
 )
+OF_ANY_CLOUD: Mapping[str, Check[ObjectStep]] = _named(
+    untouched.nobody_changes_what_it_has_not_heard_of,
+    untouched.who_wants_a_balancer_is_not_released,
+    vetoes_are_obeyed,
+    no_ready_node_is_deleted,
+    no_node_is_deleted_whose_machine_exists,
+    no_range_is_given_twice,
+    untouched.others_parts_are_left_alone,
+    untouched.nodes_of_other_clouds_are_left_alone,
+)
+"""The checks of objects of a second cloud; the others compare with the state of the first."""
 OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
     others_things_are_left_alone,
     the_finalizer_comes_before_the_balancer,
@@ -344,7 +355,8 @@ def breaches(facts: Facts, step: Step) -> Iterator[tuple[str, str]]:
         case Answer():
             return _broken(OF_TROUBLE, facts, step) if step.trouble else iter(())
         case ObjectStep():
-            return _broken(OF_OBJECTS, facts, step)
+            is_of_second = facts.is_of_second(step.after or step.before or {})
+            return _broken(OF_ANY_CLOUD if is_of_second else OF_OBJECTS, facts, step)
         case CloudStep():
             return _broken(OF_CLOUD, facts, step)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from pileus.app.node_assignment import NAME as ASSIGNMENT
 from pileus.controllers.ipam.controller import QUEUE as RANGES_OF_NODES
 from pileus.controllers.node.controller import QUEUE as NEW_NODES
 from pileus.controllers.node.descriptor import NODE
@@ -171,7 +172,12 @@ def _is_warned_of(facts: Facts, thing: Obj) -> bool:
 
 EVENTS = "events_"
 """Prefix of the names of queues in which events wait to be written."""
-HOLDS: Mapping[str, str] = {NEW_NODES: NODES, RANGES_OF_NODES: NODES, SERVICE_QUEUE: SERVICES}
+HOLDS: Mapping[str, str] = {
+    ASSIGNMENT: NODES,
+    NEW_NODES: NODES,
+    RANGES_OF_NODES: NODES,
+    SERVICE_QUEUE: SERVICES,
+}
 """By queue: the kind of its keys. The other queues have one key for everything."""
 
 CLUSTER_WIDE = 1
@@ -208,7 +214,8 @@ def _most(queue: str, things: Things) -> int:
     """As many events as the recorder passes for each object, and one in progress."""
     if queue.startswith(EVENTS):
         return min(LONGEST_QUEUE, BURST * (1 + sum(map(len, things.values()))))
-    return len(things.get(HOLDS[queue], ())) if queue in HOLDS else 1
+    kind = HOLDS.get(queue.partition("@")[0])  # with several clouds, each has its own queues
+    return 1 if kind is None else len(things.get(kind, ()))
 
 
 def memories_are_of_what_exists(facts: Facts) -> Iterator[str]:

@@ -13,7 +13,9 @@ from pileus.controllers.node.labels import INSTANCE_TYPE, ZONE
 from pileus.controllers.route.descriptor import ROUTE
 from pileus.controllers.service.descriptor import SERVICE
 from pileus.controllers.ssh_keys.descriptor import SSH_KEYS
+from pileus.objects.nodes import UNINITIALIZED
 from pileus_lab.apiserver.tree import Obj, branch, number, rows, text, texts, words
+from pileus_lab.simulation.clouds.second import ADDRESS
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Port, Traffic
 from pileus_lab.simulation.environment.cluster import ready_status
 from pileus_lab.simulation.environment.operators import (
@@ -32,6 +34,7 @@ from pileus_lab.simulation.invariants.facts import (
     STUCK,
     Facts,
     conditions_of,
+    counts_as_member,
     has_taint,
     ingress_of,
     is_approved,
@@ -290,7 +293,7 @@ def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
     services = facts.cluster.objects("services")
     wanting = {_uid(one) for one in services if facts.wants_balancer(one)}
     for service in services:
-        if _uid(service) in wanting:
+        if _uid(service) in wanting or facts.is_of_second(service):
             continue
         if has_finalizer(service):
             yield f"Service {text(service, 'metadata', 'name')} still has the finalizer"
@@ -392,10 +395,30 @@ def nodes_have_ranges(facts: Facts) -> Iterator[str]:
             yield f"node {text(node, 'metadata', 'name')} has no pod range"
 
 
+def the_second_cloud_serves_its_own(facts: Facts) -> Iterator[str]:
+    """Its node matches its machine, and is the only member of its balancer."""
+    if facts.second is None:
+        return
+    for node in facts.cluster.objects("nodes"):
+        taints = {text(taint, "key") for taint in rows(node, "spec", "taints")}
+        if facts.is_of_second(node) and UNINITIALIZED in taints:
+            yield f"node {text(node, 'metadata', 'name')} of the second cloud is not initialized"
+        addresses = [text(one, "address") for one in rows(node, "status", "addresses")]
+        if facts.is_of_second(node) and addresses != [ADDRESS]:
+            yield f"node {text(node, 'metadata', 'name')} of the second cloud has {addresses}"
+    members = [sorted(ref.name for ref in spec.members) for spec in facts.second.balancers.values()]
+    wanted = [one for one in facts.cluster.objects("services") if facts.is_of_second(one)]
+    nodes = [one for one in facts.cluster.objects("nodes") if facts.is_of_second(one)]
+    expected = [text(one, "metadata", "name") for one in nodes if counts_as_member(one)]
+    if members != [expected] * len(wanted):
+        yield f"balancers of the second cloud have the members {members}"
+
+
 QUIET: Mapping[str, Quiet] = {
     check.__name__: check
     for check in (
         somebody_leads,
+        the_second_cloud_serves_its_own,
         no_watch_is_dead,
         nodes_are_as_their_machines,
         nodes_of_no_machine_are_gone,

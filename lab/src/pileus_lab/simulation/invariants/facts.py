@@ -13,6 +13,8 @@ from pileus.controllers.service.settings import ServiceSettings
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.settings import Durations, LeaderElectionSettings
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
+from pileus_lab.simulation.clouds.second import CLASS as SECOND_CLASS
+from pileus_lab.simulation.clouds.second import SECOND, SecondCloud
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Truth
 from pileus_lab.simulation.connections.process import Life
 from pileus_lab.simulation.diagnostics import Queues, Sayings
@@ -66,6 +68,8 @@ class Facts:
     """The running processes."""
     queues: Callable[[], Mapping[str, Queues]]
     """By identity of each process that was not ended."""
+    second: SecondCloud | None = None
+    """In worlds with a second cloud."""
     made_by_managers: set[str] = field(default_factory=set[str])
     """IDs of balancers and destinations of routes that managers created; all others are not
     ours."""
@@ -290,6 +294,20 @@ class Facts:
         """Whether its provider ID is of another cloud."""
         given = text(node, "spec", "providerID")
         return bool(given) and not given.startswith(f"{self.account.offered.name}://")
+
+    def is_of_second(self, thing: Obj) -> bool:
+        """Whether a node or Service is of the second cloud, in worlds that have one."""
+        identity, named = (
+            text(thing, "spec", "providerID"),
+            text(thing, "spec", "loadBalancerClass"),
+        )
+        return self.second is not None and (
+            identity.startswith(f"{SECOND}://") or named == SECOND_CLASS
+        )
+
+    def is_of_no_cloud(self, node: Obj) -> bool:
+        """Whether no cloud of the manager has the node."""
+        return self.is_foreign(node) and not self.is_of_second(node)
 
     def has_only_foreign_nodes(self) -> bool:
         """Then a manager that never saw a node of this cloud keeps the members that it finds."""

@@ -69,10 +69,10 @@ def nodes_of_other_clouds_are_left_alone(facts: Facts, step: ObjectStep) -> str 
     if step.resource == "events":
         about = text(branch(step.after, "involvedObject"), "name")
         nodes = facts.cluster.objects("nodes")
-        foreign = {text(one, "metadata", "name") for one in nodes if facts.is_foreign(one)}
+        foreign = {text(one, "metadata", "name") for one in nodes if facts.is_of_no_cloud(one)}
         return f"{step.who} wrote an event about node {about}" if about in foreign else None
     before, after = step.before, step.after
-    if step.resource != "nodes" or before is None or not facts.is_foreign(before):
+    if step.resource != "nodes" or before is None or not facts.is_of_no_cloud(before):
         return None
     if after is None or _without_ranges(before) != _without_ranges(after):
         name = text(before, "metadata", "name")

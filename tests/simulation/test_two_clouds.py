@@ -1,0 +1,30 @@
+"""Two clouds in one manager: trouble of the second does not delay the first, and both converge."""
+
+import asyncio
+
+import pytest
+
+from pileus.app.node_assignment import NodeAssignment
+from pileus_lab.simulation.play import play
+from pileus_lab.simulation.scenario import SCENARIOS
+from pileus_lab.simulation.schedule import draw
+
+SCENARIO = SCENARIOS["two-clouds"]
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_trouble_of_one_cloud_does_not_delay_another(seed: int) -> None:
+    assert play(draw(seed, SCENARIO)).violation is None
+
+
+def test_nodes_that_are_never_assigned_to_a_cloud_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(_: NodeAssignment) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(NodeAssignment, "run", never)
+
+    violations = [play(draw(seed, SCENARIO)).violation for seed in range(1, 6)]
+
+    assert any(violation is not None for violation in violations)
