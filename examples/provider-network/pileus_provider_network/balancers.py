@@ -56,8 +56,7 @@ class NetworkBalancers:
         self, wish: Wish, seen: Seen, groups: Sequence[TargetGroup], *, deep: bool
     ) -> Seen:
         subject = seen.subject
-        expected = plan.fingerprint_of(wish, seen.machines)
-        if subject is not None and (deep or subject.tags.fingerprint != expected):
+        if subject is not None and (deep or not plan.is_current(wish, subject.tags, seen.machines)):
             listeners = await self.client.send(DescribeListeners(subject.id))
             seen = replace(seen, listeners=listeners)
         used = {one.group for one in seen.listeners or ()}
@@ -82,20 +81,22 @@ class NetworkBalancers:
             case plan.Delete(balancer):
                 await self.client.send(DeleteBalancer(balancer))
                 return replace(seen, found=None, listeners=None)
-            case plan.Stamp(fingerprint):
-                return await self._tagged(seen, fingerprint)
+            case plan.Stamp() as stamp:
+                return await self._stamped(seen, stamp)
             case plan.RemoveGroup(group):
                 await self.client.send(DeleteTargetGroup(group))
                 return seen.without_group(group)
             case _:
-                return await self._repair(change.step, await self._tagged(seen, ""))
+                return await self._repair(change.step, await self._stamped(seen, plan.Stamp()))
 
-    async def _tagged(self, seen: Seen, fingerprint: str) -> Seen:
-        """Set the fingerprint of the owner's load balancer; "" removes it."""
+    async def _stamped(self, seen: Seen, stamp: plan.Stamp) -> Seen:
+        """Set the fingerprint of the owner's load balancer; an empty stamp removes it."""
         found = seen.found
-        if found is None or found.tags.fingerprint == fingerprint:
+        if found is None:
             return seen
-        tags = replace(found.tags, fingerprint=fingerprint)
+        tags = replace(found.tags, fingerprint=stamp.fingerprint, missing=stamp.missing)
+        if tags == found.tags:
+            return seen
         return replace(seen, found=await self.client.send(ModifyBalancer(found.id, tags=tags)))
 
     async def _create(self, step: plan.Create, seen: Seen) -> Seen:

@@ -3,7 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pileus.cloud.model import Absent, Found, Instance, InstanceId, InstanceState, NodeName, NodeRef
+from pileus.cloud.model import (
+    Absent,
+    Address,
+    AddressType,
+    Found,
+    Instance,
+    InstanceId,
+    InstanceState,
+    NodeName,
+    NodeRef,
+)
 from pileus_provider_network.client import Client
 from pileus_provider_network.model import Machine
 
@@ -40,8 +50,13 @@ def _answer(node: NodeRef, machines: Sequence[Machine]) -> Found:
         type="n1.small",
         zone="zone-a",
         region="region",
+        addresses=addresses_of(machine),
         state=InstanceState.RUNNING if machine.is_running else InstanceState.STOPPED,
     )
+
+
+def addresses_of(machine: Machine) -> tuple[Address, ...]:
+    return (Address(AddressType.INTERNAL_IP, machine.address),)
 
 
 def _is(machine: Machine, node: NodeRef) -> bool:

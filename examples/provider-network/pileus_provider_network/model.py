@@ -25,6 +25,8 @@ class Tags:
     cluster: str = ""
     owner: str = ""
     fingerprint: str = ""
+    missing: frozenset[str] = frozenset()
+    """Instances that should be members, but did not exist when the fingerprint was set."""
 
 
 NO_TAGS = Tags()
@@ -35,6 +37,7 @@ class Machine:
     id: str
     name: str
     uuid: str
+    address: str
     is_running: bool = True
 
 
@@ -152,7 +155,8 @@ class RunInstance(Operation):
     def step(self, account: Account, now: float) -> tuple[Account, Machine]:
         del now
         made = account.made + 1
-        machine = Machine(f"i-{made:06}", self.name, self.uuid or f"ec2-{made:06}")
+        address = f"172.16.{made // 250}.{made % 250 + 1}"
+        machine = Machine(f"i-{made:06}", self.name, self.uuid or f"ec2-{made:06}", address)
         machines = {**account.machines, machine.id: machine}
         return replace(account, made=made, machines=machines), machine
 

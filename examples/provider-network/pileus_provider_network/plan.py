@@ -118,14 +118,13 @@ def _members(spec: BalancerSpec) -> frozenset[str]:
     return frozenset(instance_id(node) for node in spec.members)
 
 
-def fingerprint_of(wish: Wish, machines: frozenset[str]) -> str:
-    """Returns the hash of the desired state, as far as it can be reached now.
+def is_current(wish: Wish, tags: Tags, machines: frozenset[str]) -> bool:
+    """Whether the fingerprint says that nothing has to be changed.
 
-    Members whose instances are missing are left out. If such an instance is found later, the hash
-    is another one, and the load balancer is updated.
+    Members without an instance are left out. As soon as such an instance is found, the fingerprint
+    does not count any more, and the load balancer is updated.
     """
-    missing = _members(wish.spec) - machines if wish.spec else frozenset[str]()
-    return digest(wish.fingerprint, *sorted(missing)) if missing else wish.fingerprint
+    return tags.fingerprint == wish.fingerprint and not tags.missing & machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,8 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    fingerprint: str
+    fingerprint: str = ""
+    missing: frozenset[str] = frozenset()
 
 
 Repair = SetSources | PutPort | SetGroup | SetTargets | RemovePort
@@ -205,10 +205,10 @@ def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
     if seen.found is None:
         return _adoption(wish, wanted, seen) if wish.adopts else (_creation(wish, wanted),)
     repairs = (*_repairs(wanted, seen),)
-    fingerprint = fingerprint_of(wish, seen.machines)
-    if repairs or seen.found.tags.fingerprint == fingerprint:
+    if repairs or is_current(wish, seen.found.tags, seen.machines):
         return repairs
-    return (Change(Effect.UPDATE, f"fingerprint of {seen.found.id}", Stamp(fingerprint)),)
+    stamp = Stamp(wish.fingerprint, _members(wish.spec) - seen.machines)
+    return (Change(Effect.UPDATE, f"fingerprint of {seen.found.id}", stamp),)
 
 
 def _creation(wish: Wish, wanted: Wanted) -> Change:

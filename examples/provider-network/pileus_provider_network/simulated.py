@@ -17,7 +17,7 @@ from pileus.cloud.model import InstanceState
 from pileus_lab.simulation.clouds import deeds, truth
 from pileus_lab.simulation.clouds.interface import Api, Asked, Moment
 from pileus_provider_network.connect import cloud_of
-from pileus_provider_network.instances import provider_id
+from pileus_provider_network.instances import addresses_of, provider_id
 from pileus_provider_network.model import (
     TABLES,
     Account,
@@ -54,6 +54,9 @@ class FurnishBalancer(Operation):
 
     def step(self, account: Account, now: float) -> tuple[Account, str]:
         del now
+        for one in account.balancers.values():
+            if one.tags == self.tags and owner_of(one.tags) is not None:
+                return account, one.id
         made = account.made + 1
         targets = frozenset(one.id for one in account.machines.values() if one.name == self.member)
         balancer = LoadBalancer(f"nlb-{made:06}", self.name, self.tags)
@@ -252,6 +255,7 @@ def _machine(machine: Machine) -> truth.Machine:
         type="n1.small",
         zone="zone-a",
         region="region",
+        addresses=addresses_of(machine),
     )
 
 

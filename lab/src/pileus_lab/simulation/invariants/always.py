@@ -232,10 +232,18 @@ def members_are_never_emptied(facts: Facts, step: CloudStep) -> str | None:
         if before is None or not before.members or balancer.members:
             continue
         known = [n for n, since in facts.member_since.items() if facts.now() - since > SETTLED]
+        if facts.abilities.members_by_provider_id:
+            known = [name for name in known if name in _identified(facts)]
         owner = balancer.owner.uid if balancer.owner else ""
         if known and not facts.is_bidden_farewell(owner):
             return f"{identity} lost all members, though {', '.join(known)} should be members"
     return None
+
+
+def _identified(facts: Facts) -> set[str]:
+    """Names of nodes with a provider ID, whose machine exists."""
+    nodes = [one for one in facts.cluster.objects("nodes") if text(one, "spec", "providerID")]
+    return {text(one, "metadata", "name") for one in nodes if facts.machine_of(one) is not None}
 
 
 def one_balancer_for_each_owner(_: Facts, step: CloudStep) -> str | None:
