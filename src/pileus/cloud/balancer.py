@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar, cast
 
 from pileus.cloud.fingerprint import digest, usual_address, usual_network
 from pileus.cloud.model import AddressType, Failure, NodeRef, no_labels
+from pileus.cloud.selectors import EVERY_NODE, Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,11 @@ class Wish:
     options: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """The Service's annotations that are for the provider (`options.meant_for`)."""
     adopts: str = ""
-    """The id of a balancer in the cloud that the user says is this Service's; "": none."""
+    """The ID of a load balancer in the cloud that the user says is this Service's; "": none. From
+    `pileus.dev/adopt`, or from an annotation that the provider declared with `Role.ADOPTS`."""
+    selector: Selector = EVERY_NODE
+    """Which nodes may be members, as an annotation with `Role.SELECTS_MEMBERS` says. `spec.members`
+    has only those."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -179,6 +184,10 @@ class Balancer:
     """Why it failed, or is not ready for longer than usual, in the cloud's own words."""
     members: int | None = None
     """How many members it has now; None: not known."""
+    options: Mapping[str, str] | None = field(default=None, hash=False)
+    """Values of options that are in effect, by name, as far as the cloud shows them. The core
+    compares them with `Wish.options`: a plan shows a replacement if an option with `RECREATE` was
+    changed, and warns if one with `CREATE_ONLY` was. None: not known."""
     owner: Owner | None = None
     """Whose mark it carries; None: nobody's. By it the core sees that one who is named in
     `Wish.adopts` serves another Service, and refuses."""

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
 from pileus.cloud.errors import Misconfigured
+from pileus.cloud.selectors import Selector, parse_selector
 from pileus.settings.go_bool import go_bool
 from pileus.settings.kinds import Kind, integer, one_of
 from pileus.settings.values import Values
@@ -53,6 +54,15 @@ class OnChange(StrEnum):
     CREATE_ONLY = "only used at creation: a later change has no effect"
 
 
+class Role(StrEnum):
+    """What the core does with the value of an annotation, instead of passing it on."""
+
+    SETTING = "passed to the provider"
+    ADOPTS = "ID of the load balancer that the Service takes over (`Wish.adopts`)"
+    SELECTS_MEMBERS = "selector of nodes: others are left out of `BalancerSpec.members`"
+
+
+SETTING, ADOPTS, SELECTS_MEMBERS = Role.SETTING, Role.ADOPTS, Role.SELECTS_MEMBERS
 LIVE, RECREATE, CREATE_ONLY = OnChange.LIVE, OnChange.RECREATE, OnChange.CREATE_ONLY
 
 
@@ -65,6 +75,9 @@ class Option(Generic[V]):
     on_change: OnChange = LIVE
     secret: bool = False
     """Its value never appears in messages."""
+    role: Role = Role.SETTING
+    """ADOPTS: the kind is TEXT. SELECTS_MEMBERS: the kind is SELECTOR. Such values are not in
+    `Wish.options`: `Wish.adopts` and `BalancerSpec.members` have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +153,15 @@ class Options:
         if meant is not None and not self.problems({meant: value}):
             yield f"{meant}={shlex.quote(value)}"
 
+    def with_role(self, role: Role) -> tuple[Option[object], ...]:
+        """Returns the options that have this role, in order of declaration."""
+        return tuple(each for each in self._options.values() if each.role is role)
+
+    def settings(self, given: Mapping[str, V]) -> dict[str, V]:
+        """Returns those that are declared and passed to the provider, with values as given."""
+        known = {each.name for each in self.with_role(Role.SETTING)}
+        return {name: value for name, value in given.items() if name in known}
+
     def declared(self, given: Mapping[str, V]) -> dict[str, V]:
         """Those with a name that is declared, their values as they were given."""
         return {name: value for name, value in given.items() if name in self._options}
@@ -190,7 +212,7 @@ def meant_for(declared: Options | None, annotations: Mapping[str, str]) -> Mappi
     with a bad value is not, so that the provider refuses it. Nothing declared: all but ours.
     """
     if declared is not None:
-        return declared.declared(annotations)
+        return declared.settings(annotations)
     return {name: v for name, v in annotations.items() if not name.startswith(KEPT_BACK)}
 
 
@@ -220,5 +242,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 TEXT: Kind[str] = Kind("text", str)
+SELECTOR: Kind[Selector] = Kind("node selector", parse_selector)
 FLAG: Kind[bool] = Kind("true or false", _flag)
 NAMES: Kind[tuple[str, ...]] = Kind("comma-separated list", _names)

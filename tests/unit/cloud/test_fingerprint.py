@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Transport, Wish
 from pileus.cloud.model import Address, AddressType, NodeName, NodeRef
+from pileus.cloud.selectors import parse_selector
 
 INTERNAL, EXTERNAL = AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP
 
@@ -180,15 +181,21 @@ WHOLE = Wish(
     name="web",
     options={"a/x": "1"},
     adopts="lb-1",
+    selector=parse_selector("pool=web"),
 )
 """A wish with every field set; a new field that may be None has to be set here too."""
 
 OWN = "says whose it is, and is compared by itself"
 FINDING = "helps to find the machine, and changes without a reason to touch the balancer"
+SELECTED = "only says how the members were chosen"
 NOT_IN_IT = {
     "owner.cluster": OWN,
     "owner.uid": OWN,
     "adopts": OWN,
+    "selector.requirements": SELECTED,
+    "selector.requirements.key": SELECTED,
+    "selector.requirements.value": SELECTED,
+    "selector.requirements.is_negative": SELECTED,
     "spec.members.system_uuid": FINDING,
     "spec.members.annotations": FINDING,
 }

@@ -18,6 +18,9 @@ from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import Schedule
 from pileus_lab.simulation.world import World
 
+OFFSET = 0.5
+"""Seconds by which the state is judged beside full ones: rounds that are due every so many full
+seconds would else be judged in the instant in which they become due."""
 LOOK_EVERY = 10.0
 AFTERGLOW = 60.0
 """Seconds for the last events and refreshes, before no more writes are allowed."""
@@ -90,6 +93,7 @@ async def _play(world: World) -> None:
 async def _settle(world: World) -> None:
     """Waits until everything matches the desired state, and still does at the next check."""
     was_well = False
+    await asyncio.sleep(OFFSET)
     for _ in range(int(world.patience / LOOK_EVERY)):
         await asyncio.sleep(LOOK_EVERY)
         if world.judge.violation is not None:

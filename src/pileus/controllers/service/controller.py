@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pileus.cloud.balancer import Balancers
+from pileus.cloud.interface import Cloud
+from pileus.cloud.options import SELECTS_MEMBERS
 from pileus.controllers.service.annotations import Classes, is_load_balancer
 from pileus.controllers.service.desired import Desires
 from pileus.controllers.service.events import Reporter
@@ -69,7 +71,7 @@ class ServiceController:
             MemberRules(
                 whose=context.scope.whose,
                 drain_cordoned=settings.drain_cordoned,
-                labels=context.scope.cloud.abilities.member_labels,
+                labels=_counted_labels(context.scope.cloud),
             ),
         )
         self._nodes.subscribe(self._membership)
@@ -86,7 +88,7 @@ class ServiceController:
         chance = context.random
         rounds = NodeRounds(
             self._notes,
-            lambda: parts.rules.desires.given(self._membership.now()),
+            lambda selector: parts.rules.desires.given(self._membership.now(), selector),
             self._queue,
             context.metrics,
         )
@@ -149,7 +151,9 @@ class ServiceController:
         return Parts(
             rules=Rules(desires, self._classes),
             cluster=self._cluster,
-            balancers=BalancerOperations(self._balancers, self._cluster.service),
+            balancers=BalancerOperations(
+                self._balancers, self._cluster.service, self._context.scope.cloud.annotations
+            ),
             membership=self._membership,
             notes=self._notes,
             deleted=self._deleted,
@@ -210,3 +214,9 @@ class ServiceHandler:
 
     def _is_known(self, uid: str) -> bool:
         return (self._notes.find(uid) or UNKNOWN).known
+
+
+def _counted_labels(cloud: Cloud) -> frozenset[str] | None:
+    """Returns the labels of nodes that count for members; None: all, as annotations select them."""
+    selects = cloud.annotations is not None and cloud.annotations.with_role(SELECTS_MEMBERS)
+    return None if selects else cloud.abilities.member_labels

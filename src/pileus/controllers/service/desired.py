@@ -1,6 +1,6 @@
 """The load balancer that a Service asks for, or what is wrong with the Service. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
@@ -9,8 +9,9 @@ from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Tr
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.members import given_members
 from pileus.cloud.model import NodeRef
-from pileus.cloud.options import Options, meant_for
-from pileus.controllers.service.annotations import Mode, adopted_by
+from pileus.cloud.options import ADOPTS, SELECTS_MEMBERS, Options, meant_for
+from pileus.cloud.selectors import EVERY_NODE, Selector, combined, select
+from pileus.controllers.service.annotations import ADOPT, Mode, adopted_by
 from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
 from pileus.objects.ranges import Range, parse_range, source_range_texts, wrong_with_range
 
@@ -43,8 +44,13 @@ class Desires:
 
     def wish(self, service: Service, members: frozenset[NodeRef]) -> Wish | InvalidService:
         """Returns the load balancer that the Service asks for."""
-        spec = desired(service, self.given(members), self.abilities)
-        return spec if isinstance(spec, InvalidService) else self._wish(service, spec)
+        selector, adopts, problems = self._own_annotations(service)
+        spec = desired(service, self.given(members, selector), self.abilities)
+        if isinstance(spec, InvalidService):
+            return InvalidService((*problems, *spec.problems))
+        if problems:
+            return InvalidService(problems)
+        return replace(self._wish(service, spec), adopts=adopts, selector=selector)
 
     def none(self, service: Service) -> Wish:
         """Returns the desired state "no load balancer". Only tagged ones are deleted."""
@@ -76,9 +82,27 @@ class Desires:
         unknown = {name: value for name, value in given.items() if name not in known}
         return tuple(self.annotations.problems(unknown))
 
-    def given(self, members: frozenset[NodeRef]) -> frozenset[NodeRef]:
+    def given(
+        self, members: frozenset[NodeRef], selector: Selector = EVERY_NODE
+    ) -> frozenset[NodeRef]:
         """Returns the members as the provider gets them."""
-        return given_members(members, self.abilities)
+        return given_members(select(members, selector), self.abilities)
+
+    def _own_annotations(self, service: Service) -> tuple[Selector, str, tuple[str, ...]]:
+        """Returns the selector, the load balancer to adopt, and what is wrong with either."""
+        adopts = adopted_by(service)
+        if self.annotations is None:
+            return EVERY_NODE, adopts, ()
+        given = service.metadata.annotations or {}
+        adopting = self.annotations.with_role(ADOPTS)
+        selecting = self.annotations.with_role(SELECTS_MEMBERS)
+        names = {each.name for each in (*adopting, *selecting)}
+        parsed = self.annotations.parse({name: given[name] for name in names & given.keys()})
+        named = {ADOPT: adopts, **{each.name: str(parsed.values[each]) for each in adopting}}
+        found = {name: value.strip() for name, value in named.items() if value.strip()}
+        problems = (*parsed.problems, *_ambiguous(found))
+        selectors = (parsed.values[each] for each in selecting if each in parsed.values)
+        return combined(selectors), next(iter(found.values()), ""), problems
 
     def owner(self, uid: str) -> Owner:
         return Owner(self.cluster, uid)
@@ -92,6 +116,12 @@ class Desires:
             options=meant_for(self.annotations, metadata.annotations or {}),
             adopts=adopted_by(service),
         )
+
+
+def _ambiguous(adopted: Mapping[str, str]) -> Iterator[str]:
+    if len(set(adopted.values())) > 1:
+        said = ", ".join(f"{name}={value}" for name, value in adopted.items())
+        yield f"two load balancers are named: {said}. Fix: remove one annotation"
 
 
 def narrowed(service: Service, wish: Wish) -> Wish | None:

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     KEPT = "LoadBalancerKept"
     HELD = "LoadBalancerMembersHeld"
     MISSPELT = "UnknownAnnotation"
+    NO_EFFECT = "AnnotationHasNoEffect"
     ORPHANED = "OrphanedLoadBalancers"
     PAUSED = "OrphanDeletionPaused"
     VANISHED = "ManyServicesVanished"

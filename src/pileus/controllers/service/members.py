@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.members import with_known_id
 from pileus.cloud.model import NodeRef
+from pileus.cloud.selectors import Selector
 from pileus.controllers.service.notes import Note, Notes
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import provider_id_of, reference, taints_of
@@ -38,8 +39,9 @@ GATHER = 1.0
 class MemberRules:
     whose: Whose
     drain_cordoned: bool = False
-    labels: frozenset[str] = frozenset()
-    """Keys of labels whose change is a change of members (`Abilities.member_labels`)."""
+    labels: frozenset[str] | None = frozenset()
+    """Keys of labels whose change is a change of members (`Abilities.member_labels`); None: all,
+    because annotations of Services select members."""
 
     def is_member(self, node: Node) -> bool:
         """Returns whether load balancers send traffic to the node: not if it is another cloud's."""
@@ -64,14 +66,17 @@ def is_excluded(node: Node) -> bool:
 
 
 def means_the_same(
-    one: NodeRef | None, other: NodeRef | None, labels: frozenset[str] = frozenset()
+    one: NodeRef | None, other: NodeRef | None, labels: frozenset[str] | None = frozenset()
 ) -> bool:
     """Returns whether load balancers treat both alike: of labels, only the named ones count."""
     return _facts(one) == _facts(other) and _named(one, labels) == _named(other, labels)
 
 
-def _named(ref: NodeRef | None, labels: frozenset[str]) -> dict[str, str]:
-    return {key: ref.labels[key] for key in labels & ref.labels.keys()} if ref and labels else {}
+def _named(ref: NodeRef | None, labels: frozenset[str] | None) -> dict[str, str]:
+    if ref is None:
+        return {}
+    keys = ref.labels.keys() if labels is None else labels & ref.labels.keys()
+    return {key: ref.labels[key] for key in keys}
 
 
 def facts_of(members: Iterable[NodeRef]) -> frozenset[object]:
@@ -182,7 +187,7 @@ class NodeRounds:
     def __init__(
         self,
         notes: Notes,
-        members: Callable[[], frozenset[NodeRef]],
+        members: Callable[[Selector], frozenset[NodeRef]],
         queue: WorkQueue[str],
         metrics: Metrics,
     ) -> None:
@@ -195,11 +200,10 @@ class NodeRounds:
         """Services that the rounds affect, and whether a pass was running in the latest round."""
 
     async def reconcile(self, key: str) -> Result:  # noqa: ARG002 -- there is only one
-        wanted = facts_of(self._members())
         known: dict[int, bool] = {}
         for uid, note in self._notes.items():
             is_running = self._queue.is_held(uid)
-            if is_running or _differs(note, wanted, known):
+            if is_running or self._differs(note, known):
                 self._touch(uid, is_running=is_running)
         return DONE
 
@@ -212,7 +216,7 @@ class NodeRounds:
         if uid not in self._open:
             return
         note = self._notes.find(uid)
-        if self._open[uid] and note and _differs(note, facts_of(self._members()), {}):
+        if self._open[uid] and note and self._differs(note, {}):
             self._touch(uid, is_running=False)
             return
         del self._open[uid]
@@ -228,12 +232,14 @@ class NodeRounds:
         if not is_running:
             self._queue.add(uid, Priority.REFRESH)
 
+    def _differs(self, note: Note, known: dict[int, bool]) -> bool:
+        """Returns whether the Service was given other members.
 
-def _differs(note: Note, wanted: frozenset[object], known: dict[int, bool]) -> bool:
-    """Returns whether the Service was given other members. Shared sets are compared only once."""
-    if note.settled is None or note.settled.spec is None or note.failing is not None:
-        return False
-    given = note.settled.spec.members
-    if id(given) not in known:
-        known[id(given)] = facts_of(given) != wanted
-    return known[id(given)]
+        Services with equal selectors share one set of members, which is compared only once.
+        """
+        if note.settled is None or note.settled.spec is None or note.failing is not None:
+            return False
+        given = note.settled.spec.members
+        if id(given) not in known:
+            known[id(given)] = facts_of(given) != facts_of(self._members(note.settled.selector))
+        return known[id(given)]

@@ -15,6 +15,8 @@ from typing import Any
 from pileus.cloud.balancer import Balancer, Balancers, BalancerState, Change, Owner, Seen, Wish
 from pileus.cloud.errors import CloudError, Misconfigured, Unavailable
 from pileus.cloud.model import Failure, NodeRef
+from pileus.cloud.on_change import as_declared, changed_options, original, without_effect
+from pileus.cloud.options import Options
 from pileus.controllers.service.notes import FIRST, UNKNOWN, Attempt, Note
 from pileus.controllers.service.status import Write, expected, patch_of
 from pileus.deadline import covered
@@ -39,6 +41,8 @@ class Observed:
     desired: Wish
     seen: Seen
     changes: tuple[Change, ...]
+    without_effect: tuple[str, ...] = ()
+    """Warnings about annotations whose change has no effect."""
 
     @property
     def balancer(self) -> Balancer | None:
@@ -199,10 +203,15 @@ class BalancerOperations:
         self,
         balancers: Balancers[Any, Any],
         service: Callable[[str], Service | None] = lambda _: None,
+        annotations: Options | None = None,
     ) -> None:
-        """`service` finds a Service by UID: its load balancer cannot be adopted by another."""
+        """`service` finds a Service by UID: its load balancer cannot be adopted by another.
+
+        `annotations` are those that the provider declares: what a change of each does.
+        """
         self._balancers = balancers
         self._service = service
+        self._annotations = annotations
 
     async def owners(self, cluster: str) -> frozenset[Owner]:
         return await self._balancers.owners(cluster)
@@ -236,7 +245,7 @@ class BalancerOperations:
         seen = observed.seen
         made = 0
         for change in changes:
-            seen = await self._balancers.apply(change, seen)
+            seen = await self._balancers.apply(original(change), seen)
             made += 1
             if replace(observed, seen=seen).is_busy:
                 break
@@ -247,7 +256,9 @@ class BalancerOperations:
 
     def _compared(self, desired: Wish, seen: Seen) -> Observed:
         self._check_owner(desired, seen.balancer)
-        return Observed(desired, seen, self._balancers.changes(desired, seen))
+        changed = changed_options(self._annotations, desired, seen.balancer)
+        changes = as_declared(self._balancers.changes(desired, seen), changed)
+        return Observed(desired, seen, changes, without_effect(changed))
 
     def _check_owner(self, desired: Wish, found: Balancer | None) -> None:
         owner = found and found.owner

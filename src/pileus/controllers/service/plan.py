@@ -353,10 +353,18 @@ def _published(
     settle = Settle(
         observed.desired,
         after=ENSURED if is_ours and was_ensuring else None,
-        warning=UNAVAILABLE if is_ours and not observed.members else None,
+        warning=_warning(observed) if is_ours else None,
         seconds=observed.check_again_in,
     )
     return (Publish(write), settle) if write else (settle,)
+
+
+def _warning(observed: Observed) -> Event | None:
+    if not observed.members:
+        return UNAVAILABLE
+    if observed.without_effect:
+        return Event(Reason.NO_EFFECT, "; ".join(observed.without_effect))
+    return None
 
 
 def _foreseen(seen: Observation, mode: Mode, finalizer: tuple[AddFinalizer, ...]) -> Plan:

@@ -8,6 +8,10 @@ import pytest
 
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS, Abilities, Affinity
 from pileus.cloud.balancer import BalancerState, Owner
+from pileus.cloud.options import ADOPTS, SELECTOR, SELECTS_MEMBERS, TEXT, Option, Options
+from pileus.cloud.selectors import EVERY_NODE
+from pileus_lab.local.model.balancers import CreateBalancer
+from pileus_lab.local.model.records import Mark, Port
 from tests.unit.controllers.service.plain import Change, Seen
 from tests.unit.controllers.service.world import CLUSTER, World
 
@@ -167,3 +171,59 @@ async def test_a_node_that_registers_again_keeps_its_place():
             ("b", "local://b"),
         }
         assert len(cloud.changed) == before, "the member lost its place"
+
+
+NODES = Option("acme/nodes", SELECTOR, EVERY_NODE, "Members.", role=SELECTS_MEMBERS)
+NAMED = Option("acme/id", TEXT, "", "Existing load balancer.", role=ADOPTS)
+
+
+async def test_an_annotation_of_the_provider_selects_members_and_labels_are_followed():
+    world = World()
+    cloud = world.plainly()
+    world.annotations = Options(NODES, namespace="acme/")
+    for name in "abcd":
+        await world.add_node(name, metadata={"labels": {"pool": "web"}})
+    await world.add_node("x")
+    await world.add(annotations={NODES.name: "pool=web"})
+    await world.add("all")
+
+    def members() -> Any:
+        found = (
+            sorted(one.name for one in seen.wanted.members) for seen in cloud.standing.values()
+        )
+        return sorted(found)
+
+    async with world.managed():
+        await asyncio.sleep(10)
+        assert members() == [["a", "b", "c", "d"], ["a", "b", "c", "d", "x"]]
+        before = len(cloud.changed)
+
+        await world.change_node("x", metadata={"labels": {"pool": "web"}})
+        await world.change_node("a", metadata={"labels": {"pool": "db"}})
+        await asyncio.sleep(10)
+        assert members() == [["a", "b", "c", "d", "x"], ["b", "c", "d", "x"]]
+        assert len(cloud.changed) == before + 1, "a label changed the members of all nodes"
+
+        await world.change(metadata={"annotations": {NODES.name: "pool in (a)"}})
+        await asyncio.sleep(10)
+        assert "acme/nodes must be a node selector" in (await world.condition())[2]
+        assert members() == [["a", "b", "c", "d", "x"], ["b", "c", "d", "x"]]
+
+
+async def test_an_annotation_of_the_provider_names_the_load_balancer_to_adopt():
+    world = World()
+    world.annotations = Options(NAMED, namespace="acme/")
+    made = await world.cloud.call(
+        CreateBalancer(name="by-hand", mark=Mark(), ports=(Port(port=1, node_port=9),))
+    )
+    await world.add_node("a")
+    await world.add(annotations={NAMED.name: made.id})
+    async with world.managed():
+        await asyncio.sleep(20)
+        (balancer,) = world.balancers.values()
+        assert balancer.id == made.id
+        assert {one.port for one in balancer.ports} == {80}
+
+        await world.change(metadata={"annotations": {"pileus.dev/adopt": "another"}})
+        await asyncio.sleep(10)
+        assert "two load balancers are named" in (await world.condition())[2]

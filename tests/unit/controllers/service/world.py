@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
+from pileus.cloud.options import Options as DeclaredOptions
 from pileus.controllers.service.annotations import Classes
 from pileus.controllers.service.controller import (
     ServiceController,
@@ -125,6 +126,8 @@ class World:
         self.plain: PlainBalancers | None = None
         """What takes the place of the local cloud's balancers, if anything does."""
         self.abilities = Abilities()
+        self.annotations: DeclaredOptions | None = None
+        """What the provider declares instead of the local cloud's annotations."""
 
     @asynccontextmanager
     async def managed(self, **settings: Any) -> AsyncGenerator[ServiceController]:
@@ -143,6 +146,8 @@ class World:
         if self.plain is not None:
             cloud = replace(cloud, balancers=self.plain)
         cloud = replace(cloud, abilities=self.abilities)
+        if self.annotations is not None:
+            cloud = replace(cloud, annotations=self.annotations)
         async with stacked(
             cloud, metrics=self.metrics, fence=self.fence, equipment=Equipment()
         ) as equipped:
