@@ -1,12 +1,28 @@
-"""The balancer half of the contract: a wish, what is seen, and the changes between them.
+"""Load balancers in the contract: the desired state, the observed state, the changes between them.
 
     wish ──observe (I/O, bulk)──▶ seen ──changes (pure)──▶ change, change, … ──apply (I/O)──▶ seen
                                     ▲                                                          │
                                     └──────────────── until `changes` is empty ────────────────┘
 
-`observe` reads everything that the decision needs (subnets and quotas too), so that `changes` can
-be pure. `Seen` and `Change` are the provider's own frozen types; the core knows only what the
+`observe` reads everything that the decision needs (also subnets and quotas), so that `changes` can
+be pure. `Seen` and `Change` are the provider's own frozen types; the core uses only what the
 protocols here say of them.
+
+How the core drives it, for one Service:
+
+1. `observe` with `deep=False`: a quick check. Concurrent checks of several Services are one call.
+2. `changes`. If it is not empty, the finalizer is added to the Service first.
+3. If the load balancer would lose all or more than half of its members, the nodes are listed from
+   the API server a few seconds later, before anything is removed.
+4. `apply` for each change in order, each with the `Seen` that the one before returned, until the
+   cloud is busy (`PENDING`). Then `changes` again, up to five rounds in one pass.
+5. Nothing left to change and `READY`: addresses and condition are published on the Service.
+6. Every `--service-drift-period`: `observe` with `deep=True`, a full check.
+
+Wishes with the same `lock_key` are never worked on at once. `Conflict` from `apply` means that the
+cloud is busy or the state has changed: the core observes again. If a wish for two IP families is
+refused with `Unsupported` and the Service only prefers both, the core asks for the first family
+alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +38,12 @@ from pileus.cloud.selectors import EVERY_NODE, Selector
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose object this is: a mark on every cloud object, and the only identity there is."""
+    """The owner of a cloud object: a mark on every object, and its only identity."""
 
     cluster: str
+    """ID of the cluster."""
     uid: str
+    """UID of the Service."""
 
 
 class Transport(StrEnum):
@@ -36,50 +54,75 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One port of a balancer and the port on the members that answers for it."""
+    """One port of a load balancer, and the port of its members."""
 
     port: int
+    """Port for clients, 1 to 65535. Unique together with `transport`."""
     node_port: int
+    """Port on the members; 0 if the Service does not allocate node ports."""
     transport: Transport = Transport.TCP
     name: str = ""
+    """Name of the port in the Service; may be empty."""
     application_protocol: str = ""
+    """`appProtocol` of the port, such as `kubernetes.io/ws`; may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """How members say that they want traffic (externalTrafficPolicy: Local)."""
+    """Where members report over HTTP whether they take traffic (externalTrafficPolicy: Local)."""
 
     node_port: int
+    """`healthCheckNodePort` of the Service."""
     path: str = "/healthz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalancerSpec:
-    """A balancer as it is wanted. Two specs are equal when nothing needs changing."""
+    """The desired state of a load balancer. Two specs are equal if nothing has to be changed."""
 
     listeners: frozenset[Listener]
+    """At least one."""
     members: frozenset[NodeRef]
+    """The nodes to send traffic to, all of this cloud; the set may be empty.
+
+    Nodes of other clouds, excluded, leaving and deleted nodes are left out. Readiness makes no
+    difference: the load balancer checks the health of its members itself. So:
+
+    - A node without a provider ID is included, unless `Abilities.members_by_provider_id`. If it
+      registers again (its Node is created a second time), it has the provider ID that the same
+      machine had before: it must stay a member all the time.
+    - A node whose machine is stopped is included.
+    - A node whose machine is deleted is included until its Node is deleted. If the cloud refuses
+      such a member, leave it out; the others have to be updated all the same.
+
+    Members carry the labels that the provider declared (`Abilities.member_labels`) and no
+    annotations."""
     source_ranges: frozenset[str] = frozenset()
-    """CIDRs that may connect; empty means everyone."""
+    """CIDRs of clients that may connect; empty: all. Empty without `Abilities.source_ranges`."""
     sticky_seconds: int | None = None
-    """Session affinity by client address for that long; None: no affinity."""
+    """Duration of session affinity by client address; None: none. See `Abilities.affinity`."""
     families: tuple[str, ...] = ("IPv4",)
+    """IP families in order of preference: `IPv4`, `IPv6` or both. Raise `Unsupported` for what the
+    cloud does not have: if the Service only prefers two families, it is asked for the first one."""
     requested_address: str = ""
-    """What the user asks for in spec.loadBalancerIP: an IP address of any family, or a name that
-    means something to the cloud. Raise `Misconfigured` for what the cloud cannot provide."""
+    """`spec.loadBalancerIP`: an IP address of any family, or a name that the cloud understands.
+    Raise `Misconfigured` if the cloud cannot provide it. Empty: any address."""
     health: HealthCheck | None = None
+    """None: members are checked at their node ports."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What one Service wants; `spec` None means: nothing, and nothing may be left."""
+    """The desired state of one Service's load balancer."""
 
     owner: Owner
+    """The mark that every object gets in the request that creates it."""
     spec: BalancerSpec | None
+    """None: there is to be no load balancer, and no part of one."""
     name: str = ""
-    """For humans, in the cloud's console; never identity."""
+    """For people, in the cloud's console; never identity."""
     options: Mapping[str, str] = field(default_factory=no_labels, hash=False)
-    """The Service's annotations that are for the provider (`options.meant_for`)."""
+    """Annotations of the Service that the provider declared, except those with a `Role`."""
     adopts: str = ""
     """The ID of a load balancer in the cloud that the user says is this Service's; "": none. From
     `pileus.dev/adopt`, or from an annotation that the provider declared with `Role.ADOPTS`."""
@@ -89,7 +132,7 @@ class Wish:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short hash of name, spec and options: equal wishes, equal hash, on any machine.
+        """Returns a short hash of name, spec and options, the same on every machine.
 
         The order of sets and the spelling of addresses make no difference. Of a member count its
         name, provider ID, IP addresses and the labels that the provider declared
@@ -103,7 +146,7 @@ REACHABLE = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 
 
 def _facts(spec: BalancerSpec) -> list[object]:
-    """All that is wanted, in an order and a spelling of its own."""
+    """Returns the desired state in a fixed order and spelling."""
     health = spec.health and [spec.health.node_port, spec.health.path]
     return [
         sorted(
@@ -121,12 +164,12 @@ def _facts(spec: BalancerSpec) -> list[object]:
 
 @lru_cache(maxsize=8)
 def _members_digest(members: frozenset[NodeRef]) -> str:
-    """Kept, because a thousand Services share one set of a thousand members."""
+    """Cached, because a thousand Services share one set of a thousand members."""
     return digest(sorted(map(_member_facts, members)))
 
 
 def _member_facts(node: NodeRef) -> tuple[str, ...]:
-    """The order of the addresses counts: clouds send to the first that fits."""
+    """Returns what counts of a member. So does the order of addresses: clouds use the first."""
     ips = (usual_address(one.address) for one in node.addresses if one.type in REACHABLE)
     labels = (f"{key}={value}" for key, value in sorted(node.labels.items()))
     return node.name, node.provider_id, *ips, *labels
@@ -160,70 +203,85 @@ class PortStatus:
 
 @dataclass(frozen=True, slots=True)
 class Ingress:
-    """One address that clients may use: an IP address, a host name, or both names of one entry."""
+    """One address for clients: an IP address, a host name, or both of one entry."""
 
     ip: str = ""
     hostname: str = ""
     proxied: bool = False
-    """The balancer ends connections itself (Kubernetes: ipMode Proxy)."""
+    """Whether the load balancer terminates connections itself (ipMode `Proxy`; else `VIP`)."""
     ports: tuple[PortStatus, ...] = ()
     """The state of every port of the balancer; empty if the cloud does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balancer:
-    """The neutral view that the core publishes: never more than this crosses the seam."""
+    """A load balancer as the core sees it."""
 
     id: str
+    """The cloud's ID, as users see it and name it for adoption."""
     state: BalancerState
     ingress: tuple[Ingress, ...] = ()
+    """Addresses for clients. Published when the state is READY and nothing is left to change."""
     check_again_in: float | None = None
     """Seconds until the core checks it again. None: while it is pending or provisioning, after 1 s,
     then less often up to every 15 s; when it is ready, at the next full check."""
     problem: str = ""
     """Why it failed, or is not ready for longer than usual, in the cloud's own words."""
     members: int | None = None
-    """How many members it has now; None: not known."""
+    """How many members it has now; None: not known. Guards against losing most of them at once."""
     options: Mapping[str, str] | None = field(default=None, hash=False)
     """Values of options that are in effect, by name, as far as the cloud shows them. The core
     compares them with `Wish.options`: a plan shows a replacement if an option with `RECREATE` was
     changed, and warns if one with `CREATE_ONLY` was. None: not known."""
     owner: Owner | None = None
-    """Whose mark it carries; None: nobody's. By it the core sees that one who is named in
-    `Wish.adopts` serves another Service, and refuses."""
+    """The owner in its mark; None: it has none. If the load balancer that is named in `Wish.adopts`
+    serves another existing Service, the core refuses to adopt it."""
 
 
 class Effect(StrEnum):
+    """What a change does, as a plan shows it."""
+
     CREATE = "+"
     UPDATE = "~"
     REPLACE = "±"
-    """Connections will break; a plan shows it as such."""
+    """Connections break, and addresses may change."""
     DELETE = "-"
 
 
 class Part(StrEnum):
-    """What a change touches. Of a balancer that others own, the core changes members alone."""
+    """What a change touches. With `pileus.dev/manage: members` only MEMBERS changes are made."""
 
     WHOLE = "whole"
-    """Anything but, or more than, members."""
+    """Anything other or more than members."""
     MEMBERS = "members"
+    """Members only, and nothing else."""
 
 
 class Change(Protocol):
-    """One line of a plan, and one unit of `apply`. Frozen, comparable, printable, no secrets."""
+    """One line of a plan, and one unit of `apply`. Frozen, comparable, and without secrets."""
 
     @property
-    def effect(self) -> Effect: ...
+    def effect(self) -> Effect:
+        """What it does."""
+        ...
+
     @property
-    def summary(self) -> str: ...
+    def summary(self) -> str:
+        """What it is about, in one line for users: `port 80/TCP of lb-1`."""
+        ...
+
     @property
-    def part(self) -> Part: ...
+    def part(self) -> Part:
+        """What it touches."""
+        ...
 
 
 class Seen(Protocol):
+    """The observed state of one owner's load balancer: the provider's own frozen type."""
+
     @property
     def balancer(self) -> Balancer | None:
-        """The owner's; where it has none, the one that the wish would adopt."""
+        """The owner's load balancer; if there is none, the one that the wish would adopt."""
         ...
 
 
@@ -243,34 +301,47 @@ ChangeT = TypeVar("ChangeT", bound=Change)
 
 
 class Balancers(Protocol[SeenT, ChangeT]):
+    """Load balancers of this cloud. Used by the service controller; see the module's text."""
+
     async def owners(self, cluster: str) -> frozenset[Owner]:
-        """Everyone of this cluster who has anything here, leftovers of a crash included."""
+        """Returns every owner of this cluster that has any object here, also parts left by a crash.
+
+        Raises CloudError if the list is incomplete.
+        """
         ...
 
     async def observe(
         self, wishes: Sequence[Wish], *, deep: bool
     ) -> Mapping[Owner, SeenT | Failure]:
-        """One answer per wish, read after the call began. An owner left out is unknown.
+        """Returns the observed state for each wish, read after the call began.
 
-        `Failure` says why one is unknown and harms no other; raise when all failed.
+        An owner that is missing from the answer is unknown: that never means that there is no load
+        balancer. `Failure` reports why one is unknown and affects no other. Raises CloudError only
+        if the whole observation failed.
 
-        With `deep=False`, parts of a balancer whose mark carries the wish's fingerprint need not
-        be read, and `changes` then finds nothing to do. With `deep=True` all is read, because
-        hands from outside change parts and leave the mark.
+        With `deep=False` (quick check), the parts of a load balancer that carries the wish's
+        fingerprint need not be read; `changes` then returns nothing. With `deep=True` (full check)
+        everything is read, because manual changes do not update the fingerprint.
         """
         ...
 
     def changes(self, wish: Wish, seen: SeenT) -> tuple[ChangeT, ...]:
-        """Pure. What can be done now, in order; empty while the cloud is busy, or all is well."""
+        """Returns what can be changed now, in order. Pure: no I/O, clock or randomness.
+
+        Empty if the load balancer is up to date, or if the cloud is busy with it. Raises
+        Unsupported, Misconfigured or another CloudError for a wish that cannot be fulfilled.
+        """
         ...
 
     async def apply(self, change: ChangeT, seen: SeenT) -> SeenT:
-        """Do it, and say what is there now. Twice is once; what is gone is deleted.
+        """Make one change. Returns the state after it, so that no new observation is needed.
 
-        Errors: `Conflict` while the cloud is busy with it.
+        Idempotent: applying a change twice has the effect of applying it once; deleting a missing
+        object succeeds. Raises Conflict if the cloud is busy, or if the state is not the one that
+        was observed.
         """
         ...
 
     def lock_key(self, wish: Wish) -> str:
-        """Wishes of one key are never worked on at once; the owner's uid if nothing is shared."""
+        """Returns a key: wishes of one key are never worked on at once. Usually the owner's UID."""
         ...

@@ -1,15 +1,15 @@
-"""What can go wrong in a cloud, sorted by what the caller should do about it.
+"""Errors of a cloud, by what the caller does about them.
 
-CloudError            anything else that comes out of a provider is a bug of that provider
-├── NotFound          the resource is gone; treat deletion as done
-├── Conflict          someone changed it meanwhile, or it is busy; observe again
+CloudError            anything else that a provider raises is a bug of that provider
+├── NotFound          the object does not exist; its deletion is done
+├── Conflict          it was changed meanwhile, or is busy; observe again
 ├── Throttled         wait `retry_after` seconds; None: retry with exponential back-off
 ├── Unavailable       the cloud is at fault, or did not answer in time; retry with back-off
-├── Unsupported       this cloud cannot do that at all; do without
-└── Rejected          our request is at fault; retrying is useless until something changes
-    ├── QuotaExceeded   free something, or ask for more
-    ├── Unauthorized    mend the credentials or their rights
-    └── Misconfigured   mend the configuration, annotation or option that the message names
+├── Unsupported       this cloud cannot do that; do without
+└── Rejected          the request is invalid; retrying does not help until something changes
+    ├── QuotaExceeded   free something, or raise the quota
+    ├── Unauthorized    fix the credentials or their rights
+    └── Misconfigured   fix the configuration, annotation or option that the message names
 """
 
 

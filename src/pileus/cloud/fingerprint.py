@@ -1,7 +1,7 @@
-"""Short hashes that are equal wherever and whenever the same thing is hashed, and usual spellings.
+"""Short hashes that are the same in every process, and canonical spellings of addresses.
 
-A hash changes only with what was hashed: not with the order of sets, the seed of Python's own
-hashes, the machine, or one of many spellings of an address.
+A hash depends only on what is hashed: not on the order of sets, Python's hash seed, the machine or
+the spelling of an address.
 """
 
 import json
@@ -10,7 +10,7 @@ from hashlib import sha256
 from ipaddress import ip_address, ip_network
 
 VERSION = 1
-"""Part of every hash: raise it when the same wish is to be hashed from other facts than before."""
+"""Part of every hash. Increase it if the same wish is to be hashed from other facts."""
 LENGTH = 16
 """In hexadecimal digits: short enough for the tags of any cloud."""
 KNOWN = 4096
@@ -18,14 +18,14 @@ KNOWN = 4096
 
 
 def digest(*facts: object) -> str:
-    """The hash of texts, numbers, None and sequences of them, in their order."""
+    """Returns the hash of texts, numbers, None and sequences of them, in this order."""
     text = json.dumps([VERSION, *facts], separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:LENGTH]
 
 
 @lru_cache(KNOWN)
 def usual_address(text: str) -> str:
-    """An IP address in its usual spelling; what is none stays as it is."""
+    """Returns an IP address in its canonical spelling; other texts unchanged."""
     try:
         return str(ip_address(text))
     except ValueError:
@@ -33,7 +33,7 @@ def usual_address(text: str) -> str:
 
 
 def usual_network(text: str) -> str:
-    """A CIDR in its usual spelling, without bits beyond its mask; what is none stays as it is."""
+    """Returns a CIDR in its canonical spelling, without host bits; other texts unchanged."""
     try:
         return str(ip_network(text.strip(), strict=False))
     except ValueError:

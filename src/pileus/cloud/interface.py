@@ -1,9 +1,22 @@
 """What a provider implements: one small protocol per capability, and a record of them.
 
-A provider is one function `connect(config)` returning an async context manager that yields a
-`Cloud`. A capability it lacks is `None`; the controller for it is then not started. Every method
-is idempotent, raises only `pileus.cloud.errors`, and neither retries nor sleeps: retries, rate,
-metrics, batching and dry runs are put around it by `pileus.cloud.middleware`.
+A provider is one function `connect(config)` that returns an async context manager of a `Cloud`. A
+capability that it lacks is None; the controller for it is then not started.
+
+Every method is idempotent: a second call has no further effect, and deleting a missing object
+succeeds. Methods raise only `pileus.cloud.errors`, and neither retry nor sleep. The manager calls
+them through `pileus.cloud.middleware`, which adds:
+
+- batching: concurrent lookups and observations become one call (`Abilities.batches`);
+- a call budget shared by all controllers (`Abilities.limits`), which also keeps the silence that a
+  cloud asks for (`Throttled.retry_after`);
+- a check of the leader lease before every write;
+- metrics, and a deadline for each call (`Abilities.deadlines`), after which the call is cancelled;
+- checks of every answer: what the contract does not allow is logged and becomes `Unavailable`.
+
+A method that makes several requests calls `pileus.cloud.permission.check_permission()` before each
+of them. If its requests run side by side, it passes errors to `pass_on()`: a cloud that asks one
+request to wait is then left in peace by the others, too.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,39 +46,61 @@ from pileus.cloud.options import Options
 
 
 class Instances(Protocol):
-    async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
-        """Look up many nodes at once. A node missing from the answer is unknown.
+    """Machines of this cloud. Used by the node and lifecycle controllers."""
 
-        Guarantees: `Absent` is positive and read after the call began, never from a cache.
-        With `fresh=False` a cache may answer positively. `Failure` says why one node is unknown
-        and harms no other; raise only when the whole look-up failed.
+    async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
+        """Returns what is known of each node: its `Instance`, `Absent`, or a `Failure`.
+
+        A node that is missing from the answer is unknown, and nothing is concluded from it.
+        `Absent` means that the cloud, asked after this call began, has no such machine: the Node
+        may be deleted because of it. With `fresh=False` a cache may answer with an `Instance`, but
+        never with `Absent`. `Failure` reports why one node is unknown and affects no other.
+        Raises CloudError only if the whole lookup failed.
         """
         ...
 
 
 class Routes(Protocol):
-    async def list_routes(self, cluster: str) -> Sequence[Route]:
-        """Every route that could concern the cluster, others' included. Part of them is none.
+    """Routes to the pod ranges of nodes. Used by the route controller.
 
-        Where the cloud can say for which cluster each was created, it does (`Route.cluster`).
-        `cluster` is the cluster's id; ported providers know it by `--cluster-name` instead.
+    `cluster` is the ID of the cluster; ported providers know it by `--cluster-name` instead.
+    """
+
+    async def list_routes(self, cluster: str) -> Sequence[Route]:
+        """Returns every route in the account that may belong to the cluster, also those of others.
+
+        Sets `Route.cluster` where the cloud records for which cluster a route was created. Raises
+        CloudError if the list is incomplete: the caller treats it as complete.
         """
         ...
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
-        """Create them; the answer names those that failed. What is there already succeeds."""
+        """Create the routes, at most 100 in one call. Returns the errors of those that failed.
+
+        Idempotent: a route that exists succeeds. One that exists in some of several tables is
+        completed.
+        """
         ...
 
     async def delete(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
-        """Delete them; the answer names those that failed. What is gone succeeds."""
+        """Delete the routes, at most 100 in one call. Returns the errors of those that failed.
+
+        Idempotent: a missing route succeeds. `routes` are listed ones, with their `origin`.
+        """
         ...
 
 
 class Volumes(Protocol):
+    """Volumes. No controller uses them yet; marks do not name the cluster yet."""
+
     async def list_volumes(
         self, ids: Sequence[VolumeId] | None = None
     ) -> Mapping[VolumeId, Volume]:
-        """All of ours, or those named; one missing from the answer does not exist."""
+        """Returns all volumes with a mark, or those of the given IDs.
+
+        A volume that is missing from the answer does not exist. Raises CloudError if the list is
+        incomplete.
+        """
         ...
 
     async def create(self, spec: VolumeSpec) -> Volume: ...
@@ -73,84 +108,87 @@ class Volumes(Protocol):
     async def attach(self, volume: VolumeId, instance: InstanceId) -> Volume: ...
     async def detach(self, volume: VolumeId, instance: InstanceId) -> None: ...
     async def resize(self, volume: VolumeId, size_gib: int) -> Volume:
-        """Grow it; never shrinks."""
+        """Grow the volume to at least this size. It never shrinks."""
         ...
 
 
 class Clusters(Protocol):
     async def list_clusters(self) -> Sequence[str]: ...
     async def master(self, cluster: str) -> str:
-        """The address of the cluster's control plane."""
+        """Returns the address of the cluster's control plane. Raises NotFound."""
         ...
 
 
 class SshKeys(Protocol):
-    """Where a cloud keeps keys for all its instances at once, all of them get what one gets."""
+    """SSH keys that machines accept. Used by the SSH key controller.
+
+    In a cloud that keeps keys for the whole account, a key for one machine is a key for all.
+    """
 
     async def list_keys(
         self, cluster: str, nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, NodeKeys | Failure]:
-        """Which keys the nodes accept. A node missing from the answer is unknown.
+        """Returns the keys that each node accepts. A node missing from the answer is unknown.
 
-        Errors: `Unsupported`, if this cloud cannot tell; then keys are added without looking, and
-        never withdrawn.
+        Raises Unsupported if this cloud cannot list keys: then keys are added without a check and
+        never removed.
         """
         ...
 
     async def add(
         self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, CloudError]:
-        """Add them, marked as the cluster's; the answer names the nodes that failed.
+        """Add the keys, marked as the cluster's. Returns the errors of nodes that failed.
 
-        A key that is there already succeeds, and stays whose it is.
+        Idempotent: a key that exists succeeds and keeps its mark.
         """
         ...
 
     async def remove(
         self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, CloudError]:
-        """Remove those of them that are marked as the cluster's; the answer as with `add`.
+        """Remove those of the keys that are marked as the cluster's. Returns errors as `add` does.
 
-        What is gone, or someone else's, succeeds and is left as it is.
+        Idempotent: a missing key, or one of someone else, succeeds and is not changed.
         """
         ...
 
 
 class Zones(Protocol):
     async def current(self) -> Zone:
-        """The zone in which this very program runs."""
+        """Returns the zone in which this process runs."""
         ...
 
 
 class ClusterAccess(Protocol):
-    """A provider's own door to the cluster, for what it brings along.
+    """Access to the cluster for controllers that a provider brings along.
 
-    The answers are objects of the Kubernetes layer, of which this one knows nothing.
+    The methods return objects of `pileus.kube`, which this layer does not import.
     """
 
     def client(self, identity: str) -> object:
-        """A `pileus.kube.client.Client` with that identity's credentials and rate."""
+        """Returns a `pileus.kube.client.Client` with the credentials and rate of that identity."""
         ...
 
     def config(self, identity: str) -> object:
-        """The `pileus.kube.access.Access` of that identity."""
+        """Returns the `pileus.kube.access.Access` of an identity. Raises Unsupported in a plan."""
         ...
 
     def view(self) -> object:
-        """The manager's own, read-only view of nodes and services (`classic.view.ClusterView`)."""
+        """Returns the manager's view of nodes and Services (`pileus.classic`: `ClusterView`)."""
         ...
 
     def informers(self) -> object:
-        """The manager's shared informers, not yet started."""
+        """Returns the manager's shared informers, which are not started yet."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OwnController:
-    """A controller that the provider brings along (seed: Alibaba's route and node controllers).
+    """A controller that the provider brings along.
 
-    `run` starts when this process leads, and is cancelled and awaited when that ends. If it raises
-    it is called again after a while; if it returns it is not.
+    `run` is called when this process becomes the leader, and is cancelled and awaited when it no
+    longer is. If it raises, it is called again with back-off; if it returns, it is not.
     """
 
     name: str
@@ -159,31 +197,39 @@ class OwnController:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cloud:
-    """One account in one region: its name, and what it can do."""
+    """One account in one region: its name, its capabilities, and what it declares."""
 
     name: str
-    """The provider's name, and the scheme of its provider IDs."""
+    """Name of the provider, and scheme of its provider IDs."""
     instances: Instances | None = None
+    """Machines; None: no node is initialized or deleted because of this cloud."""
     balancers: Balancers[Any, Any] | None = None
+    """Load balancers; None: no Service of this cloud gets one."""
     annotations: Options | None = None
-    """What users may set on a Service; None: not declared, and every annotation is passed on."""
+    """Annotations of Services that the provider reads. None: not declared, and every annotation
+    that is not the manager's own is passed to it."""
     routes: Routes | None = None
+    """Routes to pod ranges; None: the route controller is not started."""
     volumes: Volumes | None = None
     clusters: Clusters | None = None
     ssh_keys: SshKeys | None = None
+    """SSH keys; None: the SSH key controller is not started."""
     zones: Zones | None = None
     owns: Callable[[NodeRef], bool | None] | None = None
-    """Whether the node is one of ours; None (or no function): not known before asking."""
+    """Returns whether the node is a machine of this cloud; None (or no function): not known before
+    a lookup. Pure, and without I/O."""
     leading: Callable[[ClusterAccess], AbstractAsyncContextManager[None]] | None = None
-    """Entered when this process leads, before any controller starts; left after all stopped."""
+    """Entered when this process becomes the leader, before any controller starts; left after all
+    controllers have stopped."""
     controllers: tuple[OwnController, ...] = ()
+    """Controllers that the provider brings along."""
     knows_leftovers: bool = True
-    """False: `balancers.owners` cannot name those whose Service is gone."""
+    """False: `balancers.owners` cannot name owners whose Service is deleted."""
     abilities: Abilities = field(default_factory=Abilities)
     """What this cloud can do, and at which pace it may be called. Controllers, conformance laws and
     the simulation judge the provider by it."""
     has_cluster_id: bool = True
-    """False stops the manager unless `--allow-untagged-cloud` is given."""
+    """False: it has no cluster ID. The manager exits unless `--allow-untagged-cloud` is set."""
     health: Callable[[], str | None] | None = None
     """Returns why only a restart of the process helps; None while healthy. Part of the health
     check `cloud-calls`. A provider with threads passes `Blocking.health` (`pileus.cloud.threads`).
@@ -192,13 +238,16 @@ class Cloud:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderConfig:
-    """What the manager hands to a provider: the file of `--cloud-config`, and the environment."""
+    """What the manager passes to a provider: the file of `--cloud-config`, and the environment."""
 
     path: str = ""
+    """Path of the file; empty if none was given."""
     text: str | None = field(default=None, repr=False)
-    """The file's content at start; None when no file was given."""
+    """Content of the file at start; None if no file was given."""
     environ: Mapping[str, str] = field(default_factory=no_labels, repr=False)
+    """Environment variables of the process."""
     cluster_name: str = "kubernetes"
+    """`--cluster-name`: for ported providers, and for names that people read."""
 
 
 class Connect(Protocol):

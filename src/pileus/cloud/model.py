@@ -1,4 +1,4 @@
-"""Values that cross the contract: instances, routes, volumes. All frozen, all compared by `==`."""
+"""Values of the contract: nodes, instances, routes, SSH keys, volumes. Frozen, compared by `==`."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -32,63 +32,75 @@ class AddressType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Address:
     type: str
-    """An `AddressType`, or a type that only the cloud knows: such addresses are passed on with
-    routes and members unchanged, and are not written to Nodes."""
+    """An `AddressType`, or a type that only the cloud knows. Such addresses are passed with routes
+    and members, and are not written to Nodes."""
     address: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRef:
-    """A node as the cluster knows it: all that may help to find its machine in the cloud."""
+    """A node as the cluster knows it: everything that helps to find its machine."""
 
     name: NodeName
+    """Never identity: a new machine may get the name of a deleted one."""
     provider_id: str = ""
+    """Empty until the node is initialized."""
     system_uuid: str = ""
+    """UUID that the machine's firmware reports; empty if the kubelet has not reported it."""
     addresses: tuple[Address, ...] = ()
+    """In the order of the Node."""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     annotations: Mapping[str, str] = field(default_factory=no_labels, hash=False)
 
 
 class InstanceState(StrEnum):
+    """State of a machine, and what the controllers do with its Node."""
+
     PENDING = "pending"
+    """Starting. The node is initialized; taints for a stopped machine stay as they are."""
     RUNNING = "running"
+    """The node is initialized. The taint `node.kubernetes.io/out-of-service` that the manager set
+    for a stopped machine is removed; the shutdown taint is removed when the node is ready."""
     STOPPED = "stopped"
+    """It exists but does not run. A node that is not ready gets the taint
+    `node.cloudprovider.kubernetes.io/shutdown`; it is not deleted and stays a member."""
     UNKNOWN = "unknown"
+    """It exists, and the cloud does not say more: as PENDING."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A machine: its metadata, that it exists, and whether it runs, in one answer."""
+    """A machine: its metadata, and whether it runs."""
 
     id: InstanceId
     provider_id: str
-    """As written to the node, scheme included. Empty only from clouds that have none."""
+    """As written to the Node, with scheme. Empty only from clouds that have none."""
     type: str = ""
     zone: str = ""
     region: str = ""
     addresses: tuple[Address, ...] = ()
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
-    """Additional labels that the cloud wants on the node."""
+    """Additional labels for the Node."""
     state: InstanceState = InstanceState.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The cloud, asked freshly, positively says: there is no such machine."""
+    """The cloud, asked after the call began, has no such machine."""
 
     evidence: str
-    """What was asked and answered, for the event that a human will read."""
+    """What was asked and answered, for the event that people read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One node could not be looked up, and why: as unknown as a node left out, but told."""
+    """Why one node or load balancer is unknown. It is treated as if it were left out."""
 
     error: CloudError
 
 
 Found = Instance | Absent | Failure
-"""What a look-up may say of one node; saying nothing of it means: unknown."""
+"""What a lookup answers for one node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +144,7 @@ class SshKey:
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-keygen -l` shows it: what logs and events may say of a key."""
+        """As `ssh-keygen -l` shows it: the only form of a key in logs and events."""
         body = self.public_key.split()[1]
         digest = sha256(b64decode(body + "=" * (-len(body) % 4))).digest()
         return f"SHA256:{b64encode(digest).decode().rstrip('=')}"
