@@ -9,8 +9,7 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Route
 from pileus.controllers.route.descriptor import DESCRIPTOR
-from pileus.controllers.route.ownership import Ownership
-from pileus.controllers.route.settings import RouteSettings
+from pileus.controllers.route.settings import Ownership, RouteSettings
 from pileus.objects.descriptor import Skipped
 from tests.unit.app.stage import configured, manager_context
 

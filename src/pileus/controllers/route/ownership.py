@@ -14,21 +14,13 @@ exist and its destination is exactly the pod range of a node that needs a route 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from pileus.cloud.model import Route
+from pileus.controllers.route.settings import Ownership
 from pileus.kube.model.core_v1 import Node
 from pileus.objects import ownership as nodes
 from pileus.objects.ownership import Whose
 from pileus.objects.ranges import Range, is_within, parse_range, pod_ranges_of, touches
-
-
-class Ownership(StrEnum):
-    """The rule of `--route-ownership` by which a route belongs to this cluster."""
-
-    RECORDED = "recorded"
-    CLUSTER_CIDR = "cluster-cidr"
-    """The rule of the Go framework."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

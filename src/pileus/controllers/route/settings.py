@@ -1,8 +1,8 @@
 """Settings of the route controller."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from pileus.controllers.route.ownership import Ownership
 from pileus.objects.ranges import Range, parse_ranges
 from pileus.objects.settings import ClusterSettings
 from pileus.settings.checks import positive
@@ -13,6 +13,14 @@ from pileus.settings.kinds import DURATION
 _SECTION = "Generic"
 PERIOD, WATCHED_PERIOD = 10.0, 300.0
 """Seconds between two checks unless the user gave a period: alone, or besides node changes."""
+
+
+class Ownership(StrEnum):
+    """The rule of `--route-ownership` by which a route belongs to this cluster."""
+
+    RECORDED = "recorded"
+    CLUSTER_CIDR = "cluster-cidr"
+    """The rule of the Go framework."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from pileus.cloud.model import Address, AddressType, NodeName, Route
-from pileus.controllers.route.ownership import DeletedNode, Ownership, Rules
+from pileus.controllers.route.ownership import DeletedNode, Rules
 from pileus.controllers.route.plan import (
     CreateRoutes,
     DeleteRoutes,
@@ -16,6 +16,7 @@ from pileus.controllers.route.plan import (
     plan,
 )
 from pileus.controllers.route.record import NOTHING, Recorded
+from pileus.controllers.route.settings import Ownership
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
 from pileus.kube.model.meta import ObjectMeta
 from pileus.objects.ranges import parse_range, parse_ranges
