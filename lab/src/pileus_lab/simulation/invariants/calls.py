@@ -218,14 +218,23 @@ def _most(queue: str, things: Things) -> int:
     return 1 if kind is None else len(things.get(kind, ()))
 
 
+CLEANED_UP = "services/deleted"
+"""The map of Services that no longer exist and are still to be cleaned up."""
+
+
 def memories_are_of_what_exists(facts: Facts) -> Iterator[str]:
-    """No map of per-object state has more entries than there are objects of its kind."""
+    """No map of per-object state has more entries than there are objects of its kind.
+
+    No Service waits to be cleaned up: its clean-up ends with an event, even if nothing is left.
+    """
     nodes, services = (len(tuple(facts.cluster.objects(kind))) for kind in (NODES, SERVICES))
     most = {"nodes": nodes, "services": services, "objects": max(nodes, services) + CLUSTER_WIDE}
     there = f"{nodes} nodes and {services} Services"
     for identity, queues in facts.queues().items():
         for memory, entries in queues.remembered.now().items():
-            if entries > most[memory.partition("/")[0]]:
+            if memory == CLEANED_UP and entries:
+                yield f"{identity} still has {entries} deleted Services to clean up"
+            elif entries > most[memory.partition("/")[0]]:
                 yield f"{identity} remembers {entries} objects in {memory}, of {there}"
 
 
