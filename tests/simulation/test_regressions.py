@@ -20,6 +20,13 @@ class Found:
 
 REGRESSIONS = (
     Found(
+        "mixed",
+        116,
+        "a round that was due at the very moment of a look counted (for the judge) as one that "
+        "nobody takes, after a manager had been resumed by the mending",
+        edition=2,
+    ),
+    Found(
         "services",
         2084,
         "a world counted as quiet (for the judge) although the clean-up of a deleted Service was "

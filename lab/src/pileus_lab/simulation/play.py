@@ -22,6 +22,10 @@ OFFSET = 0.5
 """Seconds by which the state is judged beside full ones: rounds that are due every so many full
 seconds would else be judged in the instant in which they become due."""
 LOOK_EVERY = 10.0
+ASIDE = 0.001
+"""Seconds between the mending and the start of the looks. A manager that the mending resumes begins
+its rounds at that moment; without this, its timers and a look would fall due at the same time, and
+the look would see keys that are due but cannot have been taken yet."""
 AFTERGLOW = 60.0
 """Seconds for the last events and refreshes, before no more writes are allowed."""
 
@@ -85,6 +89,7 @@ async def _play(world: World) -> None:
             return
         await world.let_things_happen()
         world.mend()
+        await asyncio.sleep(ASIDE)
         await _settle(world)
         if world.judge.violation is None:
             await _stay_quiet(world)
