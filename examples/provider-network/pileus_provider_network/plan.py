@@ -95,7 +95,10 @@ class Wanted:
     health_port: int | None
     ports: Mapping[Port, int]
     """The node port of each."""
+    members: frozenset[str]
+    """IDs of all members' instances, also of missing ones."""
     targets: frozenset[str]
+    """Those of them that exist."""
 
     def group_name(self, port: Port) -> str:
         """A name of its own for each node port: target groups of one name are one group."""
@@ -110,6 +113,7 @@ def wanted_of(wish: Wish, spec: BalancerSpec, machines: frozenset[str]) -> Wante
         is_sticky=spec.sticky_seconds is not None,
         health_port=spec.health.node_port if spec.health else None,
         ports={Port(one.port, one.transport): one.node_port for one in spec.listeners},
+        members=_members(spec),
         targets=_members(spec) & machines,
     )
 
@@ -274,9 +278,11 @@ def _repairs_of(
     )
     if right != group:
         yield Change(Effect.UPDATE, f"target group of {named}", SetGroup(right))
-    if group.targets != wanted.targets:
-        targets = SetTargets(group.id, wanted.targets)
-        yield Change(Effect.UPDATE, f"members of {named}", targets, Part.MEMBERS)
+    # A list of instances may be wrong: what is a target and should be one is never removed.
+    targets = wanted.targets | (wanted.members & group.targets)
+    if group.targets != targets:
+        step = SetTargets(group.id, targets)
+        yield Change(Effect.UPDATE, f"members of {named}", step, Part.MEMBERS)
 
 
 def _group(wanted: Wanted, port: Port) -> TargetGroup:

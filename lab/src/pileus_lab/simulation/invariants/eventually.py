@@ -218,6 +218,8 @@ def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
     if balancer.is_noted is False and _keeps_notes(facts):
         yield f"{balancer.id} lost its note to a request that took effect late"
     yield from _misses(facts, balancer, members)
+    if facts.abilities.members_by_provider_id:
+        members = [node for node in members if text(node, "spec", "providerID")]
     reason = "LoadBalancerReady" if members else "NoMembers"
     if reason_of(service, READY) != reason:
         yield f"its condition says {reason_of(service, READY)}, not {reason}"
