@@ -22,6 +22,22 @@ SERVICE = (
         scenario="classes",
     ),
     Mutant(
+        name="the default cloud removes the finalizer of another cloud of the manager",
+        module="controllers.service.status",
+        before="is_others = not is_load_balancer(service) and is_of_other_cloud(service, classes)",
+        after="is_others = False",
+        tests="app/test_services_that_move.py",
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a cloud removes the finalizer before another cloud has cleaned up",
+        module="controllers.service.status",
+        before="    if is_of_other_cloud(service, classes):\n        return NOTHING\n",
+        after="",
+        tests="app/test_services_that_move.py",
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
         name="Services deleted in great numbers are cleaned up at once",
         module="controllers.service.notes",
         before="if lost > max(FEW, FRACTION * (served + lost)):",

@@ -14,9 +14,10 @@ from pileus.app.node_assignment import JointInstances, NodeAssignment
 from pileus.app.provider_access import provider_started
 from pileus.app.startup import World, connect_cloud
 from pileus.cloud.choice import CloudChoice, CloudSettings
-from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.errors import Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Found, NodeName, NodeRef
+from pileus.cloud.provider_context import is_its_own
 from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference, Service
 from pileus.objects.cloud_scope import CLASS_PREFIX, CloudScope
 from pileus.objects.events import ObjectEvents
@@ -71,7 +72,9 @@ class CloudSlot:
         """Set after the first attempt to connect."""
         self.used: ManagerContext | None = None
         """The context with middleware, once controllers can use it."""
+        self.in_use = asyncio.Event()
         self._failure = ""
+        self._lost: str | None = None
         self._keeping = Supervised(
             f"cloud-connection@{choice.name}", self._keep, process.random, process.metrics
         )
@@ -94,8 +97,15 @@ class CloudSlot:
     def problem(self) -> str | None:
         """Returns a message for the readiness check while the cloud is not connected."""
         if self._connected.done():
-            return None
+            return self._lost
         return f"cloud {self.name} is not connected: {self._failure or 'connecting'}"
+
+    def lost(self) -> str | None:
+        """Returns a message for the liveness check if the connection has ended.
+
+        Controllers keep the cloud that they were built with, so only a restart can help.
+        """
+        return self._lost
 
     async def keep_connected(self) -> None:
         """Connect, with backoff if that fails, and stay connected until cancelled."""
@@ -107,10 +117,22 @@ class CloudSlot:
         try:
             async with connect_cloud(config, self._world, self.choice) as cloud:
                 await self._stay(self._made(self._guard(cloud)))
-        except CloudError as error:
+        except BaseException as error:
+            if not is_its_own(error):
+                raise
+            if self._connected.done():
+                self._end(error)
+                return
             self._failure = str(error) or type(error).__name__
             self.tried.set()
             raise
+
+    def _end(self, error: BaseException) -> None:
+        self._lost = (
+            f"the connection to cloud {self.name} was ended by its provider ({error!r}); see the "
+            "log. The manager has to be restarted to connect again"
+        )
+        log.error("Connection to cloud was ended by its provider", error=error)
 
     async def _stay(self, context: ManagerContext) -> None:
         async with provider_started(context):
@@ -127,8 +149,16 @@ class CloudSlot:
             is_default=self.choice.default,
             is_only=False,
             classes=self.choice.classes,
+            other_classes=self._other_classes(),
         )
         return replace(self._process, scope=scope, metrics=self._metrics, clouds=None)
+
+    def _other_classes(self) -> frozenset[str]:
+        others = [
+            one for one in self._process.config[CloudSettings].clouds if one.name != self.name
+        ]
+        named = {name for one in others for name in (f"{CLASS_PREFIX}{one.name}", *one.classes)}
+        return frozenset({*named, *("" for one in others if one.default)})
 
 
 class Clouds:
@@ -164,6 +194,7 @@ class Clouds:
         """From now on, nodes can be looked up in this cloud. `context` has its middleware."""
         self.nodes.clouds[slot.name] = context.cloud
         slot.used = self.joined(context)
+        slot.in_use.set()
         self.assignment.check_all()
 
     def joined(self, context: ManagerContext) -> ManagerContext:
@@ -195,6 +226,7 @@ class Clouds:
         """Let the readiness check report clouds that are not connected."""
         for slot in self.slots:
             health.add(f"cloud-connection@{slot.name}", slot.problem, live=False)
+            health.add(f"cloud-connection-lost@{slot.name}", slot.lost, ready=False)
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
         """Assigns nodes to clouds. Returns nodes and Services that belong to no cloud."""

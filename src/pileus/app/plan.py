@@ -169,7 +169,8 @@ async def _clouds_in_use(clouds: Clouds) -> AsyncGenerator[None]:
         using = [group.create_task(use(slot)) for slot in clouds.slots]
         for slot in clouds.slots:
             await slot.tried.wait()
-        await asyncio.sleep(0)  # lets the connected ones be used
+            if slot.problem() is None:
+                await slot.in_use.wait()
         try:
             yield
         finally:

@@ -18,7 +18,7 @@ The file of `--config` can say more about each:
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, zip_longest
+from itertools import combinations, permutations, zip_longest
 from typing import cast
 
 from pileus.settings.config import Config
@@ -29,6 +29,8 @@ from pileus.suggest import did_you_mean
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 63
+_OWN_CLASS = "pileus.dev/"
+"""Followed by the name of a cloud: the class that it always serves."""
 _CLASS = re.compile(r"[^\s/]+/[^\s/]+")
 _KEYS = ("name", "provider", "cloud-config", "classes", "default")
 
@@ -162,6 +164,12 @@ def _shared_classes(clouds: Sequence[CloudChoice]) -> Iterator[str]:
             yield (
                 f"clouds {quote(one.name)} and {quote(other.name)} both list the class "
                 f"{quote(name)}: remove it from one of them"
+            )
+    for one, other in permutations(clouds, 2):
+        if (own := f"{_OWN_CLASS}{other.name}") in one.classes:
+            yield (
+                f"cloud {quote(one.name)} lists the class {quote(own)}, which cloud "
+                f"{quote(other.name)} serves by its name: remove it from cloud {quote(one.name)}"
             )
 
 

@@ -25,6 +25,8 @@ class CloudScope:
     """Whether it is the manager's only cloud; then it is not part of any name."""
     classes: tuple[str, ...] = ()
     """Load balancer classes that it serves besides its own."""
+    other_classes: frozenset[str] = frozenset()
+    """Classes that the manager's other clouds serve; "" stands for Services without a class."""
 
     @property
     def own_classes(self) -> frozenset[str]:

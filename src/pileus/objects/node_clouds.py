@@ -50,11 +50,19 @@ class NodeClouds:
     """
 
     def __init__(self, clouds: Mapping[str, Cloud], *, caretaker: str) -> None:
-        """`caretaker` is the cloud that handles nodes that no cloud has a machine for."""
+        """`caretaker` is the cloud that handles nodes that no cloud has a machine for.
+
+        If that cloud has no machines at all, the first one with machines does.
+        """
         self.clouds = dict(clouds)
-        self.caretaker = caretaker
+        self._caretaker = caretaker
         self._owners = PerObject[str, str]("nodes/clouds")
         """The last known owner of each node, by its name: it may register again."""
+
+    @property
+    def caretaker(self) -> str:
+        able = [name for name, cloud in self.clouds.items() if cloud.instances is not None]
+        return self._caretaker if self._caretaker in able or not able else able[0]
 
     def claim(self, node: Node) -> Claim:
         return claim(reference(node), self.clouds)

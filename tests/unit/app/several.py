@@ -55,7 +55,10 @@ class Account:
     scheme: str
     error: CloudError | None = None
     hangs: bool = False
+    opened: int = 0
     closed: int = 0
+    breaks: asyncio.Event = field(default_factory=asyncio.Event)
+    """Ends the connection while it is used."""
 
     def __post_init__(self) -> None:
         self.machines = Machines(self.scheme)
@@ -68,10 +71,18 @@ class Account:
             await asyncio.get_running_loop().create_future()
         if self.error:
             raise self.error
+        self.opened += 1
         try:
-            yield self.cloud
+            async with asyncio.TaskGroup() as group:
+                breaking = group.create_task(self._break())
+                yield self.cloud
+                breaking.cancel()
         finally:
             self.closed += 1
+
+    async def _break(self) -> None:
+        await self.breaks.wait()
+        raise RuntimeError("the SDK gave up")
 
 
 @dataclass
@@ -130,6 +141,11 @@ class TwoClouds:
     async def events(self, about: str) -> list[Event]:
         listed = (await self.user.list(EVENTS)).items
         return [one for one in listed if one.involved_object and one.involved_object.name == about]
+
+    def problem(self, manager: Manager, kind: Kind, name: str) -> str | None:
+        """What a health check says."""
+        checks = {check.name: check for check in manager._health.checkups(kind)}
+        return checks[name]._ask()
 
     def ready(self) -> dict[str, str | None]:
         assert self.manager is not None

@@ -12,6 +12,7 @@ from pileus.cloud.interface import Cloud
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.node_clouds import Claim, claim
+from pileus.server.health import Kind
 from pileus.server.metrics import prometheus_text
 from pileus.testing.virtual_time import loop_time
 from tests.unit.app.several import Account, two_clouds
@@ -216,6 +217,46 @@ async def test_one_throttled_cloud_leaves_the_budget_of_another_alone():
                 await asyncio.sleep(0.5)
 
             assert loop_time() - began < 5
+
+
+async def test_nodes_of_two_accounts_of_one_provider_are_members_in_their_own_account_only():
+    async with two_clouds(same_scheme=True) as it:
+        for account, name in ((it.a, "n1"), (it.b, "n2")):
+            account.machines.names.add(name)
+            await it.add_node(name, f"a://{name}")
+        await it.add_service("default")
+        await it.add_service("other", "pileus.dev/b")
+        async with it.managed("--controllers=service"):
+            await asyncio.sleep(600)
+
+            (at_a,), (at_b,) = it.a.balancers.standing.values(), it.b.balancers.standing.values()
+            assert [ref.name for ref in at_a.wanted.members] == ["n1"]
+            assert [ref.name for ref in at_b.wanted.members] == ["n2"]
+
+
+async def test_a_cloud_whose_connection_ends_later_fails_the_liveness_check():
+    async with two_clouds() as it, it.managed() as manager:
+        await asyncio.sleep(10)
+        assert it.problem(manager, Kind.LIVEZ, "cloud-connection-lost@a") is None
+
+        it.a.breaks.set()
+        await asyncio.sleep(10)
+        problem = it.problem(manager, Kind.LIVEZ, "cloud-connection-lost@a")
+        assert problem is not None
+        assert "the connection to cloud a was ended by its provider" in problem
+        assert it.problem(manager, Kind.READYZ, "cloud-connection@a") == problem
+        await asyncio.sleep(600)
+        assert it.a.opened == 1
+        assert it.problem(manager, Kind.LIVEZ, "cloud-connection-lost@b") is None
+
+
+async def test_a_node_that_no_cloud_has_is_left_to_a_cloud_with_machines():
+    async with two_clouds() as it:
+        it.a.cloud = replace(it.a.cloud, instances=None)
+        await it.add_node("n1")
+        async with it.managed("--node-deletion-unidentified-grace=10m"):
+            await asyncio.sleep(3600)
+            assert not (await it.user.list(NODES)).items
 
 
 A, B = Account("a", "a").cloud, Account("b", "b").cloud

@@ -218,6 +218,13 @@ def test_flags_that_contradict_each_other_are_reported(arguments: tuple[str, ...
             'clouds "a" and "b" both list the class "x.y/z": remove it from one of them',
             id="one class of two",
         ),
+        pytest.param(
+            "clouds: [{provider: a}, {provider: b, classes: [pileus.dev/a]}]",
+            (),
+            'cloud "b" lists the class "pileus.dev/a", which cloud "a" serves by its name: remove '
+            'it from cloud "b"',
+            id="the class of another cloud",
+        ),
     ],
 )
 def test_a_list_that_contradicts_itself_or_flags_is_reported(

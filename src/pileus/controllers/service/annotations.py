@@ -89,11 +89,21 @@ class Classes:
     names: frozenset[str]
     default: bool = True
     """Whether Services without a class are served too."""
+    of_others: frozenset[str] = frozenset()
+    """Classes that other clouds of this manager serve; "" stands for no class."""
 
     @classmethod
-    def of(cls, provider: str, names: Iterable[str] = (), *, default: bool = True) -> "Classes":
+    def of(
+        cls,
+        provider: str,
+        names: Iterable[str] = (),
+        *,
+        default: bool = True,
+        of_others: Iterable[str] = (),
+    ) -> "Classes":
         """Returns the named classes and the provider's own, which is always served."""
-        return cls(frozenset({*names, f"{PREFIX}{provider}"}), default)
+        own = frozenset({*names, f"{PREFIX}{provider}"})
+        return cls(own, default, frozenset(of_others))
 
     def serve(self, service: Service) -> bool:
         """Returns whether the Service asks for a load balancer of one of these classes."""

@@ -32,7 +32,9 @@ def served_classes(scope: "CloudScope", settings: ServiceSettings) -> Classes:
     """
     named = settings.classes if scope.is_only or scope.is_default else ()
     default = scope.is_default and settings.serves_default
-    return Classes.of(scope.name, {*scope.classes, *named}, default=default)
+    return Classes.of(
+        scope.name, {*scope.classes, *named}, default=default, of_others=scope.other_classes
+    )
 
 
 def build(context: ControllerContext, settings: ServiceSettings) -> "ServiceController | Skipped":

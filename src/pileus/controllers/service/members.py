@@ -135,9 +135,9 @@ class Membership:
         name = new.metadata.name
         self._note(name, self._reference(new) if self._rules.is_member(new) else None)
 
-    def updated(self, old: Node, new: Node, /) -> None:
-        if old is not new:
-            self.added(new)
+    def updated(self, old: Node, new: Node, /) -> None:  # noqa: ARG002 -- as handlers are called
+        """A node that has not changed counts too: it may have been assigned to another cloud."""
+        self.added(new)
 
     def deleted(self, old: Node, /) -> None:
         former = self._refs.get(old.metadata.name)

@@ -61,10 +61,12 @@ from pileus.controllers.service.status import (
     expected,
     finalizer_addition,
     has_finalizer,
+    may_have_served,
     pending,
     publication,
     published_ingress,
     release,
+    served_class,
     waits_for_former,
     went_elsewhere,
 )
@@ -159,7 +161,7 @@ def course(service: Service, classes: Classes, *, known: bool) -> Course:
     """
     deleting = service.metadata.deletion_timestamp is not None
     is_served = classes.serve(service) and not deleting
-    may_be_ours = classes.may_have_served(service) or went_elsewhere(service, classes)
+    may_be_ours = may_have_served(service, classes) or went_elsewhere(service, classes)
     is_left = known or (has_finalizer(service) and may_be_ours)
     if not is_served and not is_left:
         return Leave()
@@ -220,15 +222,16 @@ def _serve(rules: Rules, seen: Observation, mode: Mode) -> Plan:
         return (_first_check(rules, seen),)
     observed = seen.balancer
     left = doable(observed.changes, mode)
-    finalizer = _finalizer(seen, mode, at_stake=bool(left) or observed.balancer is not None)
+    at_stake = bool(left) or observed.balancer is not None
+    finalizer = _finalizer(rules, seen, mode, at_stake=at_stake)
     if left and not seen.applied.is_over(left, is_busy=observed.is_busy):
         changes = *_guard(seen, observed), _apply(seen, observed, left)
-        return *finalizer, *changes, *_foreseen(seen, mode, finalizer)
+        return *finalizer, *changes, *_foreseen(rules, seen, mode, finalizer)
     if observed.balancer is not None and observed.balancer.state is BalancerState.FAILED:
         return (report(seen, _failed(observed.balancer)),)
     if observed.is_unready or left:
-        return _wait(seen, observed), *finalizer, *_foreseen(seen, mode, finalizer)
-    return *finalizer, *_published(seen, observed, mode, finalizer)
+        return _wait(seen, observed), *finalizer, *_foreseen(rules, seen, mode, finalizer)
+    return *finalizer, *_published(rules, seen, observed, mode, finalizer)
 
 
 def _wait_for_former(seen: Observation, uid: str, working: float) -> WaitForFormer:
@@ -271,10 +274,12 @@ def needs_finalizer(service: Service, mode: Mode, *, at_stake: bool) -> bool:
     return mode.writes and at_stake and not has_finalizer(service)
 
 
-def _finalizer(seen: Observation, mode: Mode, *, at_stake: bool) -> tuple[AddFinalizer, ...]:
+def _finalizer(
+    rules: Rules, seen: Observation, mode: Mode, *, at_stake: bool
+) -> tuple[AddFinalizer, ...]:
     if not needs_finalizer(seen.service, mode, at_stake=at_stake):
         return ()
-    return (AddFinalizer(finalizer_addition(seen.service, seen.date)),)
+    return (AddFinalizer(finalizer_addition(seen.service, rules.classes, seen.date)),)
 
 
 def loses_too_many(balancer: Balancer | None, wanted: int) -> bool:
@@ -340,13 +345,17 @@ def _wait(seen: Observation, observed: Observed) -> Wait:
 
 
 def _published(
-    seen: Observation, observed: Observed, mode: Mode, finalizer: tuple[AddFinalizer, ...]
+    rules: Rules,
+    seen: Observation,
+    observed: Observed,
+    mode: Mode,
+    finalizer: tuple[AddFinalizer, ...],
 ) -> Plan:
     """Returns the end of a pass that has nothing left to change or to wait for."""
     service = _after(seen.service, finalizer)
     record = Record(record_of(observed.seen), is_new=bool(seen.applied.done))
     outcome = Outcome(observed.balancer, observed.members, record)
-    write = publication(service, outcome, mode, _wording(seen))
+    write = publication(service, outcome, rules.classes, mode, _wording(seen))
     is_new = write.ingress is not None and not published_ingress(service)
     was_ensuring = seen.note.announced is Stage.ENSURE or is_new
     is_ours = observed.balancer is not None and mode.writes
@@ -367,7 +376,9 @@ def _warning(observed: Observed) -> Event | None:
     return None
 
 
-def _foreseen(seen: Observation, mode: Mode, finalizer: tuple[AddFinalizer, ...]) -> Plan:
+def _foreseen(
+    rules: Rules, seen: Observation, mode: Mode, finalizer: tuple[AddFinalizer, ...]
+) -> Plan:
     """Returns what is published once the changes are made and the load balancer is ready."""
     observed = seen.balancer
     if observed is None:
@@ -376,7 +387,8 @@ def _foreseen(seen: Observation, mode: Mode, finalizer: tuple[AddFinalizer, ...]
     ready = replace(
         observed.balancer or Balancer(id="", state=BalancerState.READY), state=BalancerState.READY
     )
-    write = publication(service, Outcome(ready, observed.members), mode, _wording(seen))
+    outcome = Outcome(ready, observed.members)
+    write = publication(service, outcome, rules.classes, mode, _wording(seen))
     left = doable(observed.changes, mode)
     is_moved = any(change.effect is Effect.REPLACE for change in left)
     has_new = is_moved or not ready.ingress
@@ -394,7 +406,8 @@ def _withdraw(rules: Rules, seen: Observation, mode: Mode) -> Plan:
     check = _last_check(rules, seen, mode)
     if check is not None:
         return (check,)
-    end = RemoveFinalizer(release(seen.service, rules.classes, mode), _end(seen, mode))
+    write = release(seen.service, rules.classes, mode, seen.date)
+    end = RemoveFinalizer(write, _end(seen, mode))
     return _delete(seen, mode, end, is_doubtful=has_finalizer(seen.service))
 
 
@@ -476,4 +489,4 @@ def _relevant(service: Service) -> tuple[object, ...]:
     metadata = service.metadata
     annotations = {k: v for k, v in (metadata.annotations or {}).items() if k != RECORD}
     asked = metadata.uid, annotations, metadata.deletion_timestamp, service.spec
-    return *asked, metadata.finalizers or (), published_ingress(service)
+    return *asked, metadata.finalizers or (), published_ingress(service), served_class(service)

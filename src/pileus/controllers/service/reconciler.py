@@ -287,7 +287,7 @@ class ServiceReconciler:
                 return again_in(0)
             if has_finalizer(service):
                 break
-            write = finalizer_addition(service, parts.clock.now())
+            write = finalizer_addition(service, parts.rules.classes, parts.clock.now())
         return replace(seen, service=service)
 
     def _keep_members(self, seen: Observation, step: KeepMembers) -> Result:

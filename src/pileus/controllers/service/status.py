@@ -153,6 +153,25 @@ def went_elsewhere(service: Service, classes: Classes) -> bool:
     return noted not in {None, class_of(service)} and classes.has(noted or "")
 
 
+def is_of_other_cloud(service: Service, classes: Classes) -> bool:
+    """Returns whether another cloud of this manager served it last, and may have a load balancer.
+
+    The record stays until that cloud has cleaned up, whichever cloud serves the Service now: the
+    clouds share one finalizer.
+    """
+    return served_class(service) in classes.of_others
+
+
+def may_have_served(service: Service, classes: Classes) -> bool:
+    """Returns whether the finalizer on the Service may be ours.
+
+    If it is no longer of type LoadBalancer, the record of its class counts: the default cloud does
+    not remove the finalizer of another cloud of this manager.
+    """
+    is_others = not is_load_balancer(service) and is_of_other_cloud(service, classes)
+    return not is_others and classes.may_have_served(service)
+
+
 def is_served_elsewhere(service: Service, classes: Classes) -> bool:
     """Returns whether another manager has recorded that it serves the Service's current class."""
     is_noted = is_load_balancer(service) and served_class(service) == class_of(service)
@@ -251,12 +270,13 @@ class Outcome:
     record: Record = Record()
 
 
-def finalizer_addition(service: Service, now: datetime) -> Write:
+def finalizer_addition(service: Service, classes: Classes, now: datetime) -> Write:
     """Returns the write that adds the finalizer and records the class.
 
     It fails with a conflict if the Service has changed: it may be in deletion by now.
     """
-    return Write(finalizer=Finalizer.ADD, served=served_as(service, now), only_this_version=True)
+    served = None if is_of_other_cloud(service, classes) else served_as(service, now)
+    return Write(finalizer=Finalizer.ADD, served=served, only_this_version=True)
 
 
 def condition_write(service: Service, verdict: Verdict, wording: Wording) -> Write:
@@ -280,10 +300,12 @@ def with_condition(write: Write, service: Service, verdict: Verdict, wording: Wo
     return replace(write, condition=new)
 
 
-def with_class(write: Write, service: Service, now: datetime) -> Write:
+def with_class(write: Write, service: Service, classes: Classes, now: datetime) -> Write:
     """Returns the write with the recorded class, if that is wrong, or missing and costs nothing."""
     is_wrong = served_class(service) is not None
     if not has_finalizer(service) or not (write or is_wrong):
+        return write
+    if is_of_other_cloud(service, classes):
         return write
     return replace(write, served=served_as(service, now))
 
@@ -306,18 +328,38 @@ def without_finalizer(write: Write, service: Service, mode: Mode) -> Write:
     return replace(write, finalizer=Finalizer.REMOVE, drops=drops, only_this_version=True)
 
 
-def publication(service: Service, outcome: Outcome, mode: Mode, wording: Wording) -> Write:
+def publication(
+    service: Service, outcome: Outcome, classes: Classes, mode: Mode, wording: Wording
+) -> Write:
     """Returns the last write of a pass that serves: addresses, condition, class and record."""
     verdict = verdict_of(outcome.balancer, mode, outcome.members)
     write = published(service, outcome.balancer, verdict, wording)
     if mode.writes:
-        write = with_record(with_class(write, service, wording.now), service, outcome.record)
+        write = with_class(write, service, classes, wording.now)
+        write = with_record(write, service, outcome.record)
+    if is_of_other_cloud(service, classes):
+        return write
     return without_finalizer(write, service, mode)
 
 
-def release(service: Service, classes: Classes, mode: Mode) -> Write:
-    """Returns the last write to a Service that is no longer served, unless another manager does."""
+def release(service: Service, classes: Classes, mode: Mode, now: datetime) -> Write:
+    """Returns the last write to a Service that is no longer served, unless another manager does.
+
+    Of several clouds of this manager, the last one removes the finalizer: one that has cleaned up
+    records the class of the cloud that is next.
+    """
+    if is_of_other_cloud(service, classes):
+        return NOTHING
+    if is_load_balancer(service) and class_of(service) in classes.of_others:
+        return handover(service, now)
     return NOTHING if is_served_elsewhere(service, classes) else finalizer_removal(service, mode)
+
+
+def handover(service: Service, now: datetime) -> Write:
+    """Returns the write that leaves the Service to another cloud of this manager."""
+    if not has_finalizer(service):
+        return NOTHING
+    return Write(served=served_as(service, now), only_this_version=True)
 
 
 def finalizer_removal(service: Service, mode: Mode) -> Write:

@@ -281,7 +281,7 @@ def test_a_message_is_reworded_only_when_it_may_be():
 
 
 def test_a_claim_names_the_version_that_was_seen_and_keeps_others():
-    patch = patch_of(served(), finalizer_addition(served(), EPOCH)).body
+    patch = patch_of(served(), finalizer_addition(served(), OURS, EPOCH)).body
 
     assert patch == {
         "metadata": {
