@@ -42,7 +42,7 @@ WORDS = {
     r"is well|is ill|are well|are ill": "is healthy, is unhealthy",
     r"bury|buried|departed|puzzled|dut(y|ies)|govern(s|ed)?": "a word of the domain",
     r"be it|thereby|befall(s)?|beneath": "a plainer word",
-    r"it is no |there is no .* to be had": "is not a",
+    r"it is no (?!longer)|there is no .* to be had": "is not a",
 }
 PATTERNS = [
     (re.compile(rf"\b({words})\b", re.IGNORECASE), better) for words, better in WORDS.items()

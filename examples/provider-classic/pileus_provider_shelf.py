@@ -1,7 +1,7 @@
 """A whole provider in the classic shape: the Go framework's interface over two files.
 
 `inventory` lists the machines, and is only read. `state`, if it is configured, is what a router
-would be told: load balancers and routes. Without it the provider supports neither.
+would get: load balancers and routes. Without it the provider supports neither.
 
 The methods are plain: each may block (here, on reading a file), and runs in a thread of its own,
 beside others. Hence the lock around the state.

@@ -1,6 +1,6 @@
 """A whole provider in the modern shape: its cloud is a file that lists machines.
 
-The file is read anew at each look-up, so that machines may come and go while the manager runs.
+The file is read again at each lookup, so machines can be added and removed at run time.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from pileus.cloud.options import TEXT, Option, Options
 
 SCHEME = "inventory"
 NAME = Option("name", TEXT, "", "The name of the Kubernetes node.")
-ID = Option("id", TEXT, "", "Identifies the machine for ever; becomes a part of the provider ID.")
+ID = Option("id", TEXT, "", "Identifies the machine; part of the provider ID, must not change.")
 ZONE = Option("zone", TEXT, "", "Becomes the node's zone label.")
 TYPE = Option("type", TEXT, "", "Becomes the node's instance type label.")
 STATE = Option("state", TEXT, "running", "`running` or `stopped`.")
@@ -49,7 +49,7 @@ async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
     if not config.path:
         raise Misconfigured("the inventory provider needs a file: set --cloud-config")
     instances = Inventory(Path(config.path))
-    await instances.read()  # a mistake in the file is told at start
+    await instances.read()  # reports a mistake in the file at start
     yield Cloud(name=SCHEME, instances=instances, owns=owns)
 
 

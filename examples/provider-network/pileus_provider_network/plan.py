@@ -87,7 +87,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A load balancer as it should be, in the cloud's own words."""
+    """The desired load balancer, in the cloud's own terms."""
 
     owner: Owner
     sources: frozenset[str]
@@ -151,7 +151,7 @@ class SetSources:
 class PutPort:
     port: Port
     group: TargetGroup
-    """As it should be; its ID is known when it exists."""
+    """The desired state; its ID is known once it exists."""
 
 
 @dataclass(frozen=True, slots=True)

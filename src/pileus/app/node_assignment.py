@@ -105,7 +105,7 @@ def _said(answer: Mapping[NodeName, Found] | CloudError | None, ref: NodeRef) ->
 def combined(ref: NodeRef, candidates: Sequence[str], answers: Answers) -> tuple[str, Found]:
     """Returns the cloud that has the machine ("": none), and what is known about it. Pure.
 
-    `Absent` only if every candidate said so. `Failure` with `SeveralClouds` if two have it.
+    `Absent` only if every candidate reports it. `Failure` with `SeveralClouds` if two have it.
     """
     finders = {
         name: each for name in candidates if (each := _finders(answers, ref).get(name)) is not None
@@ -260,7 +260,7 @@ class NodeAssignment:
         self._forget_later(old.metadata.name)
 
     def check_all(self) -> None:
-        """Look again at all nodes, because the clouds have changed."""
+        """Check all nodes again, because the clouds have changed."""
         for node in self._informer.store.list():
             self._queue.add(node.metadata.name)
             self._informer.notify_again(NamespacedName("", node.metadata.name))

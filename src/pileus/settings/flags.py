@@ -23,7 +23,7 @@ class FlagError(Exception):
         super().__init__(message)
         self.hint = hint
         self.usage = usage
-        """Whether a look at the list of flags would help."""
+        """Whether the list of flags would help."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -85,7 +85,7 @@ def _deprecations(table: Table, values: Values) -> Iterator[str]:
 def _strangers(table: Table, environment: Mapping[str, str]) -> Iterator[str]:
     """Variables that look like a mistyped flag.
 
-    Others with our prefix are left alone: Kubernetes itself makes PILEUS_SERVICE_HOST and its
+    Others with our prefix are ignored: Kubernetes itself creates PILEUS_SERVICE_HOST and its
     like for a Service called pileus.
     """
     known = [flag.variable for flag in table if not (flag.only_flag or flag.only_file)]

@@ -50,7 +50,7 @@ async def just_look(_: Stage) -> None:
 
 async def manager_leads(stage: Stage) -> Held | Missing:
     leader = await stage.cluster.leader()
-    return Held(f"{stage.url}, led by {leader}") if leader else Missing("nobody leads")
+    return Held(f"{stage.url}, led by {leader}") if leader else Missing("no leader")
 
 
 async def boot(stage: Stage) -> None:

@@ -155,8 +155,8 @@ def _adoption(
     step = ClaimBalancer(balancer=named.id, mark=wanted.mark, was=named.mark)
     whose = f"of {named.mark.owner}" if named.mark != Mark() else "created manually"
     claim = Change(Effect.UPDATE, f"balancer {named.name} ({named.id}), {whose}: adopt it", step)
-    mending = _cleared(_differences(_with_parts(named), wanted))
-    return claim, *mending, _stamp(named.id, wanted)
+    repairs = _cleared(_differences(_with_parts(named), wanted))
+    return claim, *repairs, _stamp(named.id, wanted)
 
 
 def _mended(found: Balancer, wanted: CreateBalancer) -> tuple[Change, ...]:

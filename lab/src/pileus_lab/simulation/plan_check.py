@@ -292,7 +292,7 @@ async def _prepare(world: World) -> None:
         if stop is not None:
             group.create_task(_stop_at(world, stop * world.schedule.seconds))
         await world.let_things_happen()
-    world.mend(tidies=False)
+    world.end_faults(tidies=False)
     if stop is None:
         await asyncio.sleep(SETTLED)
     _stop(world)

@@ -88,7 +88,7 @@ async def _play(world: World) -> None:
             await hold_to_plans(world)
             return
         await world.let_things_happen()
-        world.mend()
+        world.end_faults()
         await asyncio.sleep(ASIDE)
         await _settle(world)
         if world.judge.violation is None:

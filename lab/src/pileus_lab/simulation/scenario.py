@@ -280,7 +280,7 @@ SCENARIOS = {
                 **_deeds("node-delete", "node-exclude", "node-leaving", "node-again"),
                 DeedKind.SERVICE_CREATE: 8,
             },
-            # What the cloud shows untruly is found only by who looks again.
+            # Wrong answers of the cloud are found only by a second check.
             faults={kind: n for kind, n in _of(*Place).items() if kind not in LIES},
             setups=UNAIDED,
         ),

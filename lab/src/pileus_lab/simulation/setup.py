@@ -19,7 +19,7 @@ from pileus_lab.simulation.clouds.second import SECOND
 CLUSTER = "simulated"
 PROVIDER = "simulated"
 """The name of the provider for managers."""
-SECRET = "token-that-nobody-may-see"  # noqa: S105 -- of nothing
+SECRET = "token-that-must-stay-secret"  # noqa: S105 -- of nothing
 """In the environment of every manager."""
 CLUSTER_CIDR = "10.244.0.0/20"
 CLUSTER_CIDR_V6 = "fd44::/60"

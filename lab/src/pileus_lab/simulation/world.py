@@ -115,7 +115,7 @@ class World:
                 self._do(item)
         await self._until(self._schedule.seconds)
 
-    def mend(self, *, tidies: bool = True) -> None:
+    def end_faults(self, *, tidies: bool = True) -> None:
         """Ends all faults; with `tidies`, users also revert impossible requests."""
         self.trace.note("schedule", "all faults end")
         self._mishaps.end()

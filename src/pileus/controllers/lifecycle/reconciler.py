@@ -194,7 +194,7 @@ class StepPerformer:
         return after
 
     async def _delete(self, seen: Observed, evidence: str) -> None:
-        """Deletes the node if the plan for its newest version says so, and only that version."""
+        """Deletes the node if the plan for its newest version deletes it, and only that version."""
         name, uid = seen.node.metadata.name, seen.node.metadata.uid
         conflict: Conflict | None = None
         async with self._slots:

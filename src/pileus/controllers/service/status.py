@@ -365,7 +365,7 @@ def handover(service: Service, now: datetime) -> Write:
 def finalizer_removal(service: Service, mode: Mode) -> Write:
     """Returns the write that removes everything of ours from a Service.
 
-    A load balancer may stay because the Service says so, and another manager may add its own
+    A load balancer may stay because the Service requests it, and another manager may add its own
     finalizer: in both cases the write fails with a conflict if the Service has changed.
     """
     is_others = is_load_balancer(service) and served_class(service) not in {None, class_of(service)}

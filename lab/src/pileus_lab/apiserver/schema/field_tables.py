@@ -9,7 +9,7 @@ A type's name starts a line; its fields are indented by one blank: JSON name, ty
 Types: string, bool, int32, int64, time, microtime, quantity, intorstring, bytes, any, the name of
 another type (`meta.ObjectMeta` in another table), with the prefixes `*` (may be absent), `[]` and
 `map:`. Flags: the number in protobuf (`#2.1`: 1 inside of an embedded message 2), `omitempty`,
-`omitzero`, `required` (OpenAPI says so), and how a strategic merge patch treats the field:
+`omitzero`, `required` (in OpenAPI), and how a strategic merge patch treats the field:
 `merge`, `merge=<key>`, `replace`, `retainKeys`. `tools/extract_schema.py` writes them.
 """
 

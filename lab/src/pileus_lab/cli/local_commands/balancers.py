@@ -45,7 +45,7 @@ def _row(balancer: Balancer, healthy: str) -> tuple[str, ...]:
         " ".join(balancer.addresses),
         " ".join(f"{port.port}:{port.node_port}/{port.transport}" for port in balancer.ports),
         healthy,
-        f"{mark.cluster}/{mark.owner}" if mark.owner else "by hand",
+        f"{mark.cluster}/{mark.owner}" if mark.owner else "manual",
         balancer.fingerprint or "-",
         balancer.id,
     )

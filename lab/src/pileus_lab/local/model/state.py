@@ -149,7 +149,7 @@ def _same_kind(pool: str) -> Callable[[int], object]:
 def check_requested(address: str, pools: tuple[str, ...]) -> str:
     """Returns the address in canonical form.
 
-    Raises `Rejected` if it is no address or not in the pools.
+    Raises `Rejected` if it is not an address, or not in the pools.
     """
     try:
         parsed = ip_address(address)

@@ -274,7 +274,7 @@ class UdpFront(asyncio.DatagramProtocol):
         except BlockingIOError:
             return
         except OSError:
-            self._end(client, flow)  # nobody is there; the next datagram finds another member
+            self._end(client, flow)  # no listener; the next datagram is sent to another member
             return
         if self._transport:
             with contextlib.suppress(OSError):

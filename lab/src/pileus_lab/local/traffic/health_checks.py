@@ -111,7 +111,7 @@ async def _reach(wires: Wires, address: str, port: Port) -> None:
         writer.transport.abort()
         return
     with wires.towards_instances(socket.SOCK_DGRAM) as datagrams:
-        # A closed port is told of by ICMP, which shows at the next use of the socket.
+        # A closed port is reported by ICMP, at the next use of the socket.
         datagrams.connect((address, port.node_port))
         datagrams.send(b"")
         await asyncio.sleep(0.01)

@@ -94,7 +94,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """Everything in the cloud, whatever its callers are told."""
+    """Everything in the cloud, whatever its callers get."""
 
     machines: tuple[Machine, ...] = ()
     """In the order of their creation."""

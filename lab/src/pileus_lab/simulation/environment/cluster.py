@@ -143,7 +143,7 @@ class Cluster:
         return text(self._decoded(found), "spec", "holderIdentity") if found else ""
 
     def cluster_id(self) -> str:
-        found = self.act("nobody", "GET", "/api/v1/namespaces/kube-system")
+        found = self.act("judge", "GET", "/api/v1/namespaces/kube-system")
         return text(found, "metadata", "uid")
 
     def forget(self) -> None:

@@ -34,7 +34,7 @@ MOST_BALANCERS = 25
 """With more Services than this no release is created, so that no quota is exceeded."""
 FLEET_LIVES = 30.0
 """Minimum seconds until they are deleted."""
-SOMEBODY = "somebody-else"
+OTHER_HOLDER = "another-holder"
 """The holder that a user writes into the lease."""
 
 
@@ -167,7 +167,7 @@ class Operators:
 
     def _foreign_key(self, deed: Deed) -> None:
         """Sometimes one that is also desired: it still belongs to others."""
-        comment = ("", "somebody@home", "pileus:other-cluster")[deed.choice % 3]
+        comment = ("", "user@home", "pileus:other-cluster")[deed.choice % 3]
         self._account.do(WHO, AddKey("admin", public_key(deed.choice % KEYS_KNOWN), comment))
 
     def _write_keys(self, entries: Mapping[str, str]) -> None:
@@ -181,7 +181,7 @@ class Operators:
 
     def _edit_lease(self, _: Deed) -> None:
         self._meddled()
-        body: Obj = {"spec": {"holderIdentity": SOMEBODY}}
+        body: Obj = {"spec": {"holderIdentity": OTHER_HOLDER}}
         self._cluster.act(WHO, "PATCH", f"{LEASES_PATH}/{LEASE}", body, MERGE)
 
     def _node(self, deed: Deed) -> Obj | None:

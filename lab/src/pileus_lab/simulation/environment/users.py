@@ -305,7 +305,7 @@ class People:
     def _foreign_cloud(self, deed: Deed) -> None:
         """Names and even owner marks are those of one of our Services; only the cluster differs."""
         service = self._service(deed)
-        uid = text(service, "metadata", "uid") if service else "nobody"
+        uid = text(service, "metadata", "uid") if service else "none"
         marks = (None, Owner(STRANGER, uid))
         made = AddBalancer(
             name=f"a{uid.replace('-', '')}"[:32],

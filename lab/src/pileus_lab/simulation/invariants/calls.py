@@ -123,7 +123,7 @@ def _concerned(facts: Facts, call: Call) -> Iterator[tuple[str, Obj]]:
         since = facts.known_since.get(text(thing, "metadata", "uid"), 0.0)
         heard = DEAD_AFTER if call.channel is Channel.CLOUD_READ else 0.0
         if facts.now() - since < TOLD_AFTER + heard:
-            continue  # whoever only reads need not have heard of it: its watch may be dead
+            continue  # a reader need not know it: its watch may be stalled
         if is_for and is_for(facts, call, thing):
             yield kind, thing
 

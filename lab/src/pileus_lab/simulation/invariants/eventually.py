@@ -327,7 +327,7 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     theirs = {one.destination for one in made} - ours.keys()
     oldest = _oldest_by_range(facts)
     reserved = {one for one, name in oldest.items() if one not in ours and name not in machines}
-    # Without marks, routes of nodes that were deleted while no manager ran cannot be told.
+    # Without marks, routes of nodes that were deleted while no manager ran cannot be identified.
     found = ours.keys() if facts.abilities.marks_routes else ours.keys() & oldest.keys()
     checked = {*wanted, *found}
     for cidr in sorted(checked - theirs - stale - reserved):

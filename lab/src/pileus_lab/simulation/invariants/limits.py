@@ -64,7 +64,7 @@ class Vain:
     conflicts: int = 0
 
     def count(self, answer: Answer) -> None:
-        """A call that was told to retry may do so; one pass may see several conflicts."""
+        """A call that was asked to retry may do so; one pass may see several conflicts."""
         is_conflict = answer.trouble == CONFLICT
         if answer.patience is not None:
             return
@@ -89,13 +89,13 @@ class Paces:
     )
     """By process and part of it, in this minute."""
     invited: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    """How often each was told to retry later, or with a fresh view, in this minute."""
+    """How often each was asked to retry later, or with a fresh view, in this minute."""
     vain: dict[Key, Vain] = field(default_factory=dict[Key, Vain])
     quiet_until: dict[Waiting, float] = field(default_factory=dict[Waiting, float])
     """Until when a call must not be repeated; for the cloud, no call at all."""
     woken: dict[str, float] = field(default_factory=dict[str, float])
     """Paths of objects that changed, and until when the one immediate pass for that change may
-    run, whatever the last one was told."""
+    run, whatever the last one was asked."""
     ill: dict[str, float] = field(default_factory=dict[str, float])
     """When a process last had trouble with the API server."""
 
@@ -228,7 +228,7 @@ def most_calls(
     size = rate.size(things)
     passes = size * rate.law.passes(MINUTE)
     if channel is Channel.EVENT:
-        # Written when it is told; and what fails once sooner, then in turn.
+        # Written when it is reported; what fails once sooner, then in turn.
         return ceil(TOLD * (passes + size * (1 + MINUTE / RETRY)))
     if channel is Channel.CLOUD_READ:
         return ceil(max(rate.calls, costs.of(agent)) * passes)

@@ -33,7 +33,7 @@ SEARCHED = 60.0
 LISTS = 5
 """Without streaming lists, one list at the end of each watch; and one of Services and nodes,
 page by page, before orphans are reported."""
-# Where nodes are not watched, rounds over the routes come as often as looks at machines (10 s).
+# Where nodes are not watched, rounds over the routes are as frequent as checks of machines (10 s).
 SWEPT = 60.0
 """Seconds between two paged lists of Services, while there are orphaned balancers."""
 ROUNDS = 4
@@ -60,7 +60,7 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
     hopeless = _hopeless(facts, spent.seconds)
     most = {
         Channel.WRITE: (gone + _lost(facts)) * times,  # the lost have two conditions that say so
-        # By whoever looks for the first time after it went; and of a route that leads nowhere and
+        # By the first check after its deletion; and of a route that leads nowhere and
         # is tried once in five minutes, that it fails no more because the cloud was in disorder.
         Channel.EVENT: gone + len(_unroutable(facts)),
         Channel.CLOUD_WRITE: hopeless,
