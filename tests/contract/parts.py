@@ -256,7 +256,7 @@ class PartsBalancers:
             return ()
         wanted = wanted_of(wish, wish.spec)
         if seen.id:
-            return self.end_faults(wanted, seen) or self.stamp(wish, seen)
+            return self.mend(wanted, seen) or self.stamp(wish, seen)
         return self.adopt(wish, seen.named) if wish.adopts else (wanted,)
 
     def stamp(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
@@ -268,7 +268,7 @@ class PartsBalancers:
         if named.mark is not None and named.mark[0] != wish.owner.cluster:
             raise Misconfigured(f"balancer {named.id} belongs to {named.mark}")
         assert wish.spec
-        mending = self.end_faults(wanted_of(wish, wish.spec), named)
+        mending = self.mend(wanted_of(wish, wish.spec), named)
         members = (change for change in mending if change.part is Part.MEMBERS)
         return Claim(named.id, wish.owner, named.mark), *members
 

@@ -46,7 +46,7 @@ class KeepsTheStampHalfWay(PartsBalancers):
 class StampsFirst(PartsBalancers):
     def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
         self.api.stamps[seen.id] = self.wished.fingerprint
-        return super().end_faults(wanted, seen)
+        return super().mend(wanted, seen)
 
     def look(self, wish: Wish, *, deep: bool) -> Seen:
         self.wished = wish
@@ -65,13 +65,13 @@ class CallsPortsMembers(PartsBalancers):
     def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
         return tuple(
             replace(change, part=Part.MEMBERS) if isinstance(change, RemoveListener) else change
-            for change in super().end_faults(wanted, seen)
+            for change in super().mend(wanted, seen)
         )
 
 
 class SetsRulesAtCreationAlone(PartsBalancers):
     def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
-        return tuple(c for c in super().end_faults(wanted, seen) if not isinstance(c, SetRules))
+        return tuple(c for c in super().mend(wanted, seen) if not isinstance(c, SetRules))
 
 
 class RollsBackByDeleting(PartsBalancers):

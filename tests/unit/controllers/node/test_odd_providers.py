@@ -134,7 +134,7 @@ async def test_a_look_up_that_fails_is_told_on_the_nodes_and_tried_again_ever_la
         assert text in site.told_of("good")
         assert site.provider.calls < 50, "in ten minutes, for two nodes and the rounds"
 
-        site.provider.end_faults()
+        site.provider.mend()
         await asyncio.sleep(1500)
 
     assert site.is_initialized("good")
@@ -168,7 +168,7 @@ async def test_a_provider_that_answers_while_another_call_hangs_is_heard():
 
     async with site.running():
         await asyncio.sleep(10)
-        provider.end_faults()
+        provider.mend()
         site.server.put(document("late"))
         await asyncio.sleep(10)
         assert site.is_initialized("late")
