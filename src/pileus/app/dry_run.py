@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pileus.app.background import background
 from pileus.app.context import ManagerContext
-from pileus.app.plan import Plan, Planner, watching
+from pileus.app.plan import Plan, Planner, started_context
 from pileus.kube.model.core_v1 import Node, ObjectReference
 from pileus.kube.model.meta import KubeObject
 from pileus.objects.events import REPEAT_AFTER
@@ -35,7 +35,7 @@ GATHER = 1.0
 """Seconds after a change in which more may come, before a plan is made."""
 SHORTEST_PAUSE = 5.0
 SHARE = 20
-"""A plan that took a second is followed by so many of rest: looking must cost the cloud little."""
+"""Seconds of rest per second that a plan took: plans must not load the cloud."""
 PERIOD = 300.0
 """Seconds after which a plan is made though the cluster has not changed: the cloud may have."""
 STUCK = 600.0
@@ -54,7 +54,7 @@ async def run_dry(context: ManagerContext, health: Health, events: Recorder) -> 
     log.info("Dry run: nothing will be changed, no lease is taken")
     if context.clouds is not None:
         context.clouds.report_to(health)
-    async with watching(context) as ready:
+    async with started_context(context) as ready:
         telling = PlanReporter(events, ready.metrics)
         rehearsal = DryRun(Planner(ready), telling, ready.random)
         health.add("dry-run", rehearsal.stuck)

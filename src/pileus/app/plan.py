@@ -42,7 +42,7 @@ PATIENCE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PlanLine:
     """One line of a plan, and which controller says it."""
 
     controller: str
@@ -57,7 +57,7 @@ def _nothing() -> Mapping[str, str]:
 class Plan:
     """What would be done, in the order in which the controllers told it."""
 
-    lines: tuple[Told, ...] = ()
+    lines: tuple[PlanLine, ...] = ()
     failures: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     """Controllers that could not tell anything, and why."""
     skipped: Mapping[str, str] = field(default_factory=_nothing, hash=False)
@@ -86,7 +86,7 @@ class Plan:
 
 
 @asynccontextmanager
-async def looking(
+async def read_only_context(
     config: Config, world: World, *, may: frozenset[str] = NOTHING
 ) -> AsyncGenerator[ManagerContext]:
     """The manager's context, from which nothing can be written, neither to cluster nor to cloud.
@@ -105,7 +105,7 @@ async def looking(
             else:
                 cloud = await stack.enter_async_context(provider(config, world))
                 context = make_context(config, world, clients, guard(cloud), Open())
-            ready = watching(context, patience=API_PATIENCE)
+            ready = started_context(context, patience=API_PATIENCE)
             yield await stack.enter_async_context(ready)
 
 
@@ -127,7 +127,7 @@ async def _check_credentials(clients: Clients) -> None:
 
 
 @asynccontextmanager
-async def watching(
+async def started_context(
     context: ManagerContext, *, patience: float | None = None
 ) -> AsyncGenerator[ManagerContext]:
     """The context with its provider started and its informers running, but no controller.
@@ -200,7 +200,7 @@ class Planner:
         Raises Fatal if the API server does not return its objects.
         """
         self._build()
-        asked: dict[str, asyncio.Task[tuple[Told, ...] | str]] = {}
+        asked: dict[str, asyncio.Task[tuple[PlanLine, ...] | str]] = {}
         async with failing_if_unreadable(self._context):
             first = await self._assigned(scope)
             async with asyncio.TaskGroup() as group:
@@ -228,7 +228,7 @@ class Planner:
                 elif built.is_news:
                     self._skipped[context.scope.scoped(descriptor.names.canonical)] = built.why
 
-    async def _assigned(self, scope: Scope) -> Mapping[str, tuple[Told, ...] | str]:
+    async def _assigned(self, scope: Scope) -> Mapping[str, tuple[PlanLine, ...] | str]:
         """With several clouds: which node and Service belongs to which has to be known first."""
         clouds = self._context.clouds
         return {ASSIGNMENT: await _ask(ASSIGNMENT, clouds.preview, scope)} if clouds else {}
@@ -238,7 +238,7 @@ class Planner:
         return {f"cloud {slot.name}": problem for slot in slots if (problem := slot.problem())}
 
 
-def once(lines: Iterable[Told]) -> tuple[Told, ...]:
+def once(lines: Iterable[PlanLine]) -> tuple[PlanLine, ...]:
     """Without troubles that are the aftermath of another that is told of the same object."""
     lines = tuple(lines)
     troubles = [it.line for it in lines if isinstance(it.line, Trouble)]
@@ -250,10 +250,10 @@ def _is_aftermath(line: Planned | Trouble, causes: Container[str]) -> bool:
     return isinstance(line, Trouble) and line.is_aftermath and title(line.about) in causes
 
 
-async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[Told, ...] | str:
+async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[PlanLine, ...] | str:
     try:
         async with asyncio.timeout(LONGEST):
-            return tuple(Told(name, line) for line in await preview(scope))
+            return tuple(PlanLine(name, line) for line in await preview(scope))
     except (CloudError, KubeError) as error:
         return str(error) or type(error).__name__
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""The arguments of small commands: declared as data, with help and errors in one style."""
+"""Arguments of small commands, declared as data; help and errors are derived from them."""
 
 import argparse
 import re
@@ -12,7 +12,7 @@ from pileus.suggest import closest
 
 
 class Help(Exception):
-    """Not an error: the user asked for help. The text depends on the terminal."""
+    """Not an error: the user requested help. The text depends on the terminal."""
 
     def __init__(self, program: str, usage: "Usage") -> None:
         super().__init__(program)
@@ -74,7 +74,7 @@ class Usage:
 
 
 class Given:
-    """What the user gave, by the arguments' names without dashes."""
+    """The given values, by the arguments' names without dashes."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
@@ -102,7 +102,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(program: str, usage: Usage, arguments: Sequence[str]) -> Given:
-    """Raises UsageError, or Help if that was asked for."""
+    """Returns the given values. Raises UsageError, or Help if help is requested."""
     if {"-h", "--help"} & set(arguments):
         raise Help(program, usage)
     try:
@@ -126,7 +126,7 @@ def _parsed(program: str, usage: Usage, arguments: Sequence[str]) -> Given:
 
 
 def _check_flags(usage: Usage, arguments: Sequence[str]) -> None:
-    """Refuse a flag that does not exist, before anything that is missing."""
+    """Raises UsageError for an unknown flag; this is reported before missing arguments."""
     known = [name for argument in usage.arguments for name in argument.names]
     for word in arguments:
         flag = word.partition("=")[0]
@@ -163,7 +163,7 @@ def _check_choice(argument: Argument, values: dict[str, Any]) -> None:
 
 
 def help_of(program: str, usage: Usage, terminal: Terminal) -> str:
-    """The help of a command, in the style of the manager's own."""
+    """Returns the help of a command, in the style of the manager's help."""
     width = help_text.width_of(terminal.width(terminal.out))
     plain = [argument for argument in usage.arguments if not argument.is_flag]
     flags = sorted(
@@ -190,7 +190,7 @@ def _described(argument: Argument) -> str:
 
 
 def answered(error: Help | UsageError, program: str, terminal: Terminal) -> int:
-    """Print help, or what is wrong with a command line; return the exit code."""
+    """Print help, or the error in a command line. Returns the exit code."""
     if isinstance(error, Help):
         terminal.out.write(help_of(error.program, error.usage, terminal))
         return 0

@@ -1,6 +1,6 @@
-"""`pileus explain`: the state of a node or Service, and what to do next.
+"""`pileus explain`: explains the state of a node or Service and what to do next.
 
-Exit codes: 0 explained · 1 there is no such object, or something failed.
+Exit codes: 0 explained · 1 the object does not exist, or an error.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,20 +9,27 @@ from datetime import datetime
 from pileus.app.errors import CommandFailed
 from pileus.app.explain.explain import explain
 from pileus.app.explain.explanation import Explanation, Leader, Message, State
-from pileus.app.plan import looking
-from pileus.cli.ages import age
-from pileus.cli.existing import check_exists
-from pileus.cli.looking import CONTEXT, NAMESPACE, OUTPUT, Asked, Manual, Runs, Takes, look
-from pileus.cli.plan_json import change_document, reference, written
-from pileus.cli.plan_text import change_lines, command_lines, split_fix
-from pileus.cli.style import Ink, Style
-from pileus.cli.terminal import Terminal
+from pileus.app.plan import read_only_context
+from pileus.cli.cluster_command import (
+    CONTEXT,
+    NAMESPACE,
+    OUTPUT,
+    Command,
+    Request,
+    Runner,
+    Takes,
+    check_exists,
+    json_text,
+    run_cluster_command,
+)
+from pileus.cli.plan import change_document, change_lines, command_lines, reference, split_fix
+from pileus.cli.terminal import Ink, Style, Terminal
 from pileus.objects.preview import title
 from pileus.settings.flags import Group
 
-MANUAL = Manual(
+COMMAND = Command(
     "Explain the state of a node or Service and what to do next. Changes nothing.\n\n"
-    "Exit codes: 0 explained, 1 there is no such object or something failed.",
+    "Exit codes: 0 explained, 1 the object does not exist or an error.",
     Group("Explain", (CONTEXT, NAMESPACE, OUTPUT), ours=True),
     Takes.ONE,
 )
@@ -36,24 +43,28 @@ INKS = {
 }
 INDENT = len("  managed by   ")
 RUN = "run: "
+_STEPS = ((120, 1, "s"), (7200, 60, "m"), (172800, 3600, "h"))
+_DAY = 86400
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
-    def work(asked: Asked, run: Runs) -> int:
-        explanation = run(_explanation(asked))
-        now = asked.world.times.wall.now()
+    def work(request: Request, run: Runner) -> int:
+        explanation = run(_explanation(request))
+        now = request.world.times.wall.now()
         text = (
-            as_json(explanation) if asked.as_json else as_text(explanation, now, Style.of(terminal))
+            as_json(explanation)
+            if request.as_json
+            else as_text(explanation, now, Style.of(terminal))
         )
         terminal.out.write(text)
         return 0
 
-    return look(program, MANUAL, arguments, terminal, work)
+    return run_cluster_command(program, COMMAND, arguments, terminal, work)
 
 
-async def _explanation(asked: Asked) -> Explanation:
-    scope = asked.scope
-    async with looking(asked.config, asked.world) as context:
+async def _explanation(request: Request) -> Explanation:
+    scope = request.scope
+    async with read_only_context(request.config, request.world) as context:
         found = await check_exists(context, scope)
         if found is None:
             raise CommandFailed(f"there is no {scope.kind} {scope.name}")
@@ -90,7 +101,7 @@ def _part(name: str, texts: Iterable[str], style: Style) -> Iterator[str]:
 
 
 def _wrapped(text: str, style: Style) -> Iterator[str]:
-    """Lines that fit; those of a command can still be pasted into a shell."""
+    """Yields lines that fit; the lines of a command can be pasted into a shell."""
     if text.startswith(RUN):
         yield from command_lines(text.removeprefix(RUN), style, INDENT)
     else:
@@ -98,7 +109,7 @@ def _wrapped(text: str, style: Style) -> Iterator[str]:
 
 
 def _messages(messages: Iterable[Message], now: datetime) -> Iterator[str]:
-    """Each message once, with all its sources; fixes are left to the next steps."""
+    """Yields each message once, with all its sources. Fixes are shown as next steps."""
     sources: dict[tuple[str, str], list[str]] = {}
     for each in messages:
         text, _ = split_fix(each.message)
@@ -127,9 +138,18 @@ def _leader(leader: Leader | None, now: datetime) -> str:
     return f"leader: {leader.holder} (Lease {leader.lock}, renewed {renewed})"
 
 
+def age(at: datetime, now: datetime) -> str:
+    """Returns how long ago `at` was, as kubectl prints ages: 42s, 5m, 3h, 2d."""
+    seconds = max(int((now - at).total_seconds()), 0)
+    for limit, unit, letter in _STEPS:
+        if seconds < limit:
+            return f"{seconds // unit}{letter}"
+    return f"{seconds // _DAY}d"
+
+
 def as_json(explanation: Explanation) -> str:
     leader = explanation.leader
-    return written({
+    return json_text({
         "version": VERSION,
         "object": reference(explanation.about),
         "created": explanation.created.isoformat() if explanation.created else "",

@@ -1,7 +1,7 @@
 """The two commands: `pileus`, and the drop-in `cloud-controller-manager`.
 
 A subcommand is a module with `main(program, arguments, terminal) -> int`, and one line below. Those
-of the laboratory, a distribution of its own, are found by entry point: the group `pileus.commands`.
+of the laboratory, a separate distribution, are found by entry points (group `pileus.commands`).
 Modules are imported when they are needed, so that each command starts quickly.
 """
 
@@ -65,7 +65,7 @@ def dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
         return _lab_command(name, rest, terminal)
     if not name:
         terminal.err.write(_usage() + "\n")
-        return terminal.refuse("no command is given")
+        return terminal.refuse("missing command")
     what = "flag" if name.startswith("-") else "command"
     known = (*COMMANDS, *LAB_COMMANDS)
     meant = closest(name, known)
@@ -105,7 +105,7 @@ def _usage() -> str:
 
 
 def _ending_quietly(command: Callable[[], int]) -> int:
-    """Run a command whose reader may go away (`| head`) and whose user may press Ctrl-C."""
+    """Run a command without a traceback if its pipe is closed (`| head`) or on Ctrl-C."""
     if sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__:
         sys.stdout, sys.stderr = whole(sys.stdout), whole(sys.stderr)
     code = 0

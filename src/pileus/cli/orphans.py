@@ -7,11 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pileus.app.errors import CommandFailed
 from pileus.app.orphans import Orphan, OrphanReport, delete_orphans, find_orphans
-from pileus.app.plan import looking
-from pileus.cli.looking import CONTEXT, FAILED, OUTPUT, Asked, Manual, Runs, look
-from pileus.cli.plan_json import written
-from pileus.cli.style import Ink, Style
-from pileus.cli.terminal import Terminal
+from pileus.app.plan import read_only_context
+from pileus.cli.cluster_command import (
+    CONTEXT,
+    FAILED,
+    OUTPUT,
+    Command,
+    Request,
+    Runner,
+    json_text,
+    run_cluster_command,
+)
+from pileus.cli.terminal import Ink, Style, Terminal
 from pileus.cloud.balancer import Balancer, Owner
 from pileus.settings.flags import Group, switch
 from pileus.settings.values import Values
@@ -19,7 +26,7 @@ from pileus.settings.values import Values
 FOUND = 2
 DELETE = switch("delete", "Delete the listed load balancers, after a confirmation.")
 YES = switch("yes", "Delete without a confirmation; for --delete.")
-MANUAL = Manual(
+COMMAND = Command(
     "List load balancers that are tagged with this cluster and have no Service. Those of a "
     "Service that the manager does not serve with these flags are listed too, but never deleted. "
     "Load balancers with the tag of another cluster, or without a tag, are ignored.\n\n"
@@ -29,26 +36,26 @@ MANUAL = Manual(
 WRITES = frozenset({"balancers.apply"})
 VERSION = 1
 FEW = 3
-"""So many may all be orphans without raising doubts."""
+"""Up to this number, --yes deletes them even if no load balancer has a Service."""
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
-    def work(asked: Asked, run: Runs) -> int:
-        found = run(_find(asked))
-        if not asked.as_json:
+    def work(request: Request, run: Runner) -> int:
+        found = run(_find(request))
+        if not request.as_json:
             terminal.out.write(as_text(found, Style.of(terminal)))
         failed: Mapping[Owner, str] | None = None
-        if found.deletable and asked.values[DELETE] and agreed(found, asked.values, terminal):
-            failed = run(_delete(asked, found))
+        if found.deletable and request.values[DELETE] and agreed(found, request.values, terminal):
+            failed = run(_delete(request, found))
             terminal.err.writelines(f"Error: {it.uid}: {why}\n" for it, why in failed.items())
-        if asked.as_json:
-            terminal.out.write(written(document(found, failed)))
+        if request.as_json:
+            terminal.out.write(json_text(document(found, failed)))
         elif failed is not None:
             deleted = len(found.deletable) - len(failed)
             terminal.out.write(f"Deleted {deleted} of {len(found.deletable)}\n")
         return exit_code(found, failed)
 
-    return look(program, MANUAL, arguments, terminal, work)
+    return run_cluster_command(program, COMMAND, arguments, terminal, work)
 
 
 def exit_code(found: OrphanReport, failed: Mapping[Owner, str] | None) -> int:
@@ -59,13 +66,13 @@ def exit_code(found: OrphanReport, failed: Mapping[Owner, str] | None) -> int:
     return FOUND if is_left else 0
 
 
-async def _find(asked: Asked) -> OrphanReport:
-    async with looking(asked.config, asked.world) as context:
+async def _find(request: Request) -> OrphanReport:
+    async with read_only_context(request.config, request.world) as context:
         return await find_orphans(context)
 
 
-async def _delete(asked: Asked, found: OrphanReport) -> Mapping[Owner, str]:
-    async with looking(asked.config, asked.world, may=WRITES) as context:
+async def _delete(request: Request, found: OrphanReport) -> Mapping[Owner, str]:
+    async with read_only_context(request.config, request.world, may=WRITES) as context:
         return await delete_orphans(context, found.deletable)
 
 
@@ -81,7 +88,8 @@ def agreed(found: OrphanReport, values: Values, terminal: Terminal) -> bool:
         return True
     if not terminal.can_ask():
         raise CommandFailed(
-            "nothing was deleted: there is no terminal to ask on; --yes deletes without asking"
+            "nothing was deleted: there is no terminal for a confirmation. To delete without one, "
+            "add --yes"
         )
     return terminal.agrees(f"Delete {_counted(found.deletable)} of cluster {found.cluster}?")
 

@@ -1,10 +1,9 @@
-"""`pileus providers`: which cloud providers are installed, and whether each can be used."""
+"""`pileus providers`: lists the installed cloud providers, and whether each can be used."""
 
 from collections.abc import Sequence
 
 from pileus.cli.arguments import Help, Usage, UsageError, answered, parse
-from pileus.cli.table import show_table
-from pileus.cli.terminal import Terminal
+from pileus.cli.terminal import Terminal, show_table
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.registry import PROVIDERS, Registry
 

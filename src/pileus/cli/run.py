@@ -1,6 +1,6 @@
-"""`pileus run`, which is also `cloud-controller-manager`: from the command line to a running app.
+"""`pileus run`, also `cloud-controller-manager`: from the command line to a running manager.
 
-Exit codes: 0 done · 1 not as configured · 2 a bug · 255 cannot run in this place.
+Exit codes: 0 stopped · 1 wrong flags or configuration · 2 a bug · 255 the environment is not usable.
 """
 
 import importlib
@@ -76,7 +76,7 @@ def _guarded(run: Callable[[], int], terminal: Terminal) -> int:
     except Fatal as error:
         LOG.fatal(str(error))
         return FATAL
-    except Exception:  # noqa: BLE001 -- the end of the program: a bug is shown whole, secrets not
+    except Exception:  # noqa: BLE001 -- the end of the program: a bug is printed in full, without secrets
         terminal.err.write(masked(traceback.format_exc()))
         return BUG
 

@@ -1,11 +1,21 @@
-"""What a command sees of the outside: where it writes, how wide, and the environment."""
+"""The terminal of a command: streams, environment, width, colours and tables."""
 
 import io
 import os
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TextIO
+
+NARROWEST = 40
+GAP = "   "
+"""Between two columns of a table."""
+CLEAR = "\r\x1b[K"
+"""Clears the line of a terminal."""
+
+Row = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,22 +24,22 @@ class Terminal:
     err: TextIO
     environment: Mapping[str, str]
     source: TextIO | None = None
-    """Where a user types; None: there is no user."""
+    """Standard input; None: there is no user."""
 
     def width(self, stream: TextIO) -> int:
-        """The columns of a terminal; 0 when `stream` is something else, such as a file."""
+        """Returns the columns of a terminal; 0 if `stream` is something else, such as a file."""
         try:
             return os.get_terminal_size(stream.fileno()).columns
         except (OSError, ValueError):
             return 0
 
     def can_ask(self) -> bool:
-        """Whether someone sees a question and can answer it."""
+        """Whether a user can see a question and answer it."""
         return self.source is not None and self.source.isatty() and bool(self.width(self.err))
 
     def agrees(self, question: str) -> bool:
-        """Whether the user types `yes`; nothing else will do."""
-        self.err.write(f"{question} Type yes to go on: ")
+        """Whether the user types `yes`; any other answer means no."""
+        self.err.write(f"{question} Type yes to continue: ")
         self.err.flush()
         return self.source is not None and self.source.readline().strip() == "yes"
 
@@ -48,10 +58,10 @@ class Terminal:
 
 
 def whole(stream: TextIO) -> TextIO:
-    """The same stream, but one that writes everything.
+    """Returns a stream that writes everything.
 
-    With PYTHONUNBUFFERED, as containers like to have it, Python's own streams forget what a write
-    has left over when a pipe or terminal took only a part of it.
+    With PYTHONUNBUFFERED, which is common in containers, Python's own streams drop the rest of a
+    write of which a pipe or terminal accepted only a part.
     """
     raw = getattr(stream, "buffer", None)
     if not isinstance(raw, io.RawIOBase):
@@ -61,5 +71,108 @@ def whole(stream: TextIO) -> TextIO:
 
 
 def own_terminal() -> Terminal:
-    """The one that this process was started in."""
+    """Returns the terminal of this process."""
     return Terminal(sys.stdout, sys.stderr, os.environ, sys.stdin)
+
+
+class Ink(StrEnum):
+    GREEN = "32"
+    YELLOW = "33"
+    RED = "31"
+    MAGENTA = "35"
+    BOLD = "1"
+    DIM = "2"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Colours and line breaks on a terminal; neither of them in a file or pipe."""
+
+    width: int = 0
+    """Columns; 0: lines are not wrapped."""
+    has_colour: bool = False
+
+    @classmethod
+    def of(cls, terminal: Terminal) -> "Style":
+        """Returns the style of standard output."""
+        width = terminal.width(terminal.out)
+        return cls(width, bool(width) and not terminal.environment.get("NO_COLOR"))
+
+    def inked(self, text: str, ink: Ink) -> str:
+        return f"\x1b[{ink}m{text}\x1b[0m" if self.has_colour and text else text
+
+    def lines(self, text: str, indent: int) -> list[str]:
+        """Returns the text in lines that fit after an indent, which the caller writes."""
+        if not self.width:
+            return [text]
+        width = max(self.width - indent, NARROWEST)
+        return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+
+
+def show_table(terminal: Terminal, columns: Row, rows: Sequence[Row]) -> None:
+    """Write a table. Nothing is cut off, and no word is broken that fits into a line."""
+    for line in table_lines([column.upper() for column in columns], rows, _width(terminal)):
+        terminal.out.write(f"{line.rstrip()}\n")
+
+
+def _width(terminal: Terminal) -> int:
+    return terminal.width(terminal.out)
+
+
+def table_lines(heads: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
+    """Yields the table in lines of at most `width` columns; 0: not wrapped.
+
+    Where a terminal is too narrow for columns, each row is a block of lines.
+    """
+    lines = [heads, *rows]
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if width:
+        least = [max(map(_longest_word, column)) for column in zip(*lines, strict=True)]
+        if _total(least) > width:
+            yield from _blocks(heads, rows, width)
+            return
+        wide = _narrowed(wide, least, width)
+    for line in lines:
+        yield from _wrapped(line, wide)
+
+
+def _longest_word(cell: str) -> int:
+    return max(map(len, cell.split()), default=0)
+
+
+def _total(wide: Sequence[int]) -> int:
+    return sum(wide) + len(GAP) * (len(wide) - 1)
+
+
+def _narrowed(wide: Sequence[int], least: Sequence[int], width: int) -> list[int]:
+    """Returns the widths with the widest columns narrowed, down to their longest word."""
+    found = list(wide)
+    while _total(found) > width:
+        widest = max((i for i, each in enumerate(found) if each > least[i]), key=found.__getitem__)
+        found[widest] -= 1
+    return found
+
+
+def _wrapped(line: Row, wide: Sequence[int]) -> Iterator[str]:
+    cells = [_fitted(cell, wide[i]) for i, cell in enumerate(line)]
+    for number in range(max(map(len, cells))):
+        parts = (cell[number] if number < len(cell) else "" for cell in cells)
+        yield GAP.join(part.ljust(wide[i]) for i, part in enumerate(parts))
+
+
+def _fitted(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    return textwrap.wrap(cell, max(width, 1), break_on_hyphens=False) or [""]
+
+
+def _blocks(heads: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
+    indent = 2 + max(map(len, heads)) + len(GAP)
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        yield from _fitted(row[0], width)
+        for head, cell in zip(heads[1:], row[1:], strict=True):
+            first, *rest = _fitted(cell, width - indent)
+            yield f"  {head:<{indent - 2}}{first}"
+            yield from (f"{'':<{indent}}{line}" for line in rest)

@@ -8,7 +8,7 @@ from random import Random
 
 from pileus.app.context import ManagerContext
 from pileus.app.manager import Manager
-from pileus.app.plan import Plan, Planner, looking
+from pileus.app.plan import Plan, Planner, read_only_context
 from pileus.app.startup import World
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
@@ -63,7 +63,9 @@ class Scene:
     async def looked_at(
         self, *flags: str, may: frozenset[str] = frozenset()
     ) -> AsyncGenerator[ManagerContext]:
-        async with looking(configured(*self.flags, *flags), self.world(), may=may) as context:
+        async with read_only_context(
+            configured(*self.flags, *flags), self.world(), may=may
+        ) as context:
             yield context
 
     async def plan(self, scope: Scope = EVERYTHING, *flags: str) -> Plan:

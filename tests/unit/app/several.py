@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pileus.app.manager import Manager
-from pileus.app.plan import Plan, Planner, looking
+from pileus.app.plan import Plan, Planner, read_only_context
 from pileus.app.startup import World
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud, ProviderConfig
@@ -113,7 +113,7 @@ class TwoClouds:
 
     async def plan(self, *flags: str) -> Plan:
         config = configured("--cloud-provider=a,b", *flags)
-        async with looking(config, self.world()) as context:
+        async with read_only_context(config, self.world()) as context:
             return await Planner(context).plan(EVERYTHING)
 
     async def add_node(self, name: str, provider_id: str = "") -> None:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from pileus.app.background import background
 from pileus.app.dry_run import DryRun, PlanReporter
 from pileus.app.manager import Manager
-from pileus.app.plan import Plan, Planner, Told
+from pileus.app.plan import Plan, PlanLine, Planner
 from pileus.cloud.balancer import Effect
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
 from pileus.cloud.model import NodeRef
@@ -196,11 +196,11 @@ async def test_a_cloud_that_is_down_is_trouble_and_told_by_a_warning() -> None:
         assert warning.message.startswith("dry run: CloudUnavailable: ")
 
 
-def planned(summary: str, effect: Effect = Effect.CREATE, waits_for: str = "") -> Told:
+def planned(summary: str, effect: Effect = Effect.CREATE, waits_for: str = "") -> PlanLine:
     line = Planned(
         about=WEB, place=Place.CLOUD, effect=effect, summary=summary, waits_for=waits_for
     )
-    return Told("service-lb-controller", line)
+    return PlanLine("service-lb-controller", line)
 
 
 @dataclass
@@ -256,7 +256,7 @@ async def test_a_wait_that_gets_shorter_is_no_news_but_an_hour_is(told: Audience
 
 
 async def test_changes_and_troubles_of_one_object_are_two_events(told: Audience) -> None:
-    trouble = Told("service-lb-controller", Trouble(WEB, "Odd", "a range does not parse"))
+    trouble = PlanLine("service-lb-controller", Trouble(WEB, "Odd", "a range does not parse"))
 
     PlanReporter(told.events, told.metrics).report(Plan((planned("balancer"), trouble)))
 

@@ -9,9 +9,9 @@ import pytest
 from pileus.app.explain.advice import ADVICE
 from pileus.app.explain.explain import explain
 from pileus.app.explain.explanation import Explanation, Leader, Message, State
-from pileus.cli.existing import check_exists
+from pileus.cli.cluster_command import check_exists
 from pileus.cli.explain import as_json, as_text
-from pileus.cli.style import Style
+from pileus.cli.terminal import Style
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, ObjectReference
 from pileus.kube.patch import MergePatch

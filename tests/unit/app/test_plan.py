@@ -9,11 +9,11 @@ from random import Random
 import pytest
 
 from pileus.app.errors import CommandFailed, Fatal
-from pileus.app.plan import Plan, Planner, Told, looking
+from pileus.app.plan import Plan, PlanLine, Planner, read_only_context
 from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.app.run import ending_of
 from pileus.app.startup import World
-from pileus.cli.existing import check_exists
+from pileus.cli.cluster_command import check_exists
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable, Unsupported
 from pileus.cloud.interface import Cloud, ClusterAccess, OwnController, ProviderConfig
@@ -84,7 +84,7 @@ async def plan(
     controllers: Controllers = CONTROLLERS,
     flags: Sequence[str] = (),
 ) -> Plan:
-    async with looking(configured(*flags), world(cloud, kube)) as context:
+    async with read_only_context(configured(*flags), world(cloud, kube)) as context:
         return await Planner(replace(context, controllers=controllers)).plan(scope)
 
 
@@ -140,7 +140,7 @@ async def test_all_controllers_are_asked_side_by_side_and_one_that_fails_harms_n
 
     made = await plan(Cloud(name="fake"), Kube(), controllers=controllers)
 
-    assert made.lines == (Told(NODE.canonical, first), Told(ROUTE.canonical, trouble))
+    assert made.lines == (PlanLine(NODE.canonical, first), PlanLine(ROUTE.canonical, trouble))
     assert made.failures == {SERVICE.canonical: "the cloud is down"}
     assert not made.is_whole
     assert loop_time() == pytest.approx(10, abs=1)
@@ -152,7 +152,7 @@ async def test_a_bug_in_one_preview_makes_the_plan_incomplete_and_hides_no_other
 
     made = await plan(Cloud(name="fake"), Kube(), controllers=controllers)
 
-    assert made.lines == (Told(NODE.canonical, first),)
+    assert made.lines == (PlanLine(NODE.canonical, first),)
     assert made.failures == {SERVICE.canonical: "internal error KeyError (see the log)"}
     assert not made.is_whole
 
@@ -202,7 +202,7 @@ async def test_controllers_that_are_off_are_not_asked_and_those_that_cannot_run_
 
 def test_a_plan_counts_its_changes_by_effect():
     waits = change(effect=Effect.UPDATE, waits_for="the balancer")
-    made = Plan((Told("a", change()), Told("b", change()), Told("b", waits)))
+    made = Plan((PlanLine("a", change()), PlanLine("b", change()), PlanLine("b", waits)))
 
     assert [made.count(effect) for effect in Effect] == [2, 1, 0, 0]
     assert (made.waiting, made.is_whole) == (1, True)
@@ -362,7 +362,7 @@ async def test_an_object_that_does_not_exist_is_said_with_the_one_that_was_meant
     kube = await cluster("web-1")
 
     with pytest.raises((CommandFailed, BaseExceptionGroup)) as raised:
-        async with looking(configured(), world(Cloud(name="fake"), kube)) as context:
+        async with read_only_context(configured(), world(Cloud(name="fake"), kube)) as context:
             await check_exists(context, scope)
 
     error = ending_of(raised.value)
@@ -373,7 +373,7 @@ async def test_an_object_that_does_not_exist_is_said_with_the_one_that_was_meant
 async def test_an_object_that_exists_is_found():
     kube = await cluster("web-1")
 
-    async with looking(configured(), world(Cloud(name="fake"), kube)) as context:
+    async with read_only_context(configured(), world(Cloud(name="fake"), kube)) as context:
         found = await check_exists(context, Scope("Service", "default", "web"))
         assert found
         assert found.metadata.name == "web"

@@ -10,7 +10,7 @@ import pytest
 from pileus.app import registry
 from pileus.app.leader import Leases, lead
 from pileus.app.migration import ControllerLeader, Lock, Migration
-from pileus.app.plan import Planner, watching
+from pileus.app.plan import Planner, started_context
 from pileus.app.validate import problems
 from pileus.cloud.interface import Cloud
 from pileus.kube.model.core_v1 import NODES
@@ -76,7 +76,7 @@ async def test_plans_know_it():
     kube = Kube()
     async with manager_context(BARE, "--controllers=heartbeat", kube=kube) as context:
         await context.clients.main("user").create(NODES, new_node("n1"))
-        async with watching(replace(context, controllers=CONTROLLERS)) as ready:
+        async with started_context(replace(context, controllers=CONTROLLERS)) as ready:
             made = await Planner(ready).plan(EVERYTHING)
 
     assert [(name, line.summary) for name, line in made.changes] == [

@@ -109,7 +109,7 @@ def test_usage_errors_name_the_usage_not_the_first_missing_flag(line: list[str],
 
 
 OWN_FLAGS = {
-    f"pileus {module.__name__.rpartition('.')[2]}": module.MANUAL.flags
+    f"pileus {module.__name__.rpartition('.')[2]}": module.COMMAND.flags
     for module in (plan, explain, orphans)
 }
 

@@ -64,7 +64,7 @@ def test_without_a_command_the_usage_is_shown():
 
     assert code == 1
     assert err.startswith("A Kubernetes cloud-controller-manager with plan, explain and orphan")
-    assert err.endswith("Error: no command is given\n")
+    assert err.endswith("Error: missing command\n")
 
 
 @pytest.mark.parametrize("command", ["version", "providers"])

@@ -11,9 +11,8 @@ from pileus.app.errors import CommandFailed
 from pileus.app.orphans import Orphan, OrphanReport
 from pileus.app.settings import TABLE
 from pileus.cli.main import dispatch
-from pileus.cli.orphans import MANUAL, agreed, as_text, document, exit_code
-from pileus.cli.style import Style
-from pileus.cli.terminal import Terminal
+from pileus.cli.orphans import COMMAND, agreed, as_text, document, exit_code
+from pileus.cli.terminal import Style, Terminal
 from pileus.cloud.balancer import Balancer, BalancerState, Ingress, Owner
 from pileus.settings.flags import Table
 from pileus.settings.sources import gather
@@ -53,7 +52,7 @@ def terminal(*, typing: str | None = None) -> Terminal:
 
 
 def values(*flags: str):
-    return gather(Table((MANUAL.flags, *TABLE.groups)), "pileus orphans", flags, {}).values
+    return gather(Table((COMMAND.flags, *TABLE.groups)), "pileus orphans", flags, {}).values
 
 
 def test_each_is_shown_with_what_it_is_and_what_its_deletion_would_do():
@@ -102,7 +101,7 @@ def test_only_a_whole_yes_is_one(answer: str, is_agreed: bool):
 def test_where_nobody_can_be_asked_nothing_is_deleted_without_yes():
     found = OrphanReport("c1", 5, (GONE,))
 
-    with pytest.raises(CommandFailed, match="no terminal to ask on"):
+    with pytest.raises(CommandFailed, match="no terminal for a confirmation"):
         agreed(found, values("--delete"), terminal())
     assert agreed(found, values("--delete", "--yes"), terminal())
 
@@ -154,7 +153,7 @@ def test_the_document_for_programs():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["orphans", "all", "--cloud-provider=local"], 'takes no arguments, but got "all"'),
+        (["orphans", "all", "--cloud-provider=local"], 'expected no arguments, but got "all"'),
         (["orphans", "--delet"], "did you mean --delete?"),
         (
             ["explain", "--cloud-provider=local"],

@@ -5,14 +5,11 @@ import json
 
 import pytest
 
-from pileus.app.plan import Plan, Told
-from pileus.cli.looking import parsed_object
+from pileus.app.plan import Plan, PlanLine
+from pileus.cli.cluster_command import parsed_object
 from pileus.cli.main import dispatch
-from pileus.cli.plan import exit_code
-from pileus.cli.plan_json import as_json
-from pileus.cli.plan_text import as_text
-from pileus.cli.style import Style
-from pileus.cli.terminal import Terminal
+from pileus.cli.plan import as_json, as_text, exit_code
+from pileus.cli.terminal import Style, Terminal
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
@@ -29,7 +26,7 @@ def told(
     about: ObjectReference = WEB,
     place: Place = Place.CLOUD,
     waits_for: str = "",
-) -> Told:
+) -> PlanLine:
     line = Planned(
         about=about,
         place=place,
@@ -38,7 +35,7 @@ def told(
         details=details,
         waits_for=waits_for,
     )
-    return Told("service-lb-controller", line)
+    return PlanLine("service-lb-controller", line)
 
 
 FULL = Plan(
@@ -47,7 +44,7 @@ FULL = Plan(
         told(Effect.REPLACE, "address", "10.0.0.1 → 10.0.0.2"),
         told(Effect.UPDATE, "status.loadBalancer", place=Place.CLUSTER, waits_for="the balancer"),
         told(Effect.DELETE, "node", about=NODE, place=Place.CLUSTER),
-        Told("service-lb-controller", Trouble(WEB, "Odd", "a range does not parse")),
+        PlanLine("service-lb-controller", Trouble(WEB, "Odd", "a range does not parse")),
     ),
     failures={"node-route-controller": "the cloud is down"},
     skipped={"node-ipam-controller": "no cluster CIDR"},
@@ -105,7 +102,7 @@ def test_the_last_line_says_it_all(plan: Plan, scope: Scope, text: str):
 
 def test_what_is_in_the_way_of_many_alike_is_told_of_a_few():
     nodes = [ObjectReference(kind="Node", name=f"n{number:02}") for number in range(12)]
-    troubles = [Told("a", Trouble(node, "InstanceNotFound", "none")) for node in nodes]
+    troubles = [PlanLine("a", Trouble(node, "InstanceNotFound", "none")) for node in nodes]
 
     many = as_text(Plan((*troubles, FULL.lines[-1])), EVERYTHING, PLAIN)
     some = as_text(Plan(tuple(troubles[:10])), EVERYTHING, PLAIN)
@@ -172,7 +169,7 @@ def test_the_document_for_programs_has_everything():
         (Plan((told(Effect.CREATE, "balancer"),)), 2),
         (Plan((told(Effect.CREATE, "balancer", waits_for="x"),)), 2),
         (Plan(failures={"a": "b"}), 1),
-        (Plan((Told("a", Trouble(WEB, "Odd", "odd")),)), 1),
+        (Plan((PlanLine("a", Trouble(WEB, "Odd", "odd")),)), 1),
         (FULL, 1),
     ],
 )

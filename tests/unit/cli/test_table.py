@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.cli.table import table_lines
+from pileus.cli.terminal import table_lines
 
 CELL = st.lists(st.text("abcxyz0123456789-./:", min_size=1, max_size=40), max_size=4).map(" ".join)
 ROW = st.tuples(CELL, CELL, CELL, CELL)

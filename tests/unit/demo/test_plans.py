@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pileus.app.plan import Plan, Told
+from pileus.app.plan import Plan, PlanLine
 from pileus.cloud.balancer import Effect, Owner, Wish
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.kube.model.core_v1 import ObjectReference
@@ -71,7 +71,7 @@ def test_a_deletion_that_waits_says_for_what():
         waits_for="a second look",
     )
     other = Planned(about=node, place=Place.CLUSTER, effect=Effect.UPDATE, summary="taints")
-    lines = [Told("x", going), Told("x", other), Told("x", Trouble(node, "Odd", "odd"))]
+    lines = [PlanLine("x", going), PlanLine("x", other), PlanLine("x", Trouble(node, "Odd", "odd"))]
 
     assert deletions(Plan(tuple(lines))) == {"node web-2, after a second look"}
     assert deletions(Plan()) == frozenset()

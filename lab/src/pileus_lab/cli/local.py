@@ -12,8 +12,7 @@ import msgspec
 
 from pileus.app import help as help_text
 from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, answered, parse
-from pileus.cli.table import show_table
-from pileus.cli.terminal import Terminal
+from pileus.cli.terminal import Terminal, show_table
 from pileus.clock import SystemClock
 from pileus.cloud.connection import read_config
 from pileus.cloud.errors import CloudError

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pileus.cli.arguments import Argument, Given, Help, Usage, UsageError, answered, parse
-from pileus.cli.progress import CLEAR
-from pileus.cli.style import Ink, Style
-from pileus.cli.terminal import Terminal
+from pileus.cli.terminal import CLEAR, Ink, Style, Terminal
 from pileus.clock import since_boot
 from pileus.cloud.errors import CloudError
 from pileus_lab.simulation.scenario import SCENARIOS, Scenario

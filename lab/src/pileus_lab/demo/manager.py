@@ -10,7 +10,7 @@ from typing import Any
 from pileus.app import validate
 from pileus.app.errors import CommandFailed
 from pileus.app.manager import Manager
-from pileus.app.plan import Plan, Planner, looking
+from pileus.app.plan import Plan, Planner, read_only_context
 from pileus.app.registry import Controllers
 from pileus.app.run import ending_of
 from pileus.app.settings import TABLE, build_config
@@ -79,7 +79,7 @@ class _Told:
 
 async def tell_awaited(config: Config, world: World, board: Board) -> None:
     """Shows each pending deletion of a node once, until cancelled."""
-    async with looking(config, world) as context:
+    async with read_only_context(config, world) as context:
         planner = Planner(replace(context, controllers=Controllers(lifecycle.DESCRIPTOR)))
         told: frozenset[str] = frozenset()
         while True:

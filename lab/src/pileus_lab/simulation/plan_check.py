@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pileus.app.plan import Plan, Planner, looking
+from pileus.app.plan import Plan, Planner, read_only_context
 from pileus.cloud.balancer import Balancers, Change, Effect, Owner, Seen, Wish
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud, Routes, SshKeys
@@ -334,7 +334,7 @@ class Keeper:
         """Plans while the block lasts; the first plan is made before it."""
         replica = self._world.planner(self._hear)
         config, life = self._world.schedule.setup.config, replica.next_life()
-        async with looking(config, replica.surroundings(life)) as context:
+        async with read_only_context(config, replica.surroundings(life)) as context:
             self._ask = Planner(context).plan
             self._first = await self._plan()
             changes = [change for _, change in self._first.changes]

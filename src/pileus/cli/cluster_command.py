@@ -1,33 +1,40 @@
-"""The frame of the commands that read a cluster and its cloud: plan, explain, orphans.
+"""Shared code of the commands that read a cluster and its cloud: plan, explain, orphans.
 
-They take the manager's flags, configuration file and environment, and a few flags of their own.
-The cluster is found as kubectl finds it. Exit code 1 means that something is wrong, and standard
-error says what.
+They accept the manager's flags, configuration file and environment, and a few flags of their own.
+The cluster is chosen like kubectl chooses it. Exit code 1 means failure; standard error says why.
 """
 
 import asyncio
 import traceback
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from random import SystemRandom
 from typing import TypeVar
 
+import msgspec
+
 from pileus.app import help as help_text
 from pileus.app import validate
+from pileus.app.background import background
+from pileus.app.context import ManagerContext
 from pileus.app.errors import CommandFailed, Fatal
+from pileus.app.plan import failing_if_unreadable
 from pileus.app.run import ending_of, loop_factory
 from pileus.app.settings import TABLE, CommandSettings, build_config
 from pileus.app.startup import World
 from pileus.cli.arguments import UsageError
-from pileus.cli.progress import progress
-from pileus.cli.terminal import Terminal
+from pileus.cli.terminal import CLEAR, Terminal
 from pileus.cloud.choice import CloudSettings
 from pileus.kube.access import Access
 from pileus.kube.config.choose import load_user_access
 from pileus.kube.config.errors import InvalidConfiguration
+from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.kube.settings import ClientSettings
+from pileus.kube.store import NamespacedName
 from pileus.objects.preview import EVERYTHING, Scope
+from pileus.runtime.informers import UID_INDEX
 from pileus.runtime.leadership import SYSTEM_TIMES
 from pileus.settings.config import Config
 from pileus.settings.declare import flag_of
@@ -35,7 +42,7 @@ from pileus.settings.flags import Flag, FlagError, Group, Table
 from pileus.settings.kinds import STRING
 from pileus.settings.sources import Settings, gather
 from pileus.settings.values import Values
-from pileus.suggest import closest
+from pileus.suggest import closest, did_you_mean
 from pileus.telemetry.logs import logging_to
 from pileus.telemetry.mask import masked
 from pileus.telemetry.settings import LogSettings
@@ -43,8 +50,11 @@ from pileus.telemetry.settings import LogSettings
 T = TypeVar("T")
 
 FAILED = 1
+PROGRESS_AFTER = 1.0
+PROGRESS_STEP = 0.25
+"""Seconds before progress is shown, and between two updates of it."""
 QUIET = -1
-"""A verbosity below which only warnings and errors are written."""
+"""A verbosity below which only warnings and errors are logged."""
 HELP = flag_of(CommandSettings, "help")
 CLOUD_PROVIDER = flag_of(CloudSettings, "provider")
 VERBOSITY = flag_of(LogSettings, "verbosity")
@@ -55,9 +65,9 @@ KUBECONFIG = Flag(
     "",
     "Kubeconfig file; empty: $KUBECONFIG, else ~/.kube/config, else the pod's service account.",
 )
-"""The manager's flag as it works here; for help alone."""
+"""The manager's flag as it works for these commands; only for help."""
 CONTEXT = Flag(
-    "context", STRING, "", "Context of the kubeconfig; empty: its current one.", only_flag=True
+    "context", STRING, "", "Context of the kubeconfig; empty: its current context.", only_flag=True
 )
 NAMESPACE = Flag(
     "namespace",
@@ -77,20 +87,22 @@ KINDS = {
     "svc": "Service",
 }
 OBJECT = "node NAME | service [NAMESPACE/]NAME"
-CLOSING = "All flags of the manager are accepted: use those that it runs with (pileus run --help)."
+CLOSING = (
+    "All flags of the manager are accepted: use the flags that it runs with (pileus run --help)."
+)
 
 
 class Takes(Enum):
     """Which object a command line names."""
 
     NOTHING = ""
-    PERHAPS_ONE = f"[{OBJECT}]"
+    OPTIONAL = f"[{OBJECT}]"
     ONE = f"({OBJECT})"
 
 
 @dataclass(frozen=True, slots=True)
-class Manual:
-    """A command: what it takes, and what its help says."""
+class Command:
+    """A command: its arguments and its help."""
 
     text: str
     flags: Group
@@ -101,8 +113,8 @@ class Manual:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A command line that was understood."""
+class Request:
+    """A parsed command line."""
 
     scope: Scope
     values: Values
@@ -115,16 +127,16 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
-    """Runs what reads cluster and cloud, with a sign of life; may be called again."""
+class Runner:
+    """Runs coroutines that read cluster and cloud, and shows progress meanwhile."""
 
     terminal: Terminal
 
     def __call__(self, work: Coroutine[object, object, T]) -> T:
-        """Raises, of several errors at once, the one that says how the program is to end."""
+        """Returns the result. Of several errors, raises the one that decides the exit code."""
 
         async def run() -> T:
-            async with progress(self.terminal, "asking the cluster and the cloud"):
+            async with showing_progress(self.terminal, "Reading the cluster and the cloud"):
                 return await work
 
         try:
@@ -134,25 +146,25 @@ class Runs:
             raise ending_of(errors) from None
 
 
-Work = Callable[[Asked, Runs], int]
-"""What a command does, and its exit code."""
+Work = Callable[[Request, Runner], int]
+"""The work of a command; returns its exit code."""
 
 
-def look(
-    program: str, manual: Manual, arguments: Sequence[str], terminal: Terminal, work: Work
+def run_cluster_command(
+    program: str, command: Command, arguments: Sequence[str], terminal: Terminal, work: Work
 ) -> int:
-    """Parse the command line and do the work. Every error is printed, none is raised."""
-    table = Table((manual.flags, *TABLE.groups))
+    """Parse the command line and do the work. Returns the exit code; errors are printed."""
+    table = Table((command.flags, *TABLE.groups))
     try:
         settings = gather(table, program, arguments, terminal.environment, takes_words=True)
         if settings.values[HELP]:
-            terminal.out.write(_help(program, manual, terminal))
+            terminal.out.write(_help(program, command, terminal))
             return 0
         _check_output(settings.values[OUTPUT])
-        named = named_object(manual.takes, settings.words, settings.values)
+        named = named_object(command.takes, settings.words, settings.values)
         return _work(settings, named, terminal, work)
     except (FlagError, UsageError) as error:
-        return terminal.misused(program, manual.usage(program), str(error), error.hint)
+        return terminal.misused(program, command.usage(program), str(error), error.hint)
     except InvalidConfiguration as error:
         return terminal.refuse(masked(str(error)))
     except (CommandFailed, Fatal) as error:
@@ -171,12 +183,12 @@ def _work(settings: Settings, named: "Named", terminal: Terminal, work: Work) ->
     with logging_to(LogSettings(verbosity=level), terminal.err, terminal.err):
         access = user_access(config[ClientSettings], values, terminal.environment)
         world = _world(access, terminal)
-        asked = Asked(named.scope(access.namespace), values, config, world)
+        request = Request(named.scope(access.namespace), values, config, world)
         try:
-            return work(asked, Runs(terminal))
+            return work(request, Runner(terminal))
         except (CommandFailed, Fatal, UsageError, BrokenPipeError):
             raise
-        except Exception:  # noqa: BLE001 -- the end of the program: a bug is shown whole, secrets not
+        except Exception:  # noqa: BLE001 -- the end of the program: a bug is printed in full, without secrets
             terminal.err.write(masked(traceback.format_exc()))
             return FAILED
 
@@ -197,14 +209,14 @@ def _world(access: Access, terminal: Terminal) -> World:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The object that a command line names; no kind means everything."""
+    """The object that a command line names; without a kind, all objects."""
 
     kind: str = ""
     namespace: str = ""
     name: str = ""
 
     def scope(self, namespace: str) -> Scope:
-        """`namespace` is that of a Service that is named without one."""
+        """Returns the scope. `namespace` is used for a Service that is named without one."""
         if not self.kind:
             return EVERYTHING
         if self.kind == "Node":
@@ -216,7 +228,7 @@ def named_object(takes: Takes, words: Sequence[str], values: Values) -> Named:
     """Returns what `node NAME` or `service [NAMESPACE/]NAME` names. Raises UsageError."""
     namespace = values[NAMESPACE]
     if takes is Takes.NOTHING and words:
-        raise UsageError(f'it takes no arguments, but got "{words[0]}"')
+        raise UsageError(f'expected no arguments, but got "{words[0]}"')
     if takes is Takes.ONE and not words:
         raise UsageError("name the object to explain")
     found = parsed_object(words)
@@ -257,10 +269,66 @@ def _check_output(given: str) -> None:
         raise UsageError(f'--output cannot be "{given}" (known: {", ".join(OUTPUTS)})', hint)
 
 
-def _help(program: str, manual: Manual, terminal: Terminal) -> str:
-    shown = Group("", (*manual.flags.flags, KUBECONFIG, CLOUD_PROVIDER, HELP))
+def _help(program: str, command: Command, terminal: Terminal) -> str:
+    shown = Group("", (*command.flags.flags, KUBECONFIG, CLOUD_PROVIDER, HELP))
     width = help_text.width_of(terminal.width(terminal.out))
     return (
-        f"{help_text.wrapped(manual.text, width)}\nUsage:\n  {manual.usage(program)}\n"
+        f"{help_text.wrapped(command.text, width)}\nUsage:\n  {command.usage(program)}\n"
         f"{help_text.section(shown, width)}\n{help_text.wrapped(CLOSING, width)}"
     )
+
+
+@asynccontextmanager
+async def showing_progress(terminal: Terminal, text: str) -> AsyncGenerator[None]:
+    """Show `text` and the elapsed seconds on a terminal while the block lasts."""
+    if not terminal.width(terminal.err):
+        yield
+        return
+    async with background(_show_progress(terminal, text)):
+        yield
+
+
+async def _show_progress(terminal: Terminal, text: str) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await asyncio.sleep(PROGRESS_AFTER)
+    try:
+        while True:
+            terminal.err.write(f"{CLEAR}{text} … {loop.time() - began:.0f} s")
+            terminal.err.flush()
+            await asyncio.sleep(PROGRESS_STEP)
+    finally:
+        terminal.err.write(CLEAR)
+        terminal.err.flush()
+
+
+async def check_exists(context: ManagerContext, scope: Scope) -> Node | Service | None:
+    """Returns the object of the scope; None if the scope names none.
+
+    Raises CommandFailed if it does not exist, with the closest name that does.
+    """
+    if not scope.kind:
+        return None
+    informer = (
+        context.informers.of(NODES)
+        if scope.kind == "Node"
+        else context.informers.of(SERVICES, UID_INDEX)
+    )
+    async with failing_if_unreadable(context):
+        await informer.wait_synced()
+    found = informer.store.get(NamespacedName(scope.namespace, scope.name))
+    if found is not None:
+        return found
+    name = shown_name(scope.namespace, scope.name)
+    known = [
+        shown_name(each.metadata.namespace, each.metadata.name) for each in informer.store.list()
+    ]
+    raise CommandFailed(f'there is no {scope.kind} "{name}"{did_you_mean(name, known)}')
+
+
+def shown_name(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def json_text(document: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
