@@ -1,6 +1,6 @@
 """`pileus run`, also `cloud-controller-manager`: from the command line to a running manager.
 
-Exit codes: 0 stopped · 1 wrong flags or configuration · 2 a bug · 255 the environment is not usable.
+Exit codes: 0 stopped · 1 wrong flags or files · 2 a bug · 255 the environment is not usable.
 """
 
 import importlib
