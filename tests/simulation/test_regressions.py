@@ -20,6 +20,13 @@ class Found:
 
 REGRESSIONS = (
     Found(
+        "ranges",
+        2,
+        "the pass of the node controller after a change of a node used up (for the judge) the pass "
+        "that the route controller may make at once after the same change",
+        edition=2,
+    ),
+    Found(
         "mixed",
         116,
         "a round that was due at the very moment of a look counted (for the judge) as one that "

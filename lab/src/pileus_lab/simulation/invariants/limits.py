@@ -93,9 +93,10 @@ class Paces:
     vain: dict[Key, Vain] = field(default_factory=dict[Key, Vain])
     quiet_until: dict[Waiting, float] = field(default_factory=dict[Waiting, float])
     """Until when a call must not be repeated; for the cloud, no call at all."""
-    woken: dict[str, float] = field(default_factory=dict[str, float])
-    """Paths of objects that changed, and until when the one immediate pass for that change may
-    run, whatever the last one was asked."""
+    woken: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+    """Paths of objects that changed, and by part of the manager until when its one immediate pass
+    for that change may run, whatever the last one was asked. A part that has not begun its pass is
+    absent."""
     ill: dict[str, float] = field(default_factory=dict[str, float])
     """When a process last had trouble with the API server."""
 
@@ -107,8 +108,9 @@ class Paces:
             self.invited.clear()
         self.sent[call.identity, call.agent, call.channel] += 1
         if self.is_early(call):
-            begun = {path: until for path, until in self.woken.items() if path in call.what}
-            self.woken |= {path: min(until, call.at + PASS) for path, until in begun.items()}
+            for path, begun in self.woken.items():
+                if path in call.what:
+                    begun.setdefault(call.agent, call.at + PASS)
 
     def learn_of_answer(self, answer: Answer, now: float) -> None:
         call = answer.call
@@ -127,7 +129,7 @@ class Paces:
 
     def changed(self, path: str, *, by_manager: bool) -> None:
         """An object changed: one more pass may run at once; it starts over if others changed it."""
-        self.woken[path] = inf
+        self.woken[path] = {}
         for key in [key for key in self.vain if path in key[2]]:
             if by_manager:
                 self.vain[key].passes -= 1
@@ -139,7 +141,10 @@ class Paces:
 
     def may_be_early(self, call: Call) -> bool:
         """Whether its object has changed."""
-        return any(path in call.what and call.at <= t for path, t in self.woken.items())
+        return any(
+            path in call.what and call.at <= begun.get(call.agent, inf)
+            for path, begun in self.woken.items()
+        )
 
 
 def same(call: Call) -> Key:
