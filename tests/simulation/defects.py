@@ -381,6 +381,13 @@ DEFECTS = (
         at=1,
         scenario="keys",
     ),
+    Defect(
+        name="nodes of other clouds are members of a balancer",
+        plant=controllers.members_of_all_clouds,
+        caught_by=("the_second_cloud_serves_its_own",),
+        at=1,
+        scenario="two-clouds",
+    ),
     *BY_NAME,
     *GUARDS,
 )

@@ -20,7 +20,7 @@ from pileus.controllers.service import plan as service_plan
 from pileus.controllers.service import status as service_status
 from pileus.controllers.service.annotations import Classes
 from pileus.controllers.service.events import Reporter
-from pileus.controllers.service.members import Membership
+from pileus.controllers.service.members import MemberRules, Membership
 from pileus.controllers.service.notes import Notes
 from pileus.controllers.ssh_keys import plan as plan_of_keys
 from pileus.kube.model.core_v1 import LoadBalancerIngress
@@ -246,3 +246,7 @@ def deleted_against_the_policy() -> Iterable[Patch]:
 
 def keys_are_forgotten() -> Iterable[Patch]:
     yield plan_of_keys, "_additions", lambda seen: ()
+
+
+def members_of_all_clouds() -> Iterable[Patch]:
+    yield MemberRules, "is_foreign", lambda self, node: False
