@@ -94,8 +94,8 @@ SERVICE = (
     Mutant(
         name="the second observation of the nodes is the cached one",
         module="controllers.service.reconciler",
-        before="await self._parts.membership.second_check()",
-        after="self._parts.membership.now()",
+        before="await self._parts.membership.second_check(scope)",
+        after="self._parts.membership.now(scope)",
         tests="controllers/service",
         danger=Danger.DELETION,
         scenario="watches",

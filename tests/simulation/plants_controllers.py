@@ -18,7 +18,7 @@ from pileus.controllers.route import plan as route_plan
 from pileus.controllers.route import status as route_status
 from pileus.controllers.service import plan as service_plan
 from pileus.controllers.service import status as service_status
-from pileus.controllers.service.annotations import Classes
+from pileus.controllers.service.annotations import Classes, MemberScope
 from pileus.controllers.service.events import Reporter
 from pileus.controllers.service.members import MemberRules, Membership
 from pileus.controllers.service.notes import Notes
@@ -134,8 +134,8 @@ def members_are_lost() -> Iterable[Patch]:
     """At times no node is known; and nobody looks twice."""
     sound, calls = Membership.now, count(1)
 
-    def now(self: Membership) -> frozenset[NodeRef]:
-        return frozenset() if next(calls) % 3 == 0 else sound(self)
+    def now(self: Membership, scope: MemberScope) -> frozenset[NodeRef]:
+        return frozenset() if next(calls) % 3 == 0 else sound(self, scope)
 
     yield Membership, "now", now
     yield service_plan, "loses_too_many", lambda balancer, wanted: False

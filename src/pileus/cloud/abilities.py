@@ -118,7 +118,8 @@ class Abilities:
     a promise: routes of deleted nodes are then found by it. False: each route may or may not."""
     members_by_provider_id: bool = False
     """Whether a member is only accepted with a provider ID. True: nodes that do not have one yet
-    are left out of `BalancerSpec.members`."""
+    are left out of `BalancerSpec.members`, and Services that ask for members of all clouds
+    (`pileus.dev/members: all`) are refused before the provider is called."""
     changes_while_provisioning: bool = False
     """Whether a load balancer may be changed while the cloud is still provisioning it. Only such a
     provider may report `BalancerState.PROVISIONING`."""

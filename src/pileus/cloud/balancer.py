@@ -83,10 +83,14 @@ class BalancerSpec:
     listeners: frozenset[Listener]
     """At least one."""
     members: frozenset[NodeRef]
-    """The nodes to send traffic to, all of this cloud; the set may be empty.
+    """The nodes to send traffic to; the set may be empty.
 
-    Nodes of other clouds, excluded, leaving and deleted nodes are left out. Readiness makes no
-    difference: the load balancer checks the health of its members itself. So:
+    They are nodes of this cloud. Excluded, leaving and deleted nodes are left out. Readiness has no
+    effect: the load balancer checks the health of its members itself. So:
+
+    - A node of another cloud is included only if the Service has the annotation
+      `pileus.dev/members: all`, and never with `Abilities.members_by_provider_id`. Raise
+      `Misconfigured` with its name if the cloud cannot send traffic to its addresses.
 
     - A node without a provider ID is included, unless `Abilities.members_by_provider_id`. If it
       registers again (its Node is created a second time), it has the provider ID that the same

@@ -1,7 +1,7 @@
 """Which cloud a node belongs to. Every controller asks here, and nowhere else.
 
-A node of another cloud is never written to, looked up, routed to, given keys or made a member. A
-node without a provider ID may be a machine of this cloud.
+A node of another cloud is never written to, looked up, routed to or given keys, and is a member
+only of Services that ask for it. A node without a provider ID may be a machine of this cloud.
 """
 
 from collections.abc import Callable

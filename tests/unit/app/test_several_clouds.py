@@ -155,6 +155,20 @@ async def test_each_service_is_served_by_the_cloud_of_its_class_with_that_clouds
             assert not await it.events("foreign")
 
 
+async def test_a_service_can_have_the_nodes_of_every_cloud_as_members():
+    async with two_clouds() as it:
+        for account, name in ((it.a, "n1"), (it.b, "n2")):
+            account.machines.names.add(name)
+            await it.add_node(name, f"{account.name}://{name}")
+        async with it.managed():
+            await it.add_service("web", "pileus.dev/b", **{"pileus.dev/members": "all"})
+            await asyncio.sleep(30)
+
+            (at_b,) = it.b.balancers.standing.values()
+            assert {ref.name for ref in at_b.wanted.members} == {"n1", "n2"}
+            assert not it.a.balancers.standing
+
+
 async def test_a_class_of_ours_that_no_cloud_serves_is_reported_with_the_known_ones():
     async with two_clouds() as it, it.managed():
         await it.add_service("web", "pileus.dev/c")

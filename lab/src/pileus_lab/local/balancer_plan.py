@@ -249,7 +249,15 @@ def _port(listener: contract.Listener) -> Port:
 
 
 def _member(node: NodeRef) -> Member:
-    return Member(name=node.name, machine=instance_id(node.provider_id) or "")
+    """Raises `Misconfigured` for a machine of another cloud: its address is not reachable here."""
+    machine = instance_id(node.provider_id)
+    if machine is None and node.provider_id:
+        raise Misconfigured(
+            f"node {node.name} with provider ID {node.provider_id} is a machine of another cloud; "
+            "members of balancers must be machines of the local cloud. Fix: remove the annotation "
+            "pileus.dev/members from the Service"
+        )
+    return Member(name=node.name, machine=machine or "")
 
 
 def _create(wanted: CreateBalancer) -> Change:

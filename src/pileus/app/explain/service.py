@@ -16,7 +16,9 @@ from pileus.controllers.service.annotations import (
     MANAGE,
     Classes,
     InvalidAnnotation,
+    MemberScope,
     is_load_balancer,
+    member_scope,
     mode_of,
 )
 from pileus.controllers.service.descriptor import served_classes
@@ -50,7 +52,8 @@ async def cloud_side(context: ManagerContext, service: Service, nodes: Sequence[
         annotations=context.cloud.annotations,
         abilities=context.cloud.abilities,
     )
-    members = frozenset(reference(each) for each in nodes if _rules(context).is_member(each))
+    rules, scope = _rules(context), member_scope(service)
+    members = frozenset(reference(each) for each in nodes if rules.is_member(each, scope))
     wish = desires.wish(service, members)
     wanted = wish if isinstance(wish, InvalidService) else wish.spec
     if isinstance(wish, InvalidService) or not _classes(context).serve(service):
@@ -135,8 +138,9 @@ def _wanted(
     yield f"members: {', '.join(names) or 'none'} ({len(names)} of {len(nodes)} nodes)"
     rules = _rules(context)
     for node in nodes:
-        if not rules.is_member(node):
-            yield f"not a member: {node.metadata.name} ({_why_not(node, rules)})"
+        if not rules.is_member(node, member_scope(service)):
+            why = _why_not(node, rules, member_scope(service))
+            yield f"not a member: {node.metadata.name} ({why})"
     if side.wish.source_ranges:
         yield f"source ranges: {', '.join(sorted(side.wish.source_ranges))}"
     if side.wish.requested_address:
@@ -148,8 +152,8 @@ def _rules(context: ManagerContext) -> MemberRules:
     return MemberRules(whose=context.scope.whose, drain_cordoned=drains)
 
 
-def _why_not(node: Node, rules: MemberRules) -> str:
-    if rules.is_foreign(node):
+def _why_not(node: Node, rules: MemberRules, scope: MemberScope) -> str:
+    if scope is MemberScope.CLOUD and rules.is_foreign(node):
         return "a machine of another cloud"
     if node.metadata.deletion_timestamp:
         return "being deleted"

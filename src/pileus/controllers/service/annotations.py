@@ -10,6 +10,7 @@ from pileus.kube.model.core_v1 import Service
 MANAGE = f"{CORE_NAMESPACE}manage"
 ADOPT = f"{CORE_NAMESPACE}adopt"
 ENSURED = f"{CORE_NAMESPACE}ensured"
+MEMBERS = f"{CORE_NAMESPACE}members"
 LOAD_BALANCER = "LoadBalancer"
 PREFIX = "pileus.dev/"
 """The prefix of a provider's own `loadBalancerClass`."""
@@ -33,6 +34,15 @@ class Mode(StrEnum):
         return self in {Mode.FULL, Mode.MEMBERS}
 
 
+class MemberScope(StrEnum):
+    """Which nodes may be members of a Service's load balancer."""
+
+    CLOUD = "cloud"
+    """The nodes of the cloud that serves the Service."""
+    ALL = "all"
+    """The nodes of all clouds."""
+
+
 ANNOTATIONS = Options(
     Option(
         MANAGE,
@@ -42,6 +52,13 @@ ANNOTATIONS = Options(
         "its addresses are published; nothing at all.",
     ),
     Option(ADOPT, TEXT, "", "ID of an existing load balancer that this Service takes over."),
+    Option(
+        MEMBERS,
+        one_of(*MemberScope),
+        MemberScope.CLOUD.value,
+        "Nodes that are members of the load balancer: those of its own cloud, or those of all "
+        "clouds.",
+    ),
     Option(
         ENSURED,
         TEXT,
@@ -76,6 +93,12 @@ def mode_of(service: Service) -> Mode:
 def adopted_by(service: Service) -> str:
     """Returns the ID of the load balancer that the Service takes over; "" if none."""
     return (annotation(service, ADOPT) or "").strip()
+
+
+def member_scope(service: Service) -> MemberScope:
+    """Returns which nodes may be members; of a misspelt value, the nodes of its own cloud."""
+    is_all = annotation(service, MEMBERS) == MemberScope.ALL
+    return MemberScope.ALL if is_all else MemberScope.CLOUD
 
 
 def annotation(service: Service, name: str) -> str | None:

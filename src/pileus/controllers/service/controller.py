@@ -2,12 +2,20 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pileus.cloud.balancer import Balancers
 from pileus.cloud.interface import Cloud
+from pileus.cloud.model import NodeRef
 from pileus.cloud.options import SELECTS_MEMBERS
-from pileus.controllers.service.annotations import Classes, is_load_balancer
+from pileus.cloud.selectors import Selector
+from pileus.controllers.service.annotations import (
+    Classes,
+    MemberScope,
+    is_load_balancer,
+    member_scope,
+)
 from pileus.controllers.service.desired import Desires
 from pileus.controllers.service.events import Reporter
 from pileus.controllers.service.members import GATHER, MEMBERS, MemberRules, Membership, NodeRounds
@@ -88,7 +96,7 @@ class ServiceController:
         chance = context.random
         rounds = NodeRounds(
             self._notes,
-            lambda selector: parts.rules.desires.given(self._membership.now(), selector),
+            partial(self._current_members, parts.rules.desires),
             self._queue,
             context.metrics,
         )
@@ -128,6 +136,13 @@ class ServiceController:
         parts, given = await self._parts(), self._settings
         preview = ServicePreview(parts, self._sweep, repairs_drift=given.drift_period > 0)
         return await preview.of(scope)
+
+    def _current_members(
+        self, desires: Desires, uid: str, selector: Selector
+    ) -> frozenset[NodeRef]:
+        service = self._cluster.service(uid)
+        scope = member_scope(service) if service else MemberScope.CLOUD
+        return desires.given(self._membership.now(scope), selector)
 
     def _sweep_rounds(self, parts: Parts) -> Periodic:
         context = self._context

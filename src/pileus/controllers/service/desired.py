@@ -11,7 +11,14 @@ from pileus.cloud.members import given_members
 from pileus.cloud.model import NodeRef
 from pileus.cloud.options import ADOPTS, SELECTS_MEMBERS, Options, meant_for
 from pileus.cloud.selectors import EVERY_NODE, Selector, combined, select
-from pileus.controllers.service.annotations import ADOPT, Mode, adopted_by
+from pileus.controllers.service.annotations import (
+    ADOPT,
+    MEMBERS,
+    MemberScope,
+    Mode,
+    adopted_by,
+    member_scope,
+)
 from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
 from pileus.objects.ranges import Range, parse_range, source_range_texts, wrong_with_range
 
@@ -174,6 +181,12 @@ def _beyond(service: Service, abilities: Abilities) -> Iterator[str]:
         yield (
             f"{where}: load balancers of this cloud cannot restrict client addresses. "
             "Fix: remove it, or restrict clients by other means"
+        )
+    if abilities.members_by_provider_id and member_scope(service) is MemberScope.ALL:
+        name = service.metadata
+        yield (
+            f"annotation {MEMBERS}: load balancers of this cloud accept only its own machines as "
+            f"members. Fix: kubectl annotate service -n {name.namespace} {name.name} {MEMBERS}-"
         )
 
 

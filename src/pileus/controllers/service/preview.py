@@ -11,7 +11,7 @@ from typing import assert_never
 
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
-from pileus.controllers.service.annotations import ENSURED
+from pileus.controllers.service.annotations import ENSURED, member_scope
 from pileus.controllers.service.events import (
     KUBE_SYSTEM,
     PATIENCE,
@@ -128,7 +128,7 @@ class ServicePreview:
             note=note,
             time=asyncio.get_running_loop().time(),
             date=self.parts.clock.now(),
-            members=self.parts.membership.now(),
+            members=self.parts.membership.now(member_scope(service)),
         )
 
     async def _plan(self, seen: Observation) -> Plan:

@@ -12,6 +12,7 @@ from typing import assert_never
 from pileus.clock import Clock
 from pileus.cloud import errors as cloud
 from pileus.cloud.balancer import Effect
+from pileus.controllers.service.annotations import member_scope
 from pileus.controllers.service.events import (
     FAILURES,
     PATIENCE,
@@ -154,7 +155,7 @@ class ServiceReconciler:
                 service=service,
                 time=now,
                 date=parts.clock.now(),
-                members=parts.membership.now(),
+                members=parts.membership.now(member_scope(service)),
                 former=former and (former.service.metadata.uid, now - former.since - PAUSE),
             )
         elif deleted is not None:
@@ -227,8 +228,7 @@ class ServiceReconciler:
             case KeepMembers():
                 return self._keep_members(seen, step)
             case CheckNodes():
-                members = await self._parts.membership.second_check()
-                return replace(seen, members=members, nodes_confirmed=True, balancer=None)
+                return await self._check_nodes(seen)
             case ApplyChanges():
                 return await self._apply(seen, step)
             case Wait():
@@ -255,6 +255,11 @@ class ServiceReconciler:
                 raise error
             case _:
                 assert_never(step)
+
+    async def _check_nodes(self, seen: Observation) -> Observation:
+        scope = member_scope(seen.service)
+        members = await self._parts.membership.second_check(scope)
+        return replace(seen, members=members, nodes_confirmed=True, balancer=None)
 
     async def _check(self, seen: Observation, step: CheckBalancer, visit: Visit) -> Observation:
         parts, uid = self._parts, seen.service.metadata.uid

@@ -210,6 +210,22 @@ async def test_an_annotation_of_the_provider_selects_members_and_labels_are_foll
         assert members() == [["a", "b", "c", "d", "x"], ["b", "c", "d", "x"]]
 
 
+async def test_services_with_equal_members_and_different_selectors_are_compared_separately():
+    world = World()
+    cloud = world.plainly()
+    world.annotations = Options(NODES, namespace="acme/")
+    await world.add_node("a", metadata={"labels": {"pool": "web"}})
+    await world.add(annotations={NODES.name: "pool=web"})
+    await world.add("all")
+    async with world.managed(drift_period=0.0):
+        await asyncio.sleep(10)
+        await world.add_node("x")
+        await asyncio.sleep(10)
+
+        found = [{one.name for one in seen.wanted.members} for seen in cloud.standing.values()]
+        assert sorted(found, key=len) == [{"a"}, {"a", "x"}]
+
+
 async def test_an_annotation_of_the_provider_names_the_load_balancer_to_adopt():
     world = World()
     world.annotations = Options(NAMED, namespace="acme/")

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Rejected
 from pileus.controllers.service.members import EXCLUDED, MemberRules, means_the_same
@@ -234,3 +235,181 @@ async def test_a_failed_pass_is_not_retried_at_once_because_a_node_joined_during
         cloud.answers.clear()
         await asyncio.sleep(60)
         assert given_to(cloud) == ["a", "b"]
+
+
+ALL = {"pileus.dev/members": "all"}
+
+
+async def hybrid_world() -> tuple[World, PlainBalancers]:
+    """Two nodes of this cloud and two of another."""
+    world = World()
+    cloud = world.plainly()
+    for name in "ab":
+        await world.add_node(name)
+    for name in "xy":
+        await world.add_node(name, spec={"providerID": f"elsewhere://{name}"})
+    return world, cloud
+
+
+async def test_a_service_can_have_the_nodes_of_all_clouds_as_members():
+    world, cloud = await hybrid_world()
+    await world.add_node("excluded", metadata={"labels": {EXCLUDED: ""}})
+    await world.add(annotations=ALL)
+    async with world.managed(drift_period=0.0):
+        await asyncio.sleep(10)
+        assert given_to(cloud) == ["a", "b", "x", "y"]
+
+        await world.add_node("z", spec={"providerID": "elsewhere://z"})
+        await asyncio.sleep(10)
+        assert given_to(cloud) == ["a", "b", "x", "y", "z"]
+
+        await world.remove_node("x")
+        await asyncio.sleep(10)
+        assert given_to(cloud) == ["a", "b", "y", "z"]
+
+
+async def test_a_node_of_another_cloud_changes_only_services_with_members_of_all_clouds():
+    world, cloud = await hybrid_world()
+    own, every = await world.add("own"), await world.add("every", annotations=ALL)
+    async with world.managed(drift_period=0.0):
+        await asyncio.sleep(10)
+        cloud.changed.clear()
+        looks = len(cloud.looks)
+        await world.add_node("z", spec={"providerID": "elsewhere://z"})
+        await asyncio.sleep(10)
+
+        assert cloud.changed == [(every["metadata"]["uid"], Effect.UPDATE)]
+        assert len(cloud.looks) == looks + 1
+        specs = {owner.uid: seen.wanted for owner, seen in cloud.standing.items()}
+        assert {one.name for one in specs[own["metadata"]["uid"]].members} == {"a", "b"}
+
+
+async def test_services_with_equal_members_and_different_scopes_are_compared_separately():
+    """While no other cloud has a node, both scopes have the same members."""
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    await world.add("own")
+    every = await world.add("every", annotations=ALL)
+    async with world.managed(drift_period=0.0):
+        await asyncio.sleep(10)
+        await world.add_node("x", spec={"providerID": "elsewhere://x"})
+        await asyncio.sleep(10)
+
+        specs = {owner.uid: seen.wanted for owner, seen in cloud.standing.items()}
+        assert {one.name for one in specs.pop(every["metadata"]["uid"]).members} == {"a", "x"}
+        assert [one.name for spec in specs.values() for one in spec.members] == ["a"]
+
+
+async def test_a_change_of_the_scope_of_members_is_a_host_update():
+    world, cloud = await hybrid_world()
+    await world.add_node("c")
+    await world.add()
+    async with world.managed(drift_period=0.0):
+        await asyncio.sleep(10)
+        assert given_to(cloud) == ["a", "b", "c"]
+        world.events.told.clear()
+
+        await world.change(metadata={"annotations": ALL})
+        await asyncio.sleep(10)
+        assert given_to(cloud) == ["a", "b", "c", "x", "y"]
+        assert {event.reason for event in world.events.told} == {"UpdatedLoadBalancer"}
+
+        await world.change(metadata={"annotations": {"pileus.dev/members": None}})
+        await asyncio.sleep(3)
+        assert given_to(cloud) == ["a", "b", "c"]
+
+
+async def test_many_members_of_other_clouds_are_removed_only_after_a_second_check():
+    world, cloud = await hybrid_world()
+    await world.add_node("z", spec={"providerID": "elsewhere://z"})
+    await world.add(annotations=ALL)
+    async with world.managed():
+        await asyncio.sleep(10)
+        await world.change(metadata={"annotations": {"pileus.dev/members": "cloud"}})
+        await asyncio.sleep(3)
+        assert given_to(cloud) == ["a", "b", "x", "y", "z"]
+        assert world.sample("pileus_services_held") == 1
+
+        await asyncio.sleep(10)
+        assert given_to(cloud) == ["a", "b"]
+
+
+async def test_a_second_check_confirms_the_members_of_all_clouds():
+    world, cloud = await hybrid_world()
+    await world.add_node("z", spec={"providerID": "elsewhere://z"})
+    await world.add(annotations=ALL)
+    async with world.managed():
+        await asyncio.sleep(10)
+        for name in "abx":
+            await world.remove_node(name)
+        await asyncio.sleep(4)
+        assert given_to(cloud) == ["a", "b", "x", "y", "z"]
+
+        await asyncio.sleep(20)
+        assert given_to(cloud) == ["y", "z"]
+
+
+async def test_a_node_of_another_cloud_that_registers_again_keeps_its_place():
+    world, cloud = await hybrid_world()
+    await world.set_machine("x", "uuid-x")
+    await world.add(annotations=ALL)
+    async with world.managed(drift_period=0.0):
+        await asyncio.sleep(10)
+        await world.remove_node("x")
+        await world.add_node("x", spec={"providerID": ""})
+        await world.set_machine("x", "uuid-x")
+        await asyncio.sleep(10)
+
+        (seen,) = cloud.standing.values()
+        ids = {str(member.name): member.provider_id for member in seen.wanted.members}
+        assert ids["x"] == "elsewhere://x"
+
+
+async def test_an_unknown_scope_of_members_changes_nothing_and_is_reported():
+    world, cloud = await hybrid_world()
+    await world.add(annotations={"pileus.dev/members": "al"})
+    async with world.managed():
+        await asyncio.sleep(10)
+
+        status, reason, message = await world.condition()
+        assert (status, reason) == ("False", "Misconfigured")
+        assert "pileus.dev/members" in message
+        assert '"all"' in message
+        assert not cloud.standing
+
+
+async def test_a_cloud_that_identifies_members_by_provider_id_refuses_nodes_of_other_clouds():
+    world, cloud = await hybrid_world()
+    world.abilities = Abilities(members_by_provider_id=True)
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+        await world.change(metadata={"annotations": ALL})
+        await asyncio.sleep(10)
+
+        status, reason, message = await world.condition()
+        assert (status, reason) == ("False", "Misconfigured")
+        assert "load balancers of this cloud accept only its own machines as members" in message
+        assert "kubectl annotate service -n default web pileus.dev/members-" in message
+        assert given_to(cloud) == ["a", "b"]
+
+        await world.change(metadata={"annotations": {"pileus.dev/members": None}})
+        await asyncio.sleep(30)
+        assert (await world.condition())[0] == "True"
+
+
+async def test_a_provider_that_refuses_a_member_of_another_cloud_names_it_in_the_condition():
+    world = World()
+    await world.add_node("a")
+    await world.add_node("x", spec={"providerID": "elsewhere://x"})
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+        await world.change(metadata={"annotations": ALL})
+        await asyncio.sleep(10)
+
+        status, reason, message = await world.condition()
+        assert (status, reason) == ("False", "Misconfigured")
+        assert "node x with provider ID elsewhere://x is a machine of another cloud" in message
+        assert world.members() == ["a"]
