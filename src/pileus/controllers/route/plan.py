@@ -145,7 +145,8 @@ class _Routing:
                     yield route
 
     def _has_route(self, name: str, destination: Range) -> bool:
-        return any(route.target == name for route in self._table.get(destination, ()))
+        listed = any(route.target == name for route in self._table.get(destination, ()))
+        return listed or (name, destination) in self._observed.recorded.created
 
     def _report(self, node: Node, made: Sequence[Claim]) -> ReportNode:
         create: list[Route] = []

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pileus.cloud.model import Route
@@ -11,7 +11,7 @@ from pileus.controllers.route.ownership import readable_ranges
 from pileus.controllers.route.plan import (
     route_to,
 )
-from pileus.controllers.route.record import Recorded
+from pileus.controllers.route.record import NOTHING, Recorded
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.ownership import owner_by
 from pileus.objects.ranges import Range, is_within, parse_range
@@ -54,6 +54,9 @@ records = st.builds(
     Recorded,
     st.frozensets(
         st.builds(deleted, st.sampled_from((*NAMES, "gone")), st.sampled_from(RANGES[:6]))
+    ),
+    created=st.frozensets(
+        st.tuples(st.sampled_from(NAMES), st.sampled_from(RANGES[:6]).map(parse_range))
     ),
 )
 FOREIGN = replace(RULES, whose=owner_by("fake", lambda ref: ref.name != "n3"))
@@ -136,6 +139,16 @@ def test_no_two_nodes_get_routes_to_one_address(nodes, listed, recorded, by):
                 assert not parse_range(one.destination).overlaps(parse_range(other.destination))
 
 
+SHARED = "10.1.0.0/24"
+
+
+@example([node("n1", SHARED), node("n3", SHARED)], [route(SHARED, "n3")], NOTHING, FOREIGN)
+@example(
+    [node("n1", SHARED), node("n2", SHARED, age=1)],
+    [route(SHARED, "n2", blackhole=True)],
+    Recorded(created=frozenset({("n1", parse_range(SHARED))})),
+    RULES,
+)
 @given(clusters, tables, records, rules)
 def test_a_nodes_route_to_its_own_range_goes_only_if_a_new_one_takes_its_place(
     nodes, listed, recorded, by

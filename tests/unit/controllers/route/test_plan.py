@@ -171,6 +171,16 @@ def test_of_two_nodes_with_one_range_the_one_that_has_the_route_keeps_it():
     assert "of node a" in made.reports[1].problems[0]
 
 
+def test_of_two_nodes_with_one_range_the_one_whose_route_is_not_listed_yet_keeps_it():
+    young, old = node("a", "10.1.0.0/24", age=1), node("b", "10.1.0.0/24", age=2)
+    recorded = Recorded(created=frozenset({("a", parse_range("10.1.0.0/24"))}))
+
+    made = planned([young, old], [], recorded)
+
+    assert (made.create, made.delete) == ((), ())
+    assert "of node a" in made.reports[-1].problems[0]
+
+
 def test_of_two_nodes_whose_ranges_overlap_neither_loses_a_route_that_is_there():
     nodes = [node("a", "10.1.0.0/24", age=1), node("b", "10.0.0.0/12", age=2)]
 
