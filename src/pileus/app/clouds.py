@@ -253,12 +253,8 @@ class ClassCheck:
         self._events = events
         self._served = {f"{CLASS_PREFIX}{one.name}": one.name for one in choices}
         self._served |= {name: one.name for one in choices for name in one.classes}
-        default = next((one.name for one in choices if one.default), "")
-        watching = [each for each in process.enabled() if SERVICES in each.kinds]
-        for each in watching if default else ():  # their flags add classes to the default cloud
-            more: tuple[str, ...] = getattr(process.config[each.settings], "classes", ())
-            self._served |= dict.fromkeys(more, default)
-        self._services = process.informers.of(SERVICES) if watching else None
+        is_watched = any(SERVICES in each.kinds for each in process.enabled())
+        self._services = process.informers.of(SERVICES) if is_watched else None
 
     def subscribe(self) -> None:
         if self._services is not None:

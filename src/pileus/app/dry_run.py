@@ -1,9 +1,9 @@
-"""`--dry-run`: a manager that asks its controllers what they would do, and only tells it.
+"""`--dry-run`: a manager that plans and reports changes, but makes none.
 
-    change seen ──▶ a moment ──▶ plan of everything ──▶ log, events, figures ──▶ a pause
+    change observed ──▶ short delay ──▶ plan of everything ──▶ log, events, metrics ──▶ pause
 
-No controller runs, so nothing waits for the effect of a write that was not made. Events are all
-that is written, and beneath every client stands a transport that lets nothing else through.
+No controller runs, so nothing waits for the effect of a write that was not made. Only events are
+written; the transport of every client refuses all other writes.
 """
 
 import asyncio
@@ -32,47 +32,47 @@ log = Log(__name__)
 ROUND = "dry-run"
 REASON, TROUBLE = "Planned", "PlanTrouble"
 GATHER = 1.0
-"""Seconds after a change in which more may come, before a plan is made."""
+"""Seconds between a change and the plan: further changes are included in it."""
 SHORTEST_PAUSE = 5.0
 SHARE = 20
 """Seconds of rest per second that a plan took: plans must not load the cloud."""
 PERIOD = 300.0
-"""Seconds after which a plan is made though the cluster has not changed: the cloud may have."""
+"""Seconds between plans if the cluster does not change; the cloud may have changed."""
 STUCK = 600.0
-"""Seconds after which a plan that does not end makes the process unhealthy."""
+"""Seconds after which an unfinished plan makes the process unhealthy."""
 LIMITS = Limits(deadline=2 * STUCK)
 
 KUBE_SYSTEM = ObjectReference(api_version="v1", kind="Namespace", name="kube-system")
 """Events about objects that are deleted already are recorded on this namespace."""
 
 Line = tuple[str, str]
-"""Type of an event, and text. Details may differ and a wait get shorter: the line is the same."""
+"""Type and text of an event, without details and remaining time: they do not make a new line."""
 
 
 async def run_dry(context: ManagerContext, health: Health, events: Recorder) -> None:
-    """Make plans and tell them until cancelled. Errors: `Fatal`, as the leader's start."""
-    log.info("Dry run: nothing will be changed, no lease is taken")
+    """Make and report plans until cancelled. Raises Fatal like the leader's start."""
+    log.info("Dry run: no changes are made, no lease is taken")
     if context.clouds is not None:
         context.clouds.report_to(health)
     async with started_context(context) as ready:
-        telling = PlanReporter(events, ready.metrics)
-        rehearsal = DryRun(Planner(ready), telling, ready.random)
-        health.add("dry-run", rehearsal.stuck)
-        health.add("dry-run-rounds", rehearsal.rounds.failing, live=False)
+        reporter = PlanReporter(events, ready.metrics)
+        dry_run = DryRun(Planner(ready), reporter, ready.random)
+        health.add("dry-run", dry_run.stuck)
+        health.add("dry-run-rounds", dry_run.rounds.failing, live=False)
         health.add("informers", ready.informers.ill, ready=False)
         health.add("informers-synced", ready.informers.not_ready, live=False)
-        async with background(_subscribe(ready, rehearsal)):
-            await rehearsal.run()
+        async with background(_subscribe(ready, dry_run)):
+            await dry_run.run()
 
 
 class DryRun:
-    def __init__(self, planner: Planner, telling: "PlanReporter", chance: random.Random) -> None:
+    def __init__(self, planner: Planner, reporter: "PlanReporter", chance: random.Random) -> None:
         self._planner = planner
-        self._reporter = telling
-        self.rounds = Periodic(ROUND, self._plan, telling.metrics, chance, LIMITS)
+        self._reporter = reporter
+        self.rounds = Periodic(ROUND, self._plan, reporter.metrics, chance, LIMITS)
 
     def notice(self) -> None:
-        """Something has changed: make a plan soon."""
+        """Make a plan soon, because an object has changed."""
         self.rounds.wake(GATHER)
 
     async def run(self) -> None:
@@ -94,19 +94,19 @@ class DryRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Announced:
     lines: frozenset[Line]
     at: float
 
 
 class PlanReporter:
-    """Tells what is new in a plan: by log, by one event per object, by figures."""
+    """Reports what is new in a plan: in the log, in one event per object, and in metrics."""
 
     def __init__(self, events: Recorder, metrics: Metrics) -> None:
         self._events = events
         self.metrics = metrics
         self._known: frozenset[tuple[str, ObjectReference, str]] = frozenset()
-        self._said: dict[ObjectReference, _Said] = {}
+        self._announced: dict[ObjectReference, _Announced] = {}
 
     def report(self, plan: Plan) -> None:
         self._count(plan)
@@ -142,15 +142,15 @@ class PlanReporter:
         for _, trouble in plan.troubles:
             text = f"{trouble.reason}: {trouble.message}"
             lines.setdefault(trouble.about, {})["Warning", text] = None
-        self._said = {about: said for about, said in self._said.items() if about in lines}
-        for about, told in lines.items():
-            self._announce_one(about, told)
+        self._announced = {about: last for about, last in self._announced.items() if about in lines}
+        for about, texts in lines.items():
+            self._announce_one(about, texts)
 
     def _announce_one(self, about: ObjectReference, lines: Mapping[Line, None]) -> None:
-        now, said = asyncio.get_running_loop().time(), self._said.get(about)
-        if said and said.lines == frozenset(lines) and now - said.at < REPEAT_AFTER:
+        now, last = asyncio.get_running_loop().time(), self._announced.get(about)
+        if last and last.lines == frozenset(lines) and now - last.at < REPEAT_AFTER:
             return
-        self._said[about] = _Said(frozenset(lines), now)
+        self._announced[about] = _Announced(frozenset(lines), now)
         for kind, reason in (("Normal", REASON), ("Warning", TROUBLE)):
             if texts := [text for its_kind, text in lines if its_kind == kind]:
                 self._events.record(about, kind, reason, f"dry run: {'; '.join(texts)}")
@@ -160,29 +160,29 @@ def text_of(change: Planned) -> str:
     return f"{change.effect} {change.summary} ({change.place})"
 
 
-async def _subscribe(context: ManagerContext, rehearsal: DryRun) -> None:
+async def _subscribe(context: ManagerContext, dry_run: DryRun) -> None:
     """Make a plan when an object changes that an enabled controller watches."""
     kinds = dict.fromkeys(kind for each in context.enabled() for kind in each.kinds)
     for kind in kinds:
         informer = context.informers.of(kind)
         await informer.wait_synced()
-        informer.subscribe(_Changes(rehearsal))
+        informer.subscribe(_Changes(dry_run))
     await asyncio.Event().wait()
 
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    rehearsal: DryRun
+    dry_run: DryRun
 
     def added(self, _: KubeObject, /) -> None:
-        self.rehearsal.notice()
+        self.dry_run.notice()
 
     def updated(self, old: KubeObject, new: KubeObject, /) -> None:
         if old is not new and not _is_heartbeat(old, new):
-            self.rehearsal.notice()
+            self.dry_run.notice()
 
     def deleted(self, _: KubeObject, /) -> None:
-        self.rehearsal.notice()
+        self.dry_run.notice()
 
 
 def _is_heartbeat(old: KubeObject, new: KubeObject) -> bool:
@@ -192,7 +192,7 @@ def _is_heartbeat(old: KubeObject, new: KubeObject) -> bool:
 
 
 def _without_heartbeats(node: Node) -> tuple[Node, object]:
-    """What of a node can change a plan: a kubelet that only says "still here" cannot."""
+    """Returns the parts of a node that can change a plan, without the kubelet's heartbeats."""
     conditions = (node.status and node.status.conditions) or ()
     bare = replace(
         node,

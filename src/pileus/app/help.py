@@ -11,14 +11,14 @@ The cloud-controller-manager connects a Kubernetes cluster to its cloud: it
 initializes and removes nodes, and manages load balancers, routes and pod CIDRs.
 """
 WIDEST = 120
-"""Columns of help that is not written to a narrower terminal."""
+"""The most columns of help."""
 _GAP = 3
 _NARROWEST = 40
 _HANGING = 10
 
 
 def width_of(columns: int) -> int:
-    """The width of help on a terminal of so many columns; 0: not a terminal."""
+    """Returns the width of help on a terminal with `columns` columns; 0: not a terminal."""
     return min(columns or WIDEST, WIDEST)
 
 
@@ -33,12 +33,12 @@ def full(program: str, table: Table, columns: int) -> str:
 
 
 def wrapped(text: str, columns: int) -> str:
-    """Paragraphs within so many columns."""
+    """Returns the text wrapped to `columns`, paragraph by paragraph."""
     return "".join(f"{line}\n" for part in text.split("\n") for line in _wrap(part, 0, columns))
 
 
 def section(group: Group, columns: int) -> str:
-    """The flags of one group, under its title."""
+    """Returns the flags of one group under its title."""
     listed = (flag for flag in group.flags if not flag.deprecated and not flag.only_file)
     shown = sorted(listed, key=lambda flag: flag.name)
     title = f"{group.title} flags" if group.title else "Flags"
@@ -46,7 +46,7 @@ def section(group: Group, columns: int) -> str:
 
 
 def listing(title: str, entries: Sequence[tuple[str, str]], columns: int) -> str:
-    """Heads and what each means, in two columns under a title."""
+    """Returns names and their descriptions, in two columns under a title."""
     indent = max(len(head) for head, _ in entries) + _GAP
     if columns and columns - indent < _NARROWEST:
         indent = _HANGING
@@ -62,7 +62,7 @@ def _head(flag: AnyFlag) -> str:
 
 
 def described(flag: AnyFlag) -> str:
-    """The help text with the default, where there is one to mention."""
+    """Returns the help text of a flag, with its default if that is not empty, zero or false."""
     default = flag.shown_default()
     if default in {"", "0", "0s", "false", "[]"}:
         return flag.help

@@ -1,4 +1,4 @@
-"""What a leader does: start the provider, informers and controllers.
+"""The leader: starts the provider, informers and controllers.
 
 lease ──▶ API server is healthy ──▶ provider's start ──▶ controllers, in random order ──▶ informers
   │                                 (of each cloud, if there are several)
@@ -40,12 +40,12 @@ API_PATIENCE = 10.0
 STUCK = 600.0
 """Seconds of one pass of the node assignment after which the process counts as unhealthy."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
-"""Seconds between two questions whether the API server is healthy."""
+"""Seconds between two health checks of the API server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leases:
-    """The locks to hold; None where none is needed."""
+    """The leases to hold; None if not needed."""
 
     main: Election | None = None
     migration: Election | None = None
@@ -123,7 +123,7 @@ class Leader:
 
     @asynccontextmanager
     async def _equipped(self, context: ManagerContext) -> AsyncGenerator[ManagerContext]:
-        """The context with middleware around its cloud; writes stop with the context's fence."""
+        """Wrap the cloud of the context in middleware; writes stop with the context's fence."""
         async with stacked(
             context.cloud,
             metrics=context.metrics,
@@ -212,7 +212,7 @@ async def lead(context: ManagerContext, leases: Leases, health: Health) -> None:
 
 @asynccontextmanager
 async def provider_leading(context: ManagerContext) -> AsyncGenerator[None]:
-    """The start of the only cloud's provider. Raises Fatal."""
+    """Run the provider of the only cloud for the length of the block. Raises Fatal."""
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(provider_started(context))
@@ -222,10 +222,10 @@ async def provider_leading(context: ManagerContext) -> AsyncGenerator[None]:
 
 
 async def wait_for_api_server(context: ManagerContext, *, patience: float | None = None) -> None:
-    """Return when `/healthz` of the API server says so; wait for one that is absent or unhealthy.
+    """Wait until `/healthz` of the API server succeeds.
 
-    Raises `Fatal` if it refuses our identity for `API_PATIENCE` seconds, because waiting does not
-    change that; and if it is not healthy within `patience`, where that is given.
+    Raises Fatal if the server refuses our identity for `API_PATIENCE` seconds, because waiting
+    does not change that; or if `patience` is given and it is not healthy within so many seconds.
     """
     trouble: list[KubeError] = []
     try:
@@ -236,7 +236,7 @@ async def wait_for_api_server(context: ManagerContext, *, patience: float | None
 
 
 async def _poll_health(client: Client, trouble: list[KubeError]) -> None:
-    """Ask until the answer is good; `trouble` ends with why the last one was not."""
+    """Check until it is healthy; `trouble` is then the last error."""
     now = asyncio.get_running_loop().time
     pause, last_other = FIRST_PAUSE, now()
     while (found := await _trouble(client)) is not None:
@@ -251,7 +251,7 @@ async def _poll_health(client: Client, trouble: list[KubeError]) -> None:
 
 
 def _is_refusal(error: KubeError) -> bool:
-    """Whether the server is there and says no to us, as for a false token or a missing right."""
+    """Whether the server answers but refuses us: a wrong token or a missing permission."""
     return isinstance(error, ApiError) and 400 <= error.status < 500 and error.status != 429  # noqa: PLR2004 -- HTTP's own numbers
 
 

@@ -1,8 +1,8 @@
-"""The whole process as nested blocks: leaving one is its shutdown.
+"""The whole process as nested blocks: leaving a block shuts its part down.
 
     connections ▸ port opened ▸ provider ▸ events ▸ port served ▸ lease ▸ controllers
 
-Every step that fails says what and why, and what was opened before it is closed again.
+If a step fails, its error is reported and everything opened before it is closed.
 """
 
 from collections.abc import AsyncGenerator
@@ -57,16 +57,13 @@ class Manager:
     async def run(self) -> None:
         """Run until cancelled.
 
-        Errors: `CommandFailed` and `Fatal` from the start-up, `LeadershipLost` from later on;
-        perhaps within a group.
+        Raises CommandFailed and Fatal at the start, LeadershipLost later; possibly in a group.
         """
         with self._world.watched(self._metrics), remembering(self._metrics):
             await self._run()
 
     async def _run(self) -> None:
-        for choice in self._config[
-            CloudSettings
-        ].clouds:  # wrong flags end it before a port is opened
+        for choice in self._config[CloudSettings].clouds:  # reports wrong flags before all else
             choose_provider(self._config, self._world, choice)
         permits = reads_and_events if self._config[ManagerSettings].dry_run else all_requests
         async with (
@@ -83,7 +80,7 @@ class Manager:
 
     @asynccontextmanager
     async def _only_cloud(self) -> AsyncGenerator[Cloud | None]:
-        """The only cloud; None if there are several, which are connected later."""
+        """Connect to the only cloud; None if there are several, which are connected later."""
         if len(self._config[CloudSettings].clouds) > 1:
             yield None
             return
@@ -91,7 +88,7 @@ class Manager:
             yield cloud
 
     async def _work(self, clients: Clients, cloud: Cloud | None, events: EventRecorder) -> None:
-        """Lead, or if it is a dry run only report what a leader would do; that takes no lease."""
+        """Run as the leader, or report what a leader would do (dry run, without a lease)."""
         if self._config[ManagerSettings].dry_run:
             context = self._context(clients, cloud and read_only(cloud), Open(), events)
             await run_dry(context, self._health, events)
@@ -169,7 +166,7 @@ class Manager:
 
 
 def _migration(config: Config) -> Migration | None:
-    """The plan of a leader migration; None if none is under way, or nobody elects."""
+    """Returns the configured leader migration; None without one or without leader election."""
     if not (config[LeaderMigrationSettings].enabled and config[LeaderElectionSettings].enabled):
         return None
     path = config[LeaderMigrationSettings].config_file

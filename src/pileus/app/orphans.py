@@ -4,7 +4,7 @@
 
 Tags are read first: a load balancer that is created in between has its Service in the later list.
 Load balancers of Services with a class that is not served here are listed, but never deleted:
-perhaps only a flag is missing.
+a missing flag may be the reason.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from pileus.kube.model.core_v1 import SERVICES, Service
 from pileus.objects.preview import title
 
 BLIND = (
-    "this provider cannot list its load balancers: it is a ported one, and knows only those of its "
-    "own process. Search for leftovers in the cloud's console"
+    "orphans cannot be listed: this ported provider knows only the load balancers of its own "
+    "process. Search for them in the cloud's console"
 )
 PATIENCE = 300.0
 """Seconds for the deletion of one load balancer."""
@@ -46,7 +46,7 @@ class Orphan:
     changes: tuple[Change, ...] = ()
     """The changes that would delete it."""
     trouble: str = ""
-    """Why nothing is known about it."""
+    """Why its load balancer is unknown."""
     cloud: str = ""
     """Its cloud, if the manager has several."""
 
@@ -158,7 +158,7 @@ async def delete_orphans(context: ManagerContext, shown: Collection[Orphan]) -> 
 async def _delete(operations: BalancerOperations, shown: Orphan, now: Orphan) -> str:
     """Returns why it was not deleted; "" if it was."""
     if now.service:
-        return f"{now.service}, is there"
+        return f"its Service exists: {now.service}"
     if now.trouble:
         return now.trouble
     if now.changes != shown.changes:

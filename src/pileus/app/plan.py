@@ -1,4 +1,4 @@
-"""What all controllers would do now, asked of each of them, and written by none.
+"""Plans: the previews of all controllers. Nothing is written to cluster or cloud.
 
 connections (reads only) ▸ provider (reads only) ▸ its start ▸ informers ▸ previews
 """
@@ -32,18 +32,18 @@ from pileus.telemetry.log import Log, logging_cloud
 
 log = Log(__name__)
 
-LOOK = 0.1
-"""Seconds between two looks at what keeps the informers."""
+CHECK_INTERVAL = 0.1
+"""Seconds between two checks whether an informer cannot list its objects."""
 LONGEST = 300.0
-"""Seconds that one controller has for its preview; longer than any look-up may take."""
+"""Seconds that one controller has for its preview; longer than any lookup may take."""
 NOTHING: frozenset[str] = frozenset()
 PATIENCE = 10.0
-"""Seconds for which the API server may fail to answer before a plan is given up."""
+"""Seconds without an answer of the API server after which a plan fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanLine:
-    """One line of a plan, and which controller says it."""
+    """One line of a plan, and the controller that it is from."""
 
     controller: str
     line: Planned | Trouble
@@ -55,11 +55,11 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be done, in the order in which the controllers told it."""
+    """Planned changes and blocked objects of all controllers, in the order of their previews."""
 
     lines: tuple[PlanLine, ...] = ()
     failures: Mapping[str, str] = field(default_factory=_nothing, hash=False)
-    """Controllers that could not tell anything, and why."""
+    """Controllers whose preview failed, and why."""
     skipped: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     """Controllers that would not run here, and why."""
 
@@ -73,11 +73,11 @@ class Plan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every controller told everything: nothing is in the way of any object."""
+        """Whether every preview succeeded and no object is blocked."""
         return not self.failures and not self.troubles
 
     def count(self, effect: Effect) -> int:
-        """How many such changes there are, those that wait included."""
+        """Returns the number of changes with this effect, including those that wait."""
         return sum(change.effect is effect for _, change in self.changes)
 
     @property
@@ -89,10 +89,10 @@ class Plan:
 async def read_only_context(
     config: Config, world: World, *, may: frozenset[str] = NOTHING
 ) -> AsyncGenerator[ManagerContext]:
-    """The manager's context, from which nothing can be written, neither to cluster nor to cloud.
+    """Open the manager's context with read-only clients and clouds. Takes no lease, opens no port.
 
-    `may` names the methods of the cloud that may write after all. Takes no lease, opens no port.
-    Errors: as the manager's start; perhaps within a group.
+    `may` names the methods of the cloud that are allowed to write. Raises the errors of the
+    manager's start, possibly in a group.
     """
     config = config.having(replace(config[ManagerSettings], dry_run=True))
     metrics = world.metrics()
@@ -123,16 +123,16 @@ async def _check_credentials(clients: Clients) -> None:
     except (Unauthorized, CredentialsError) as error:
         raise CommandFailed(str(error)) from error
     except KubeError:
-        return  # an API server that does not answer yet is waited for
+        return  # the caller waits for an API server that does not answer yet
 
 
 @asynccontextmanager
 async def started_context(
     context: ManagerContext, *, patience: float | None = None
 ) -> AsyncGenerator[ManagerContext]:
-    """The context with its provider started and its informers running, but no controller.
+    """Start provider and informers, but no controller, for the length of the block.
 
-    Raises `Fatal` if the API server is not healthy within `patience` seconds, where that is given.
+    Raises Fatal if `patience` is given and the API server is not healthy within so many seconds.
     """
     await wait_for_api_server(context, patience=patience)
     if context.clouds is not None:
@@ -186,7 +186,7 @@ class NoEvents:
 
 
 class Planner:
-    """Asks the controllers that would run. They are built once, and never run."""
+    """Makes plans from the previews of the enabled controllers, which are built but never run."""
 
     def __init__(self, context: ManagerContext) -> None:
         self._context = context
@@ -195,7 +195,7 @@ class Planner:
         self._built: set[str] = set()
 
     async def plan(self, scope: Scope) -> Plan:
-        """Ask all of them at once; one that fails harms no other.
+        """Returns the plan of `scope`. The failure of one preview does not affect the others.
 
         Raises Fatal if the API server does not return its objects.
         """
@@ -209,7 +209,9 @@ class Planner:
         answers = {**first, **{name: task.result() for name, task in asked.items()}}
         failures = {name: it for name, it in answers.items() if isinstance(it, str)}
         return Plan(
-            once(told for it in answers.values() if not isinstance(it, str) for told in it),
+            without_aftermath(
+                line for it in answers.values() if not isinstance(it, str) for line in it
+            ),
             {**failures, **self._unconnected()},
             self._skipped,
         )
@@ -229,7 +231,7 @@ class Planner:
                     self._skipped[context.scope.scoped(descriptor.names.canonical)] = built.why
 
     async def _assigned(self, scope: Scope) -> Mapping[str, tuple[PlanLine, ...] | str]:
-        """With several clouds: which node and Service belongs to which has to be known first."""
+        """Assigns nodes and Services to clouds, if there are several; previews depend on it."""
         clouds = self._context.clouds
         return {ASSIGNMENT: await _ask(ASSIGNMENT, clouds.preview, scope)} if clouds else {}
 
@@ -238,8 +240,8 @@ class Planner:
         return {f"cloud {slot.name}": problem for slot in slots if (problem := slot.problem())}
 
 
-def once(lines: Iterable[PlanLine]) -> tuple[PlanLine, ...]:
-    """Without troubles that are the aftermath of another that is told of the same object."""
+def without_aftermath(lines: Iterable[PlanLine]) -> tuple[PlanLine, ...]:
+    """Returns the lines without troubles that only follow from another one of the same object."""
     lines = tuple(lines)
     troubles = [it.line for it in lines if isinstance(it.line, Trouble)]
     causes = {title(trouble.about) for trouble in troubles if not trouble.is_aftermath}
@@ -257,7 +259,7 @@ async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[PlanLine, ...
     except (CloudError, KubeError) as error:
         return str(error) or type(error).__name__
     except TimeoutError:
-        return f"no answer within {LONGEST:.0f} s; the log may say what it waits for"
+        return f"no answer within {LONGEST:.0f} s; see the log for what it waits for"
     except Exception as error:
         log.exception("Preview failed", error=error, controller=name)
         return f"internal error {type(error).__name__} (see the log)"
@@ -265,7 +267,7 @@ async def _ask(name: str, preview: Preview, scope: Scope) -> tuple[PlanLine, ...
 
 @asynccontextmanager
 async def failing_if_unreadable(context: ManagerContext) -> AsyncGenerator[None]:
-    """The block waits for informers; it ends with `Fatal` if one of them cannot get its list."""
+    """Raises Fatal in the block if an informer cannot list its objects."""
     async with background(_watch(context)):
         yield
 
@@ -279,4 +281,4 @@ async def _watch(context: ManagerContext) -> None:
             seen = loop.time()
         elif trouble.is_lasting or loop.time() - seen > PATIENCE:
             raise Fatal(trouble.text)
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(CHECK_INTERVAL)

@@ -1,4 +1,4 @@
-"""What the manager and its plans start with: API clients, the provider, the context of both."""
+"""The start of manager and plans: API clients, the cloud provider, and the context."""
 
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -44,18 +44,18 @@ NO_CLUSTER_ID = (
 
 
 def own_identity() -> str:
-    """The name under which this process holds a lease."""
+    """Returns the name of this process as the holder of a lease."""
     return new_identity(socket.gethostname())
 
 
 def manager_access(given: ClientSettings, environ: Mapping[str, str]) -> Access:
-    """The access of `--kubeconfig` and `--master`, else of the pod, as in the Go program."""
+    """Returns the access of `--kubeconfig` and `--master`, else of the pod, like the Go program."""
     return load_access(given.kubeconfig, given.master, environ)
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the process finds around itself; tests give others."""
+    """The environment of the process: time, randomness, connections. Tests pass others."""
 
     environ: Mapping[str, str]
     times: Times
@@ -65,15 +65,15 @@ class World:
     connect: Dial = HttpTransport
     identity: Callable[[], str] = own_identity
     watched: Callable[[Metrics], AbstractContextManager[None]] = watched_loop
-    """Watches over the event loop for as long as its block lasts."""
+    """Watches the event loop while its block lasts."""
     metrics: Callable[[], Metrics] = new_metrics
-    """The instruments of a run; each of its own, where somebody reads them."""
+    """Creates the metrics of one run."""
     access: Callable[[ClientSettings, Mapping[str, str]], Access] = manager_access
-    """Where the API server is, and as whom to speak to it. Raises InvalidConfiguration."""
+    """Returns address and credentials of the API server. Raises InvalidConfiguration."""
     lost: Callable[[], None] = lambda: None
     """Called when a lease is lost, before the work is cancelled."""
     settled: Callable[[], None] = freeze
-    """Called when a cache has been filled, which then lives as long as the process."""
+    """Called when an informer has filled its cache, which lives as long as the process."""
     controllers: Controllers = CONTROLLERS
 
 
@@ -81,7 +81,7 @@ class World:
 async def connections(
     config: Config, world: World, metrics: Metrics, *, permits: Permits = all_requests
 ) -> AsyncGenerator[Clients]:
-    """Clients of the configured API server, closed at the end. Errors: `CommandFailed`."""
+    """Open clients of the API server for the length of the block. Raises CommandFailed."""
     try:
         access = world.access(config[ClientSettings], world.environ)
     except InvalidConfiguration as error:

@@ -33,13 +33,14 @@ COMMAND = Command(
     Group("Explain", (CONTEXT, NAMESPACE, OUTPUT), ours=True),
     Takes.ONE,
 )
-VERSION = 2
+VERSION = 3
+"""Version of the JSON form: raised when a field changes its meaning or is removed."""
 INKS = {
-    State.AS_WANTED: Ink.GREEN,
-    State.IN_WORK: Ink.YELLOW,
+    State.UP_TO_DATE: Ink.GREEN,
+    State.IN_PROGRESS: Ink.YELLOW,
     State.WAITING: Ink.YELLOW,
-    State.STUCK: Ink.RED,
-    State.NOT_OURS: Ink.DIM,
+    State.BLOCKED: Ink.RED,
+    State.NOT_MANAGED: Ink.DIM,
 }
 INDENT = len("  managed by   ")
 RUN = "run: "
@@ -80,8 +81,8 @@ def _lines(explanation: Explanation, now: datetime, style: Style) -> Iterator[st
     born = f" (created {age(explanation.created, now)} ago)" if explanation.created else ""
     yield f"{style.inked(title(explanation.about), Ink.BOLD)}: {state}{born}"
     yield ""
-    yield from _part("desired", explanation.wanted, style)
-    yield from _part("actual", explanation.observed, style)
+    yield from _part("desired", explanation.desired, style)
+    yield from _part("actual", explanation.actual, style)
     if explanation.changes:
         yield "  changes"
         for change in explanation.changes:
@@ -153,12 +154,12 @@ def as_json(explanation: Explanation) -> str:
         "version": VERSION,
         "object": reference(explanation.about),
         "created": explanation.created.isoformat() if explanation.created else "",
-        "standing": explanation.state.value,
-        "wanted": list(explanation.wanted),
-        "observed": list(explanation.observed),
+        "state": explanation.state.value,
+        "desired": list(explanation.desired),
+        "actual": list(explanation.actual),
         "changes": [change_document("", change) for change in explanation.changes],
-        "waits": list(explanation.waits),
-        "remarks": [_message(message) for message in explanation.messages],
+        "waitsFor": list(explanation.waits),
+        "messages": [_message(message) for message in explanation.messages],
         "owner": list(explanation.owner),
         "leader": leader
         and {

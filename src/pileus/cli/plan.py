@@ -7,6 +7,7 @@ fields of the JSON form.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pileus.app.explain.advice import fix_in
 from pileus.app.plan import Plan, Planner, read_only_context
 from pileus.cli.cluster_command import (
     CONTEXT,
@@ -84,9 +85,8 @@ def as_text(plan: Plan, scope: Scope, style: Style) -> str:
 
 def split_fix(text: str) -> tuple[str, str]:
     """Returns a message and the command that it ends with (`… Fix: kubectl …`), or ""."""
-    said, _, fix = text.partition(" Fix: ")
-    command = fix.partition(" (")[0]
-    return (said, command) if command.startswith(("kubectl ", "pileus ")) else (text, "")
+    fix = fix_in(text)
+    return (text.partition(" Fix: ")[0], fix) if fix else (text, "")
 
 
 def command_lines(command: str, style: Style, indent: int) -> Iterator[str]:

@@ -184,7 +184,7 @@ class Options:
             return option.kind.parse(text)
         except ValueError as error:
             shown = "***" if option.secret else f'"{text}"'
-            raise ValueError(f"{name} must be {error}, not {shown}") from error
+            raise ValueError(f"{name}: invalid value {shown}: must be {error}") from error
 
 
 def _by_name(options: Iterable[Option[Any]]) -> dict[str, Option[Any]]:

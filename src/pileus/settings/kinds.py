@@ -31,7 +31,7 @@ class Kind(Generic[T]):
     name: str
     """The type as help and reference show it; empty for a switch."""
     parse: Callable[[str], T]
-    """Raises ValueError. Of a provider's option, the text completes: `x must be …`."""
+    """Raises ValueError. Of a provider's option, the text completes: `invalid value: must be …`."""
     choices: tuple[str, ...] = ()
     """Every valid value, where they can be listed."""
     render: Callable[[T], str] = field(default=str, kw_only=True)

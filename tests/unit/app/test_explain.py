@@ -24,6 +24,7 @@ from tests.unit.app.stage import new_node
 DOCS = Path(__file__).parents[3] / "docs"
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 WEB = ObjectReference(kind="Service", namespace="default", name="web")
+UNREADABLE = Leader("a/b", problem="leases is forbidden")
 ALIVE = Leader("kube-system/ccm", "me", NOW, is_alive=True)
 CHANGE = Planned(about=WEB, place=Place.CLOUD, effect=Effect.CREATE, summary="balancer")
 WAITING = Planned(
@@ -53,15 +54,15 @@ def text(explanation: Explanation) -> str:
 @pytest.mark.parametrize(
     ("explanation", "state", "steps"),
     [
-        (Explanation(about=WEB, is_ours=True, leader=ALIVE), State.AS_WANTED, "nothing to do"),
+        (Explanation(about=WEB, is_ours=True, leader=ALIVE), State.UP_TO_DATE, "nothing to do"),
         (
             Explanation(about=WEB, is_ours=True, changes=(CHANGE,), leader=ALIVE),
-            State.IN_WORK,
-            "wait some seconds for the manager",
+            State.IN_PROGRESS,
+            "wait for the manager",
         ),
         (
             Explanation(about=WEB, is_ours=True, changes=(CHANGE,), leader=Leader("a/b")),
-            State.IN_WORK,
+            State.IN_PROGRESS,
             "start the manager, or check why no replica is the leader",
         ),
         (
@@ -70,18 +71,23 @@ def text(explanation: Explanation) -> str:
             "wait",
         ),
         (
+            Explanation(about=WEB, is_ours=True, changes=(WAITING,), leader=UNREADABLE),
+            State.WAITING,
+            "wait",
+        ),
+        (
             Explanation(
                 about=WEB, is_ours=True, changes=(WAITING,), messages=(TROUBLE,), leader=ALIVE
             ),
-            State.STUCK,
+            State.BLOCKED,
             "free something, or request a higher limit (QuotaExceeded)",
         ),
         (
             Explanation(about=WEB, is_ours=True, messages=(PAST,), leader=ALIVE),
-            State.AS_WANTED,
+            State.UP_TO_DATE,
             "no",
         ),
-        (Explanation(about=WEB, is_ours=False, leader=Leader("a/b")), State.NOT_OURS, "nothing"),
+        (Explanation(about=WEB, is_ours=False, leader=Leader("a/b")), State.NOT_MANAGED, "nothing"),
     ],
 )
 def test_how_it_stands_and_what_to_do(explanation: Explanation, state: State, steps: str):
@@ -90,13 +96,24 @@ def test_how_it_stands_and_what_to_do(explanation: Explanation, state: State, st
     assert re.match("run: (kubectl|pileus) ", explanation.next_steps[-1])
 
 
+def test_without_a_leader_nothing_is_waited_for():
+    explanation = Explanation(
+        about=WEB, is_ours=True, changes=(WAITING,), leader=Leader("kube-system/ccm")
+    )
+
+    assert explanation.next_steps == (
+        "start the manager, or check why no replica is the leader",
+        "run: kubectl get lease ccm --namespace=kube-system",
+    )
+
+
 async def test_a_new_node_without_a_manager() -> None:
     async with scene("n1") as stage:
         explanation = await told(stage, "Node", "n1")
 
-    assert explanation.state is State.IN_WORK
-    assert "not initialized" in explanation.observed[0]
-    assert explanation.wanted[0].startswith("machine i-")
+    assert explanation.state is State.IN_PROGRESS
+    assert "not initialized" in explanation.actual[0]
+    assert explanation.desired[0].startswith("machine i-")
     assert [change.about.name for change in explanation.changes] == ["n1", "n1"]
     assert "start the manager" in explanation.next_steps[0]
 
@@ -106,8 +123,8 @@ async def test_a_node_that_is_well() -> None:
         await stage.managed(60)
         explanation = await told(stage, "Node", "n1", "--leader-elect=false")
 
-    assert explanation.state is State.AS_WANTED
-    assert explanation.owner == ("cloud local: the provider ID is one of its own",)
+    assert explanation.state is State.UP_TO_DATE
+    assert explanation.owner == ("cloud local: it owns the provider ID",)
     assert explanation.next_steps == ("nothing to do", "run: kubectl describe node n1")
 
 
@@ -120,7 +137,7 @@ async def test_a_node_without_a_machine_is_stuck_and_told_with_its_events() -> N
         troubles = [trouble.reason for _, trouble in (await stage.plan()).troubles]
 
     assert troubles == ["InstanceNotFound"], "that it is kept follows from that"
-    assert explanation.state is State.STUCK
+    assert explanation.state is State.BLOCKED
     assert explanation.messages[0].source == "now"
     events = [message for message in explanation.messages if message.source == "event"]
     assert {"InstanceNotFound", "NeverInitialized"} <= {message.reason for message in events}
@@ -137,8 +154,8 @@ async def test_a_machine_that_is_gone_is_told_even_if_no_controller_minds() -> N
         await stage.cloud.call(DeleteMachine(machine="n1"))
         explanation = await told(stage, "Node", "n1", "--controllers=-cloud-node-lifecycle")
 
-    assert explanation.state is State.STUCK
-    assert "has no such machine" in explanation.wanted[0]
+    assert explanation.state is State.BLOCKED
+    assert "no machine in cloud local" in explanation.desired[0]
 
 
 async def test_a_foreign_node_is_nobodys_business_here() -> None:
@@ -147,7 +164,7 @@ async def test_a_foreign_node_is_nobodys_business_here() -> None:
         await stage.client.create(NODES, {**node, "spec": {"providerID": "other://x"}})
         explanation = await told(stage, "Node", "n1")
 
-    assert explanation.state is State.NOT_OURS
+    assert explanation.state is State.NOT_MANAGED
     assert explanation.owner == ("another cloud: local does not own other://x",)
 
 
@@ -160,13 +177,13 @@ async def test_a_service_that_is_well() -> None:
         explanation = await told(stage, "Service", "web")
         drained = await told(stage, "Service", "web", "--service-drain-cordoned")
 
-    assert explanation.state is State.AS_WANTED, text(explanation)
-    assert re.match(r"load balancer on 80/TCP → node port \d+", explanation.wanted[0])
-    assert "members: n1, n2 (2 of 2 nodes)" in explanation.wanted
+    assert explanation.state is State.UP_TO_DATE, text(explanation)
+    assert re.match(r"load balancer on 80/TCP → node port \d+", explanation.desired[0])
+    assert "members: n1, n2 (2 of 2 nodes)" in explanation.desired
     assert any(uid in line for line in explanation.owner)
     assert "managed: full (pileus.dev/manage)" in explanation.owner
-    assert drained.state is State.IN_WORK
-    assert "not a member: n2 (cordoned)" in drained.wanted
+    assert drained.state is State.IN_PROGRESS
+    assert "not a member: n2 (cordoned)" in drained.desired
 
 
 async def test_a_service_that_asks_for_nonsense() -> None:
@@ -177,12 +194,12 @@ async def test_a_service_that_asks_for_nonsense() -> None:
         await stage.managed(60)
         explanation = await told(stage, "Service", "web")
 
-    assert explanation.state is State.STUCK
+    assert explanation.state is State.BLOCKED
     assert 'did you mean "full"?' in text(explanation)
-    assert explanation.next_steps[-2:] == (
-        "fix what the message names (Misconfigured)",
-        "run: kubectl annotate service -n default web --overwrite pileus.dev/manage=full",
+    assert explanation.next_steps[-1] == (
+        "run: kubectl annotate service web --namespace=default pileus.dev/manage=full --overwrite"
     )
+    assert not any("Misconfigured" in step for step in explanation.next_steps)
 
 
 async def test_a_balancer_that_serves_another_is_not_told_as_the_services_own() -> None:
@@ -196,9 +213,9 @@ async def test_a_balancer_that_serves_another_is_not_told_as_the_services_own() 
         explanation = await told(stage, "Service", "thief")
 
     refusal = f"balancer {web} cannot be adopted: it serves Service default/web"
-    assert explanation.observed[0] == "load balancer unknown: see messages"
+    assert explanation.actual[0] == "load balancer unknown: see messages"
     assert text(explanation).count(refusal) == 1
-    assert explanation.state is State.STUCK
+    assert explanation.state is State.BLOCKED
 
 
 @pytest.mark.parametrize(
@@ -218,8 +235,8 @@ async def test_a_service_that_is_not_ours(spec: dict[str, object], wanted: str) 
         await stage.client.create(SERVICES, body, namespace="default")
         explanation = await told(stage, "Service", "web")
 
-    assert explanation.state is State.NOT_OURS
-    assert explanation.wanted == (wanted,)
+    assert explanation.state is State.NOT_MANAGED
+    assert explanation.desired == (wanted,)
 
 
 async def test_others_events_and_normal_ones_are_left_out() -> None:
@@ -258,8 +275,8 @@ def test_the_text_has_all_parts_in_order():
         about=WEB,
         is_ours=True,
         created=NOW,
-        wanted=("a load balancer",),
-        observed=("none",),
+        desired=("a load balancer",),
+        actual=("none",),
         changes=(WAITING,),
         waits=("its deletion",),
         messages=(TROUBLE, Message(source="event", reason="Odd", message="m", at=NOW, count=3)),
@@ -291,8 +308,8 @@ Service default/web: blocked (created 5m ago)
 def facts(explanation: Explanation) -> list[str]:
     """Values that a reader should find once: names in the cloud, addresses, messages."""
     words = " ".join((
-        *explanation.wanted,
-        *explanation.observed,
+        *explanation.desired,
+        *explanation.actual,
         *(message.message for message in explanation.messages),
     ))
     return re.findall(
@@ -325,7 +342,9 @@ async def test_each_fact_is_said_once_and_the_end_is_a_command() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_explain_fits_the_terminal_and_its_command_can_be_pasted(width: int):
     long = ObjectReference(kind="Service", namespace="n" * 63, name="s" * 63)
-    explanation = Explanation(about=long, is_ours=True, wanted=("word " * 40,), messages=(TROUBLE,))
+    explanation = Explanation(
+        about=long, is_ours=True, desired=("word " * 40,), messages=(TROUBLE,)
+    )
 
     lines = as_text(explanation, NOW, Style(width)).splitlines()
 

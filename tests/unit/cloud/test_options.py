@@ -47,10 +47,11 @@ def test_all_mistakes_are_told_at_once():
         })
 
     assert str(told.value) == (
-        'acme.example/internal must be true or false, not "yes"; '
+        'acme.example/internal: invalid value "yes": must be true or false; '
         'unknown option "acme.example/sise" (did you mean "acme.example/size"?); '
-        'acme.example/size must be one of small, large (did you mean "large"?), not "lage"; '
-        'acme.example/weight must be a whole number from 1 to 10, not "11"'
+        'acme.example/size: invalid value "lage": must be one of small, large '
+        '(did you mean "large"?); '
+        'acme.example/weight: invalid value "11": must be a whole number from 1 to 10'
     )
 
 
@@ -72,7 +73,7 @@ def test_config_values_may_come_typed_from_a_file():
 
 
 def test_a_secret_is_never_shown():
-    with pytest.raises(Misconfigured, match=r"token must be .*, not \*\*\*"):
+    with pytest.raises(Misconfigured, match=r"token: invalid value \*\*\*: must be"):
         CONFIG.read({"token": "hunter2"})
 
     assert repr(CONFIG.read({"token": "7"})) == "Values(token)"

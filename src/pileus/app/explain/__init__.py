@@ -1,1 +1,1 @@
-"""The story of one object: what is wanted, what is, what is in between, and who sees to it."""
+"""`pileus explain`: the state of one object, its pending changes, messages and next steps."""

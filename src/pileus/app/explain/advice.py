@@ -1,7 +1,6 @@
-"""What to do about each reason that a condition, an event or a plan may give.
+"""Advice and a command for each reason of a condition, an event or a plan.
 
-The tables of the reference and of the guide on nodes that stay say the same; a test holds them
-together.
+The tables of the reference and of the guide on nodes repeat them; a test compares both.
 """
 
 from collections.abc import Mapping
@@ -77,11 +76,16 @@ _OTHERWISE = "kubectl describe {object}"
 
 
 def command_for(about: ObjectReference, reason: str = "", message: str = "") -> str:
-    """The command to run about a reason. A message that ends with its own fix wins."""
+    """Returns the command to run for a reason: the fix at the end of the message, if it has one."""
+    return fix_in(message) or _COMMANDS.get(reason, _OTHERWISE).format(
+        object=_kubectl(about), words=_words(about)
+    )
+
+
+def fix_in(message: str) -> str:
+    """Returns the command that the message ends with (`… Fix: kubectl …`), or ""."""
     fix = message.partition(" Fix: ")[2].partition(" (")[0]
-    if fix.startswith(("kubectl ", "pileus ")):
-        return fix
-    return _COMMANDS.get(reason, _OTHERWISE).format(object=_kubectl(about), words=_words(about))
+    return fix if fix.startswith(("kubectl ", "pileus ")) else ""
 
 
 def again(about: ObjectReference) -> str:

@@ -1,4 +1,4 @@
-"""Reads what the cluster says about an object: its events, and who leads."""
+"""Reads the events about an object, and the Lease of the manager."""
 
 from datetime import datetime
 
@@ -18,12 +18,12 @@ OURS = frozenset({
     "route_controller",
     "cidrAllocator",
 })
-"""Sources of events that tell of the manager's own work, be it Pileus or the Go one."""
+"""Sources of the events of a cloud-controller-manager, Pileus or the Go program."""
 MOST = 5
 
 
 async def warnings_about(client: Client, about: ObjectReference) -> tuple[Message, ...]:
-    """The newest warnings that a manager has given; one that says why, if they cannot be read."""
+    """Returns the newest warnings of a manager, or the error if they cannot be read."""
     chosen = f"involvedObject.kind={about.kind},involvedObject.name={about.name}"
     try:
         listed = await client.list(
@@ -46,7 +46,7 @@ async def warnings_about(client: Client, about: ObjectReference) -> tuple[Messag
 
 
 async def leader(client: Client, config: Config, now: datetime) -> Leader | None:
-    """Who holds the manager's lease; None if no lease is used."""
+    """Returns the holder of the manager's Lease; None if leader election is disabled."""
     wanted = config[LeaderElectionSettings]
     if not wanted.enabled:
         return None

@@ -1,4 +1,4 @@
-"""Asks cluster, cloud and controllers about one object, and puts the answers together."""
+"""Reads cluster, cloud and plan for one object, and combines them into its explanation."""
 
 from pileus.app.context import ManagerContext
 from pileus.app.errors import Fatal
@@ -34,7 +34,7 @@ def _cloud_of(context: ManagerContext, thing: Node | Service) -> ManagerContext:
 
 
 async def explain(context: ManagerContext, thing: Node | Service, scope: Scope) -> Explanation:
-    """Explains `thing` as it is now. Errors: `Fatal` if the cluster cannot be seen."""
+    """Returns the explanation of `thing`. Raises Fatal if the cluster cannot be read."""
     client = context.clients.main("explain")
     about = about_node(thing) if isinstance(thing, Node) else about_service(thing)
     around = Findings(

@@ -1,4 +1,4 @@
-"""What is told of one object, and what its reader should do next. Pure."""
+"""The explanation of one object: its state, messages and next steps. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pileus.app.explain.advice import ADVICE, OTHERWISE, again, command_for
+from pileus.app.explain.advice import ADVICE, OTHERWISE, again, command_for, fix_in
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import Planned
 
@@ -14,17 +14,17 @@ from pileus.objects.preview import Planned
 class State(StrEnum):
     """The state of the object, in a word or two."""
 
-    AS_WANTED = "up to date"
-    IN_WORK = "in progress"
+    UP_TO_DATE = "up to date"
+    IN_PROGRESS = "in progress"
     """Changes are pending, and nothing blocks them."""
     WAITING = "waiting"
-    STUCK = "blocked"
-    NOT_OURS = "not managed"
+    BLOCKED = "blocked"
+    NOT_MANAGED = "not managed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Something that was said of the object: by a condition, an event, or a look just now."""
+    """A message about the object: from a condition, an event, or the current plan."""
 
     source: str
     reason: str
@@ -32,19 +32,19 @@ class Message:
     at: datetime | None = None
     count: int = 1
     is_now: bool = False
-    """Whether it still holds: events tell of the past."""
+    """Whether it is still true; events describe the past."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who may change things; `holder` is empty if nobody does."""
+    """The holder of the manager's Lease; `holder` is empty if there is none."""
 
     lock: str
     holder: str = ""
     renewed: datetime | None = None
     is_alive: bool = False
     problem: str = ""
-    """Why it is not known."""
+    """Why the holder is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,25 +52,25 @@ class Explanation:
     about: ObjectReference
     created: datetime | None = None
     is_ours: bool
-    wanted: tuple[str, ...] = ()
-    observed: tuple[str, ...] = ()
+    desired: tuple[str, ...] = ()
+    actual: tuple[str, ...] = ()
     changes: tuple[Planned, ...] = ()
     waits: tuple[str, ...] = ()
-    """What is waited for beside what the changes wait for."""
+    """What the object waits for, besides what its changes wait for."""
     messages: tuple[Message, ...] = ()
     owner: tuple[str, ...] = ()
     leader: Leader | None = None
-    """None: leader election is off, and no lease tells who works."""
+    """None: leader election is disabled."""
 
     @property
     def state(self) -> State:
         if not self.is_ours:
-            return State.NOT_OURS
+            return State.NOT_MANAGED
         if any(message.is_now for message in self.messages):
-            return State.STUCK
+            return State.BLOCKED
         if self.waits or any(change.waits_for for change in self.changes):
             return State.WAITING
-        return State.IN_WORK if self.changes else State.AS_WANTED
+        return State.IN_PROGRESS if self.changes else State.UP_TO_DATE
 
     @property
     def next_steps(self) -> tuple[str, ...]:
@@ -81,27 +81,31 @@ class Explanation:
 def _steps(explanation: Explanation) -> Iterator[str]:
     leader = explanation.leader
     current = [message for message in explanation.messages if message.is_now]
-    if not explanation.is_ours or explanation.state is State.AS_WANTED:
+    if not explanation.is_ours or explanation.state is State.UP_TO_DATE:
         yield "nothing to do"
         yield f"run: {command_for(explanation.about)}"
         return
-    if leader and not leader.problem and not leader.is_alive:
+    has_leader = leader is None or bool(leader.problem) or leader.is_alive
+    if leader and not has_leader:
         namespace, _, name = leader.lock.partition("/")
         yield "start the manager, or check why no replica is the leader"
         yield f"run: kubectl get lease {name} --namespace={namespace}"
     for message in current:
-        yield f"{ADVICE.get(message.reason, OTHERWISE)} ({message.reason})"
+        if not fix_in(message.message):
+            yield f"{ADVICE.get(message.reason, OTHERWISE)} ({message.reason})"
         yield f"run: {command_for(explanation.about, message.reason, message.message)}"
-    if not current and explanation.state is State.WAITING:
+    if current or not has_leader:
+        return
+    if explanation.state is State.WAITING:
         yield "wait, then check again"
         yield f"run: {again(explanation.about)}"
-    elif not current and (leader is None or leader.is_alive):
-        yield "wait some seconds for the manager, then check again; if nothing changes, see its log"
+    else:
+        yield "wait for the manager, then check again; if nothing changes, see its log"
         yield f"run: {again(explanation.about)}"
 
 
 def newest_first(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """What holds now, then what was said, the newest first."""
+    """Returns current messages first, then past ones, newest first."""
 
     def order(message: Message) -> tuple[bool, float]:
         never = math.inf if message.is_now else 0.0

@@ -1,4 +1,4 @@
-"""The explanation of a node: its machine in the cloud, and its face in the cluster."""
+"""The explanation of a node: its machine in the cloud, and its state in the cluster."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from pileus.objects.ownership import Ownership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What else is known when a explanation is told."""
+    """Plan, events and leader: the parts of an explanation that nodes and Services share."""
 
     plan: Plan
     warnings: tuple[Message, ...]
@@ -33,7 +33,7 @@ class Findings:
 
 
 async def machine_of(context: ManagerContext, node: Node) -> Found | None:
-    """What the cloud says of the node's machine; None: nothing."""
+    """Returns the cloud's answer about the node's machine; None if there is none."""
     if context.cloud.instances is None or owned_by(node, context.scope) is False:
         return None
     try:
@@ -51,8 +51,8 @@ def explain_node(
         about=about_node(node),
         created=node.metadata.creation_timestamp,
         is_ours=owned_by(node, context.scope) is not False,
-        wanted=tuple(_wanted(node, found, around.plan, context.cloud.name)),
-        observed=tuple(_observed(node, around.plan)),
+        desired=tuple(_desired(node, found, around.plan, context.cloud.name)),
+        actual=tuple(_actual(node, around.plan)),
         changes=tuple(change for _, change in around.plan.changes),
         waits=("its deletion, which has begun",) if leaving else (),
         messages=newest_first((
@@ -65,8 +65,8 @@ def explain_node(
     )
 
 
-def _wanted(node: Node, found: Found | None, plan: Plan, cloud: str) -> Iterator[str]:
-    """The machine, and those of its facts that neither the node has nor a change mentions."""
+def _desired(node: Node, found: Found | None, plan: Plan, cloud: str) -> Iterator[str]:
+    """Yields the machine, and its facts that differ from the node and are in no planned change."""
     match found:
         case Instance():
             where = "/".join(filter(None, (found.region, found.zone)))
@@ -79,16 +79,16 @@ def _wanted(node: Node, found: Found | None, plan: Plan, cloud: str) -> Iterator
             if addresses != _listed(addresses_of(node)) and not _changes(plan, "addresses"):
                 yield f"addresses: {addresses or 'none'}"
         case Absent(evidence):
-            yield f"the cloud {cloud} has no such machine: {evidence}"
+            yield f"no machine in cloud {cloud}: {evidence}"
         case Failure(error):
-            yield f"the cloud {cloud} did not answer: {error}"
+            yield f"unknown, cloud {cloud} did not answer: {error}"
         case None:
-            yield f"the cloud {cloud} has no answer for this node"
+            yield f"unknown, cloud {cloud} has no answer for this node"
 
 
-def _observed(node: Node, plan: Plan) -> Iterator[str]:
+def _actual(node: Node, plan: Plan) -> Iterator[str]:
     ready = condition_of(node, "Ready")
-    state = {"True": "ready", "False": "not ready"}.get(ready.status if ready else "", "silent")
+    state = {"True": "ready", "False": "not ready"}.get(ready.status if ready else "", "unknown")
     why = f" ({ready.reason})" if ready and ready.status != "True" and ready.reason else ""
     yield f"{state}{why}, {'not initialized' if is_uninitialized(node) else 'initialized'}"
     if provider_id_of(node) or not _changes(plan, "providerID"):
@@ -105,28 +105,28 @@ def _listed(addresses: Iterable[Address | NodeAddress]) -> str:
 
 
 def _changes(plan: Plan, field: str) -> bool:
-    """Whether a planned change shows the field, before and after."""
+    """Whether a planned change shows the field before and after."""
     return any(f".{field}: " in detail for _, change in plan.changes for detail in change.details)
 
 
 def _owner(node: Node, scope: CloudScope) -> str:
     match owned_by(node, scope):
         case True:
-            return f"cloud {scope.name}: the provider ID is one of its own"
+            return f"cloud {scope.name}: it owns the provider ID"
         case False:
             return f"another cloud: {scope.name} does not own {provider_id_of(node)}"
         case None:
-            return f"cloud {scope.name}: asked, because the node has no provider ID"
+            return f"cloud {scope.name}, by lookup: the node has no provider ID"
 
 
 def owned_by(node: Node, scope: CloudScope) -> bool | None:
-    """Whether the node is one of that cloud's; None: it is not known before asking."""
+    """Whether the node belongs to the cloud; None if only a lookup can tell."""
     whose = scope.whose(node)
     return None if whose is Ownership.UNPROVEN else whose is Ownership.OURS
 
 
 def _missing(node: Node, found: Found | None, plan: Plan) -> Iterator[Message]:
-    """A machine that is gone, where nobody is to do anything about it."""
+    """Yields a message if the machine does not exist and no controller plans anything."""
     if isinstance(found, Absent) and not plan.lines and not is_uninitialized(node):
         yield Message(
             source="now",
@@ -137,7 +137,7 @@ def _missing(node: Node, found: Found | None, plan: Plan) -> Iterator[Message]:
 
 
 def troubles_now(plan: Plan) -> Iterable[Message]:
-    """What is in the way at this moment."""
+    """Returns what blocks the object now."""
     for _, trouble in plan.troubles:
         yield Message(source="now", reason=trouble.reason, message=trouble.message, is_now=True)
     for controller, why in plan.failures.items():

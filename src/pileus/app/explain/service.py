@@ -1,4 +1,4 @@
-"""The explanation of a Service: the balancer that it wants, and the one that it has."""
+"""The explanation of a Service: its desired and its actual load balancer."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,16 +34,17 @@ from pileus.objects.nodes import reference
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The Service as the cloud has to see it, and sees it."""
+    """The desired load balancer of a Service, and the one in the cloud."""
 
-    wish: BalancerSpec | InvalidService | None
-    balancer: Balancer | CloudError | None
+    desired: BalancerSpec | InvalidService | None
+    actual: Balancer | CloudError | None
 
 
 async def cloud_side(context: ManagerContext, service: Service, nodes: Sequence[Node]) -> Side:
-    """What it wants of the cloud, and what is there. Reads the cloud once.
+    """Returns the desired and the actual load balancer. Reads the cloud once.
 
-    The informer of Services has to be synced: what serves another one is not told as this one's.
+    Call it when the informer of Services is synced: a load balancer that serves another Service
+    is not reported as this one's.
     """
     if context.cloud.balancers is None:
         return Side(None, None)
@@ -93,12 +94,12 @@ def explain_service(
         about=about_service(service),
         created=service.metadata.creation_timestamp,
         is_ours=served or bool(changes) or has_finalizer(service),
-        wanted=(
-            tuple(_wanted(service, nodes, side, context, around.plan))
+        desired=(
+            tuple(_desired(service, nodes, side, context, around.plan))
             if served
             else (_unserved(service),)
         ),
-        observed=tuple(_observed(service, side, around.plan)),
+        actual=tuple(_actual(service, side, around.plan)),
         changes=changes,
         waits=("its deletion, which has begun",) if leaving else (),
         messages=newest_first((
@@ -119,32 +120,34 @@ def _unserved(service: Service) -> str:
     return f"a load balancer of another controller: its class is {named or 'none'}"
 
 
-def _wanted(
+def _desired(
     service: Service, nodes: Sequence[Node], side: Side, context: ManagerContext, plan: Plan
 ) -> Iterator[str]:
     if service.metadata.deletion_timestamp is not None:
         yield "no load balancer: the Service is being deleted"
         return
-    if isinstance(side.wish, InvalidService):
-        yield f"not valid{_unless_reported(str(side.wish), plan)}"
+    if isinstance(side.desired, InvalidService):
+        yield f"not valid{_unless_reported(str(side.desired), plan)}"
         return
-    if side.wish is None:
-        yield "a load balancer, which this cloud does not support"
+    if side.desired is None:
+        yield "a load balancer, but the cloud provider does not support load balancers"
         return
-    ports = sorted(side.wish.listeners, key=lambda each: (each.port, each.transport))
-    told = ", ".join(f"{each.port}/{each.transport} → node port {each.node_port}" for each in ports)
-    yield f"load balancer on {told}"
-    names = sorted(each.name for each in side.wish.members)
+    ports = sorted(side.desired.listeners, key=lambda each: (each.port, each.transport))
+    listed = ", ".join(
+        f"{each.port}/{each.transport} → node port {each.node_port}" for each in ports
+    )
+    yield f"load balancer on {listed}"
+    names = sorted(each.name for each in side.desired.members)
     yield f"members: {', '.join(names) or 'none'} ({len(names)} of {len(nodes)} nodes)"
     rules = _rules(context)
     for node in nodes:
         if not rules.is_member(node, member_scope(service)):
             why = _why_not(node, rules, member_scope(service))
             yield f"not a member: {node.metadata.name} ({why})"
-    if side.wish.source_ranges:
-        yield f"source ranges: {', '.join(sorted(side.wish.source_ranges))}"
-    if side.wish.requested_address:
-        yield f"address {side.wish.requested_address}"
+    if side.desired.source_ranges:
+        yield f"source ranges: {', '.join(sorted(side.desired.source_ranges))}"
+    if side.desired.requested_address:
+        yield f"address {side.desired.requested_address}"
 
 
 def _rules(context: ManagerContext) -> MemberRules:
@@ -165,34 +168,34 @@ def _why_not(node: Node, rules: MemberRules, scope: MemberScope) -> str:
 
 
 def _unless_reported(text: str, plan: Plan) -> str:
-    """The text, or where it stands if the plan reports it."""
+    """Returns the text, or a reference to the messages if the plan reports it."""
     is_reported = any(text in trouble.message for _, trouble in plan.troubles)
     return ": see messages" if is_reported else f": {text}"
 
 
-def _observed(service: Service, side: Side, plan: Plan) -> Iterator[str]:
+def _actual(service: Service, side: Side, plan: Plan) -> Iterator[str]:
     published = ", ".join(each.ip or each.hostname or "" for each in published_ingress(service))
-    there = ""
-    match side.balancer:
+    in_cloud = ""
+    match side.actual:
         case CloudError() as error:
             yield f"load balancer unknown{_unless_reported(str(error), plan)}"
         case None:
             yield "no load balancer in the cloud"
         case Balancer() as balancer:
-            there = ", ".join(each.ip or each.hostname for each in balancer.ingress)
+            in_cloud = ", ".join(each.ip or each.hostname for each in balancer.ingress)
             members = "" if balancer.members is None else f", {balancer.members} members"
             problem = f": {balancer.problem}" if balancer.problem else ""
             yield f"load balancer {balancer.id}: {balancer.state}{members}{problem}"
-    if there and there == published:
-        yield f"address {there}, published on the Service"
+    if in_cloud and in_cloud == published:
+        yield f"address {in_cloud}, published on the Service"
         return
-    if there:
-        yield f"address in the cloud: {there}"
+    if in_cloud:
+        yield f"address in the cloud: {in_cloud}"
     yield f"address on the Service: {published or 'none'}"
 
 
 def _condition(service: Service) -> Iterator[Message]:
-    """What our condition says, if it is not that all is well."""
+    """Yields the message of the condition, unless the condition is True."""
     found = condition_of(service)
     if found is not None and found.status != "True":
         yield Message(

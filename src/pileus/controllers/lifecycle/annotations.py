@@ -43,8 +43,8 @@ def invalid_annotations(node: Node) -> str:
         return ""
     fixes = " ".join(ANNOTATIONS.corrections(given))
     return (
-        f"{'; '.join(problems)}. Fix: kubectl annotate node {node.metadata.name} --overwrite "
-        f"{fixes}"
+        f"{'; '.join(problems)}. Fix: kubectl annotate node {node.metadata.name} {fixes} "
+        "--overwrite"
     )
 
 

@@ -84,8 +84,8 @@ def mode_of(service: Service) -> Mode:
     if problems := ANNOTATIONS.problems(given):
         fixes = " ".join(ANNOTATIONS.corrections(given))
         raise InvalidAnnotation(
-            f"{'; '.join(problems)}. Fix: kubectl annotate service -n {metadata.namespace} "
-            f"{metadata.name} --overwrite {fixes}"
+            f"{'; '.join(problems)}. Fix: kubectl annotate service {metadata.name} "
+            f"--namespace={metadata.namespace} {fixes} --overwrite"
         )
     return Mode(given.get(MANAGE, Mode.FULL))
 

@@ -28,9 +28,10 @@ SERVICE = ControllerNames(
 def served_classes(scope: "CloudScope", settings: ServiceSettings) -> Classes:
     """Returns which Services a cloud serves.
 
-    Of several clouds, the default one serves the classes of `--service-classes`.
+    `--service-classes` adds classes to the only cloud. Several clouds list their classes in the
+    configuration file: validation refuses the flag.
     """
-    named = settings.classes if scope.is_only or scope.is_default else ()
+    named = settings.classes if scope.is_only else ()
     default = scope.is_default and settings.serves_default
     return Classes.of(
         scope.name, {*scope.classes, *named}, default=default, of_others=scope.other_classes

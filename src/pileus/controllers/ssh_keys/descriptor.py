@@ -33,7 +33,7 @@ def build(context: ControllerContext, settings: SshKeysSettings) -> "SshKeysCont
     keys = context.scope.cloud.ssh_keys
     location = settings.source
     if location is None:
-        return Skipped("--ssh-keys-from is not given", is_news=False)
+        return Skipped("--ssh-keys-from is not set", is_news=False)
     if keys is None:
         return Skipped("the cloud provider does not support SSH keys")
     around = Surroundings(

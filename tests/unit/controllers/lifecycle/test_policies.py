@@ -90,8 +90,8 @@ async def test_a_misspelt_veto_is_reported_at_once_and_obeyed() -> None:
         (message,) = world.events.messages("UnknownAnnotation")
         assert 'did you mean "pileus.dev/deletion"?' in message
         assert message.endswith(
-            "Fix: kubectl annotate node n1 --overwrite "
-            "pileus.dev/deletoin- pileus.dev/deletion=never"
+            "Fix: kubectl annotate node n1 "
+            "pileus.dev/deletoin- pileus.dev/deletion=never --overwrite"
         )
 
         await world.lose("n1")

@@ -180,8 +180,8 @@ async def test_a_misspelt_annotation_of_ours_protects_and_is_reported_with_its_f
         assert (status, reason) == ("False", "Misconfigured")
         assert 'unknown option "pileus.dev/mange" (did you mean "pileus.dev/manage"?)' in message
         assert message.endswith(
-            "Fix: kubectl annotate service -n default web --overwrite "
-            "pileus.dev/mange- pileus.dev/manage=none"
+            "Fix: kubectl annotate service web --namespace=default "
+            "pileus.dev/mange- pileus.dev/manage=none --overwrite"
         )
 
         await world.change(metadata={"annotations": {"pileus.dev/mange": None}})
