@@ -164,7 +164,7 @@ def test_balancers_are_created_filled_emptied_and_deleted(cloud: Cloud):
     (row,) = cloud("balancers list")[1].splitlines()[1:]
     assert row.split()[0] == "web"
     assert row.split()[2:5] == ["53:30053/UDP", "80:30080/TCP", "1/1"]
-    assert "by hand" in row
+    assert "manual" in row
     assert cloud("balancers add web b")[1] == "Members of web: a, b.\n"
     cloud("instances stop b")
     assert cloud("balancers health")[1].splitlines()[2].endswith("instance is stopped")
