@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -18,7 +19,36 @@ class LocalCloud:
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "cloud.sock"
         self.config = folder / "local-cloud.yaml"
+        self._state = folder / "cloud.db"
         self.config.write_text(json.dumps({"endpoint": str(self.socket), "network": "none"}))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def keep_state(self) -> None:
+        """Have the state outlive the server; call before it is started."""
+        config = json.loads(self.config.read_text()) | {"state": str(self._state)}
+        self.config.write_text(json.dumps(config))
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "pileus", "local", "serve", f"--config={self.config}"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        eventually("the cloud is served", self.socket.exists)
+
+    def end(self) -> None:
+        """Stop the server: connections are refused."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            self._process.wait(30)
+            self._process = None
+
+    def freeze(self) -> None:
+        """Let the server hang: connections are accepted by the kernel and never answered."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def pileus(self, *arguments: str) -> str:
         """What `pileus local …` prints: said in this process, for tests ask again and again."""
@@ -47,11 +77,8 @@ class LocalCloud:
 @contextlib.contextmanager
 def local_cloud(folder: Path) -> Generator[LocalCloud]:
     cloud = LocalCloud(folder)
-    command = [sys.executable, "-m", "pileus", "local", "serve", f"--config={cloud.config}"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        eventually("the cloud is served", cloud.socket.exists)
+        cloud.start()
         yield cloud
     finally:
-        process.terminate()
-        process.wait(30)
+        cloud.end()
