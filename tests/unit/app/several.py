@@ -18,6 +18,7 @@ from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, Event, Node
 from pileus.objects.nodes import is_uninitialized, provider_id_of
 from pileus.objects.preview import EVERYTHING
 from pileus.server.health import Kind
+from pileus.settings.config import Config
 from pileus.telemetry.metrics import Metrics
 from tests.unit.app.stage import TIMES, Kube, configured, manager_context, new_node
 from tests.unit.controllers.service.plain import PlainBalancers
@@ -111,8 +112,11 @@ class TwoClouds:
             finally:
                 running.cancel()
 
+    def configured(self, *flags: str) -> Config:
+        return configured("--cloud-provider=a,b", *flags)
+
     async def plan(self, *flags: str) -> Plan:
-        config = configured("--cloud-provider=a,b", *flags)
+        config = self.configured(*flags)
         async with read_only_context(config, self.world()) as context:
             return await Planner(context).plan(EVERYTHING)
 

@@ -214,6 +214,8 @@ def _owner(service: Service, classes: Classes, context: ManagerContext) -> Itera
         yield f"class: {named or 'none'} ({ours})"
     elif not has_finalizer(service):
         return
+    if classes.serve(service) and not context.scope.is_only:
+        yield f"cloud {context.scope.name}"
     try:
         yield f"managed: {mode_of(service)} ({MANAGE})"
     except InvalidAnnotation:
