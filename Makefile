@@ -13,31 +13,31 @@ $(READY): requirements/dev.lock pyproject.toml lab/pyproject.toml
 	@tools/setup-venv "$(PYTHON)"
 
 .PHONY: setup
-setup: $(READY) ## make .venv with everything that the other commands need
+setup: $(READY) ## create .venv with everything that the other commands need
 
 .PHONY: fmt
-fmt: $(READY) ## format the code and mend what the linter can mend
+fmt: $(READY) ## format the code and apply the linter's fixes
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
 .PHONY: demo
-demo: $(READY) ## a cluster, a cloud and the manager on this machine, to look at (ONCE=1: check it, no terminal)
+demo: $(READY) ## run a cluster, a cloud and the manager on this machine (ONCE=1: check it and end)
 	@$(BIN)/pileus demo $(if $(filter-out 0,$(ONCE)),--once)
 
 .PHONY: check
-check: $(READY) ## format, lint, layers, shape, types; a minute at most
+check: $(READY) ## check format, lint, shape, language, layers, types; about a minute
 	@tools/run-checks
 
 .PHONY: test
-test: check ## every test, on a real control plane too (built once, about ten minutes)
+test: check ## run all tests, also on a real control plane (built once, about ten minutes)
 	@tools/run-tests
 
 .PHONY: simulation
-simulation: $(READY) ## ten thousand schedules of faults, in virtual time (SEEDS=…, JOBS=…)
+simulation: $(READY) ## run ten thousand schedules of faults in virtual time (SEEDS=…, JOBS=…)
 	@$(BIN)/pileus simulate --seeds $(or $(SEEDS),10000) $(if $(JOBS),--jobs $(JOBS))
 
 .PHONY: soak
-soak: simulation ## that, and minutes of churn and restarts on a real control plane (SOAK="--minutes=10 --seed=7" and the like)
+soak: simulation ## the simulation, and minutes of churn and restarts on a real control plane (SOAK="--minutes=10 --seed=7" and the like)
 	@PILEUS_CONTROL_PLANE=$$($(BIN)/python tools/build_control_plane.py) $(BIN)/python -m tests.soak $(SOAK)
 
 .PHONY: mutants
@@ -45,11 +45,11 @@ mutants: $(READY) ## remove one guard at a time and check that a test notices (M
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 .PHONY: lock
-lock: $(READY) ## renew requirements/dev.lock from pyproject.toml
+lock: $(READY) ## update requirements/dev.lock from pyproject.toml
 	@tools/renew-lock
 
 .PHONY: docs
-docs: $(READY) ## renew what is generated in docs
+docs: $(READY) ## generate the reference pages
 	@$(BIN)/python -m tools.flags_reference
 	@$(BIN)/python -m tools.metrics_reference
 	@$(BIN)/python -m tools.local_cloud_reference

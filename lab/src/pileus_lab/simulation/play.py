@@ -19,13 +19,13 @@ from pileus_lab.simulation.schedule import Schedule
 from pileus_lab.simulation.world import World
 
 OFFSET = 0.5
-"""Seconds by which the state is judged beside full ones: rounds that are due every so many full
-seconds would else be judged in the instant in which they become due."""
+"""Seconds by which checks are offset from full seconds: rounds that are due at full seconds would
+otherwise be checked at the moment at which they become due."""
 LOOK_EVERY = 10.0
 ASIDE = 0.001
-"""Seconds between the mending and the start of the looks. A manager that the mending resumes begins
-its rounds at that moment; without this, its timers and a look would fall due at the same time, and
-the look would see keys that are due but cannot have been taken yet."""
+"""Seconds between the end of the faults and the first check. A manager that resumes at the end of
+the faults starts its rounds at that moment; without this, its timers and a check would be due at
+the same time, and the check would see keys that are due but cannot have been taken yet."""
 AFTERGLOW = 60.0
 """Seconds for the last events and refreshes, before no more writes are allowed."""
 

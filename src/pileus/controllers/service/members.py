@@ -1,6 +1,6 @@
 """Which nodes are members of load balancers: the Go framework's stable set without leaving nodes.
 
-Members are the nodes of the load balancer's own cloud, or of all clouds if the Service says so.
+Members are the nodes of the load balancer's own cloud, or of all clouds if the Service asks for it.
 
 A node's readiness makes no difference: load balancers check the health of their members
 themselves, and an unhealthy control plane must not take traffic away from healthy nodes.
