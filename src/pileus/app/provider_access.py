@@ -13,6 +13,7 @@ from pileus.kube.access import Access as KubeAccess
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.kube.store import NamespacedName
+from pileus.runtime.cluster_access import KubernetesAccess
 from pileus.runtime.informers import BY_UID, UID_INDEX, Informers
 from pileus.runtime.supervision import Supervised
 from pileus.server.health import Health
@@ -42,7 +43,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The `ClusterAccess` that a provider gets when this process leads."""
+    """The `KubernetesAccess` that a provider gets when this process leads."""
 
     context: ManagerContext
 
@@ -74,8 +75,9 @@ async def provider_started(context: ManagerContext) -> AsyncGenerator[None]:
     start = context.cloud.leading
     async with AsyncExitStack() as stack:
         if start is not None:
+            access: KubernetesAccess = Access(context)
             failed = f'cloud provider "{context.cloud.name}" could not start'
-            await stack.enter_async_context(entered(failed, lambda: start(Access(context))))
+            await stack.enter_async_context(entered(failed, lambda: start(access)))
         yield
 
 
@@ -85,7 +87,8 @@ async def run_own(own: OwnController, context: ManagerContext, health: Health) -
     One that fails is restarted with increasing delays. Meanwhile the readiness check reports it,
     but not the liveness check: the other controllers work.
     """
-    supervised = Supervised(own.name, lambda: own.run(Access(context)), context.random)
+    access: KubernetesAccess = Access(context)
+    supervised = Supervised(own.name, lambda: own.run(access), context.random)
     check = f"{context.scope.name}-{own.name}"
     log.info("Started controller of the provider", controller=own.name)
     health.add(check, supervised.health, live=False)

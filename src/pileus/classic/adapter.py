@@ -27,11 +27,13 @@ from pileus.classic.interface import (
 from pileus.classic.routes import ClassicRoutes
 from pileus.classic.service_records import Memory, Notes, ProcessMemory
 from pileus.classic.stop import stopping
-from pileus.classic.view import ClusterView, LateView
+from pileus.classic.view import LateView
 from pileus.cloud.errors import Misconfigured
-from pileus.cloud.interface import Cloud, ClusterAccess, ProviderConfig
+from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.model import NodeRef, Zone
+from pileus.kube.access import Access
 from pileus.kube.client import Client
+from pileus.runtime.cluster_access import KubernetesAccess
 
 T = TypeVar("T")
 
@@ -94,16 +96,12 @@ def as_cloud(
 
 @asynccontextmanager
 async def _leading(
-    provider: Interface, calls: Calls, access: ClusterAccess, late: tuple[LateView, Notes]
+    provider: Interface, calls: Calls, access: KubernetesAccess, late: tuple[LateView, Notes]
 ) -> AsyncGenerator[None]:
     view, notes = late
-    cluster = access.view()
-    if not isinstance(cluster, ClusterView):
-        raise Misconfigured(f"ported providers need a ClusterView, not {cluster!r}")
-    view.bind(cluster)
+    view.bind(access.view())
     if provider.load_balancer() is not None:
-        client = access.client(IDENTITY)
-        notes.bind(client if isinstance(client, Client) else None)
+        notes.bind(access.client(IDENTITY))
     try:
         async with stopping() as stop:
             await calls.make(provider.initialize, _ClientBuilder(access), stop)
@@ -117,22 +115,22 @@ async def _leading(
 
 @dataclass(frozen=True, slots=True)
 class _ClientBuilder:
-    access: ClusterAccess
+    access: KubernetesAccess
 
-    def config(self, name: str) -> object:
+    def config(self, name: str) -> Access:
         return self.access.config(name)
 
-    def client(self, name: str) -> object:
+    def client(self, name: str) -> Client:
         return self.access.client(name)
 
-    def config_or_die(self, name: str) -> object:
+    def config_or_die(self, name: str) -> Access:
         return _or_die(self.config, name)
 
-    def client_or_die(self, name: str) -> object:
+    def client_or_die(self, name: str) -> Client:
         return _or_die(self.client, name)
 
 
-def _or_die(make: Callable[[str], object], name: str) -> object:
+def _or_die(make: Callable[[str], T], name: str) -> T:
     try:
         return make(name)
     except Exception as error:

@@ -30,7 +30,6 @@ from pileus.classic.service_records import (
     fingerprint,
     members_hash,
 )
-from pileus.classic.view import ClusterView
 from pileus.cloud.balancer import (
     Balancer,
     BalancerState,
@@ -45,6 +44,7 @@ from pileus.cloud.errors import CloudError, Conflict, Misconfigured, Unavailable
 from pileus.cloud.model import Failure
 from pileus.kube.model.core_v1 import LoadBalancerIngress, LoadBalancerStatus, Node, Service
 from pileus.kube.model.meta import ObjectMeta
+from pileus.runtime.cluster_access import ClusterView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ from pileus.classic.interface import (
     Interface,
     Zone,
 )
-from pileus.classic.view import ClusterView
 from pileus.cloud.errors import CloudError, Unavailable, Unsupported
 from pileus.cloud.model import (
     Absent,
@@ -39,6 +38,7 @@ from pileus.cloud.model import (
     SshKey,
 )
 from pileus.kube.model.core_v1 import Node, NodeAddress
+from pileus.runtime.cluster_access import ClusterView
 
 T = TypeVar("T")
 

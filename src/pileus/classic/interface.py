@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, TextIO, TypeVar, runtime_checkable
 
 from pileus.classic.stop import Stop
+from pileus.kube.access import Access
+from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import LoadBalancerStatus, Node, NodeAddress, Service
+from pileus.runtime.informers import Informers
 
 T = TypeVar("T")
 Maybe = T | Awaitable[T]
@@ -109,10 +112,10 @@ class Routes(Protocol):
 class ClientBuilder(Protocol):
     """The provider's access to the cluster. `name` is the identity to use."""
 
-    def config(self, name: str) -> object: ...
-    def config_or_die(self, name: str) -> object: ...
-    def client(self, name: str) -> object: ...
-    def client_or_die(self, name: str) -> object: ...
+    def config(self, name: str) -> Access: ...
+    def config_or_die(self, name: str) -> Access: ...
+    def client(self, name: str) -> Client: ...
+    def client_or_die(self, name: str) -> Client: ...
 
 
 class Interface(Protocol):
@@ -137,7 +140,7 @@ class Interface(Protocol):
 
 @runtime_checkable
 class InformerUser(Protocol):
-    def set_informers(self, informers: object) -> Maybe[None]:
+    def set_informers(self, informers: Informers) -> Maybe[None]:
         """Called after `initialize`, before the informers start."""
         ...
 

@@ -8,10 +8,10 @@ from pileus.classic import interface
 from pileus.classic.calls import Calls
 from pileus.classic.errors import translated
 from pileus.classic.interface import Interface
-from pileus.classic.view import ClusterView
 from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.model import Address, NodeName, Route
 from pileus.kube.model.core_v1 import NodeAddress
+from pileus.runtime.cluster_access import ClusterView
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,10 @@
 """The cluster as ported providers need it: whole Node and Service objects."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 from pileus.cloud.errors import Unavailable
 from pileus.kube.model.core_v1 import Node, Service
-
-
-@runtime_checkable
-class ClusterView(Protocol):
-    """Read-only, from the stores of the informers."""
-
-    def node(self, name: str) -> Node | None: ...
-    def nodes(self) -> Sequence[Node]: ...
-    def service(self, uid: str) -> Service | None: ...
-    def services(self) -> Sequence[Service]: ...
+from pileus.runtime.cluster_access import ClusterView
 
 
 class LateView:

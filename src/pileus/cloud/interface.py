@@ -22,7 +22,7 @@ request to wait is then left in peace by the others, too.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers
@@ -43,6 +43,11 @@ from pileus.cloud.model import (
     no_labels,
 )
 from pileus.cloud.options import Options
+
+Client_co = TypeVar("Client_co", covariant=True)
+Config_co = TypeVar("Config_co", covariant=True)
+View_co = TypeVar("View_co", covariant=True)
+Informers_co = TypeVar("Informers_co", covariant=True)
 
 
 class Instances(Protocol):
@@ -160,27 +165,34 @@ class Zones(Protocol):
         ...
 
 
-class ClusterAccess(Protocol):
+class ClusterAccess(Protocol[Client_co, Config_co, View_co, Informers_co]):
     """Access to the cluster for controllers that a provider brings along.
 
-    The methods return objects of `pileus.kube`, which this layer does not import.
+    This layer does not know the types of `pileus.kube`. A provider annotates its functions with
+    `pileus.runtime.cluster_access.KubernetesAccess`, which fills them in:
+
+        async def run(access: KubernetesAccess) -> None:
+            namespace = await access.client("acme").get(NAMESPACES, "kube-system")
     """
 
-    def client(self, identity: str) -> object:
-        """Returns a `pileus.kube.client.Client` with the credentials and rate of that identity."""
+    def client(self, identity: str) -> Client_co:
+        """Returns an API client with the credentials and rate of that identity."""
         ...
 
-    def config(self, identity: str) -> object:
-        """Returns the `pileus.kube.access.Access` of an identity. Raises Unsupported in a plan."""
+    def config(self, identity: str) -> Config_co:
+        """Returns address and credentials of an identity. Raises Unsupported in a plan."""
         ...
 
-    def view(self) -> object:
-        """Returns the manager's view of nodes and Services (`pileus.classic`: `ClusterView`)."""
+    def view(self) -> View_co:
+        """Returns the nodes and Services in the caches of the manager."""
         ...
 
-    def informers(self) -> object:
+    def informers(self) -> Informers_co:
         """Returns the manager's shared informers, which are not started yet."""
         ...
+
+
+AnyAccess: TypeAlias = ClusterAccess[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +204,7 @@ class OwnController:
     """
 
     name: str
-    run: Callable[[ClusterAccess], Awaitable[None]]
+    run: Callable[[AnyAccess], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +230,7 @@ class Cloud:
     owns: Callable[[NodeRef], bool | None] | None = None
     """Returns whether the node is a machine of this cloud; None (or no function): not known before
     a lookup. Pure, and without I/O."""
-    leading: Callable[[ClusterAccess], AbstractAsyncContextManager[None]] | None = None
+    leading: Callable[[AnyAccess], AbstractAsyncContextManager[None]] | None = None
     """Entered when this process becomes the leader, before any controller starts; left after all
     controllers have stopped."""
     controllers: tuple[OwnController, ...] = ()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pileus.cloud.errors import Misconfigured, Unauthorized
-from pileus.cloud.interface import Cloud, ClusterAccess, OwnController, ProviderConfig
+from pileus.cloud.interface import Cloud, OwnController, ProviderConfig
 from pileus.cloud.model import (
     Absent,
     Address,
@@ -23,6 +23,7 @@ from pileus.cloud.model import (
     NodeName,
     NodeRef,
 )
+from pileus.runtime.cluster_access import KubernetesAccess
 
 
 class LabInstances:
@@ -63,7 +64,7 @@ async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
         raise Misconfigured("the lab needs --cloud-config: a file that names its folder")
     folder = Path(config.text.strip())
 
-    async def work(_: ClusterAccess) -> None:
+    async def work(_: KubernetesAccess) -> None:
         with (folder / "own-work").open("a", buffering=1) as diary:
             diary.write("started\n")
             try:

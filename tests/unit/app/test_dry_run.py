@@ -14,12 +14,13 @@ from pileus.app.dry_run import DryRun, PlanReporter
 from pileus.app.manager import Manager
 from pileus.app.plan import Plan, PlanLine, Planner
 from pileus.cloud.balancer import Effect
-from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
+from pileus.cloud.interface import Cloud, OwnController
 from pileus.cloud.model import NodeRef
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import EVENTS, NODES, Event, ObjectReference
 from pileus.kube.patch import MergePatch
 from pileus.objects.preview import Place, Planned, Scope, Trouble
+from pileus.runtime.cluster_access import KubernetesAccess
 from pileus.telemetry.metrics import Metrics
 from tests.unit.app.stage import Kube, configured, manager_context, new_node
 from tests.unit.app.test_plan import world
@@ -172,9 +173,9 @@ def told_from_a_thread(rehearsal: DryRun) -> str | None:
 
 
 async def test_controllers_of_the_provider_do_not_run_in_a_dry_run() -> None:
-    ran: list[ClusterAccess] = []
+    ran: list[KubernetesAccess] = []
 
-    async def own(access: ClusterAccess) -> None:
+    async def own(access: KubernetesAccess) -> None:
         ran.append(access)
 
     async with staged("n1", controllers=(OwnController("own", own),)):

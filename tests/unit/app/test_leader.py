@@ -17,7 +17,7 @@ from pileus.app.migration import ControllerLeader, Migration
 from pileus.app.provider_access import View
 from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.cloud.errors import Misconfigured
-from pileus.cloud.interface import Cloud, ClusterAccess, OwnController
+from pileus.cloud.interface import Cloud, OwnController
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.route.descriptor import ROUTE
 from pileus.controllers.service.descriptor import SERVICE
@@ -28,6 +28,7 @@ from pileus.objects.descriptor import (
     RunningController,
     Skipped,
 )
+from pileus.runtime.cluster_access import KubernetesAccess
 from pileus.runtime.leadership import LeadershipLost
 from pileus.server.health import Health, Kind
 from pileus.telemetry.log import VALUES
@@ -35,7 +36,7 @@ from pileus.testing.scripted import Answer, Lost, ScriptedTransport, refused
 from pileus.testing.virtual_time import loop_time
 from tests.unit.app.stage import Kube, Stub, described, election, manager_context
 
-Start = Callable[[ClusterAccess], AbstractAsyncContextManager[None]]
+Start = Callable[[KubernetesAccess], AbstractAsyncContextManager[None]]
 
 BARE = Cloud(name="fake")
 THREE = (NODE, SERVICE, ROUTE)
@@ -151,7 +152,7 @@ async def test_an_api_server_that_gets_well_in_time_is_used():
 
 def starting(enter: object) -> Start:
     @asynccontextmanager
-    async def start(_: ClusterAccess) -> AsyncGenerator[None]:
+    async def start(_: KubernetesAccess) -> AsyncGenerator[None]:
         if isinstance(enter, BaseException):
             raise enter
         if enter == "hangs":
@@ -180,11 +181,11 @@ async def test_a_provider_that_cannot_start_ends_the_process_with_the_reason(ent
 async def test_an_own_controller_that_crashes_is_told_and_begun_again_and_harms_no_other(caplog):
     begun: list[str] = []
 
-    async def crashing(_: ClusterAccess) -> None:
+    async def crashing(_: KubernetesAccess) -> None:
         begun.append("crashing")
         raise KeyError("zone")
 
-    async def working(_: ClusterAccess) -> None:
+    async def working(_: KubernetesAccess) -> None:
         begun.append("working")
         await asyncio.Event().wait()
 
@@ -366,7 +367,7 @@ async def test_the_providers_start_comes_before_all_controllers_and_its_end_afte
 async def test_a_provider_sees_the_cluster_through_its_door():
     seen: list[object] = []
 
-    async def look(access: ClusterAccess) -> None:
+    async def look(access: KubernetesAccess) -> None:
         seen.extend([access.view(), access.informers(), access.client("own"), access.config("own")])
 
     async with manager_context(replace(BARE, controllers=(OwnController("own", look),))) as context:

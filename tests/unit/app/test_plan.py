@@ -16,14 +16,13 @@ from pileus.app.startup import World
 from pileus.cli.cluster_command import check_exists
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Unavailable, Unsupported
-from pileus.cloud.interface import Cloud, ClusterAccess, OwnController, ProviderConfig
+from pileus.cloud.interface import Cloud, OwnController, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.controllers.lifecycle.descriptor import LIFECYCLE
 from pileus.controllers.node.descriptor import DESCRIPTOR as NODE_DESCRIPTOR
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.route.descriptor import ROUTE
 from pileus.controllers.service.descriptor import SERVICE
-from pileus.kube.client import Client
 from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
 from pileus.kube.transport import Reply, Request, Transport
@@ -34,6 +33,7 @@ from pileus.objects.descriptor import (
     Skipped,
 )
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.runtime.cluster_access import KubernetesAccess
 from pileus.testing.scripted import Answer, ScriptedTransport, refused
 from pileus.testing.virtual_time import loop_time
 from tests.unit.app.stage import (
@@ -237,9 +237,8 @@ async def test_a_provider_starts_with_a_view_of_the_cluster_but_without_a_way_to
     kube, seen = await cluster("n1"), list[object]()
 
     @asynccontextmanager
-    async def leading(access: ClusterAccess) -> AsyncGenerator[None]:
+    async def leading(access: KubernetesAccess) -> AsyncGenerator[None]:
         client = access.client("cloud-provider")
-        assert isinstance(client, Client)
         with pytest.raises(ReadOnly):
             await client.create(NODES, new_node("n9"))
         with pytest.raises(Unsupported, match="does not hand out cluster credentials"):
@@ -248,7 +247,7 @@ async def test_a_provider_starts_with_a_view_of_the_cluster_but_without_a_way_to
         yield
         seen.append("left")
 
-    async def own(_: ClusterAccess) -> None:
+    async def own(_: KubernetesAccess) -> None:
         raise AssertionError("what a provider brings along writes past us")
 
     cloud = Cloud(name="fake", leading=leading, controllers=(OwnController("own", own),))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pileus.classic.adapter import as_cloud
+from pileus.classic.adapter import IDENTITY, as_cloud
 from pileus.classic.calls import Calls
 from pileus.classic.interface import InstanceMetadata, Route, Zone
 from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Wish, record_of
@@ -71,10 +71,10 @@ class View:
 class Access:
     cluster: Any
     kube: object = None
-    """The client that everyone gets; None: something that is none."""
+    """The client of every identity; None: notes get none, others a text."""
 
     def client(self, identity: str) -> object:
-        return self.kube or f"client of {identity}"
+        return self.kube or (None if identity == IDENTITY else f"client of {identity}")
 
     def config(self, identity: str) -> object:
         raise LookupError("no such identity")

@@ -121,15 +121,6 @@ async def test_initialize_comes_with_leadership_then_informers_and_stop_at_the_e
         assert provider.record.names.count("initialize") == 2
 
 
-async def test_leading_without_a_view_is_refused():
-    cloud = adapted(Provider())
-    assert cloud.leading
-
-    with pytest.raises(Misconfigured, match="need a ClusterView"):
-        async with cloud.leading(Access(None)):
-            pytest.fail("entered")
-
-
 @pytest.mark.real_time
 async def test_background_work_is_awaited_at_the_end():
     ended: list[str] = []
