@@ -77,7 +77,7 @@ def _kept() -> Iterable[Patch]:
 
 MISTAKES = (
     Defect(
-        "a balancer is found by its Service's UID alone, without the cluster",
+        "load balancers are looked up by the UID of the Service, without the cluster ID",
         _clusters_mixed,
         ("others_things_are_left_alone",),
         30,
@@ -91,18 +91,18 @@ MISTAKES = (
         "services",
     ),
     Defect(
-        "a balancer is made first and marked by a second call",
+        "a load balancer is created first and tagged with its owner by a second call",
         _marked_later,
         ("the_finalizer_comes_before_the_balancer",),
     ),
     Defect(
-        "a machine is found by its name alone",
+        "machines are looked up by name only",
         _by_name,
         ("nodes_get_the_id_of_their_own_machine", "nodes_of_no_machine_are_gone"),
         20,
     ),
     Defect(
-        "machines are read once and kept",
+        "machines are cached and never read again",
         _kept,
         ("nodes_are_as_their_machines", "stopped_nodes_are_tainted"),
     ),

@@ -4,7 +4,7 @@ One cloud, or several without further settings, are selected by flags:
 
     --cloud-provider=openstack,aws --cloud-config=/etc/openstack.yaml,/etc/aws.yaml
 
-The file of `--config` can say more about each:
+In the file of `--config`, each cloud can have a name, classes and whether it is the default:
 
     clouds:
     - name: private
@@ -30,13 +30,13 @@ from pileus.suggest import did_you_mean
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 63
 _OWN_CLASS = "pileus.dev/"
-"""Followed by the name of a cloud: the class that it always serves."""
+"""Prefix of the load balancer class that a cloud always serves; its name follows."""
 _CLASS = re.compile(r"[^\s/]+/[^\s/]+")
 _KEYS = ("name", "provider", "cloud-config", "classes", "default")
 
 
 class InvalidClouds(ValueError):
-    """The list `clouds` cannot be read; the text names the entry and the key."""
+    """The list `clouds` is invalid. The message names the entry and the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,24 +44,24 @@ class CloudChoice:
     """One selected cloud."""
 
     name: str
-    """Unique among the selected clouds; that of the provider unless the user gave another."""
+    """Unique among the selected clouds. The name of the provider, unless `name` is set."""
     provider: str
     """The name under which the provider is registered."""
     config_file: str = ""
-    """Empty: none."""
+    """Path of the provider's configuration file; empty if it has none."""
     classes: tuple[str, ...] = ()
-    """Load balancer classes that it serves besides its own."""
+    """Load balancer classes that the cloud serves in addition to `pileus.dev/<name>`."""
     default: bool = True
-    """Whether it serves Services without a load balancer class. At most one cloud does."""
+    """Whether the cloud serves Services without a load balancer class. At most one cloud can."""
 
 
 def selected(
     provider: str, config_file: str, listed: Sequence[CloudChoice]
 ) -> tuple[CloudChoice, ...]:
-    """Returns the clouds of `--cloud-provider` and `--cloud-config`, or those of the file.
+    """Returns the clouds in `listed`, else those of `--cloud-provider` and `--cloud-config`.
 
-    A single provider and its file are taken as they were written. Of several in
-    `--cloud-provider`, the first is the default.
+    The first provider in `--cloud-provider` is the default cloud. If there is only one, its name
+    and file are used unchanged.
     """
     if listed:
         return tuple(listed)
@@ -77,7 +77,7 @@ def selected(
 
 
 def problems(provider: str, config_file: str, listed: Sequence[CloudChoice]) -> Iterator[str]:
-    """Yields what is wrong with the selection, each with both sides of a conflict and a fix."""
+    """Yields an error for each problem. A conflict is reported with both sides and a fix."""
     if not listed and not provider:
         yield "--cloud-provider cannot be empty"
         return
@@ -174,7 +174,7 @@ def _shared_classes(clouds: Sequence[CloudChoice]) -> Iterator[str]:
 
 
 def read_clouds(document: object) -> tuple[CloudChoice, ...]:
-    """Reads the list `clouds` of the file of `--config`. Raises InvalidClouds."""
+    """Returns the clouds of the list `clouds` in the file of `--config`. Raises InvalidClouds."""
     if not isinstance(document, list) or not document:
         raise InvalidClouds("expected a list of clouds, each with at least a provider")
     entries = cast("list[object]", document)
@@ -224,7 +224,7 @@ def _classes(fields: Mapping[str, object], where: str) -> tuple[str, ...]:
 
 
 def _default(fields: Mapping[str, object], where: str, *, alone: bool) -> bool:
-    """The only cloud is the default unless it says otherwise; of several, none is."""
+    """Returns `default`. If it is not set, a single cloud is the default, and of several none."""
     value = fields.get("default", alone)
     if not isinstance(value, bool):
         raise InvalidClouds(f"{where}.default: expected true or false, got {value!r}")
@@ -297,7 +297,7 @@ class CloudSettings:
 
     @property
     def clouds(self) -> tuple[CloudChoice, ...]:
-        """The selected clouds; never empty."""
+        """Returns the selected clouds, at least one."""
         return selected(self.provider, self.config_file, self.listed)
 
     def problems(self, _config: Config) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""From a provider's name to a connected cloud: its configuration read, what it yields checked."""
+"""Reads a provider's configuration, connects it, and checks the `Cloud` that it yields."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -21,13 +21,13 @@ def capabilities() -> Mapping[str, type]:
 
 
 def _protocol(hint: object) -> type | None:
-    """Returns the protocol of a field that has one or None."""
+    """Returns the protocol in a hint such as `Routes | None`; None if it has none."""
     plain = (get_origin(part) or part for part in get_args(hint))
     return next((part for part in plain if getattr(part, "_is_protocol", False)), None)
 
 
 def methods(protocol: type) -> tuple[str, ...]:
-    """Returns the names of the methods that a protocol demands."""
+    """Returns the names of the methods of a protocol."""
     return tuple(name for name in vars(protocol) if not name.startswith("_"))
 
 
@@ -37,9 +37,9 @@ CAPABILITIES = capabilities()
 def read_config(
     path: str, *, environ: Mapping[str, str] = NO_LABELS, cluster_name: str = "kubernetes"
 ) -> ProviderConfig:
-    """Read the file of `--cloud-config`; no path, no file.
+    """Returns the provider's configuration, with the file of `--cloud-config` if `path` is set.
 
-    Errors: `Misconfigured` naming the file, if it cannot be read as text.
+    Raises Misconfigured if the file cannot be read or is not UTF-8.
     """
     text = _read(path) if path else None
     return ProviderConfig(path=path, text=text, environ=environ, cluster_name=cluster_name)
@@ -61,10 +61,10 @@ def _read(path: str) -> str:
 
 @asynccontextmanager
 async def connected(name: str, connect: Connect, config: ProviderConfig) -> AsyncGenerator[Cloud]:
-    """The cloud for as long as the block lasts, with everything it offers checked.
+    """Connects the provider and yields its cloud, after checking it with `verify`.
 
-    Errors: the provider's own `CloudError`; `Unavailable` if it raised anything else, or hangs;
-    `Misconfigured` if what it yields is no `Cloud`, or a capability lacks a method.
+    Raises the provider's own CloudError; Unavailable if the provider raises another exception or
+    does not answer in time; Misconfigured if it does not yield a complete `Cloud`.
     """
     failed = f'cloud provider "{name}" could not connect'
     async with entered(failed, lambda: connect(config)) as cloud:
@@ -73,10 +73,7 @@ async def connected(name: str, connect: Connect, config: ProviderConfig) -> Asyn
 
 
 def verify(provider: str, cloud: object) -> None:
-    """Refuse what is not a whole cloud, naming the provider and each thing that is wrong.
-
-    Errors: `Misconfigured`.
-    """
+    """Checks that `cloud` is a complete `Cloud`. Raises Misconfigured with all problems."""
     if not isinstance(cloud, Cloud):
         raise Misconfigured(
             f'cloud provider "{provider}" yielded {_kind(cloud)} instead of a pileus Cloud; '
@@ -114,7 +111,7 @@ def _wrong_fields(cloud: Cloud) -> list[str]:
 
 
 def _wrong_abilities(cloud: Cloud) -> list[str]:
-    """Returns what is wrong with the declaration, and promises about what the cloud lacks."""
+    """Returns the errors in `abilities`, including those for capabilities that the cloud lacks."""
     wrong = list(abilities.problems(cloud.abilities))
     if wrong:
         return wrong

@@ -1,13 +1,13 @@
-"""What a provider lets its users set, declared as data: annotations and configuration keys.
+"""Declarations of the annotations and configuration keys that a provider reads.
 
     INTERNAL = Option("acme.example/internal", FLAG, False, "No public address.", RECREATE)
     SIZE = Option("acme.example/size", one_of("small", "large"), "small", "Size of the balancer.")
     ANNOTATIONS = Options(INTERNAL, SIZE, namespace=("acme.example/", "acme.dev/"))
 
-    values = ANNOTATIONS.read(wish.options)      # Misconfigured names every mistake at once
+    values = ANNOTATIONS.read(wish.options)      # raises Misconfigured with every mistake
     if values[INTERNAL]: ...                     # typed: a bool
 
-From the one declaration come parsing, "did you mean", the warnings of a plan and the reference.
+Parsing, suggestions, the warnings of a plan and the reference are derived from the declaration.
 """
 
 import shlex
@@ -55,11 +55,11 @@ class OnChange(StrEnum):
 
 
 class Role(StrEnum):
-    """What the core does with the value of an annotation, instead of passing it on."""
+    """What the manager does with the value of an annotation."""
 
     SETTING = "passed to the provider"
     ADOPTS = "ID of the load balancer that the Service takes over (`Wish.adopts`)"
-    SELECTS_MEMBERS = "selector of nodes: others are left out of `BalancerSpec.members`"
+    SELECTS_MEMBERS = "node selector: only matching nodes are in `BalancerSpec.members`"
 
 
 SETTING, ADOPTS, SELECTS_MEMBERS = Role.SETTING, Role.ADOPTS, Role.SELECTS_MEMBERS
@@ -68,33 +68,36 @@ LIVE, RECREATE, CREATE_ONLY = OnChange.LIVE, OnChange.RECREATE, OnChange.CREATE_
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[V]):
+    """One annotation or configuration key."""
+
     name: str
     kind: Kind[V]
     default: V
     text: str
     on_change: OnChange = LIVE
     secret: bool = False
-    """Its value never appears in messages."""
+    """Whether its value is left out of messages."""
     role: Role = Role.SETTING
-    """ADOPTS: the kind is TEXT. SELECTS_MEMBERS: the kind is SELECTOR. Such values are not in
-    `Wish.options`: `Wish.adopts` and `BalancerSpec.members` have them."""
+    """ADOPTS requires the kind TEXT, and sets `Wish.adopts`. SELECTS_MEMBERS requires the kind
+    SELECTOR, and limits `BalancerSpec.members`. Neither value is in `Wish.options`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
+    """The values that could be read, and a message for each mistake."""
+
     values: Values
     problems: tuple[str, ...] = field(default=())
 
 
 class Options:
-    """The options of one place: a provider's annotations, or its configuration file."""
+    """All options of a provider's annotations, or of its configuration file."""
 
     def __init__(self, *options: Option[Any], namespace: str | tuple[str, ...] = "") -> None:
         """Declare the options.
 
-        `namespace`: one or several prefixes. Keys with such a prefix are read, and reported if
-        they are not declared; other keys are ignored. "" stands for every key.
-
+        `namespace` is one prefix or several. A key with such a prefix is read, and is a mistake
+        if it is not declared. Other keys are ignored. The prefix "" matches every key.
         Raises ValueError if an option is declared twice or outside of every namespace.
         """
         self._options = _by_name(options)
@@ -108,7 +111,7 @@ class Options:
             )
 
     def parse(self, given: Mapping[str, object]) -> Parsed:
-        """Read what is ours, with all mistakes at once; a mistaken key keeps its default."""
+        """Returns the values and all mistakes. An option with a mistake has its default."""
         values: dict[str, object] = {}
         problems: list[str] = []
         for name, value in given.items():
@@ -121,24 +124,21 @@ class Options:
         return Parsed(Values(values), tuple(problems))
 
     def read(self, given: Mapping[str, object]) -> Values:
-        """As `parse`, for those who cannot go on with mistakes.
-
-        Errors: `Misconfigured` with every mistake.
-        """
+        """Returns the values. Raises Misconfigured with every mistake."""
         parsed = self.parse(given)
         if parsed.problems:
             raise Misconfigured("; ".join(parsed.problems))
         return parsed.values
 
     def problems(self, given: Mapping[str, object]) -> tuple[str, ...]:
-        """Every mistake in what is ours, each with what was probably meant; empty: no mistakes."""
+        """Returns a message for each mistake, with a suggestion where a similar name is known."""
         return self.parse(given).problems
 
     def corrections(self, annotations: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the arguments of `kubectl annotate --overwrite` that fix every mistake.
+        """Returns the arguments of `kubectl annotate --overwrite` that fix every mistake.
 
-        The nearest known name or value replaces a misspelt one; anything else is removed. Values
-        are quoted for a shell: people paste the command, and others may have chosen the value.
+        A misspelt name or value is replaced by the most similar known one; other mistakes are
+        removed. Values are quoted for a shell, because users paste the command.
         """
         wrong = {name: value for name, value in annotations.items() if self.problems({name: value})}
         return tuple(fix for name, value in wrong.items() for fix in self._corrections(name, value))
@@ -158,20 +158,20 @@ class Options:
         return tuple(each for each in self._options.values() if each.role is role)
 
     def settings(self, given: Mapping[str, V]) -> dict[str, V]:
-        """Returns those that are declared and passed to the provider, with values as given."""
+        """Returns the entries that are declared and passed to the provider, values unchanged."""
         known = {each.name for each in self.with_role(Role.SETTING)}
         return {name: value for name, value in given.items() if name in known}
 
     def declared(self, given: Mapping[str, V]) -> dict[str, V]:
-        """Those with a name that is declared, their values as they were given."""
+        """Returns the entries whose name is declared, values unchanged."""
         return {name: value for name, value in given.items() if name in self._options}
 
     def changed(self, before: Values, after: Values) -> tuple[Option[Any], ...]:
-        """The options whose value differs, in order of declaration; each says what that does."""
+        """Returns the options whose value differs, in order of declaration."""
         return tuple(o for o in self._options.values() if before[o] != after[o])
 
     def reference(self) -> str:
-        """A table in Markdown, one line per option, in order of declaration."""
+        """Returns a Markdown table with one row per option, in order of declaration."""
         head = "| name | type | default | when changed | meaning |\n|---|---|---|---|---|\n"
         return head + "".join(_row(option) for option in self._options.values())
 
@@ -200,16 +200,17 @@ def _by_name(options: Iterable[Option[Any]]) -> dict[str, Option[Any]]:
 
 
 CORE_NAMESPACE = "pileus.dev/"
-"""The prefix of the manager's own annotations."""
+"""Prefix of the manager's own annotations."""
 KEPT_BACK = (CORE_NAMESPACE, "kubectl.kubernetes.io/")
 """Prefixes of annotations that are never passed to a provider."""
 
 
 def meant_for(declared: Options | None, annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """A Service's annotations as a wish carries them: those that the provider declared.
+    """Returns the annotations of a Service that are passed to the provider in `Wish.options`.
 
-    A misspelt name is left out, so that it harms nothing (`problems` reports it); a declared one
-    with a bad value is not, so that the provider refuses it. Nothing declared: all but ours.
+    These are the declared ones, also if the value is invalid: the provider rejects it. A misspelt
+    name is not passed on; `problems` reports it. If the provider declares no annotations
+    (`declared` is None), all are passed on except those with a prefix in `KEPT_BACK`.
     """
     if declared is not None:
         return declared.settings(annotations)

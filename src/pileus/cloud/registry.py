@@ -1,6 +1,6 @@
-"""Which providers there are: found by entry point, or registered in code; loaded when asked for.
+"""The available providers: installed entry points, and those registered in code. Loaded on use.
 
-A distribution offers a provider in its `pyproject.toml`:
+A distribution declares a provider in its `pyproject.toml`:
 
     [project.entry-points."pileus.providers"]
     acme = "acme_cloud:connect"
@@ -21,21 +21,21 @@ from pileus.version import INSTALL_LAB
 
 GROUP = "pileus.providers"
 NO_PROVIDER = frozenset({"", "external"})
-"""Values of `--cloud-provider` that mean: none."""
+"""Values of `--cloud-provider` that select no provider."""
 LAB_PROVIDER = "local"
 LAB_HINT = f". It is part of the laboratory, which is not installed. Fix: {INSTALL_LAB}"
 
 
 class UnknownProvider(Misconfigured):
-    pass
+    """No provider has this name."""
 
 
 class DuplicateProvider(Misconfigured):
-    pass
+    """Two providers have the same name."""
 
 
 class BrokenProvider(Misconfigured):
-    """A provider is installed, but its code cannot be loaded; the others are not harmed."""
+    """An installed provider cannot be loaded. Other providers are not affected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Listed:
     name: str
     origin: str
     problem: str = ""
-    """Why it cannot be used, and what to do about it; empty if it can."""
+    """Why the provider cannot be loaded, and how to fix it; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class _Offer:
 
 
 def installed() -> Iterable[EntryPoint]:
+    """Returns the entry points of all installed distributions that declare a provider."""
     return entry_points(group=GROUP)
 
 
@@ -69,26 +70,23 @@ class Registry:
         self._found: tuple[_Offer, ...] | None = None
 
     def register(self, name: str, connect: Connect) -> None:
-        """Offer a provider from code.
-
-        Errors: `DuplicateProvider` if the name is taken; nothing is registered then.
-        """
+        """Add a provider from code. Raises DuplicateProvider if the name exists."""
         origin = f"code ({_qualified_name(connect)})"
         offer = _Offer(name, origin, lambda: connect, "fix the code that registers it")
         _by_name([*self._offers(), offer])
         self._registered.append(offer)
 
     def names(self) -> tuple[str, ...]:
-        """Every name on offer, sorted, the broken ones included.
+        """Returns the names of all providers, sorted, including those that cannot be loaded.
 
-        Errors: `DuplicateProvider` if two distributions offer the same name.
+        Raises DuplicateProvider if two distributions declare the same name.
         """
         return tuple(sorted(_by_name(self._offers())))
 
     def get(self, name: str) -> Connect | None:
-        """The provider of that name; None for the names that mean "no provider".
+        """Loads and returns the provider of that name; None for the names in `NO_PROVIDER`.
 
-        Errors: `UnknownProvider`, `BrokenProvider`, `DuplicateProvider`, each with a remedy.
+        Raises UnknownProvider, BrokenProvider or DuplicateProvider. The message says how to fix it.
         """
         if name in NO_PROVIDER:
             return None
@@ -100,7 +98,7 @@ class Registry:
         return _load(offers[name])
 
     def listing(self) -> tuple[Listed, ...]:
-        """All providers by name, each tried: one that cannot be loaded says why."""
+        """Returns all providers, sorted by name. Loads each, and reports why one fails to load."""
         return tuple(_listed(offer) for _, offer in sorted(_by_name(self._offers()).items()))
 
     def _offers(self) -> tuple[_Offer, ...]:
@@ -110,7 +108,7 @@ class Registry:
 
 
 PROVIDERS = Registry()
-"""The process's own: what is installed, and what `register` added. Tests make their own."""
+"""The registry of this process. Tests create their own."""
 
 
 def _by_name(offers: Iterable[_Offer]) -> dict[str, _Offer]:
