@@ -105,6 +105,8 @@ EXEMPT = {
     "controllers/route/status.py:NodeWarnings._texts": KEPT,
     "controllers/route/status.py:Outcome.failed": SHORT,
     "controllers/route/status.py:Outcome.untried": SHORT,
+    "controllers/service/members.py:Membership._sets": FIXED,
+    "controllers/service/members.py:NodeList.members": FIXED,
     "controllers/service/notes.py:DeletedServices._cleaned_up": BOUNDED,
     "controllers/service/orphans.py:Sweeper._first_seen": KEPT,
     "controllers/service/observation.py:SharedLocks._locks": SHORT,
