@@ -43,7 +43,7 @@ class Owner:
     cluster: str
     """ID of the cluster."""
     uid: str
-    """UID of the Service."""
+    """UID of the Service; for volumes and snapshots, the identity of the claim in the cluster."""
 
 
 class Transport(StrEnum):

@@ -30,19 +30,16 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.model import (
     Failure,
     Found,
-    InstanceId,
     NodeKeys,
     NodeName,
     NodeRef,
     Route,
     SshKey,
-    Volume,
-    VolumeId,
-    VolumeSpec,
     Zone,
     no_labels,
 )
 from pileus.cloud.options import Options
+from pileus.cloud.volume import Volumes
 
 Client_co = TypeVar("Client_co", covariant=True)
 Config_co = TypeVar("Config_co", covariant=True)
@@ -92,28 +89,6 @@ class Routes(Protocol):
 
         Idempotent: a missing route succeeds. `routes` are listed ones, with their `origin`.
         """
-        ...
-
-
-class Volumes(Protocol):
-    """Volumes. No controller uses them yet; marks do not name the cluster yet."""
-
-    async def list_volumes(
-        self, ids: Sequence[VolumeId] | None = None
-    ) -> Mapping[VolumeId, Volume]:
-        """Returns all volumes with a mark, or those of the given IDs.
-
-        A volume that is missing from the answer does not exist. Raises CloudError if the list is
-        incomplete.
-        """
-        ...
-
-    async def create(self, spec: VolumeSpec) -> Volume: ...
-    async def delete(self, volume: VolumeId) -> None: ...
-    async def attach(self, volume: VolumeId, instance: InstanceId) -> Volume: ...
-    async def detach(self, volume: VolumeId, instance: InstanceId) -> None: ...
-    async def resize(self, volume: VolumeId, size_gib: int) -> Volume:
-        """Grow the volume to at least this size. It never shrinks."""
         ...
 
 
@@ -223,6 +198,7 @@ class Cloud:
     routes: Routes | None = None
     """Routes to pod ranges; None: the route controller is not started."""
     volumes: Volumes | None = None
+    """Volumes and snapshots (`pileus.cloud.volume`). No controller uses them yet."""
     clusters: Clusters | None = None
     ssh_keys: SshKeys | None = None
     """SSH keys; None: the SSH key controller is not started."""

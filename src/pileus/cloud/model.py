@@ -1,4 +1,4 @@
-"""Values of the contract: nodes, instances, routes, SSH keys, volumes. Frozen, compared by `==`."""
+"""Values of the contract: nodes, instances, routes, SSH keys. Frozen, compared by `==`."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -12,7 +12,6 @@ from pileus.cloud.errors import CloudError
 
 NodeName = NewType("NodeName", str)
 InstanceId = NewType("InstanceId", str)
-VolumeId = NewType("VolumeId", str)
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
@@ -157,25 +156,6 @@ class NodeKeys:
     ours: frozenset[SshKey] = frozenset()
     """Added for the cluster that asks, and marked so."""
     others: frozenset[SshKey] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeSpec:
-    mark: str
-    """The claim's identity: creating twice with one mark yields one volume."""
-    size_gib: int
-    type: str = ""
-    zone: str = ""
-    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Volume:
-    id: VolumeId
-    spec: VolumeSpec
-    attached_to: InstanceId | None = None
-    device: str = ""
-    topology: Mapping[str, str] = field(default_factory=no_labels, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

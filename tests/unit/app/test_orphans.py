@@ -84,7 +84,7 @@ async def test_a_permission_for_balancers_is_none_for_anything_else() -> None:
     async with scene() as stage, stage.looked_at(may=APPLY) as context:
         assert context.cloud.volumes
         with pytest.raises(Unsupported):
-            await context.cloud.volumes.delete("v")  # type: ignore[arg-type]
+            await context.cloud.volumes.delete("c", "v")  # type: ignore[arg-type]
 
 
 async def test_whoever_got_a_service_between_two_looks_is_spared() -> None:

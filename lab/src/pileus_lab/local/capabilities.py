@@ -19,8 +19,6 @@ from pileus.cloud.model import (
     NodeName,
     NodeRef,
     SshKey,
-    VolumeId,
-    VolumeSpec,
     Zone,
 )
 from pileus_lab.local import balancer_plan
@@ -34,16 +32,8 @@ from pileus_lab.local.model.balancers import (
     StampBalancer,
 )
 from pileus_lab.local.model.machines import ListMachines
-from pileus_lab.local.model.records import Key, Machine, Mark, Outline, Page, Power, R, Volume
+from pileus_lab.local.model.records import Key, Machine, Mark, Outline, Page, Power, R
 from pileus_lab.local.model.routes import CreateRoute, DeleteRoute, ListRoutes, normal
-from pileus_lab.local.model.volumes import (
-    AttachVolume,
-    CreateVolume,
-    DeleteVolume,
-    DetachVolume,
-    ListVolumes,
-    ResizeVolume,
-)
 
 STATES: Mapping[Power, InstanceState] = {
     Power.PENDING: InstanceState.PENDING,
@@ -176,59 +166,6 @@ async def _each(
         except CloudError as error:
             errors[route] = error
     return errors
-
-
-@dataclass(frozen=True, slots=True)
-class LocalVolumes:
-    api: Api
-    region: str
-
-    async def list_volumes(
-        self, ids: Sequence[VolumeId] | None = None
-    ) -> Mapping[VolumeId, contract.Volume]:
-        page = await self.api.call(ListVolumes())
-        volumes = (self._volume(one) for one in whole(page, "volumes"))
-        return {one.id: one for one in volumes if ids is None or one.id in ids}
-
-    async def create(self, spec: VolumeSpec) -> contract.Volume:
-        wanted = CreateVolume(
-            mark=spec.mark,
-            size_gib=spec.size_gib,
-            type=spec.type,
-            zone=spec.zone,
-            labels=dict(spec.labels),
-        )
-        return self._volume(await self.api.call(wanted))
-
-    async def delete(self, volume: VolumeId) -> None:
-        await self.api.call(DeleteVolume(volume=volume))
-
-    async def attach(self, volume: VolumeId, instance: InstanceId) -> contract.Volume:
-        return self._volume(await self.api.call(AttachVolume(volume=volume, machine=instance)))
-
-    async def detach(self, volume: VolumeId, instance: InstanceId) -> None:
-        await self.api.call(DetachVolume(volume=volume, machine=instance))
-
-    async def resize(self, volume: VolumeId, size_gib: int) -> contract.Volume:
-        return self._volume(await self.api.call(ResizeVolume(volume=volume, size_gib=size_gib)))
-
-    def _volume(self, volume: Volume) -> contract.Volume:
-        return contract.Volume(
-            id=VolumeId(volume.id),
-            spec=VolumeSpec(
-                mark=volume.mark,
-                size_gib=volume.size_gib,
-                type=volume.type,
-                zone=volume.zone,
-                labels=volume.labels,
-            ),
-            attached_to=InstanceId(volume.machine) if volume.machine else None,
-            device=volume.device,
-            topology={
-                "topology.kubernetes.io/zone": volume.zone,
-                "topology.kubernetes.io/region": self.region,
-            },
-        )
 
 
 @dataclass(frozen=True, slots=True)

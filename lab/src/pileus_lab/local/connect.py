@@ -14,12 +14,12 @@ from pileus_lab.local.capabilities import (
     LocalInstances,
     LocalRoutes,
     LocalSshKeys,
-    LocalVolumes,
     LocalZones,
 )
 from pileus_lab.local.http_api import reaching
 from pileus_lab.local.model.account import Describe
 from pileus_lab.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
+from pileus_lab.local.volume_capability import LocalVolumes
 
 ABILITIES = Abilities(marks_routes=True, requests=Requests(per_balancer=1))
 """An observation is one list of outlines, plus one list of whole balancers if parts are needed."""

@@ -30,7 +30,7 @@ from pileus.cloud.errors import (
 from pileus.suggest import did_you_mean
 from pileus.telemetry.log import Log
 from pileus_lab.local.cloud import LocalCloud
-from pileus_lab.local.model import account, balancers, machines, routes, volumes
+from pileus_lab.local.model import account, balancers, machines, routes, snapshots, volumes
 from pileus_lab.local.model.state import A, Operation, Request
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -69,7 +69,7 @@ def _refusal(endpoint: Path, why: str) -> str:
     return f"the socket {endpoint} is refused: {why}. Use another endpoint"
 
 
-MODULES = (machines, balancers, routes, volumes, account)
+MODULES = (machines, balancers, routes, volumes, snapshots, account)
 
 
 def _operations() -> dict[str, type[Request]]:

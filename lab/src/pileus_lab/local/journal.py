@@ -24,6 +24,7 @@ from pileus_lab.local.model.records import (
     Quota,
     Record,
     Route,
+    Snapshot,
     Volume,
 )
 from pileus_lab.local.model.state import State
@@ -36,6 +37,7 @@ KINDS: Mapping[str, type[Record]] = {
     "balancers": Balancer,
     "routes": Route,
     "volumes": Volume,
+    "snapshots": Snapshot,
     "keys": Key,
     "clusters": Cluster,
     "faults": Fault,

@@ -35,8 +35,6 @@ from pileus.cloud.model import (
     NodeRef,
     Route,
     SshKey,
-    Volume,
-    VolumeId,
     Zone,
 )
 from pileus.cloud.provider_context import is_its_own
@@ -164,17 +162,17 @@ def _problem_with_instance(instance: Instance) -> str:
         value = getattr(instance, name)
         if not isinstance(value, str):
             return f"an Instance whose {name} is {kind(value)} instead of text"
-    if not _are(instance.addresses, tuple, Address):
+    if not are_all(instance.addresses, tuple, Address):
         return "an Instance whose addresses are not a tuple of Address"
     labels = cast("object", instance.labels)
-    if not isinstance(labels, Mapping) or not _are_texts(cast("Mapping[object, object]", labels)):
+    if not isinstance(labels, Mapping) or not are_texts(cast("Mapping[object, object]", labels)):
         return "an Instance whose labels are not a mapping of texts"
-    if not _are((instance.state,), tuple, InstanceState):
+    if not are_all((instance.state,), tuple, InstanceState):
         return f"an Instance whose state is {instance.state!r}"
     return ""
 
 
-def _are_texts(labels: Mapping[object, object]) -> bool:
+def are_texts(labels: Mapping[object, object]) -> bool:
     return all(isinstance(text, str) for item in labels.items() for text in item)
 
 
@@ -188,7 +186,7 @@ def _problem_with_keys(keys: object) -> str:
     match keys:
         case Failure(error=CloudError()):
             return ""
-        case NodeKeys() if _are(keys.ours, frozenset, SshKey) and _are(
+        case NodeKeys() if are_all(keys.ours, frozenset, SshKey) and are_all(
             keys.others, frozenset, SshKey
         ):
             return ""
@@ -228,8 +226,8 @@ def _problem_with_seen(seen: object) -> str:
 
 def _is_ingress(ingress: object) -> bool:
     """Whether it is a tuple of `Ingress`, each with a tuple of `PortStatus`."""
-    return _are(ingress, tuple, Ingress) and all(
-        _are(each.ports, tuple, PortStatus) for each in cast("Sequence[Ingress]", ingress)
+    return are_all(ingress, tuple, Ingress) and all(
+        are_all(each.ports, tuple, PortStatus) for each in cast("Sequence[Ingress]", ingress)
     )
 
 
@@ -277,23 +275,12 @@ def check_node_errors(
     return _checked_errors(frozenset(node.name for node in nodes), answer)
 
 
-def check_volumes(_: object, answer: object) -> Checked[Mapping[VolumeId, Volume]]:
-    """Drops nothing: a volume missing from the answer does not exist."""
-    for volume in _mapping(answer).values():
-        check_volume(None, volume)
-    return Checked(cast("Mapping[VolumeId, Volume]", answer))
-
-
-def check_volume(_: object, answer: object) -> Checked[Volume]:
-    return Checked(_instance(answer, Volume, "a Volume"))
-
-
 def check_zone(_: object, answer: object) -> Checked[Zone]:
-    return Checked(_instance(answer, Zone, "a Zone"))
+    return Checked(as_kind(answer, Zone, "a Zone"))
 
 
 def check_text(_: object, answer: object) -> Checked[str]:
-    return Checked(_instance(answer, str, "a text"))
+    return Checked(as_kind(answer, str, "a text"))
 
 
 def check_texts(_: object, answer: object) -> Checked[Sequence[str]]:
@@ -319,7 +306,7 @@ def _checked_outcomes(
     known = frozenset(asked)
     good: dict[T, object] = {}
     problems: list[str] = []
-    for item, outcome in _mapping(answer).items():
+    for item, outcome in as_mapping(answer).items():
         if item not in known:
             problems.append(f"an answer for {item!r}, which was not asked for")
         elif problem := problem_with(outcome):
@@ -334,7 +321,7 @@ def _checked_errors(asked: frozenset[T], answer: object) -> Checked[Mapping[T, C
     """Keeps the errors of what was asked for. An invalid one becomes `Unavailable`."""
     good: dict[T, CloudError] = {}
     problems: list[str] = []
-    for item, error in _mapping(answer).items():
+    for item, error in as_mapping(answer).items():
         if item not in asked:
             problems.append(f"a result for {item!r}, which was not asked for")
         elif not isinstance(error, CloudError):
@@ -354,19 +341,19 @@ def _checked_sequence(answer: object, item: type[T], wanted: str) -> Checked[Seq
     return Checked(cast("Sequence[T]", answer))
 
 
-def _instance(answer: object, wanted: type[T], called: str) -> T:
+def as_kind(answer: object, wanted: type[T], called: str) -> T:
     if not isinstance(answer, wanted):
         raise Unavailable(f"{kind(answer)} instead of {called}")
     return answer
 
 
-def _mapping(answer: object) -> Mapping[object, object]:
+def as_mapping(answer: object) -> Mapping[object, object]:
     if not isinstance(answer, Mapping):
         raise Unavailable(f"{kind(answer)} instead of a mapping")
     return cast("Mapping[object, object]", answer)
 
 
-def _are(values: object, container: type, item: type) -> bool:
+def are_all(values: object, container: type, item: type) -> bool:
     return isinstance(values, container) and all(
         isinstance(value, item) for value in cast("Collection[object]", values)
     )

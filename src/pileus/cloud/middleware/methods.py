@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from pileus.cloud.balancer import Balancers, Wish
 from pileus.cloud.interface import (
@@ -19,12 +19,12 @@ from pileus.cloud.interface import (
     Instances,
     Routes,
     SshKeys,
-    Volumes,
     Zones,
 )
-from pileus.cloud.middleware import answers
+from pileus.cloud.middleware import answers, volume_answers
 from pileus.cloud.middleware.answers import Checked
 from pileus.cloud.model import NodeRef
+from pileus.cloud.volume import Volumes
 
 AnyFunction = Callable[..., Any]
 AnyBalancers = Balancers[Any, Any]
@@ -59,11 +59,13 @@ class Method:
     function: AnyFunction = field(kw_only=False)
     """The method of the protocol: its name and its parameters."""
     kind: Kind = Kind.READ
-    about: str = ""
-    """The parameter that the answer is checked against. If it is a collection, its size is the
-    number of items of the call, which counts in metrics and lengthens the deadline."""
+    about: str | tuple[str, ...] = ""
+    """The parameter that the answer is checked against, or several. If the (last) one is a
+    collection, its size is the number of items of the call, which counts in metrics and lengthens
+    the deadline."""
     check: Callable[[Any, object], Checked[Any]]
-    """Checks an answer: is called with the argument `about` and the answer."""
+    """Checks an answer: is called with the argument `about` (a tuple, if it names several) and the
+    answer."""
     has_outcomes: bool = False
     """Whether the answer is a mapping that may have a failure for some of the items."""
     batch: Batch | None = None
@@ -81,15 +83,25 @@ class Method:
         return self.kind is Kind.WRITE
 
     def asked(self, arguments: Sequence[object], named: Mapping[str, object]) -> object:
-        """Returns the argument `about` of a call; None if there is none."""
-        if self.about in named:
-            return named[self.about]
-        return arguments[self._position] if self._position < len(arguments) else None
+        """Returns the argument `about` of a call, None if there is none; of several, a tuple."""
+        found = tuple(
+            named.get(name, arguments[place] if place < len(arguments) else None)
+            for name, place in self._places
+        )
+        return found if isinstance(self.about, tuple) else found[0] if found else None
+
+    def items(self, asked: object) -> int:
+        """Returns how many items a call has that asks for this."""
+        if isinstance(self.about, tuple):
+            return count(cast("tuple[object, ...]", asked)[-1])
+        return count(asked)
 
     @cached_property
-    def _position(self) -> int:
+    def _places(self) -> tuple[tuple[str, int], ...]:
+        """The names of the parameters `about`, and their positions."""
         parameters = list(inspect.signature(self.function).parameters)[1:]
-        return parameters.index(self.about) if self.about else len(parameters)
+        names = self.about if isinstance(self.about, tuple) else (self.about,) if self.about else ()
+        return tuple((name, parameters.index(name)) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +168,50 @@ METHODS: tuple[Method, ...] = (
         check=answers.check_route_errors,
         has_outcomes=True,
     ),
-    Method("volumes", Volumes.list_volumes, about="ids", check=answers.check_volumes),
-    Method("volumes", Volumes.create, kind=Kind.WRITE, check=answers.check_volume),
+    Method(
+        "volumes",
+        Volumes.list_volumes,
+        about=("cluster", "ids"),
+        check=volume_answers.check_volumes,
+    ),
+    Method(
+        "volumes",
+        Volumes.create,
+        kind=Kind.WRITE,
+        about="spec",
+        check=volume_answers.check_created_volume,
+    ),
     Method("volumes", Volumes.delete, kind=Kind.WRITE, check=answers.check_nothing),
-    Method("volumes", Volumes.attach, kind=Kind.WRITE, check=answers.check_volume),
+    Method(
+        "volumes",
+        Volumes.attach,
+        kind=Kind.WRITE,
+        about=("volume", "instance"),
+        check=volume_answers.check_attached_volume,
+    ),
     Method("volumes", Volumes.detach, kind=Kind.WRITE, check=answers.check_nothing),
-    Method("volumes", Volumes.resize, kind=Kind.WRITE, check=answers.check_volume),
+    Method(
+        "volumes",
+        Volumes.resize,
+        kind=Kind.WRITE,
+        about=("volume", "size_gib"),
+        check=volume_answers.check_resized_volume,
+    ),
+    Method(
+        "volumes",
+        Volumes.list_snapshots,
+        about=("cluster", "ids"),
+        check=volume_answers.check_snapshots,
+    ),
+    Method(
+        "volumes",
+        Volumes.create_snapshot,
+        kind=Kind.WRITE,
+        about="spec",
+        check=volume_answers.check_created_snapshot,
+    ),
+    Method("volumes", Volumes.delete_snapshot, kind=Kind.WRITE, check=answers.check_nothing),
+    Method("volumes", Volumes.limits, check=volume_answers.check_limits),
     Method("clusters", Clusters.list_clusters, check=answers.check_texts),
     Method("clusters", Clusters.master, check=answers.check_text),
     Method(

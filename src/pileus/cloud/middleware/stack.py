@@ -31,7 +31,6 @@ from pileus.cloud.middleware.methods import (
     Call,
     Kind,
     Method,
-    count,
     rebuilt,
 )
 from pileus.cloud.permission import permitted_by
@@ -123,7 +122,7 @@ class _Stack:
 
         async def call(*arguments: object, **named: object) -> object:
             asked = method.asked(arguments, named)
-            made = Call(self.provider, method, count(asked))
+            made = Call(self.provider, method, method.items(asked))
             async with (
                 self.budget.turn(made),
                 self._fenced(made),

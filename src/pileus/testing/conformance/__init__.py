@@ -18,7 +18,9 @@ LAWS = (
     "instances",
     "repair",
     "routes",
+    "snapshots",
     "ssh_keys",
+    "volumes",
 )
 
 if find_spec("pytest"):

@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeVar
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers, BalancerSpec, Owner, Wish
 from pileus.cloud.interface import Instances, Routes, SshKeys
-from pileus.cloud.model import NodeName, NodeRef, SshKey
+from pileus.cloud.model import InstanceId, NodeName, NodeRef, SshKey
+from pileus.cloud.volume import VolumeId, Volumes
 
 T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -186,6 +187,41 @@ class SshKeysHarness(Protocol):
 
     def accepted(self, name: str) -> frozenset[SshKey]:
         """Returns the keys that a machine accepts."""
+        ...
+
+
+class VolumesHarness(Protocol):
+    """A cloud with volumes."""
+
+    other_topology: Mapping[str, str] | None = None
+    """Labels of a place where volumes can be created that is not the usual one; None: none is."""
+
+    countable: int = 32
+    """Limits on attachments up to this number are tried out."""
+
+    def connect(self) -> AbstractAsyncContextManager[Volumes]: ...
+
+    def add_machine(self, name: str) -> InstanceId:
+        """Start a machine to which volumes in the usual place can be attached, at least three."""
+        ...
+
+    def add_unmarked(self, name: str) -> VolumeId | None:
+        """Create a volume of that name in the usual place manually, without a mark.
+
+        None: not possible in this cloud.
+        """
+        ...
+
+    def built(self) -> Mapping[VolumeId, Owner | None]:
+        """Returns the marks of all volumes in the account."""
+        ...
+
+    def snapshots(self) -> int:
+        """Returns the number of all snapshots in the account."""
+        ...
+
+    def broken(self) -> AbstractContextManager[None]:
+        """The cloud fails every request while the context is open."""
         ...
 
 

@@ -22,10 +22,19 @@ from pileus.cloud.model import (
     NodeName,
     NodeRef,
     SshKey,
+    Zone,
+)
+from pileus.cloud.volume import (
+    Attachment,
+    Snapshot,
+    SnapshotId,
+    SnapshotSpec,
+    SnapshotState,
     Volume,
     VolumeId,
+    VolumeLimits,
     VolumeSpec,
-    Zone,
+    VolumeState,
 )
 from pileus.fence import Fenced, Open
 from pileus.telemetry.metrics import Metrics
@@ -43,7 +52,17 @@ from tests.unit.cloud.fakes import (
 NODE = node("n1")
 KEY = SshKey("jane", "ssh-ed25519 AAAA")
 V1, I1 = VolumeId("v1"), InstanceId("i1")
-VOLUME = Volume(id=V1, spec=VolumeSpec(mark="claim", size_gib=10))
+S1 = SnapshotId("s1")
+VOLUME = Volume(
+    id=V1,
+    owner=OWNER,
+    size_gib=20,
+    state=VolumeState.ATTACHED,
+    attachments=(Attachment(I1, "/dev/vdb"),),
+)
+SNAPSHOT = Snapshot(
+    id=S1, owner=OWNER, volume=V1, size_gib=10, state=SnapshotState.READY, created_at=1.0
+)
 
 
 @dataclass(frozen=True)
@@ -65,12 +84,16 @@ EXAMPLES = {
     "routes.list_routes": Example(("blue",), answer=[ROUTE]),
     "routes.create": Example(("blue", [ROUTE]), answer={ROUTE: Unavailable("down")}),
     "routes.delete": Example(("blue", [ROUTE]), answer={}),
-    "volumes.list_volumes": Example(([V1],), answer={V1: VOLUME}),
-    "volumes.create": Example((VOLUME.spec,), answer=VOLUME),
-    "volumes.delete": Example((V1,)),
-    "volumes.attach": Example((V1, I1), answer=VOLUME),
-    "volumes.detach": Example((V1, I1)),
-    "volumes.resize": Example((V1, 20), answer=VOLUME),
+    "volumes.list_volumes": Example(("blue", [V1]), answer={V1: VOLUME}),
+    "volumes.create": Example((VolumeSpec(owner=OWNER, size_gib=10),), answer=VOLUME),
+    "volumes.delete": Example(("blue", V1)),
+    "volumes.attach": Example(("blue", V1, I1), answer=VOLUME),
+    "volumes.detach": Example(("blue", V1, I1)),
+    "volumes.resize": Example(("blue", V1, 20), answer=VOLUME),
+    "volumes.list_snapshots": Example(("blue", [S1]), answer={S1: SNAPSHOT}),
+    "volumes.create_snapshot": Example((SnapshotSpec(owner=OWNER, volume=V1),), answer=SNAPSHOT),
+    "volumes.delete_snapshot": Example(("blue", S1)),
+    "volumes.limits": Example((I1,), answer=VolumeLimits(attachments=4)),
     "clusters.list_clusters": Example(answer=["blue"]),
     "clusters.master": Example(("blue",), answer="192.0.2.1"),
     "ssh_keys.list_keys": Example(("blue", [NODE]), answer={NODE.name: NodeKeys()}),
@@ -78,6 +101,7 @@ EXAMPLES = {
     "ssh_keys.remove": Example(("blue", [KEY], [NODE]), answer={}),
     "zones.current": Example(answer=Zone("a", "north")),
 }
+ANSWER_NOTHING = {"volumes.delete", "volumes.detach", "volumes.delete_snapshot"}
 WRITES = [method.name for method in METHODS if method.writes]
 READS = [method.name for method in METHODS if method.kind is Kind.READ]
 
@@ -162,12 +186,32 @@ async def test_every_call_is_counted(name: str, metrics: Metrics) -> None:
     assert metrics.registry.get_sample_value("pileus_cloud_calls_total", labels) == 1
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - {"volumes.delete", "volumes.detach"}))
+@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - ANSWER_NOTHING))
 async def test_the_answer_of_every_method_is_checked(name: str, metrics: Metrics) -> None:
     _, cloud = world(lambda _: 7)
 
     with pytest.raises(Unavailable, match=f'"fake" answered {name} with '):
         await ask(equipped(cloud, metrics), name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "items"),
+    [
+        (("blue", [V1, V1]), {}, 2),
+        (("blue",), {"ids": [V1, V1, V1]}, 3),
+        ((), {"cluster": "blue", "ids": None}, 1),
+        (("blue",), {}, 1),
+    ],
+)
+def test_the_items_of_a_call_are_those_of_the_last_parameter_it_is_about(
+    arguments: tuple[object, ...], named: dict[str, object], items: int
+) -> None:
+    (method,) = (each for each in METHODS if each.name == "volumes.list_volumes")
+
+    asked = method.asked(arguments, named)
+
+    assert asked == ("blue", named.get("ids", arguments[1] if len(arguments) > 1 else None))
+    assert method.items(asked) == items
 
 
 class Closed:

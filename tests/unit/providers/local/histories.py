@@ -32,6 +32,7 @@ from pileus_lab.local.model.records import (
     Traffic,
 )
 from pileus_lab.local.model.routes import CreateRoute, DeleteRoute
+from pileus_lab.local.model.snapshots import CreateSnapshot, DeleteSnapshot
 from pileus_lab.local.model.state import Moment, Operation, Request, State
 from pileus_lab.local.model.volumes import (
     AttachVolume,
@@ -78,7 +79,11 @@ OPERATION = st.one_of(
         CreateRoute, destination=st.sampled_from(["10.0.0.0/8", "10.1.0.0/16"]), target=NAMES
     ),
     st.builds(DeleteRoute, destination=st.sampled_from(["10.0.0.0/8", "10.1.0.0/16"])),
-    st.builds(CreateVolume, mark=NAMES, size_gib=st.integers(0, 9)),
+    st.builds(CreateVolume, name=NAMES, mark=MARKS, size_gib=st.integers(0, 9)),
+    st.builds(CreateVolume, name=NAMES, size_gib=st.integers(5, 9), from_volume=KNOWN),
+    st.builds(CreateVolume, name=NAMES, size_gib=st.integers(5, 9), from_snapshot=KNOWN),
+    st.builds(CreateSnapshot, name=NAMES, mark=MARKS, volume=KNOWN),
+    st.builds(DeleteSnapshot, snapshot=KNOWN, cluster=st.none() | st.sampled_from(["x", "y"])),
     st.builds(DeleteVolume, volume=KNOWN),
     st.builds(AttachVolume, volume=KNOWN, machine=NAMES),
     st.builds(DetachVolume, volume=KNOWN, machine=NAMES),
@@ -88,7 +93,13 @@ OPERATION = st.one_of(
 
 def aimed(operation: Request, state: State) -> Operation[object]:
     """Let `KNOWN` numbers mean the state's own objects."""
-    for field, items in (("balancer", state.balancers), ("volume", state.volumes)):
+    for field, items in (
+        ("balancer", state.balancers),
+        ("volume", state.volumes),
+        ("snapshot", state.snapshots),
+        ("from_volume", state.volumes),
+        ("from_snapshot", state.snapshots),
+    ):
         number = getattr(operation, field, "")
         ids = sorted(items)
         if number.isdigit() and len(ids) >= int(number):

@@ -13,6 +13,7 @@ from pileus.cloud.connection import verify
 from pileus.cloud.errors import (
     Misconfigured,
     NotFound,
+    Rejected,
     Throttled,
     Unavailable,
 )
@@ -28,10 +29,10 @@ from pileus.cloud.model import (
     NodeRef,
     Route,
     SshKey,
-    VolumeSpec,
     Zone,
 )
 from pileus.cloud.permission import permitted_by
+from pileus.cloud.volume import REGION_LABEL, ZONE_LABEL, Attachment, VolumeSpec
 from pileus.fence import Fenced
 from pileus_lab.local.capabilities import LocalInstances
 from pileus_lab.local.cloud import Behaviour, LocalCloud
@@ -146,7 +147,7 @@ async def test_nothing_is_concluded_from_a_part_of_balancers_routes_or_volumes()
     with pytest.raises(Unavailable):
         await cloud.routes.list_routes("c")
     with pytest.raises(Unavailable):
-        await cloud.volumes.list_volumes()
+        await cloud.volumes.list_volumes("blue")
 
 
 async def test_old_answers_are_given_only_to_those_who_take_them():
@@ -175,32 +176,41 @@ def test_only_our_own_provider_ids_are_ours():
     assert owns(node("a")) is None
 
 
-async def test_volumes_are_made_once_per_mark_and_say_where_they_are():
+async def test_volumes_are_created_once_per_mark_and_report_where_they_are():
     local = local_cloud()
     machine = await local.call(CreateMachine(name="a", zone="local-1b"))
+    instance = InstanceId(machine.id)
     cloud = await connected(local)
     assert cloud.volumes
-    wanted = VolumeSpec(mark="pvc-1", size_gib=10, zone="local-1b")
+    places = ({ZONE_LABEL: "elsewhere"}, {ZONE_LABEL: "local-1b"})
+    wanted = VolumeSpec(owner=Owner("blue", "pvc-1"), size_gib=10, topologies=places)
 
     made = await cloud.volumes.create(wanted)
     again = await cloud.volumes.create(wanted)
-    attached = await cloud.volumes.attach(made.id, InstanceId(machine.id))
-    grown = await cloud.volumes.resize(made.id, 20)
-    same = await cloud.volumes.resize(made.id, 1)
-    await cloud.volumes.detach(made.id, InstanceId(machine.id))
-    listed = await cloud.volumes.list_volumes([made.id])
-    await cloud.volumes.delete(made.id)
-    await cloud.volumes.delete(made.id)
+    attached = await cloud.volumes.attach("blue", made.id, instance)
+    grown = await cloud.volumes.resize("blue", made.id, 20)
+    same = await cloud.volumes.resize("blue", made.id, 1)
+    await cloud.volumes.detach("blue", made.id, instance)
+    listed = await cloud.volumes.list_volumes("blue", [made.id])
+    await cloud.volumes.delete("blue", made.id)
 
     assert again == made
-    assert made.topology == {
-        "topology.kubernetes.io/zone": "local-1b",
-        "topology.kubernetes.io/region": "local-1",
-    }
-    assert (attached.attached_to, attached.device) == (machine.id, "/dev/vdb")
-    assert grown.spec.size_gib == same.spec.size_gib == 20
-    assert listed[made.id].attached_to is None
-    assert await cloud.volumes.list_volumes() == {}
+    assert made.topology == {ZONE_LABEL: "local-1b", REGION_LABEL: "local-1"}
+    assert attached.attachments == (Attachment(instance, "/dev/vdb"),)
+    assert grown.size_gib == same.size_gib == 20
+    assert listed[made.id].attachments == ()
+    assert await cloud.volumes.list_volumes("blue") == {}
+
+
+async def test_a_volume_in_another_region_is_refused():
+    cloud = await connected(local_cloud())
+    assert cloud.volumes
+    spec = VolumeSpec(
+        owner=Owner("blue", "pvc-1"), size_gib=10, topologies=({REGION_LABEL: "far"},)
+    )
+
+    with pytest.raises(Rejected, match='region "far" is not that of this cloud, "local-1"'):
+        await cloud.volumes.create(spec)
 
 
 async def test_clusters_and_zones():

@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from types import MappingProxyType
 
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.interface import Cloud
-from pileus.cloud.model import NodeName, NodeRef, SshKey
+from pileus.cloud.model import InstanceId, NodeName, NodeRef, SshKey
+from pileus.cloud.volume import ZONE_LABEL, VolumeId, Volumes
 from pileus.testing.conformance.balancers import BalancersLaws
 from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built, RoutesHarness
 from pileus.testing.conformance.instances import InstancesLaws
 from pileus.testing.conformance.routes import RoutesLaws
+from pileus.testing.conformance.snapshots import SnapshotsLaws
 from pileus.testing.conformance.ssh_keys import SshKeysLaws
+from pileus.testing.conformance.volumes import VolumesLaws
 from pileus.testing.virtual_time import VirtualTimeLoop
 from pileus_lab.local.capabilities import LocalBalancers, LocalInstances, LocalRoutes, LocalSshKeys
 from pileus_lab.local.cloud import Behaviour, LocalCloud
@@ -26,7 +30,9 @@ from pileus_lab.local.model.balancers import (
 from pileus_lab.local.model.machines import CreateMachine, DeleteMachine, StopMachine
 from pileus_lab.local.model.records import FaultKind, Mark, Port, Traffic
 from pileus_lab.local.model.routes import CreateRoute
+from pileus_lab.local.model.snapshots import ListSnapshots
 from pileus_lab.local.model.state import A, Operation, Settings
+from pileus_lab.local.model.volumes import CreateVolume, ListVolumes
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
 CLUSTERS = ("our-cluster", "their-cluster")
@@ -243,3 +249,51 @@ class TestSshKeys(SshKeysLaws):
 
     def make(self) -> Keys:
         return Keys(local_cloud())
+
+
+class Disks(Doors):
+    other_topology: Mapping[str, str] | None = MappingProxyType({ZONE_LABEL: "local-1b"})
+    countable = 8
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator[Volumes]:
+        cloud = await cloud_of(self.cloud)
+        assert cloud.volumes
+        yield cloud.volumes
+
+    def add_machine(self, name: str) -> InstanceId:
+        return InstanceId(self.do(CreateMachine(name=name, zone="local-1a")).id)
+
+    def add_unmarked(self, name: str) -> VolumeId | None:
+        return VolumeId(self.do(CreateVolume(name=name, size_gib=10)).id)
+
+    def built(self) -> Mapping[VolumeId, Owner | None]:
+        return {
+            VolumeId(one.id): Owner(one.mark.cluster, one.mark.owner) if one.mark.owner else None
+            for one in self.do(ListVolumes()).items
+        }
+
+    def snapshots(self) -> int:
+        return len(self.do(ListSnapshots()).items)
+
+    @contextmanager
+    def broken(self) -> Generator[None]:
+        fault = self.do(AddFault(kind=FaultKind.ERROR))
+        yield
+        self.do(RemoveFault(fault=fault.id))
+
+
+class TestVolumes(VolumesLaws):
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return VirtualTimeLoop()
+
+    def make(self) -> Disks:
+        return Disks(local_cloud())
+
+
+class TestSnapshots(SnapshotsLaws):
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return VirtualTimeLoop()
+
+    def make(self) -> Disks:
+        return Disks(local_cloud())

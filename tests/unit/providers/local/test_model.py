@@ -36,6 +36,7 @@ from pileus_lab.local.model.records import (
     Traffic,
 )
 from pileus_lab.local.model.routes import CreateRoute, DeleteRoute, ListRoutes
+from pileus_lab.local.model.snapshots import CreateSnapshot, DeleteSnapshot, ListSnapshots
 from pileus_lab.local.model.state import Moment, Operation, Request, Settings, State
 from pileus_lab.local.model.volumes import (
     AttachVolume,
@@ -45,7 +46,9 @@ from pileus_lab.local.model.volumes import (
 from tests.unit.providers.local.clouds import moment
 from tests.unit.providers.local.histories import OPERATION, aimed, tried
 
-TIGHT = Quota(instances=2, balancers=2, listeners=3, routes=1, volumes=2, volume_gib=15, keys=1)
+TIGHT = Quota(
+    instances=2, balancers=2, listeners=3, routes=1, volumes=2, volume_gib=15, snapshots=1, keys=1
+)
 
 
 @given(st.lists(OPERATION, max_size=30), st.integers(0, 2**32))
@@ -82,6 +85,9 @@ def hold_sound(state: State) -> None:
     assert len(set(listening)) == len(listening)
     owned = [one.mark for one in state.balancers.values() if one.mark != Mark()]
     assert len(set(owned)) == len(owned)
+    for kind in (state.volumes, state.snapshots):
+        marked = [one.mark for one in kind.values() if one.mark != Mark()]
+        assert len(set(marked)) == len(marked)
     attached = [one for one in state.volumes.values() if one.machine]
     assert all(one.machine in state.machines for one in attached)
     assert len({(one.machine, one.device) for one in attached}) == len(attached)
@@ -162,8 +168,8 @@ def test_an_address_that_was_freed_is_not_given_to_the_next():
             CreateRoute(destination="10.0.0.1/8", target="a"), Rejected, "host", id="cidr"
         ),
         pytest.param(CreateRoute(destination="10.0.0.0/8", target="z"), NotFound, "z", id="target"),
-        pytest.param(CreateVolume(mark="v", size_gib=0), Rejected, "too small", id="size"),
-        pytest.param(CreateVolume(mark="", size_gib=1), Rejected, "mark", id="no mark"),
+        pytest.param(CreateVolume(name="v", size_gib=0), Rejected, "too small", id="size"),
+        pytest.param(CreateVolume(name="", size_gib=1), Rejected, "name", id="no name"),
         pytest.param(AttachVolume(volume="v", machine="a"), NotFound, "no volume", id="volume"),
         pytest.param(AddKey(user="root", public_key="hello"), Rejected, "OpenSSH", id="key"),
         pytest.param(SetQuota(limits={"instance": 1}), Rejected, '"instances"', id="quota name"),
@@ -273,7 +279,7 @@ def test_readdressing_keeps_the_addresses_that_fit():
 
 def test_a_deleted_machine_frees_its_volumes_and_blackholes_its_routes():
     state = with_machines("a")
-    state, volume = CreateVolume(mark="v", size_gib=1).step(state, moment())
+    state, volume = CreateVolume(name="v", size_gib=1).step(state, moment())
     state, _ = AttachVolume(volume=volume.id, machine="a").step(state, moment())
     state, _ = CreateRoute(destination="10.0.0.0/8", target="a").step(state, moment())
 
@@ -285,7 +291,7 @@ def test_a_deleted_machine_frees_its_volumes_and_blackholes_its_routes():
 
 def test_a_volume_is_attached_once_and_in_its_own_zone():
     state = with_machines("a", "b", "c", "d")
-    state, volume = CreateVolume(mark="v", size_gib=1).step(state, moment())
+    state, volume = CreateVolume(name="v", size_gib=1).step(state, moment())
 
     with pytest.raises(Rejected, match="zone"):
         AttachVolume(volume=volume.id, machine="b").step(state, moment())
@@ -301,12 +307,37 @@ def test_a_volume_is_attached_once_and_in_its_own_zone():
 def test_a_machine_takes_as_many_volumes_as_its_type_allows():
     state = with_machines("a")
     for number in range(4):
-        state, volume = CreateVolume(mark=f"v{number}", size_gib=1).step(state, moment())
+        state, volume = CreateVolume(name=f"v{number}", size_gib=1).step(state, moment())
         state, _ = AttachVolume(volume=volume.id, machine="a").step(state, moment())
-    state, volume = CreateVolume(mark="one too many", size_gib=1).step(state, moment())
+    state, volume = CreateVolume(name="one too many", size_gib=1).step(state, moment())
 
     with pytest.raises(QuotaExceeded, match="has 4 volumes"):
         AttachVolume(volume=volume.id, machine="a").step(state, moment())
+
+
+def test_the_operator_may_change_volumes_of_every_cluster():
+    state = with_machines("a")
+    mark = Mark(cluster="x", owner="u")
+    state, volume = CreateVolume(name="v", mark=mark, size_gib=1).step(state, moment())
+    state, snapshot = CreateSnapshot(name="s", mark=mark, volume=volume.id).step(state, moment())
+
+    with pytest.raises(Rejected, match='cluster "x", not "y"'):
+        DeleteVolume(volume=volume.id, cluster="y").step(state, moment())
+    state, _ = DeleteVolume(volume=volume.id).step(state, moment())
+    assert ListSnapshots().step(state, moment())[1].items == (snapshot,)
+    state, _ = DeleteSnapshot(snapshot=snapshot.id).step(state, moment())
+
+    assert (state.volumes, state.snapshots) == ({}, {})
+
+
+def test_without_a_mark_the_name_identifies_a_volume():
+    mark = Mark(cluster="x", owner="u")
+    state, first = CreateVolume(name="v", size_gib=1).step(State(), moment())
+    state, again = CreateVolume(name="v", size_gib=1).step(state, moment())
+    state, marked = CreateVolume(name="v", mark=mark, size_gib=1).step(state, moment())
+
+    assert again == first
+    assert marked.id != first.id
 
 
 def test_another_cluster_s_route_is_not_deleted():

@@ -31,7 +31,7 @@ async def _list_volumes(_: Given, api: Api) -> Shown:
 
 def _volume_row(volume: Volume, machine: str) -> tuple[str, ...]:
     return (
-        volume.mark,
+        volume.name,
         volume.id,
         f"{volume.size_gib} GiB",
         volume.type,
@@ -43,10 +43,10 @@ def _volume_row(volume: Volume, machine: str) -> tuple[str, ...]:
 
 async def _create_volume(given: Given, api: Api) -> Shown:
     wanted = CreateVolume(
-        mark=given.text("name"),
+        name=given.text("name"),
         size_gib=given.number("size") or 0,
         type=given.text("type"),
-        zone=given.text("zone"),
+        zones=(zone,) if (zone := given.text("zone")) else (),
     )
     return _one(await api.call(wanted))
 
@@ -71,7 +71,7 @@ async def _resize(given: Given, api: Api) -> Shown:
 async def _delete_volume(given: Given, api: Api) -> Shown:
     volume = await _named(given.text("name"), api)
     await api.call(DeleteVolume(volume=volume.id))
-    return Shown(value=volume, text=f"Deleted {volume.mark} ({volume.id}).")
+    return Shown(value=volume, text=f"Deleted {volume.name} ({volume.id}).")
 
 
 def _one(volume: Volume, machine: str = "") -> Shown:
@@ -82,9 +82,9 @@ def _one(volume: Volume, machine: str = "") -> Shown:
 async def _named(word: str, api: Api) -> Volume:
     volumes = (await api.call(ListVolumes())).items
     for volume in volumes:
-        if word in {volume.mark, volume.id}:
+        if word in {volume.name, volume.id}:
             return volume
-    hint = did_you_mean(word, [text for one in volumes for text in (one.mark, one.id)])
+    hint = did_you_mean(word, [text for one in volumes for text in (one.name, one.id)])
     raise NotFound(f'no volume "{word}"{hint}')
 
 

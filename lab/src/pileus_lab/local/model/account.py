@@ -178,6 +178,7 @@ def usage(state: State) -> dict[str, int]:
         "routes": len(state.routes),
         "volumes": len(state.volumes),
         "volume_gib": sum(one.size_gib for one in state.volumes.values()),
+        "snapshots": len(state.snapshots),
         "keys": len(state.keys),
     }
 

@@ -38,7 +38,7 @@ class Machine(Record, frozen=True):
 
 
 class Mark(Record, frozen=True):
-    """The owner of a balancer. Both are empty if it was created manually."""
+    """The owner of a balancer, volume or snapshot. Both are empty if it was created manually."""
 
     cluster: str = ""
     owner: str = ""
@@ -137,13 +137,30 @@ class Route(Record, frozen=True):
 
 class Volume(Record, frozen=True):
     id: str
-    mark: str
+    name: str
+    """Unique among volumes without a mark."""
     size_gib: int
     type: str
     zone: str
+    mark: Mark = Mark()
     labels: dict[str, str] = {}
     machine: str = ""
     device: str = ""
+    from_snapshot: str = ""
+    """ID of the snapshot that it was created from; empty: none."""
+    from_volume: str = ""
+    """ID of the volume that it was cloned from; empty: none."""
+
+
+class Snapshot(Record, frozen=True):
+    id: str
+    name: str
+    volume: str
+    """ID of its volume, which may be deleted meanwhile."""
+    size_gib: int
+    created_at: float
+    mark: Mark = Mark()
+    labels: dict[str, str] = {}
 
 
 class Key(Record, frozen=True):
@@ -192,6 +209,7 @@ class Quota(Record, frozen=True):
     routes: int = 200
     volumes: int = 200
     volume_gib: int = 20_000
+    snapshots: int = 200
     keys: int = 100
 
 

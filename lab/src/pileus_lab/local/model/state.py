@@ -19,6 +19,7 @@ from pileus_lab.local.model.records import (
     Machine,
     Quota,
     Route,
+    Snapshot,
     Volume,
 )
 
@@ -79,6 +80,7 @@ class State:
     balancers: Mapping[str, Balancer] = field(default_factory=dict[str, Balancer])
     routes: Mapping[str, Route] = field(default_factory=dict[str, Route])
     volumes: Mapping[str, Volume] = field(default_factory=dict[str, Volume])
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict[str, Snapshot])
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
     clusters: Mapping[str, Cluster] = field(default_factory=dict[str, Cluster])
     faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
