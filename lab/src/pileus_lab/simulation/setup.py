@@ -1,12 +1,12 @@
 """How the managers of a simulation are configured: command lines, one chosen by seed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import ip_network
 
 from pileus.app.registry import CONTROLLERS
 from pileus.app.settings import TABLE, ManagerSettings, build_config
-from pileus.cloud.choice import CloudSettings
+from pileus.cloud.choice import CloudChoice, CloudSettings
 from pileus.controllers.ipam.descriptor import IPAM
 from pileus.controllers.ipam.settings import USUAL, IpamSettings
 from pileus.controllers.service.settings import ServiceSettings
@@ -50,10 +50,15 @@ class Setup:
 
     name: str
     arguments: tuple[str, ...] = ()
+    clouds: tuple[CloudChoice, ...] = ()
+    """The list `clouds` of the configuration file; empty: the one simulated cloud."""
 
     @cached_property
     def config(self) -> Config:
-        return build_config(gather(TABLE, PROGRAM, (*ALWAYS, *self.arguments), {}).values)
+        config = build_config(gather(TABLE, PROGRAM, (*ALWAYS, *self.arguments), {}).values)
+        if not self.clouds:
+            return config
+        return config.having(replace(config[CloudSettings], provider="", listed=self.clouds))
 
     @property
     def has_second_cloud(self) -> bool:
@@ -144,10 +149,14 @@ SETUPS = (
     ),
     Setup(
         TWO_CLOUDS,
+        (_NO_ROUTES,),
         (
-            _NO_ROUTES,
-            f"--cloud-provider={PROVIDER},{SECOND}",
-            "--service-classes=pileus.dev/local,pileus.dev/shelf",  # of the clouds' own names
+            CloudChoice(
+                name=PROVIDER,
+                provider=PROVIDER,
+                classes=("pileus.dev/local", "pileus.dev/shelf"),  # by the provider's own names
+            ),
+            CloudChoice(name=SECOND, provider=SECOND, default=False),
         ),
     ),
     Setup("unaided", (_NO_ROUTES, *_NO_REPAIRS)),
