@@ -239,8 +239,14 @@ async def test_a_zone_that_does_not_exist_is_refused():
             "endpont: /x", 'unknown option "endpont" (did you mean "endpoint"?)', id="key"
         ),
         pytest.param("zones: []", "zones must name at least one", id="no zones"),
-        pytest.param("bootSeconds: soon", "bootSeconds must be a number", id="number"),
-        pytest.param("balancerPool: 1.2.3.4/8", "balancerPool must be a CIDR", id="network"),
+        pytest.param(
+            "bootSeconds: soon", 'bootSeconds: invalid value "soon": must be a number', id="number"
+        ),
+        pytest.param(
+            "balancerPool: 1.2.3.4/8",
+            'balancerPool: invalid value "1.2.3.4/8": must be a CIDR',
+            id="network",
+        ),
         pytest.param("- a", "must hold keys and values", id="list"),
         pytest.param("a: [", "is not YAML", id="syntax"),
     ],
