@@ -171,4 +171,5 @@ class Queues:
             return own
 
         vars(own)["for_cloud"] = for_cloud
+        vars(own)["_parts"] = {}  # otherwise `_unread_metrics` keeps the controllers of every seed
         return own
