@@ -164,7 +164,7 @@ def no_withdrawn_key() -> Iterable[Patch]:
 
 
 def always_empty() -> Iterable[Patch]:
-    yield plan, "once", lambda lines: ()
+    yield plan, "without_aftermath", lambda lines: ()
 
 
 def never_done() -> Iterable[Patch]:

@@ -170,11 +170,13 @@ async def test_a_provider_without_instances_ignores_no_node_for_its_scheme():
     async with scene() as made, asyncio.TaskGroup() as group:
         await add_foreign(made, OTHER_SCHEME)
         await made.add_service("shop", 80)
+        named: list[str] = []
 
         @asynccontextmanager
         async def connect(config: ProviderConfig):
             cloud = await cloud_of(made.cloud)
-            yield Cloud(name=cloud.name, balancers=cloud.balancers)
+            balancers: Any = Spy(cloud.balancers, named)
+            yield Cloud(name=cloud.name, balancers=balancers)
 
         providers = Registry(discover=tuple)
         providers.register("fake", connect)
@@ -182,6 +184,5 @@ async def test_a_provider_without_instances_ignores_no_node_for_its_scheme():
         running = group.create_task(Manager(configured(*made.flags), world).run())
         await asyncio.sleep(60)
 
-        (balancer,) = made.cloud.state.balancers.values()
-        assert {each.name for each in balancer.members} == set(STATES)
+        assert set(STATES) <= set(named)  # the provider decides whether it can use them
         running.cancel()

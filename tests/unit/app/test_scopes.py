@@ -182,7 +182,7 @@ async def test_explanations_name_the_cloud_of_a_node_and_of_a_service():
 
         node, service = await told(it, "Node", "n2"), await told(it, "Service", "web")
 
-        assert "cloud b: the provider ID is one of its own" in node.owner
+        assert "cloud b: it owns the provider ID" in node.owner
         text = explained(service, LoopClock().now(), Style())
         assert "cloud b" in service.owner
         assert "members: n2 (1 of 2 nodes)" in text

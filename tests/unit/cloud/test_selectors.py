@@ -54,7 +54,7 @@ def test_a_selector_matches_as_kubectl_does(text: str, labels: dict[str, str], m
 def test_what_is_no_selector_is_refused(text: str):
     with pytest.raises(ValueError, match="a node selector such as"):
         parse_selector(text)
-    assert "acme/node-selector must be" in ANNOTATIONS.problems({NODES.name: text})[0]
+    assert "must be a node selector" in ANNOTATIONS.problems({NODES.name: text})[0]
 
 
 def test_members_are_selected_by_labels():

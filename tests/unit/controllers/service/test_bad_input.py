@@ -45,7 +45,7 @@ BAD = {
     "an annotation of the wrong type": (
         {"annotations": {"local.pileus/drain-seconds": "soon"}},
         "Misconfigured",
-        "local.pileus/drain-seconds must be",
+        "local.pileus/drain-seconds: invalid value",
     ),
     "no node ports where the cloud needs them": (
         {"allocateLoadBalancerNodePorts": False},
