@@ -22,6 +22,8 @@ PLACES = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "RELEASING.md",
+    "SECURITY.md",
 )
 SUFFIXES = {".py", ".md", ".yaml", ".toml"}
 EXCEPTION = "language: quoted"

@@ -22,6 +22,7 @@ PACKAGES = {
     "authorization": "api@v{}/authorization/v1",
     "rbac": "api@v{}/rbac/v1",
     "policy": "api@v{}/policy/v1",
+    "storage": "api@v{}/storage/v1",
 }
 ROOTS = (
     *("meta.DeleteOptions", "core.Namespace", "core.Node", "core.Service", "core.Pod"),
@@ -32,6 +33,8 @@ ROOTS = (
     *("authorization.SelfSubjectAccessReview", "authorization.LocalSubjectAccessReview"),
     *("authorization.SelfSubjectRulesReview", "rbac.Role", "rbac.ClusterRole"),
     *("rbac.RoleBinding", "rbac.ClusterRoleBinding"),
+    *("core.PersistentVolume", "core.PersistentVolumeClaim"),
+    *("storage.StorageClass", "storage.VolumeAttachment", "storage.CSIDriver"),
 )
 ALIASES = {"metav1": "meta", "v1": "core", "corev1": "core", "types": "string"}
 LEAVES = {

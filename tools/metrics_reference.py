@@ -1,15 +1,13 @@
 """Write docs/reference/metrics.md from the declarations: `python -m tools.metrics_reference`."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client import CollectorRegistry
 
 from pileus.server.health import Slis
-from pileus.telemetry.metrics import COUNTERS_WITHOUT_TOTAL, Metrics
+from pileus.telemetry.declarations import Declaration, declarations
+from pileus.telemetry.metrics import Metrics
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "metrics.md"
 OURS = "pileus_"
@@ -32,50 +30,27 @@ _PROCESS = """
 
 
 def page() -> str:
-    declared = list(_instruments(Metrics(CollectorRegistry())))
-    kept = [one for one in declared if not _name(one).startswith(OURS)]
-    ours = [one for one in declared if _name(one).startswith(OURS)]
-    slis = list(_instruments(Slis()))
+    declared = declarations(Metrics(CollectorRegistry())).values()
+    kept = [one for one in declared if not one.name.startswith(OURS)]
+    ours = [one for one in declared if one.name.startswith(OURS)]
     return (
         _INTRODUCTION
         + _section("With the names of the Go framework", kept)
         + _section("Our own", ours)
-        + _section("On `/metrics/slis`", slis)
+        + _section("On `/metrics/slis`", list(declarations(Slis()).values()))
         + _PROCESS
     )
 
 
-def _instruments(holder: object) -> Iterator[MetricWrapperBase]:
-    return (one for one in vars(holder).values() if isinstance(one, MetricWrapperBase))
-
-
-def _section(title: str, instruments: list[MetricWrapperBase]) -> str:
-    rows = "".join(_row(one) for one in sorted(instruments, key=_name))
+def _section(title: str, declared: list[Declaration]) -> str:
+    rows = "".join(_row(one) for one in sorted(declared, key=lambda each: each.name))
     return f"\n## {title}\n\n| Name | Type | Labels | Meaning |\n|---|---|---|---|\n{rows}"
 
 
-def _row(one: MetricWrapperBase) -> str:
-    labels = ", ".join(f"`{label}`" for label in _labels(one))
-    family = _family(one)
-    text = family.documentation.replace("|", "\\|")
-    return f"| `{_name(one)}` | {family.type} | {labels} | {text} |\n"
-
-
-def _name(one: MetricWrapperBase) -> str:
-    """The name under which it is shown: counters end in `_total`, but for two of Kubernetes'."""
-    family = _family(one)
-    bare = family.type != "counter" or family.name in COUNTERS_WITHOUT_TOTAL
-    return family.name if bare else f"{family.name}_total"
-
-
-def _family(one: MetricWrapperBase) -> Metric:
-    (family,) = one.describe()
-    return family
-
-
-def _labels(one: MetricWrapperBase) -> tuple[str, ...]:
-    """The library tells nobody its label names before there is a sample."""
-    return cast("tuple[str, ...]", vars(one)["_labelnames"])
+def _row(one: Declaration) -> str:
+    labels = ", ".join(f"`{label}`" for label in one.labels)
+    text = one.text.replace("|", "\\|")
+    return f"| `{one.name}` | {one.kind} | {labels} | {text} |\n"
 
 
 def main() -> int:

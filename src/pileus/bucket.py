@@ -1,7 +1,8 @@
 """A token bucket, which limits the rate of requests, retries and events."""
 
-from dataclasses import dataclass, replace
 from typing import Self
+
+from pileus.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ class SystemClock:
 
 def rfc3339(moment: datetime, timespec: str) -> str:
     """Returns the time as Kubernetes writes it: UTC with a Z, to "seconds" or "microseconds"."""
-    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return f"{moment.replace(tzinfo=None).isoformat(timespec=timespec)}Z"
 
 
 def since_boot() -> float:

@@ -9,12 +9,13 @@ cancelled during a write that still has time.
 """
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Self
 
+TICK = 0.001
+"""Seconds by which a timer may fire early; waiting for them again would spin."""
 _enclosing: ContextVar["Deadline | None"] = ContextVar("deadline", default=None)
 
 
@@ -23,11 +24,13 @@ class Deadline:
 
     Raises `TimeoutError` then; `expired` distinguishes it from one that the block itself raises.
     Tasks that the block starts share its clock, which is paused while one of them is covered.
+    A pause does not touch the timer, which checks the clock when it fires: a pass has a dozen.
     """
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._timer = asyncio.timeout(seconds)
+        self._scope = asyncio.timeout(None)
+        self._timer: asyncio.TimerHandle | None = None
         self._seconds = seconds
         self._spent = 0.0
         self._since: float | None = None
@@ -37,7 +40,7 @@ class Deadline:
 
     @property
     def expired(self) -> bool:
-        return self._timer.expired()
+        return self._scope.expired()
 
     def spent(self) -> float:
         """Returns the seconds that count so far, even beyond the deadline."""
@@ -48,8 +51,8 @@ class Deadline:
         self._outer = _enclosing.get()
         if self._outer is not None:
             self._outer.stop()
-        await self._timer.__aenter__()
-        self._since = self._loop.time()
+        await self._scope.__aenter__()
+        self._run()
         _enclosing.set(self)
         return self
 
@@ -61,10 +64,12 @@ class Deadline:
     ) -> None:
         self._spent, self._since = self.spent(), None
         self._covers = -1
+        if self._timer is not None:
+            self._timer.cancel()
         _enclosing.set(self._outer)
         if self._outer is not None:
             self._outer.start()
-        await self._timer.__aexit__(kind, error, trace)
+        await self._scope.__aexit__(kind, error, trace)
 
     def stop(self) -> None:
         """Pause the clock: an operation with its own deadline begins."""
@@ -73,8 +78,6 @@ class Deadline:
         self._covers += 1
         if self._covers == 1:
             self._spent, self._since = self.spent(), None
-            if not self.expired:
-                self._timer.reschedule(None)
 
     def start(self) -> None:
         """Resume the clock: the operation has ended."""
@@ -82,21 +85,49 @@ class Deadline:
             return
         self._covers -= 1
         if self._covers == 0:
-            self._since = self._loop.time()
-            if not self.expired:
-                left = max(self._seconds - self._spent, 0.0)
-                self._timer.reschedule(self._since + left)
+            self._run()
+
+    def _run(self) -> None:
+        """Start the clock, and the timer if none is set: one that is set fires early enough."""
+        self._since = self._loop.time()
+        if self._timer is None:
+            left = max(self._seconds - self._spent, 0.0)
+            self._timer = self._loop.call_at(self._since + left, self._check)
+
+    def _check(self) -> None:
+        """End the block if its time is over; otherwise set the timer again, unless paused."""
+        self._timer = None
+        if self._since is None:
+            return
+        left = self._seconds - self.spent()
+        if left > TICK:
+            self._timer = self._loop.call_at(self._loop.time() + left, self._check)
+        elif not self.expired:
+            self._scope.reschedule(self._loop.time())
 
 
-@contextmanager
-def covered() -> Generator[None]:
+def covered() -> AbstractContextManager[None]:
     """Pause the enclosing deadline: the block has its own, or waits for others that have one."""
-    deadline = _enclosing.get()
-    if deadline is None:
-        yield
-        return
-    deadline.stop()
-    try:
-        yield
-    finally:
-        deadline.start()
+    return _Cover(_enclosing.get())
+
+
+class _Cover:
+    """Not a generator: there are a dozen of these blocks in every pass."""
+
+    __slots__ = ("_deadline",)
+
+    def __init__(self, deadline: Deadline | None) -> None:
+        self._deadline = deadline
+
+    def __enter__(self) -> None:
+        if self._deadline is not None:
+            self._deadline.stop()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._deadline is not None:
+            self._deadline.start()

@@ -1,9 +1,14 @@
 """Certificates made on the spot: for our own HTTPS port, the embedded API server, and tests.
 
 Everything is PEM in memory; who wants files writes them. Keys are P-256: quick to make.
+
+The library that creates certificates costs 11 MB of memory. The manager needs one certificate, and
+has it created by a process of its own: `python -m pileus.pki`.
 """
 
-from dataclasses import dataclass, field
+import json
+import sys
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 
@@ -12,23 +17,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from pileus.key_pair import KeyPair, Subject
+
 YEAR = timedelta(days=365)
 SKEW = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPair:
-    certificate: bytes
-    key: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """Whom a certificate is for; names that parse as an IP become IP names."""
-
-    common_name: str
-    organizations: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
 
 
 class Authority:
@@ -47,35 +39,64 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
         self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
-        self._identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(
-            self._key.public_key()
-        )
+
+    @property
+    def pair(self) -> KeyPair:
+        """Returns certificate and key, to be stored."""
+        return KeyPair(self.certificate, _pem(self._key))
 
     def issue(
         self, subject: Subject, *, now: datetime, lifetime: timedelta | None = None
     ) -> KeyPair:
         """Return a certificate for both server and client use, and its key (PKCS#8)."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = _distinguished(subject)
-        builder = _builder(name, key, now, lifetime or self._lifetime).issuer_name(self._name)
-        builder = (
-            builder
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(sign_certificates=False), critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage([
-                    ExtendedKeyUsageOID.SERVER_AUTH,
-                    ExtendedKeyUsageOID.CLIENT_AUTH,
-                ]),
-                critical=False,
-            )
-            .add_extension(self._identifier, critical=False)
+        return _issued(self._key, self._name, subject, now, lifetime or self._lifetime)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAuthority:
+    """A certificate authority that was stored as a pair."""
+
+    pair: KeyPair
+
+    def issue(self, subject: Subject, *, now: datetime, lifetime: timedelta) -> KeyPair:
+        """Returns a pair as `Authority.issue` does. Raises ValueError if the pair is damaged."""
+        issuer = x509.load_pem_x509_certificate(self.pair.certificate)
+        key = serialization.load_pem_private_key(self.pair.key, None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or (
+            key.public_key() != issuer.public_key()
+        ):
+            raise ValueError("the key of the authority does not belong to its certificate")
+        return _issued(key, issuer.subject, subject, now, lifetime)
+
+
+def _issued(
+    signer: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name,
+    subject: Subject,
+    now: datetime,
+    lifetime: timedelta,
+) -> KeyPair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    builder = _builder(_distinguished(subject), key, now, lifetime).issuer_name(issuer)
+    builder = (
+        builder
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(sign_certificates=False), critical=True)
+        .add_extension(
+            x509.ExtendedKeyUsage([
+                ExtendedKeyUsageOID.SERVER_AUTH,
+                ExtendedKeyUsageOID.CLIENT_AUTH,
+            ]),
+            critical=False,
         )
-        if subject.names:
-            names = x509.SubjectAlternativeName([_general(n) for n in subject.names])
-            builder = builder.add_extension(names, critical=False)
-        certificate = builder.sign(self._key, hashes.SHA256())
-        return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+        .add_extension(identifier, critical=False)
+    )
+    if subject.names:
+        names = x509.SubjectAlternativeName([_general(n) for n in subject.names])
+        builder = builder.add_extension(names, critical=False)
+    certificate = builder.sign(signer, hashes.SHA256())
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
 
 
 def self_signed(subject: Subject, *, now: datetime, lifetime: timedelta = YEAR) -> KeyPair:
@@ -144,3 +165,15 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+
+
+def main() -> None:
+    """Read a subject and a time from stdin; write a self-signed pair to stdout, both as JSON."""
+    asked = json.load(sys.stdin)
+    subject = Subject(common_name=asked["common_name"], names=tuple(asked["names"]))
+    pair = self_signed(subject, now=datetime.fromisoformat(asked["now"]))
+    json.dump({"certificate": pair.certificate.decode(), "key": pair.key.decode()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

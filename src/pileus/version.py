@@ -1,6 +1,5 @@
 """The version and commit of Pileus, and the Kubernetes version that it implements."""
 
-import platform
 import subprocess
 import sys
 from functools import cache
@@ -63,5 +62,7 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 def system() -> str:
     """System and machine in Go's words, such as `linux/amd64`."""
+    import platform  # noqa: PLC0415 -- slow to import, and needed once
+
     machine = platform.machine()
     return f"{sys.platform}/{_MACHINES.get(machine, machine)}"

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import (
     Conflict,
@@ -25,6 +26,7 @@ from pileus.cloud.volume import (
     SnapshotSpec,
     SnapshotState,
     Volume,
+    VolumeCapacity,
     VolumeId,
     VolumeLimits,
     Volumes,
@@ -35,6 +37,8 @@ from pileus.cloud.volume import (
 SECONDS = 3.0
 """How long a change takes."""
 LIMIT = 4
+SPACE = 500
+"""GiB that all volumes can have together."""
 PLACES = ({ZONE_LABEL: "a"}, {ZONE_LABEL: "b"})
 
 
@@ -72,6 +76,7 @@ class Storage:
 
 class StorageVolumes:
     limit = LIMIT
+    space = SPACE
 
     def __init__(self, cloud: Storage) -> None:
         self.cloud = cloud
@@ -96,6 +101,8 @@ class StorageVolumes:
         if spec.size_gib < 1:
             raise Rejected("size")
         self.check_source(spec)
+        if spec.size_gib > SPACE - self.used():
+            raise QuotaExceeded("no space left")
         identity = VolumeId(self.cloud.identity())
         volume = Volume(
             id=identity,
@@ -212,6 +219,16 @@ class StorageVolumes:
             raise NotFound(instance)
         return VolumeLimits(attachments=self.limit)
 
+    async def capacity(
+        self, volume_type: str = "", topology: Mapping[str, str] | None = None
+    ) -> VolumeCapacity:
+        if topology and topology not in PLACES:
+            return VolumeCapacity(available_gib=0)
+        return VolumeCapacity(available_gib=self.space - self.used())
+
+    def used(self) -> int:
+        return sum(one.size_gib for one in self.cloud.look().values())
+
     # -- snapshots
 
     async def list_snapshots(self, cluster: str, ids: Any = None) -> Mapping[SnapshotId, Snapshot]:
@@ -259,6 +276,11 @@ class BasicVolumes(StorageVolumes):
     async def resize(self, cluster: str, volume: VolumeId, size_gib: int) -> Volume:
         raise Unsupported("fixed sizes")
 
+    async def capacity(
+        self, volume_type: str = "", topology: Mapping[str, str] | None = None
+    ) -> VolumeCapacity:
+        raise Unsupported("unknown")
+
     async def list_snapshots(self, cluster: str, ids: Any = None) -> Mapping[SnapshotId, Snapshot]:
         raise Unsupported("no snapshots")
 
@@ -275,6 +297,8 @@ class StorageHarness:
     cloud: Storage = field(default_factory=Storage)
     other_topology: Mapping[str, str] | None = field(default_factory=lambda: PLACES[1])
     countable: int = LIMIT
+    spacious: int = 2 * SPACE
+    abilities: Abilities = field(default_factory=Abilities)
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[Volumes]:

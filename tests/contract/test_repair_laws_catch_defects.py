@@ -38,6 +38,14 @@ class LosesTheBalancerFromAfar(PartsBalancers):
         return replace(seen, balancer=None) if seen.is_shallow else seen
 
 
+class ReportsFromNearAlone(PartsBalancers):
+    def look(self, wish: Wish, *, deep: bool) -> Seen:
+        seen = super().look(wish, deep=deep)
+        if seen.is_shallow or seen.balancer is None:
+            return seen
+        return replace(seen, balancer=replace(seen.balancer, annotations={"acme.example/id": "1"}))
+
+
 class KeepsTheStampHalfWay(PartsBalancers):
     def unstamp(self, id_: str) -> None:
         pass
@@ -208,6 +216,7 @@ DEFECTS: Sequence[tuple[type[PartsBalancers], set[str]]] = [
     (PartsBalancers, set()),
     (StampsInItsMemory, {"quick_check_finds_nothing"}),
     (LosesTheBalancerFromAfar, {"quick_check_finds_nothing"}),
+    (ReportsFromNearAlone, {"quick_check_finds_nothing"}),
     (KeepsTheStampHalfWay, {"crash_half_way_is_seen"}),
     (StampsFirst, {"crash_half_way_is_seen"}),
     (NeverLooksDeep, {"manual_changes_are_undone"}),

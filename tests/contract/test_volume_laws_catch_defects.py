@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.errors import CloudError, NotFound, Unavailable, Unsupported
-from pileus.cloud.volume import Attachment, VolumeState
+from pileus.cloud.volume import Attachment, VolumeCapacity, VolumeState
 from pileus.testing.conformance import snapshots, volumes
 from pileus.testing.conformance.harness import run
 from pileus.testing.conformance.snapshots import SnapshotsLaws
 from pileus.testing.conformance.volumes import VolumesLaws
 from pileus.testing.virtual_time import VirtualTimeLoop
-from tests.contract.storage import BasicVolumes, StorageHarness, StorageVolumes
+from tests.contract.storage import SPACE, BasicVolumes, StorageHarness, StorageVolumes
 
 
 class InVirtualTime:
@@ -34,7 +35,7 @@ class TestSlowSnapshots(InVirtualTime, SnapshotsLaws):
 
 class TestBasicVolumes(InVirtualTime, VolumesLaws):
     def make(self):
-        return StorageHarness(BasicVolumes)
+        return StorageHarness(BasicVolumes, abilities=Abilities(resizes_volumes=False))
 
 
 class TestNoSnapshots(InVirtualTime, SnapshotsLaws):
@@ -108,6 +109,11 @@ class FailsToDeleteTheMissing(StorageVolumes):
         await super().delete(cluster, volume)
 
 
+class CannotGrow(StorageVolumes):
+    async def resize(self, cluster: Any, volume: Any, size_gib: Any) -> Any:
+        raise Unsupported("no volume can grow")
+
+
 class KeepsTheDeleted(StorageVolumes):
     async def delete(self, cluster: Any, volume: Any) -> None:
         pass
@@ -175,6 +181,24 @@ class PromisesTooLittle(StorageVolumes):
     limit = 3
 
 
+class PromisesTooMuchSpace(StorageVolumes):
+    space = SPACE + 50
+
+
+class PromisesTooLittleSpace(StorageVolumes):
+    space = SPACE - 50
+
+
+class ForgetsWhatIsUsed(StorageVolumes):
+    async def capacity(self, volume_type: str = "", topology: Any = None) -> VolumeCapacity:
+        return VolumeCapacity(available_gib=0 if topology else SPACE)
+
+
+class HasSpaceEverywhere(StorageVolumes):
+    async def capacity(self, volume_type: str = "", topology: Any = None) -> VolumeCapacity:
+        return await super().capacity(volume_type)
+
+
 class IgnoresSources(StorageVolumes):
     def check_source(self, spec: Any) -> None:
         pass
@@ -239,9 +263,14 @@ class KeepsSnapshots(StorageVolumes):
         (FailsToDetachTheMissing, volumes.detached_twice),
         (Shrinks, volumes.grows_only),
         (NeverGrows, volumes.grows_only),
+        (CannotGrow, volumes.resizes_as_declared),
         (IgnoresPlaces, volumes.placed_as_asked),
         (PromisesTooMuch, volumes.limits_are_kept),
         (PromisesTooLittle, volumes.limits_are_kept),
+        (PromisesTooMuchSpace, volumes.capacity_is_kept),
+        (PromisesTooLittleSpace, volumes.capacity_is_kept),
+        (ForgetsWhatIsUsed, volumes.capacity_is_kept),
+        (HasSpaceEverywhere, volumes.capacity_is_kept),
         (IgnoresSources, volumes.cloned),
         (RefusesAndCreates, volumes.cloned),
         (IgnoresSnapshotMarks, snapshots.snapshot_created_once),

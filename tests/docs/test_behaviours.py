@@ -15,9 +15,9 @@ PAGE = ROOT / "docs" / "explanation" / "differences.md"
 SECTIONS = (
     "0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7",
     "2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "4.1", "4.2", "4.3", "4.4", "4.5", "4.6",
-    "4.7", "5",
+    "4.7", "5", "openstack",
 )  # fmt: skip
-"""Of the specification; 6 and 7 repeat what these say."""
+"""Of the specification; 6 and 7 repeat what these say. The last one is about one provider."""
 ADDITIONS = "Only here"
 """The section of the page that lists what the Go framework does not have at all."""
 HEADER, RULE = "the Go framework", "---"

@@ -4,7 +4,8 @@ A page's blocks of the kind ```console are one session in one shell, in the page
 `$ ` are typed, the lines after them are expected. `…` stands for anything within a line; a line
 that is only `…` stands for any number of lines. A page that says `<!-- needs: a cluster -->` gets
 a real control plane, with `KUBECONFIG` and `kubectl`; one that says `<!-- needs: kubectl -->` that
-alone. Without them its test is skipped. A block of Python that begins with `# name.py` is a file of
+alone. Without them its test is skipped. Pages that say `<!-- needs: openstack -->` are run by
+`tests/openstack/test_guides.py`. A block of Python that begins with `# name.py` is a file of
 that name beside the session; `<!-- with: page.md -->` brings those of another page too.
 """
 
@@ -28,6 +29,7 @@ BINARIES = "PILEUS_CONTROL_PLANE"
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NEEDS_CLUSTER = "<!-- needs: a cluster -->"
 NEEDS_KUBECTL = "<!-- needs: kubectl -->"
+NEEDS_OPENSTACK = "<!-- needs: openstack -->"
 AT_HAND = ("examples", "deploy")
 """Folders of the clone that the commands of a page find beside them."""
 LIMIT = 300
@@ -52,7 +54,7 @@ def pages() -> Iterator[object]:
     )
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = page.read_text()
-        if BLOCK.search(text):
+        if BLOCK.search(text) and NEEDS_OPENSTACK not in text:
             marks = [
                 pytest.mark.long,
                 *((pytest.mark.real_cluster,) if NEEDS_CLUSTER in text else ()),

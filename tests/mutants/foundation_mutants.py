@@ -141,8 +141,8 @@ CLOUD_AND_KUBE = (
     Mutant(
         name="a bulk answer's wish for silence is not heard",
         module="cloud.middleware.stack",
-        before="self.budget.hear(made, answer)",
-        after="self.budget.hear(made, None)",
+        before="self.budget.hear(made, answer, refusals)",
+        after="self.budget.hear(made, None, refusals)",
         tests="cloud",
     ),
     Mutant(

@@ -15,8 +15,8 @@ SERVICE = (
     Mutant(
         name="a Service that another manager serves loses its finalizer",
         module="controllers.service.status",
-        before="return NOTHING if is_served_elsewhere(service, classes) else",
-        after="return",
+        before="if is_served_elsewhere(service, classes):",
+        after="if False:",
         tests="controllers/service",
         danger=Danger.OWNERSHIP,
         scenario="classes",
@@ -40,8 +40,8 @@ SERVICE = (
     Mutant(
         name="Services deleted in great numbers are cleaned up at once",
         module="controllers.service.notes",
-        before="if lost > max(FEW, FRACTION * (served + lost)):",
-        after="if lost > served + lost:",
+        before="is_much = lost > max(FEW, FRACTION * (served + lost))",
+        after="is_much = lost > served + lost",
         tests="controllers/service",
         danger=Danger.DELETION,
         scenario="services",

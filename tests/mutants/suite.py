@@ -2,7 +2,10 @@
 
 from tests.mutants.foundation_mutants import CLOUD_AND_KUBE, RUNTIME
 from tests.mutants.node_mutants import IPAM_AND_KEYS, LIFECYCLE, NODE, ROUTE
+from tests.mutants.openstack_balancer_mutants import OPENSTACK_BALANCERS
+from tests.mutants.openstack_mutants import OPENSTACK
 from tests.mutants.service_mutants import SERVICE
+from tests.mutants.volume_mutants import VOLUMES
 
 MUTANTS = (
     *LIFECYCLE,
@@ -12,4 +15,7 @@ MUTANTS = (
     *IPAM_AND_KEYS,
     *RUNTIME,
     *CLOUD_AND_KUBE,
+    *OPENSTACK,
+    *OPENSTACK_BALANCERS,
+    *VOLUMES,
 )

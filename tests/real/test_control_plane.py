@@ -1,6 +1,7 @@
 """The control plane that the other tests here rely on."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -10,12 +11,16 @@ from pathlib import Path
 import pytest
 
 from pileus.testing.control_plane import ControlPlane, leash
+from pileus.version import KUBERNETES
+
+VERSION = "PILEUS_CONTROL_PLANE_VERSION"
+"""Set by `make test-skew`, which tests with an older one."""
 
 
 def test_it_is_the_release_that_we_speak_for(control_plane: ControlPlane) -> None:
     told = json.loads(control_plane.kubectl("version", "--output=json"))
 
-    assert told["serverVersion"]["gitVersion"] == "v1.37.1"
+    assert told["serverVersion"]["gitVersion"] == os.environ.get(VERSION, KUBERNETES)
 
 
 def test_it_keeps_its_objects_when_it_is_killed_and_started_again(

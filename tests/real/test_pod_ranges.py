@@ -35,7 +35,7 @@ def test_every_node_gets_ranges_of_its_own_although_the_manager_is_killed_on_the
     create_nodes(clean, *(f"m{number}" for number in range(20)))
     with running(clean, lab, *flags) as second:
         eventually("all are served", lambda: all(ranges(clean).values()), limit=120)
-        assert second.metric("rest_client_requests_total", code="422") == 0
+        assert second.metric("rest_client_requests_total", method="PATCH", code="422") == 0
 
     given = ranges(clean)
     assert {len(mine) for mine in given.values()} == {2}

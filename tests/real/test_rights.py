@@ -1,4 +1,4 @@
-"""The manager works with the rights of `deploy`, which the guide shows, and cannot gain others.
+"""The manager works with the rights that `pileus manifests` prints, and cannot gain others.
 
 That they are not more than it uses is tested in tests/unit/app/test_rights.py.
 """
@@ -9,14 +9,30 @@ from pathlib import Path
 
 import pytest
 
+from pileus.deployment.commented import documents
 from pileus.testing.control_plane import ControlPlane
 from tests.contract.api.http import Api
-from tests.real.local_cloud import local_cloud
-from tests.real.manager import Lab, eventually, is_initialized, is_told, node, register, running
+from tests.real.access import ACCOUNT, EVERYTHING, GROUPS, OWN, granted, may, rbac, verbs
+from tests.real.local_cloud import LocalCloud
+from tests.real.manager import (
+    Lab,
+    eventually,
+    is_initialized,
+    is_told,
+    node,
+    register,
+    running,
+    say_ready,
+)
+from tests.unit.app.stage import APART
+from tests.unit.controllers.ssh_keys.keys import public_key
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
-ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
-GROUPS = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
+WEB = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web"},
+    "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+}
 
 
 @pytest.fixture
@@ -27,87 +43,102 @@ def account(clean: ControlPlane) -> Path:
 
 @pytest.fixture
 def rights(clean: ControlPlane, request: pytest.FixtureRequest) -> Iterator[None]:
-    files = [f"--filename={DEPLOY / name}" for name in ("rbac.yaml", request.param)]
-    clean.kubectl("apply", *files)
+    with granted(clean, *request.param):
+        yield
+
+
+@pytest.fixture
+def keys(clean: ControlPlane) -> Iterator[None]:
+    metadata = {"name": "ssh-keys", "namespace": "kube-system"}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    body["data"] = {"ops": public_key("ann")}
+    clean.kubectl("apply", "--filename=-", stdin=json.dumps(body))
     yield
-    clean.kubectl("delete", *files)
+    clean.kubectl("delete", "configmap", "ssh-keys", "--namespace=kube-system")
+
+
+def is_routed(cluster: ControlPlane, name: str) -> bool:
+    found = node(cluster, name)
+    return bool(found["spec"].get("podCIDR")) and "RouteCreated" in json.dumps(found["status"])
 
 
 WAYS = [
-    pytest.param("rbac-one-identity.yaml", (), id="one-identity"),
-    pytest.param(
-        "rbac-own-identities.yaml", ("--use-service-account-credentials",), id="own-identities"
-    ),
+    pytest.param(EVERYTHING, EVERYTHING, id="one-identity"),
+    pytest.param((*EVERYTHING, OWN), (*EVERYTHING, OWN), id="own-identities"),
 ]
 
 
 @pytest.mark.parametrize(("rights", "flags"), WAYS, indirect=["rights"])
-@pytest.mark.usefixtures("rights")
-def test_these_rights_are_enough(
-    clean: ControlPlane, lab: Lab, account: Path, flags: tuple[str, ...]
+@pytest.mark.usefixtures("rights", "keys")
+def test_every_controller_works_with_these_rights(
+    clean: ControlPlane, lab: Lab, account: Path, flags: tuple[str, ...], cloud: LocalCloud
 ) -> None:
-    own = (f"--authentication-kubeconfig={account}", f"--authorization-kubeconfig={account}")
-    register(clean, "one")
+    reviews = (f"--authentication-kubeconfig={account}", f"--authorization-kubeconfig={account}")
+    quick = ("--node-monitor-period=1s", "--node-deletion-grace=2s")
+    for name in ("one", "two"):
+        cloud.pileus("instances", "create", name)
+    register(clean, "one", "two")
+    clean.kubectl("create", "-f", "-", stdin=json.dumps(WEB))
 
-    with running(clean, lab, *own, *flags, kubeconfig=account) as manager:
-        eventually("initialized", lambda: is_initialized(clean, "one"))
-        eventually("told", lambda: is_told(clean, "Synced"))
-        eventually("leading", manager.leads)
+    given = (*cloud.flags, *flags, *reviews, *quick)
+    with running(clean, lab, *given, kubeconfig=account) as manager:
+        eventually("initialized", lambda: is_initialized(clean, "two"))
+        eventually("pod range and route", lambda: is_routed(clean, "two"))
+        eventually("served", lambda: "127." in clean.kubectl("get", "service", "web"))
+        eventually("keys", lambda: "ops" in cloud.pileus("keys", "list"))
+        cloud.pileus("instances", "delete", "two")
+        say_ready(clean, "Unknown", "two")
+        eventually("deleted", lambda: is_told(clean, "DeletingNode"))
+        clean.kubectl("delete", "service", "web", "--timeout=60s")
+        eventually("told", lambda: is_told(clean, "DeletedLoadBalancer"))
 
+        assert cloud.pileus("balancers", "list").strip() == "No balancers."
         assert manager.metric("rest_client_requests_total", code="403") == 0
         assert manager.metric("rest_client_requests_total", code="201") > 0
 
 
-@pytest.mark.parametrize(("rights", "flags"), WAYS, indirect=["rights"])
-@pytest.mark.usefixtures("rights")
-def test_these_rights_are_enough_for_routes(
-    clean: ControlPlane, lab: Lab, account: Path, flags: tuple[str, ...], tmp_path: Path
+def test_each_verb_that_is_taken_away_is_missed(clean: ControlPlane) -> None:
+    """No rule repeats another: without the verb, the API server refuses what it is for.
+
+    Each controller has an account of its own here, which the API server has no roles for.
+    """
+    admin = Api.of_kubeconfig(clean.admin)
+    flags = (*EVERYTHING, "--enable-leader-migration", OWN)
+    with granted(clean, *flags, controllers=APART) as objects:
+        for verb in verbs(objects):
+            eventually(f"granted: {verb}", lambda verb=verb: may(admin, verb))
+            assert admin.put(verb.path, verb.without()).status == 200
+            eventually(f"refused: {verb}", lambda verb=verb: not may(admin, verb), limit=10)
+            assert admin.put(verb.path, verb.role).status == 200
+
+
+FEWER = [
+    pytest.param("nodes", "NodeWriteForbidden", id="nodes"),
+    pytest.param("nodes/status", "NodeWriteForbidden", id="addresses"),
+    pytest.param("services/status", "SyncLoadBalancerFailed", id="services"),
+]
+TWO = "--controllers=cloud-node-controller,service-lb-controller"
+
+
+@pytest.mark.parametrize(("resource", "reason"), FEWER)
+def test_a_missing_right_is_reported_by_an_event(
+    clean: ControlPlane, account: Path, cloud: LocalCloud, resource: str, reason: str
 ) -> None:
-    spec = {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": spec}
-    clean.kubectl("create", "-f", "-", stdin=json.dumps(body))
-
-    with local_cloud(tmp_path) as cloud:
-        given = (*cloud.flags, "--controllers=route", "--cluster-cidr=10.244.0.0/16", *flags)
-        with running(clean, lab, *given, kubeconfig=account) as manager:
-            eventually("told", lambda: is_told(clean, "FailedToCreateRoute"))
-            cloud.pileus("instances", "create", "n1")
-            eventually("routed", lambda: "RouteCreated" in json.dumps(node(clean, "n1")))
-
-            assert manager.metric("rest_client_requests_total", code="403") == 0
-
-
-@pytest.mark.parametrize(("rights", "flags"), WAYS, indirect=["rights"])
-@pytest.mark.usefixtures("rights")
-def test_these_rights_are_enough_for_services(
-    clean: ControlPlane, lab: Lab, account: Path, flags: tuple[str, ...], tmp_path: Path
-) -> None:
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
-    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
-    clean.kubectl("create", "-f", "-", stdin=json.dumps(body))
-
-    with local_cloud(tmp_path) as cloud:
-        given = (*cloud.flags, "--controllers=service", *flags)
-        with running(clean, lab, *given, kubeconfig=account) as manager:
-            eventually("served", lambda: "127." in clean.kubectl("get", "service", "web"))
-            clean.kubectl("delete", "service", "web", "--timeout=60s")
-            eventually("told", lambda: is_told(clean, "DeletedLoadBalancer"))
-
-            assert cloud.pileus("balancers", "list").strip() == "No balancers."
-            assert manager.metric("rest_client_requests_total", code="403") == 0
-
-
-@pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)
-@pytest.mark.usefixtures("rights")
-def test_without_the_rights_on_nodes_a_node_stays_tainted_and_says_why(
-    clean: ControlPlane, lab: Lab, account: Path
-) -> None:
+    cloud.pileus("instances", "create", "one")
     register(clean, "one")
+    clean.kubectl("create", "-f", "-", stdin=json.dumps(WEB))
+    with granted(clean, TWO) as objects:
+        (missing,) = (
+            verb
+            for verb in verbs(objects)
+            if (verb.verb, verb.rule.get("resources")) == ("patch", [resource])
+        )
+        admin = Api.of_kubeconfig(clean.admin)
+        assert admin.put(missing.path, missing.without()).status == 200
 
-    with running(clean, lab, kubeconfig=account):
-        eventually("told", lambda: is_told(clean, "NodeWriteForbidden"))
-
-    assert not is_initialized(clean, "one")
+        lab = Lab(cloud.config.parent / "lab")
+        with running(clean, lab, *cloud.flags, TWO, kubeconfig=account):
+            eventually("told", lambda: is_told(clean, reason))
 
 
 ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
@@ -115,7 +146,7 @@ POWERFUL = "clusterrole-aggregation-controller"
 """It may give itself any right: its built-in role has the verb escalate on cluster roles."""
 
 
-@pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)
+@pytest.mark.parametrize("rights", [(OWN,)], indirect=True)
 @pytest.mark.usefixtures("rights")
 def test_the_manager_cannot_act_as_an_account_that_is_not_its_own(
     clean: ControlPlane, account: Path
@@ -133,7 +164,7 @@ def test_the_manager_cannot_act_as_an_account_that_is_not_its_own(
     admin.delete(f"{ACCOUNTS}/{POWERFUL}")
 
 
-@pytest.mark.parametrize("rights", ["rbac-own-identities.yaml"], indirect=True)
+@pytest.mark.parametrize("rights", [(OWN,)], indirect=True)
 @pytest.mark.usefixtures("rights")
 def test_a_missing_account_is_reported_with_the_manifest_to_apply(
     clean: ControlPlane, lab: Lab, account: Path
@@ -142,13 +173,7 @@ def test_a_missing_account_is_reported_with_the_manifest_to_apply(
     register(clean, "one")
 
     with running(clean, lab, "--use-service-account-credentials", kubeconfig=account) as manager:
-        fix = "kubectl apply -f deploy/rbac-own-identities.yaml"
+        fix = "pileus manifests --use-service-account-credentials"
         eventually("reported", lambda: fix in manager.log.read_text())
-        clean.kubectl("apply", f"--filename={DEPLOY / 'rbac-own-identities.yaml'}")
+        clean.kubectl("apply", "--filename=-", stdin=documents(rbac(OWN)))
         eventually("initialized", lambda: is_initialized(clean, "one"), limit=120)
-
-
-def test_the_api_server_accepts_the_deployment(clean: ControlPlane) -> None:
-    made = clean.kubectl("apply", "--dry-run=server", f"--filename={DEPLOY / 'manager.yaml'}")
-
-    assert "deployment.apps/cloud-controller-manager created" in made

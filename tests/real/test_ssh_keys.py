@@ -1,4 +1,4 @@
-"""SSH keys from a ConfigMap to the local cloud, with exactly the rights of `deploy`."""
+"""SSH keys from a ConfigMap to the local cloud, with exactly the rights of `pileus manifests`."""
 
 import json
 from collections.abc import Iterator
@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from pileus.testing.control_plane import ControlPlane
+from tests.real.access import ACCOUNT, GROUPS, granted
 from tests.real.local_cloud import LocalCloud
 from tests.real.manager import Lab, eventually, is_initialized, is_told, register, running
-from tests.real.test_rights import ACCOUNT, DEPLOY, GROUPS
 from tests.unit.controllers.ssh_keys.keys import key, public_key
 
-FILES = ("rbac.yaml", "rbac-own-identities.yaml", "ssh-keys.yaml")
+FLAGS = (
+    "--ssh-keys-from=configmap:kube-system/ssh-keys",
+    "--use-service-account-credentials",
+)
 
 
 def fingerprints(cloud: LocalCloud) -> set[str]:
@@ -21,10 +24,8 @@ def fingerprints(cloud: LocalCloud) -> set[str]:
 
 @pytest.fixture
 def rights(clean: ControlPlane) -> Iterator[Path]:
-    files = [f"--filename={DEPLOY / name}" for name in FILES]
-    clean.kubectl("apply", *files)
-    yield clean.user(ACCOUNT, groups=GROUPS)
-    clean.kubectl("delete", *files)
+    with granted(clean, *FLAGS):
+        yield clean.user(ACCOUNT, groups=GROUPS)
     clean.kubectl("delete", "configmap", "ssh-keys", "-n", "kube-system", "--ignore-not-found")
 
 
@@ -42,11 +43,7 @@ def test_keys_follow_the_config_map(
     by_hand = fingerprints(cloud)
     register(clean, "one")
     publish(clean, ops=public_key("ann"))
-    flags = (
-        *cloud.flags,
-        "--ssh-keys-from=configmap:kube-system/ssh-keys",
-        "--use-service-account-credentials",
-    )
+    flags = (*cloud.flags, *FLAGS)
 
     with running(clean, Lab(tmp_path / "lab"), *flags, kubeconfig=rights) as manager:
         eventually("initialized", lambda: is_initialized(clean, "one"))

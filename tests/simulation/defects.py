@@ -6,7 +6,9 @@ They exist only here, and only while a test runs.
 from tests.simulation import plants_controllers as controllers
 from tests.simulation import plants_runtime as runtime
 from tests.simulation.defects_guards import GUARDS
+from tests.simulation.defects_hosts import OF_HOSTS
 from tests.simulation.defects_identity import BY_NAME
+from tests.simulation.defects_volumes import OF_VOLUMES
 from tests.simulation.planting import Defect
 
 DEFECTS = (
@@ -35,8 +37,8 @@ DEFECTS = (
             "who_is_told_to_wait_waits",
         ),
         scenario="keys",
-        at=48,
-        first=46,
+        at=149,
+        first=147,
     ),
     Defect(
         name="a lease is taken though its holder lives",
@@ -71,8 +73,8 @@ DEFECTS = (
             "services_keep_nothing_else",
         ),
         scenario="services",
-        at=12,
-        within=16,
+        at=23,
+        within=27,
     ),
     Defect(
         name="a failure is retried at once",
@@ -100,6 +102,13 @@ DEFECTS = (
         caught_by=("queues_have_drained",),
         at=1,
         scenario="services",
+    ),
+    Defect(
+        name="a Service that is deleted is checked again a day later",
+        plant=runtime.daily_visits,
+        caught_by=("queues_have_drained",),
+        at=7,
+        scenario="unaided",
     ),
     Defect(
         name="the cloud's Retry-After is ignored",
@@ -390,4 +399,6 @@ DEFECTS = (
     ),
     *BY_NAME,
     *GUARDS,
+    *OF_VOLUMES,
+    *OF_HOSTS,
 )

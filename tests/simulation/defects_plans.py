@@ -36,7 +36,7 @@ DEFECTS = (
         plans.no_report_of_failing_services,
         at=61,
     ),
-    _defect("the end of a Service is not planned", plans.no_withdrawal, at=2),
+    _defect("the end of a Service is not planned", plans.no_withdrawal, at=6),
     _defect("the orphan sweeper is not planned", plans.no_orphans, at=20),
     _defect("deletions of routes are not planned", plans.no_route_deletion, at=5),
     _defect("new routes are not planned", plans.no_new_route, at=4),

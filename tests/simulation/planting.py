@@ -1,8 +1,10 @@
 """How a defect is planted: names of the product are replaced for as long as a test runs."""
 
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+
+from pileus_lab.simulation.hosts.product import replaced
 
 Patch = tuple[object, str, object]
 """Where, which name, and what stands there instead."""
@@ -20,17 +22,13 @@ class Defect:
     first: int = 1
     """The first of them; of what only a rare course of events shows, one that shows it."""
     at: int = 1
-    """The seed that found it when that was last measured."""
+    """The seed that found it when that was last measured. It is tried first."""
+
+    def seeds(self) -> list[int]:
+        """Returns the seeds of which one must find it, the one that probably does first."""
+        within = range(self.first, self.first + self.within)
+        return sorted(within, key=lambda seed: seed != self.at)
 
 
-@contextmanager
-def planted(defect: Defect) -> Generator[None]:
-    patches = list(defect.plant())
-    sound = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
-    for owner, name, instead in patches:
-        setattr(owner, name, instead)
-    try:
-        yield
-    finally:
-        for owner, name, before in sound:
-            setattr(owner, name, before)
+def planted(defect: Defect) -> AbstractContextManager[None]:
+    return replaced(defect.plant())

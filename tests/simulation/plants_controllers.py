@@ -22,6 +22,7 @@ from pileus.controllers.service.annotations import Classes, MemberScope
 from pileus.controllers.service.events import Reporter
 from pileus.controllers.service.members import MemberRules, Membership
 from pileus.controllers.service.notes import Notes
+from pileus.controllers.service.observation import BalancerOperations
 from pileus.controllers.ssh_keys import plan as plan_of_keys
 from pileus.kube.model.core_v1 import LoadBalancerIngress
 from pileus.objects import ownership as node_ownership
@@ -74,7 +75,10 @@ def all_nodes_are_ours() -> Iterable[Patch]:
 
 
 def mixed_clusters() -> Iterable[Patch]:
-    """Whose a balancer is, is told by the Service's UID alone; two clusters may have the same."""
+    """A provider identifies owners by the UID alone, and the manager does not check the cluster.
+
+    Two clusters may have the same UIDs. The check of the manager alone would hide the mistake.
+    """
     sound = provider._identified
 
     def identified(wishes: Any, page: Any) -> Any:
@@ -86,6 +90,7 @@ def mixed_clusters() -> Iterable[Patch]:
         return sound(wishes, changed(page, items=items))
 
     yield provider, "_identified", identified
+    yield BalancerOperations, "_check_owner", lambda self, desired, found: None
 
 
 def the_same_block() -> Iterable[Patch]:

@@ -19,6 +19,7 @@ from pileus.controllers.service import orphans
 from pileus.controllers.service import plan as service_plan
 from pileus.controllers.service.annotations import Mode
 from pileus.controllers.service.notes import DeletedServices, Notes
+from pileus.controllers.service.observation import Observation
 from pileus.controllers.service.reconciler import ServiceReconciler
 from pileus_lab.local import balancer_plan as provider_plan
 from pileus_lab.simulation.managers import PacedClock
@@ -41,10 +42,11 @@ def every_edit_recreates_the_balancer() -> Iterable[Patch]:
 def a_vanished_service_is_not_asked_for() -> Iterable[Patch]:
     """What a watch does not show is gone: the API server itself is not asked."""
 
-    async def exists(*_: object) -> bool:
-        return False
+    async def confirmed(self: ServiceReconciler, seen: Observation) -> Observation:
+        del self
+        return replace(seen, deleted=seen.deleted and replace(seen.deleted, is_confirmed=True))
 
-    yield ServiceReconciler, "_exists", exists
+    yield ServiceReconciler, "_confirm_deletion", confirmed
 
 
 def routes_are_renewed() -> Iterable[Patch]:
@@ -107,7 +109,7 @@ def every_service_is_managed() -> Iterable[Patch]:
 
 
 def any_number_of_services_may_vanish() -> Iterable[Patch]:
-    yield DeletedServices, "too_many", lambda self, served, now: 0
+    yield DeletedServices, "too_many", lambda self, served, now, existing=frozenset(): 0
 
 
 def any_number_of_orphans_is_deleted() -> Iterable[Patch]:

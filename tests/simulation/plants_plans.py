@@ -10,6 +10,7 @@ from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import CloudError
 from pileus.controllers.ipam import controller as ipam
 from pileus.controllers.lifecycle import preview as lifecycle
+from pileus.controllers.node import lines as node_lines
 from pileus.controllers.node import preview as node
 from pileus.controllers.node.observation import Facts
 from pileus.controllers.route import controller as route
@@ -43,7 +44,7 @@ def _says(text: str) -> Callable[[Planned], bool]:
 
 
 def no_initialization() -> Iterable[Patch]:
-    yield _without(node, "_lines", _says("initialized"))
+    yield _without(node, "lines", _says("initialized"))
 
 
 def wrong_provider_id() -> Iterable[Patch]:
@@ -63,7 +64,7 @@ def no_refreshment() -> Iterable[Patch]:
 
 
 def no_report_of_stuck_nodes() -> Iterable[Patch]:
-    yield node, "_report", lambda node, report: ()
+    yield node_lines, "_report", lambda node, report: ()
 
 
 def no_node_deletion() -> Iterable[Patch]:
@@ -168,7 +169,7 @@ def always_empty() -> Iterable[Patch]:
 
 
 def never_done() -> Iterable[Patch]:
-    sound = node._lines
+    sound = node.lines
 
     def lines(seen: Any, steps: Any) -> Iterable[Line]:
         yield from sound(seen, steps)
@@ -180,7 +181,7 @@ def never_done() -> Iterable[Patch]:
             details=('metadata.labels[example.com/never]: "yes"',),
         )
 
-    yield node, "_lines", lines
+    yield node, "lines", lines
 
 
 def plan_by_doing() -> Iterable[Patch]:

@@ -7,6 +7,7 @@ from typing import Any
 from pileus.app import manager, startup
 from pileus.cloud.middleware.budget import Budget
 from pileus.controllers.service import reconciler
+from pileus.controllers.service.reconciler import ServiceReconciler
 from pileus.fence import Fenced
 from pileus.kube import client, informer
 from pileus.kube.store import Change, Deleted
@@ -16,7 +17,7 @@ from pileus.runtime.events import EventRecorder
 from pileus.runtime.leadership import LeaseFence
 from pileus.runtime.lease import Observed
 from pileus.runtime.queue import WorkQueue
-from pileus.runtime.reconcile import again_in
+from pileus.runtime.reconcile import Result, again_in, refresh_in
 from pileus.settings.config import Config
 from pileus.telemetry.log import Log
 from pileus_lab.simulation.setup import SECRET
@@ -43,7 +44,7 @@ def deaf_queue() -> Iterable[Patch]:
 
 
 def no_retries() -> Iterable[Patch]:
-    yield Controller, "_retry", lambda self, key, error: None
+    yield Controller, "_retry", lambda self, key, error, record: None
 
 
 def no_deletions_after_a_list() -> Iterable[Patch]:
@@ -121,6 +122,7 @@ def hasty_retries() -> Iterable[Patch]:
 
 def impatient_budget() -> Iterable[Patch]:
     yield Budget, "_pause", lambda self, now, seconds: None
+    yield Budget, "_heed", lambda self, error, now, refusals: None
 
 
 def endless_looks() -> Iterable[Patch]:
@@ -146,6 +148,18 @@ def crowded_queue() -> Iterable[Patch]:
         sound(self, Wish(key), *args)
 
     yield WorkQueue, "add", add
+
+
+def daily_visits() -> Iterable[Patch]:
+    """What is known no more is checked again a day later."""
+    sound = ServiceReconciler._reconcile
+
+    async def reconcile(self: ServiceReconciler, key: str) -> Result:
+        is_known = self._observe(key) is not None
+        result = await sound(self, key)
+        return result if is_known else refresh_in(86400)
+
+    yield ServiceReconciler, "_reconcile", reconcile
 
 
 def never_done() -> Iterable[Patch]:

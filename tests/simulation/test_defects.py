@@ -18,7 +18,7 @@ from tests.simulation.planting import Defect, planted
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_a_planted_defect_is_found(defect: Defect):
     with planted(defect):
-        for seed in range(defect.first, defect.first + defect.within):
+        for seed in defect.seeds():
             violation = play(draw(seed, SCENARIOS[defect.scenario])).violation
             if violation is not None:
                 assert violation.invariant in defect.caught_by, str(violation)

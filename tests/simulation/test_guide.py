@@ -79,7 +79,7 @@ MISTAKES = (
     Defect(
         "load balancers are looked up by the UID of the Service, without the cluster ID",
         _clusters_mixed,
-        ("others_things_are_left_alone",),
+        ("no_balancer_is_left_behind", "services_have_what_they_want"),
         30,
         "services",
     ),

@@ -28,7 +28,7 @@ def test_a_manager_does_for_an_hour_what_plans_announce(first: int):
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_a_wrong_plan_is_found(defect: Defect):
     with planted(defect):
-        for seed in range(defect.first, defect.first + defect.within):
+        for seed in defect.seeds():
             violation = play(draw(seed, SCENARIOS["plan"])).violation
             if violation is not None:
                 assert violation.invariant in defect.caught_by, str(violation)

@@ -20,6 +20,128 @@ class Found:
 
 REGRESSIONS = (
     Found(
+        "volumes",
+        1868,
+        "a volume was detached from the node of a pod, because a wrong view lacked its attachment",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        95,
+        "a pod that came back to its node before the attachment was deleted never started: the "
+        "attachment was kept for a mount that the kubelet only waited for",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        445,
+        "a volume was detached from a running machine that had mounted it, because the watch of "
+        "nodes had stalled: the node is read again before a detachment",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        1850,
+        "a volume was detached from a running machine that had mounted it, because one list of "
+        "machines was empty: a missing machine is believed after a minute",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        1002,
+        "a claim got a second volume: its first one was deleted by others before its "
+        "PersistentVolume was in the cache",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        243,
+        "an attachment that was deleted while the watch stalled was written to twice a second",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        305,
+        "a world counted as quiet (for the judge) although attachments of a silent node were about "
+        "to be deleted",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        69,
+        "an attachment that is being deleted, and whose volume a pod that came back has mounted, "
+        "was taken (by the judge) for one that is stuck",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        4,
+        "a disk of the machine that shows no ID was formatted, because the cloud's guess of the "
+        "volume's device named it",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        584,
+        "a detachment that the cloud accepted and did not do was requested again without a pause",
+        edition=2,
+    ),
+    Found(
+        "volumes",
+        136,
+        "a claim never got its volume, because the creation of its PersistentVolume was answered "
+        "with a conflict, which ended the pass without a retry",
+        edition=2,
+    ),
+    Found(
+        "volumes",
+        109,
+        "a PersistentVolume that was requested again at once, because its claim had changed, was "
+        "taken (by the judge) for a request that had to wait",
+        edition=2,
+    ),
+    Found(
+        "volumes",
+        463,
+        "a manager that was resumed was blamed (by the judge) for a call that it sent before it "
+        "read the answer that had come while it was paused",
+        edition=2,
+    ),
+    Found(
+        "volumes",
+        311,
+        "the scheduler (of the simulation) gave a node more volumes than its machine can have",
+        edition=2,
+    ),
+    Found(
+        "touched",
+        8,
+        "the checks of a balancer that changed ten times in a minute were too many (for the "
+        "judge), although they start over at short intervals after each change that is accepted",
+        edition=2,
+    ),
+    Found(
+        "keys",
+        28,
+        "a standby replica that watched the lease was woken by its own write, whose answer was "
+        "lost, and sent dozens of requests per second",
+        edition=2,
+    ),
+    Found(
+        "mixed",
+        1040,
+        "a load balancer was kept as an orphan, because a wrong view showed many Services as "
+        "deleted when the Service that really was deleted by force was cleaned up",
+        edition=2,
+    ),
+    Found(
+        "mixed",
+        545,
+        "a node without a machine seemed to be new for a minute when the clock of the manager had "
+        "caught up with its creation, and its route was tried again at short intervals",
+        edition=2,
+    ),
+    Found(
         "ranges",
         2,
         "the pass of the node controller after a change of a node used up (for the judge) the pass "
@@ -30,7 +152,21 @@ REGRESSIONS = (
         "mixed",
         116,
         "a round that was due at the very moment of a look counted (for the judge) as one that "
-        "nobody takes, after a manager had been resumed by the mending",
+        "nobody takes, after a manager had been resumed at the end of the faults",
+        edition=2,
+    ),
+    Found(
+        "mixed",
+        1387,
+        "a world counted as quiet (for the judge) although a balancer that a user had deleted was "
+        "missing, because only a node of another cloud was left",
+        edition=2,
+    ),
+    Found(
+        "two-clouds",
+        50112,
+        "members that the second cloud's balancer keeps, because the leader never saw a node of "
+        "that cloud, were taken (by the judge) for forgotten ones",
         edition=2,
     ),
     Found(
@@ -317,6 +453,13 @@ REGRESSIONS = (
         5051,
         "a quiet world was blamed (by the judge) for the word that a route which leads nowhere "
         "fails no more because requests are lost",
+    ),
+    Found(
+        "mixed",
+        5786,
+        "a node was initialized while the watch of nodes was interrupted, and kept the condition "
+        "that it could not be initialized",
+        edition=2,
     ),
 )
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import signal
 import socket
 import ssl
 import subprocess
@@ -10,7 +11,8 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NODES
 from pileus.telemetry.metrics import Metrics
 from tests.system.program import LIMIT, PROGRAM, distribution, environment
-from tests.system.test_waiting import end, wait_for
+from tests.system.test_waiting import wait_for
 
 pytestmark = pytest.mark.real_time
 
@@ -59,6 +61,17 @@ WAITS = {
     "swallows its cancellation": "asyncio.sleep(3600)",
     "hangs in a thread": "asyncio.to_thread(time.sleep, 3600)",
 }
+
+
+@dataclass(frozen=True)
+class Hanging:
+    """A leader whose provider was called, and does not end."""
+
+    how: str
+    port: int
+    kubeconfig: Path
+    process: subprocess.Popen[bytes]
+    log: Path
 
 
 @contextmanager
@@ -132,33 +145,46 @@ def leading(
         process.wait()
 
 
-@pytest.mark.parametrize("how", WAITS)
-def test_a_provider_that_does_not_end_does_not_outlive_the_lease(tmp_path: Path, how: str) -> None:
-    port = free_port()
+@contextmanager
+def hanging(folder: Path) -> Generator[list[Hanging]]:
+    """A leader with each of the providers, side by side: what they wait for takes seconds."""
+    with ExitStack() as stack:
+        begun = [stack.enter_context(_leader(folder / str(n), how)) for n, how in enumerate(WAITS)]
+        for each in begun:
+            wait_for(each.log, "Started controller")
+            asyncio.run(send(each.kubeconfig, "POST", NODES.path(), NODE))
+        for each in begun:
+            wait_for(each.log, CALLED)
+        yield begun
+
+
+@contextmanager
+def _leader(folder: Path, how: str) -> Generator[Hanging]:
+    folder.mkdir()
+    port, code = free_port(), STUBBORN.format(wait=WAITS[how])
     with (
-        api_server(tmp_path) as kubeconfig,
-        leading(tmp_path, kubeconfig, STUBBORN.format(wait=WAITS[how]), port) as (process, log),
+        api_server(folder) as kubeconfig,
+        leading(folder, kubeconfig, code, port) as (process, log),
     ):
-        wait_for(log, "Started controller")
-        asyncio.run(send(kubeconfig, "POST", NODES.path(), NODE))
-        wait_for(log, CALLED)
-        asyncio.run(send(kubeconfig, "PATCH", LEASE, {"spec": {"holderIdentity": "another"}}))
-        wait_for(log, "leaderelection lost")
-        assert health(port) == 500
-
-        assert process.wait(LIMIT) == 1
-    assert "Ended without waiting any longer" in log.read_text()
+        yield Hanging(how, port, kubeconfig, process, log)
 
 
-@pytest.mark.parametrize("how", WAITS)
-def test_a_provider_that_does_not_end_does_not_outlive_a_signal(tmp_path: Path, how: str) -> None:
-    with (
-        api_server(tmp_path) as kubeconfig,
-        leading(tmp_path, kubeconfig, STUBBORN.format(wait=WAITS[how]), 0) as (process, log),
-    ):
-        wait_for(log, "Started controller")
-        asyncio.run(send(kubeconfig, "POST", NODES.path(), NODE))
-        wait_for(log, CALLED)
+def test_a_provider_that_does_not_end_does_not_outlive_the_lease(tmp_path: Path) -> None:
+    with hanging(tmp_path) as leaders:
+        for each in leaders:
+            lost = {"spec": {"holderIdentity": "another"}}
+            asyncio.run(send(each.kubeconfig, "PATCH", LEASE, lost))
+            wait_for(each.log, "leaderelection lost")
+            assert health(each.port) == 500, each.how
+        for each in leaders:
+            assert each.process.wait(LIMIT) == 1, each.how
+            assert "Ended without waiting any longer" in each.log.read_text(), each.how
 
-        assert end(process) == 1
-    assert "Ended without waiting any longer" in log.read_text()
+
+def test_a_provider_that_does_not_end_does_not_outlive_a_signal(tmp_path: Path) -> None:
+    with hanging(tmp_path) as leaders:
+        for each in leaders:
+            each.process.send_signal(signal.SIGTERM)
+        for each in leaders:
+            assert each.process.wait(LIMIT) == 1, each.how
+            assert "Ended without waiting any longer" in each.log.read_text(), each.how

@@ -94,7 +94,20 @@ def test_the_product_alone_has_its_commands(product: FreshVenv):
     assert done.stdout.startswith(f"Pileus {version.PILEUS} (commit {version.commit()})")
 
     done = product.run("pileus", "providers")
-    assert (done.returncode, done.stdout) == (0, "No cloud provider is installed.\n")
+    assert done.returncode == 0
+    assert [(line.split()[0], line.split()[-1]) for line in done.stdout.splitlines()[1:]] == [
+        ("openstack", "ok")
+    ]
+
+
+def test_the_extra_for_openstack_needs_nothing_more(wheels: dict[str, Path], tmp_path: Path):
+    fresh = FreshVenv(tmp_path)
+    fresh.install("pileus[openstack]", wheels["pileus"])
+
+    done = fresh.run("pileus", "providers")
+
+    assert done.stdout.splitlines()[1].split()[0] == "openstack"
+    assert done.stdout.splitlines()[1].endswith("ok")
 
 
 def test_a_plan_without_a_provider_or_a_cluster_is_refused_with_the_reason(product: FreshVenv):

@@ -141,7 +141,8 @@ class NetworkBalancers:
         wanted = put.group
         made = await self.client.send(CreateTargetGroup(wanted.name, wanted.port, wanted.tags))
         seen = await self._set_group(replace(wanted, id=made.id, targets=made.targets), seen)
-        seen = await self._set_targets(made.id, wanted.targets, seen)
+        targets = wanted.targets | (put.members & made.targets)
+        seen = await self._set_targets(made.id, targets, seen)
         listener = await self.client.send(PutListener(balancer, put.port, made.id))
         return seen.with_listener(listener)
 

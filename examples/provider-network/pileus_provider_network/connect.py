@@ -23,7 +23,7 @@ ABILITIES = Abilities(
     members_by_provider_id=True,
     changes_while_provisioning=True,
     requests=Requests(lists=3, page_size=PAGE, items_per_balancer=MOST_PORTS, per_balancer=1),
-    limits=Limits(per_second=20, burst=40, at_once=10),
+    limits=Limits(per_second=20, burst=40, at_once=10, growth=1),
     batches=Batches(size=100),
 )
 

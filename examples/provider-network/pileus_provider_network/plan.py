@@ -152,6 +152,9 @@ class PutPort:
     port: Port
     group: TargetGroup
     """The desired state; its ID is known once it exists."""
+    members: frozenset[str]
+    """IDs of all members' instances: those that are targets already stay, also if a list of
+    instances lacks them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +271,7 @@ def _repairs_of(
     named = f"port {port.port}/{port.transport}"
     if group is None or group.port != wanted.ports[port]:
         effect = Effect.CREATE if listener is None else Effect.UPDATE
-        yield Change(effect, named, PutPort(port, _group(wanted, port)))
+        yield Change(effect, named, PutPort(port, _group(wanted, port), wanted.members))
         return
     right = replace(
         group,

@@ -1,9 +1,9 @@
 """Routes: one entry in every table, to an instance. Tables know neither nodes nor clusters."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pileus.cloud.errors import CloudError, Rejected, Throttled
+from pileus.cloud.errors import CloudError, Rejected, Throttled, errors_of
 from pileus.cloud.model import Route
 from pileus_provider_network.client import Client
 from pileus_provider_network.instances import PREFIX, provider_id
@@ -43,7 +43,7 @@ class NetworkRoutes:
                 raise Rejected(f"node {route.target} has no instance (ID {machine or 'unknown'})")
             await self._in_all(tables, lambda table: CreateRoute(table, route.destination, machine))
 
-        return await _each(routes, create)
+        return await errors_of(routes, create)
 
     async def delete(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
         del cluster
@@ -53,7 +53,7 @@ class NetworkRoutes:
             machine = _machine(route)
             await self._in_all(tables, lambda table: DeleteRoute(table, route.destination, machine))
 
-        return await _each(routes, delete)
+        return await errors_of(routes, delete)
 
     async def _in_all(self, tables: Sequence[str], request: Callable[[str], Operation]) -> None:
         """One table that fails keeps no other from its route. Raises the last error."""
@@ -71,18 +71,3 @@ class NetworkRoutes:
 
 def _machine(route: Route) -> str:
     return route.provider_id.removeprefix(PREFIX)
-
-
-async def _each(
-    routes: Sequence[Route], act: Callable[[Route], Awaitable[None]]
-) -> Mapping[Route, CloudError]:
-    """Returns the errors of the routes that failed. A cloud that throttles is left in peace."""
-    errors: dict[Route, CloudError] = {}
-    for number, route in enumerate(routes):
-        try:
-            await act(route)
-        except Throttled as error:
-            return errors | dict.fromkeys(routes[number:], error)
-        except CloudError as error:
-            errors[route] = error
-    return errors

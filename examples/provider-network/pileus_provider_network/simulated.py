@@ -147,6 +147,7 @@ class Kept(Generic[T]):
 
 class SimulatedNetwork:
     impossible_address = ""
+    shares_balancers = False
     annotations: Sequence[tuple[str, str]] = ()
 
     def __init__(self, chance: Random) -> None:
@@ -189,7 +190,7 @@ class SimulatedNetwork:
                 return SetPower(id_, is_running=isinstance(deed, deeds.StartMachine))
             case deeds.AddRoute() | deeds.DeleteRoute():
                 return _to_route(state, deed)
-            case deeds.AddKey():
+            case deeds.AddKey() | deeds.DeleteVolume():
                 return None
             case _:
                 return _to_balancer(state, deed)

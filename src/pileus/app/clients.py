@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
 from pileus.app.settings import ManagerSettings
 from pileus.clock import Clock
+from pileus.dataclass import dataclass
 from pileus.fence import Fence, Open
 from pileus.kube.access import Access, Server
 from pileus.kube.client import Client
 from pileus.kube.config.choose import load_delegated_access
 from pileus.kube.config.service_account import service_account_access
-from pileus.kube.exchange import Adaptive, Throttle, TokenBucket
+from pileus.kube.exchange import Adaptive, GivingWay, Throttle, TokenBucket
 from pileus.kube.http import HttpTransport
 from pileus.kube.settings import DEFAULT_BURST, DEFAULT_QPS, ClientSettings
 from pileus.kube.transport import Permits, Restricted, Transport, all_requests
@@ -98,7 +98,12 @@ class Clients:
 
     def main(self, suffix: str) -> Client:
         """Returns a client with the manager's own credentials, not fenced: standbys use it too."""
-        return self._client(suffix, self._access, Open())
+        return self._client(suffix, self._access, Open(), self._throttle())
+
+    def giving_way(self, suffix: str) -> Client:
+        """Returns the same for requests that can wait: they leave when there is no other one."""
+        throttle = self._throttle() if self._rate else GivingWay(self._shared_throttle)
+        return self._client(suffix, self._access, Open(), throttle)
 
     def own(self, suffix: str) -> Client:
         """Returns a client for leases and tokens that is not throttled.
@@ -115,7 +120,7 @@ class Clients:
 
     def controller(self, identity: str, *, fence: Fence) -> Client:
         """Returns a fenced client of a controller, with its service account if that is enabled."""
-        return self._client(identity, self.access_of(identity), fence)
+        return self._client(identity, self.access_of(identity), fence, self._throttle())
 
     def access_of(self, identity: str) -> Access:
         """Returns the access of a controller, always the same one: it caches the token."""
@@ -127,14 +132,14 @@ class Clients:
             self._accounts[identity] = account
         return self._accounts[identity]
 
-    def _client(self, suffix: str, access: Access, fence: Fence) -> Client:
+    def _client(self, suffix: str, access: Access, fence: Fence, throttle: Throttle) -> Client:
         connection = self._connection("" if access is self._access else suffix, access)
         return Client(
             Restricted(connection, self._permits),
             user_agent=user_agent(suffix),
             metrics=self.metrics,
             fence=fence,
-            throttle=self._throttle(),
+            throttle=throttle,
             server=Server(connection.host, access.refused),
         )
 

@@ -90,6 +90,10 @@ class CloudSlot:
             instances=NotConnected(lambda: self.problem() or "the cloud is not connected"),
         )
 
+    def context_now(self) -> ManagerContext:
+        """Returns the context of the cloud; until it is connected, lookups of machines fail."""
+        return self.used or self._made(self.placeholder())
+
     async def wait(self) -> ManagerContext:
         """Returns the context once the cloud is connected."""
         return await asyncio.shield(self._connected)

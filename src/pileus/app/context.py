@@ -1,7 +1,7 @@
 """What the manager has for one cloud, and how it builds controllers from it."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.app.settings import ManagerSettings
 from pileus.clock import Clock
 from pileus.cloud.interface import Cloud
+from pileus.dataclass import dataclass
 from pileus.fence import Fence
 from pileus.kube.client import Client
 from pileus.kube.settings import ClientSettings

@@ -9,13 +9,13 @@ written; the transport of every client refuses all other writes.
 import asyncio
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from pileus.app.background import background
 from pileus.app.context import ManagerContext
 from pileus.app.plan import Plan, Planner, started_context
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, ObjectReference
 from pileus.kube.model.meta import KubeObject
 from pileus.objects.events import REPEAT_AFTER

@@ -8,7 +8,7 @@ lease ──▶ API server is healthy ──▶ provider's start ──▶ contr
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pileus.app.clouds import Clouds, CloudSlot
 from pileus.app.context import BuiltController, ManagerContext
@@ -21,6 +21,7 @@ from pileus.app.settings import ManagerSettings
 from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.budget import Budget
 from pileus.cloud.middleware.stack import Equipment, stacked
+from pileus.dataclass import dataclass
 from pileus.fence import Fence
 from pileus.kube.client import Client
 from pileus.kube.errors import ApiError, KubeError
@@ -187,6 +188,8 @@ def _count(names: ControllerNames, metrics: Metrics, running: int) -> None:
 
 def _report_ignored_nodes(context: ManagerContext) -> None:
     """Nodes of clouds that are not the manager's are logged once and counted."""
+    if not any(NODES in each.kinds for each in context.enabled()):
+        return  # the manager then has no right to watch nodes
     cloud, clouds = context.cloud, context.clouds
     whose = context.scope.whose if clouds is None else clouds.nodes.whose_in_any
     if clouds is not None or cloud.instances is not None or cloud.owns is not None:

@@ -1,14 +1,16 @@
 """The whole process as nested blocks: leaving a block shuts its part down.
 
-    connections ▸ port opened ▸ provider ▸ events ▸ port served ▸ lease ▸ controllers
+    connections ▸ ports opened ▸ provider ▸ events ▸ ports served ▸ lease ▸ controllers
 
 If a step fails, its error is reported and everything opened before it is closed.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from pileus.admission.settings import WebhookSettings
 from pileus.app.background import background
 from pileus.app.clients import Clients, delegates
 from pileus.app.clouds import Clouds, unguarded
@@ -34,12 +36,20 @@ from pileus.runtime.settings import LeaderElectionSettings
 from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.errors import ServerError
 from pileus.server.health import Health
+from pileus.server.history import history_routes
 from pileus.server.port import Port, Surroundings, opened
 from pileus.server.router import Routes
 from pileus.server.settings import ServerSettings
 from pileus.settings.config import Config
+from pileus.telemetry.journal import Journal
+from pileus.telemetry.journal_settings import JournalSettings
+from pileus.telemetry.journal_sinks import SinkUnavailable, journal_sinks
 from pileus.telemetry.log import Log
+from pileus.telemetry.passes import Sink, recording
 from pileus.version import KUBERNETES, PILEUS, PROGRAM
+
+if TYPE_CHECKING:
+    from pileus.admission.port import WebhookPort
 
 log = Log(__name__)
 
@@ -53,14 +63,21 @@ class Manager:
         self._metrics = world.metrics()
         self._health = Health()
         self._migration = _migration(config)
+        self.journal = Journal(world.times.wall.now(), config[JournalSettings].bounds)
 
     async def run(self) -> None:
         """Run until cancelled.
 
         Raises CommandFailed and Fatal at the start, LeadershipLost later; possibly in a group.
         """
-        with self._world.watched(self._metrics), remembering(self._metrics):
-            await self._run()
+        clock, settings = self._world.times.wall, self._config[JournalSettings]
+        async with _sinks(settings) as sinks:
+            with (
+                self._world.watched(self._metrics),
+                remembering(self._metrics),
+                recording(clock, self.journal.record, *sinks),
+            ):
+                await self._run()
 
     async def _run(self) -> None:
         for choice in self._config[CloudSettings].clouds:  # reports wrong flags before all else
@@ -69,11 +86,14 @@ class Manager:
         async with (
             connections(self._config, self._world, self._metrics, permits=permits) as clients,
             self._opened_port() as port,
+            self._opened_webhooks() as webhook_port,
             self._only_cloud() as cloud,
         ):
             log.info("Version", kubernetes=KUBERNETES, pileus=PILEUS)
             events = self._events(clients)
             async with background(events.run()), AsyncExitStack() as stack:
+                if webhook_port is not None:
+                    await stack.enter_async_context(self._webhooks(webhook_port, clients, cloud))
                 if port is not None:
                     await stack.enter_async_context(port.serving(self._routes()))
                 await self._work(clients, cloud, events)
@@ -119,10 +139,29 @@ class Manager:
                 raise CommandFailed(str(error)) from error
             yield port
 
+    @asynccontextmanager
+    async def _opened_webhooks(self) -> "AsyncGenerator[WebhookPort | None]":
+        if not self._config[WebhookSettings].chosen() or self._config[ManagerSettings].dry_run:
+            yield None
+            return
+        from pileus.app.webhooks import opened_port  # noqa: PLC0415 -- 11 MB, for webhooks only
+
+        with opened_port(self._config, self._metrics) as port:
+            yield port
+
+    @asynccontextmanager
+    async def _webhooks(
+        self, port: "WebhookPort", clients: Clients, cloud: Cloud | None
+    ) -> AsyncGenerator[None]:
+        from pileus.app.webhooks import Webhooks  # noqa: PLC0415 -- as above
+
+        async with Webhooks(self._config, self._world, clients).serving(port, cloud):
+            yield
+
     def _events(self, clients: Clients) -> EventRecorder:
         return EventRecorder(
             PROGRAM,
-            clients.main("events"),
+            clients.giving_way("events"),
             clock=self._world.times.wall,
             random=self._world.random,
             metrics=self._metrics,
@@ -131,15 +170,17 @@ class Manager:
     def _routes(self) -> Routes:
         shown = Configz()
         shown.add(GROUP, lambda: configz(self._config, self._migration)[GROUP])
-        surface = Surface(self._health, self._metrics, shown, self._world.set_verbosity)
+        history = history_routes(self.journal, self._world.times.wall)
+        surface = Surface(self._health, self._metrics, shown, self._world.set_verbosity, history)
         return surface_routes(surface, profiling=self._config[DebuggingSettings].profiling)
 
     def _leases(self, clients: Clients, events: EventRecorder) -> Leases:
         wanted = self._config[LeaderElectionSettings]
         if not wanted.enabled:
             return Leases()
-        identity = self._world.identity()
+        identity = self.journal.identity = self._world.identity()
         main = self._election(wanted.resource_name, identity, clients, events)
+        self.journal.leads = lambda: main.fence.is_held
         self._health.add("leaderElection", main.health)
         if self._migration is None:
             return Leases(main=main)
@@ -163,6 +204,16 @@ class Manager:
         )
         election.when_lost = self._world.lost
         return election
+
+
+@asynccontextmanager
+async def _sinks(settings: JournalSettings) -> AsyncGenerator[Sequence[Sink]]:
+    async with AsyncExitStack() as stack:
+        try:
+            sinks = await stack.enter_async_context(journal_sinks(settings))
+        except SinkUnavailable as error:
+            raise CommandFailed(str(error)) from error
+        yield sinks
 
 
 def _migration(config: Config) -> Migration | None:

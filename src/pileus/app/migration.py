@@ -4,16 +4,17 @@ Decoding is strict: an unknown or repeated field, another kind or version is ref
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-import yaml
-
+from pileus.dataclass import dataclass
 from pileus.settings.go_quote import quote
 from pileus.suggest import did_you_mean
 from pileus.version import PROGRAM
+
+if TYPE_CHECKING:
+    import yaml
 
 KIND = "LeaderMigrationConfiguration"
 GROUP = "controllermanager.config.k8s.io"
@@ -108,6 +109,8 @@ def decode(text: str) -> Migration:
 
 
 def _load(text: str) -> object:
+    import yaml  # noqa: PLC0415 -- only where a file is given
+
     try:
         node = yaml.SafeLoader(text).get_single_node()
         _refuse_duplicates(node)
@@ -118,7 +121,9 @@ def _load(text: str) -> object:
         raise MigrationError(f"nested too deep; expected a {KIND}") from error
 
 
-def _refuse_duplicates(node: yaml.Node | None) -> None:
+def _refuse_duplicates(node: "yaml.Node | None") -> None:
+    import yaml  # noqa: PLC0415 -- only where a file is given
+
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             _refuse_duplicates(item)

@@ -8,12 +8,12 @@ cloud down, found in no other: retried
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 
 from pileus.cloud.errors import CloudError, Misconfigured, Unavailable
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent, Failure, Found, Instance, NodeName, NodeRef
+from pileus.dataclass import dataclass
 from pileus.kube.informer import Informer
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.store import NamespacedName

@@ -1,26 +1,39 @@
 """`pileus orphans`: finds and deletes load balancers of this cluster that have no Service.
 
+Volumes without PersistentVolume and claim are listed, too, and never deleted: their data may be
+needed.
+
     owners by tag ──▶ a fresh list of all Services ──▶ owners without one ──▶ their load balancers
 
 Tags are read first: a load balancer that is created in between has its Service in the later list.
+Which load balancers are orphans, and the steps that delete one, are those of the orphan sweep.
 Load balancers of Services with a class that is not served here are listed, but never deleted:
 a missing flag may be the reason.
 """
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pileus.app.context import ManagerContext
 from pileus.app.errors import CommandFailed
-from pileus.cloud.balancer import Balancer, Change, Owner, Wish
+from pileus.clock import Clock
+from pileus.cloud.balancer import Balancer, Change, Owner
 from pileus.cloud.errors import CloudError
-from pileus.controllers.service.annotations import class_of
+from pileus.cloud.volume import Volume
+from pileus.controllers.service.annotations import Classes, class_of
 from pileus.controllers.service.descriptor import served_classes
+from pileus.controllers.service.desired import Desires
 from pileus.controllers.service.events import about_service
-from pileus.controllers.service.observation import BalancerOperations
-from pileus.controllers.service.orphans import unwanted
+from pileus.controllers.service.observation import Applied, BalancerOperations, Observation
+from pileus.controllers.service.orphans import ReportOrphans, Sweep, SweepSettings, plan_sweep
+from pileus.controllers.service.plan import Rules
+from pileus.controllers.service.preview import checked_plan, orphan_observation
 from pileus.controllers.service.settings import ServiceSettings
+from pileus.controllers.service.steps import ApplyChanges, Forget, Plan, Report, Wait
+from pileus.controllers.volume.objects import rules_of
+from pileus.controllers.volume.sweep import fresh_orphans
+from pileus.dataclass import dataclass
 from pileus.deadline import Deadline
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import SERVICES, Service
@@ -52,13 +65,23 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
+class OrphanVolume:
+    """A volume of the cluster that has neither PersistentVolume nor claim."""
+
+    volume: Volume
+    cloud: str = ""
+    """Its cloud, if the manager has several."""
+
+
+@dataclass(frozen=True, slots=True)
 class OrphanReport:
     cluster: str
     owners: int
     """How many are tagged with this cluster, those with a Service included."""
     orphans: tuple[Orphan, ...]
     problems: tuple[str, ...] = ()
-    """Clouds that could not be searched, and why."""
+    """What could not be searched, and why."""
+    volumes: tuple[OrphanVolume, ...] = ()
 
     @property
     def deletable(self) -> tuple[Orphan, ...]:
@@ -86,30 +109,55 @@ async def find_orphans(context: ManagerContext) -> OrphanReport:
         found[0].cluster,
         sum(each.owners for each in found),
         tuple(orphan for each in found for orphan in each.orphans),
-        tuple(problems),
+        (*problems, *(problem for each in found for problem in each.problems)),
+        tuple(volume for each in found for volume in each.volumes),
     )
 
 
 async def _find(context: ManagerContext) -> OrphanReport:
     """Finds the orphans in one cloud."""
-    operations, client = _operations(context), context.clients.main("orphans")
+    client = context.clients.main("orphans")
     try:
-        cluster = await context.cluster_identity.find(wait=False)
-        owners = await operations.owners(cluster)
+        clean_up = await _clean_up(context)
+        owners = await clean_up.operations.owners(clean_up.cluster)
         listed = await client.list(SERVICES)
     except (CloudError, KubeError) as error:
         raise CommandFailed(f"orphans cannot be identified: {error}") from error
-    classes = served_classes(context.scope, context.config[ServiceSettings])
-    ours = [owner.uid for owner in owners if owner.cluster == cluster]
     services = {each.metadata.uid: each for each in (*listed.items, *listed.unreadable)}
+    found = _orphans(owners, tuple(services.values()), clean_up.rules.classes)
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_seen(operations, Owner(cluster, uid), _described(services.get(uid))))
-            for uid in sorted(unwanted(ours, services.values(), classes))
+            group.create_task(clean_up.seen(uid, _described(services.get(uid))))
+            for uid in sorted(found)
         ]
     cloud = "" if context.scope.is_only else context.scope.name
     orphans = tuple(replace(task.result(), cloud=cloud) for task in tasks)
-    return OrphanReport(cluster, len(owners), orphans)
+    report = OrphanReport(clean_up.cluster, len(owners), orphans)
+    if context.cloud.volumes is None:
+        return report
+    rules = rules_of(context.scope.name, clean_up.cluster)
+    try:
+        volumes = await fresh_orphans(client, rules, context.cloud.volumes)
+    except (CloudError, KubeError) as error:
+        where = f"cloud {cloud}: " if cloud else ""
+        return replace(report, problems=(f"{where}volumes cannot be searched: {error}",))
+    return replace(report, volumes=tuple(OrphanVolume(each, cloud) for each in volumes))
+
+
+def _orphans(
+    owners: Collection[Owner], services: tuple[Service, ...], classes: Classes
+) -> frozenset[str]:
+    """Returns the UIDs that the orphan sweep would report."""
+    sweep = Sweep(
+        owners=frozenset(owner.uid for owner in owners),
+        services=services,
+        classes=classes,
+        first_seen={},
+        now=0.0,
+        settings=SweepSettings(),
+    )
+    reports = (each for each in plan_sweep(sweep) if isinstance(each, ReportOrphans))
+    return frozenset(uid for report in reports for uid in report.uids)
 
 
 def _described(service: Service | None) -> str:
@@ -124,15 +172,73 @@ def _operations(context: ManagerContext) -> BalancerOperations:
         raise CommandFailed("the cloud provider does not support load balancers")
     if not context.cloud.knows_leftovers:
         raise CommandFailed(BLIND)
-    return BalancerOperations(context.cloud.balancers)
+    return BalancerOperations(context.cloud.balancers, annotations=context.cloud.annotations)
 
 
-async def _seen(operations: BalancerOperations, owner: Owner, service: str) -> Orphan:
-    try:
-        found = await operations.check(Wish(owner=owner, spec=None), full=True)
-    except CloudError as error:
-        return Orphan(owner=owner, service=service, trouble=str(error))
-    return Orphan(owner=owner, service=service, balancer=found.balancer, changes=found.changes)
+async def _clean_up(context: ManagerContext) -> "CleanUp":
+    """Raises CloudError or KubeError if the cluster's ID is not known."""
+    operations = _operations(context)
+    desires = Desires(
+        cluster=await context.cluster_identity.find(wait=False),
+        annotations=context.cloud.annotations,
+        abilities=context.cloud.abilities,
+    )
+    classes = served_classes(context.scope, context.config[ServiceSettings])
+    return CleanUp(Rules(desires, classes), operations, context.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Plans and performs the deletion of orphans in one cloud, in the steps of a pass."""
+
+    rules: Rules
+    operations: BalancerOperations
+    clock: Clock
+
+    @property
+    def cluster(self) -> str:
+        return self.rules.desires.cluster
+
+    async def seen(self, uid: str, service: str) -> Orphan:
+        orphan = Orphan(owner=Owner(self.cluster, uid), service=service)
+        try:
+            seen, steps = await self._plan(orphan_observation(uid, self.clock))
+        except CloudError as error:
+            return replace(orphan, trouble=str(error))
+        changes = tuple(
+            change for step in steps if isinstance(step, ApplyChanges) for change in step.changes
+        )
+        found = seen.balancer and seen.balancer.balancer
+        return replace(orphan, balancer=found, changes=changes)
+
+    async def delete(self, uid: str) -> None:
+        """Perform the steps until nothing is left. Raises CloudError."""
+        seen = orphan_observation(uid, self.clock)
+        while True:
+            seen, steps = await self._plan(seen)
+            match steps[0]:
+                case ApplyChanges():
+                    seen = await self._apply(seen, steps[0])
+                case Wait(asked):
+                    await asyncio.sleep(PAUSE if asked is None else asked)
+                    seen = orphan_observation(uid, self.clock)
+                case Report(error):
+                    raise error
+                case Forget():
+                    return
+                case step:
+                    raise RuntimeError(f"{type(step).__name__} is no step for an orphan")
+
+    async def _plan(self, seen: Observation) -> tuple[Observation, Plan]:
+        return await checked_plan(self.rules, self.operations, seen)
+
+    async def _apply(self, seen: Observation, step: ApplyChanges) -> Observation:
+        if seen.balancer is None:
+            raise RuntimeError("changes are planned for a load balancer that was not checked")
+        done, after = await self.operations.apply(seen.balancer, step.changes)
+        before = seen.applied
+        applied = Applied((*before.done, *done), step.changes, before.rounds + 1, step.attempt)
+        return replace(seen, balancer=after, applied=applied)
 
 
 async def delete_orphans(context: ManagerContext, shown: Collection[Orphan]) -> Mapping[Owner, str]:
@@ -149,13 +255,13 @@ async def delete_orphans(context: ManagerContext, shown: Collection[Orphan]) -> 
         current = now.get((orphan.cloud, orphan.owner))
         if current is None:
             continue
-        problem = await _delete(_operations(clouds[orphan.cloud]), orphan, current)
+        problem = await _delete(await _clean_up(clouds[orphan.cloud]), orphan, current)
         if problem:
             failed[orphan.owner] = problem
     return failed
 
 
-async def _delete(operations: BalancerOperations, shown: Orphan, now: Orphan) -> str:
+async def _delete(clean_up: CleanUp, shown: Orphan, now: Orphan) -> str:
     """Returns why it was not deleted; "" if it was."""
     if now.service:
         return f"its Service exists: {now.service}"
@@ -165,20 +271,9 @@ async def _delete(operations: BalancerOperations, shown: Orphan, now: Orphan) ->
         return "it has changed since it was shown; run pileus orphans again"
     try:
         async with Deadline(PATIENCE):
-            await _perform(operations, now.owner)
+            await clean_up.delete(now.owner.uid)
     except CloudError as error:
         return str(error)
     except TimeoutError:
         return f"it is still being deleted after {PATIENCE:.0f} s; run pileus orphans again later"
     return ""
-
-
-async def _perform(operations: BalancerOperations, owner: Owner) -> None:
-    """Apply changes until nothing is left."""
-    while True:
-        found = await operations.check(Wish(owner=owner, spec=None), full=True)
-        if found.changes:
-            _, found = await operations.apply(found, found.changes)
-        if found.balancer is None and not found.changes:
-            return
-        await asyncio.sleep((found.balancer and found.balancer.check_again_in) or PAUSE)

@@ -6,7 +6,7 @@ connections (reads only) ▸ provider (reads only) ▸ its start ▸ informers �
 import asyncio
 from collections.abc import AsyncGenerator, Container, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from pileus.app.background import background
@@ -22,6 +22,7 @@ from pileus.cloud.balancer import Effect
 from pileus.cloud.choice import CloudSettings
 from pileus.cloud.errors import CloudError
 from pileus.cloud.middleware.stack import Equipment, read_only, stacked
+from pileus.dataclass import dataclass
 from pileus.fence import Open
 from pileus.kube.errors import CredentialsError, KubeError, Unauthorized
 from pileus.kube.model.core_v1 import ObjectReference

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 
 from pileus.app.context import ManagerContext
 from pileus.app.settings import ManagerSettings
 from pileus.cloud.errors import Unsupported
 from pileus.cloud.interface import OwnController
 from pileus.cloud.provider_context import entered
+from pileus.dataclass import dataclass
 from pileus.kube.access import Access as KubeAccess
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service

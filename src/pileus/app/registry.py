@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from pileus.admission import descriptor as admission
 from pileus.controllers.ipam import descriptor as ipam
 from pileus.controllers.lifecycle import descriptor as lifecycle
 from pileus.controllers.node import descriptor as node
 from pileus.controllers.route import descriptor as route
 from pileus.controllers.service import descriptor as service
 from pileus.controllers.ssh_keys import descriptor as ssh_keys
+from pileus.controllers.volume import descriptor as volume
+from pileus.controllers.volume_labels import descriptor as volume_labels
 from pileus.objects.descriptor import ControllerDescriptor, ControllerNames
 
 AnyDescriptor = ControllerDescriptor[Any]
@@ -79,4 +82,7 @@ CONTROLLERS = Controllers(
     route.DESCRIPTOR,
     ipam.DESCRIPTOR,
     ssh_keys.DESCRIPTOR,
+    volume.DESCRIPTOR,
+    volume_labels.DESCRIPTOR,
+    admission.DESCRIPTOR,
 )

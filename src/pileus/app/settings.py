@@ -1,21 +1,23 @@
 """Settings of the process, and the list of all settings classes."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from pileus.admission.settings import WebhookSettings
 from pileus.app import version_flag
 from pileus.app.registry import CONTROLLERS
 from pileus.cloud.choice import CloudSettings
+from pileus.dataclass import dataclass
 from pileus.kube.settings import ClientSettings
 from pileus.objects.settings import ClusterSettings
 from pileus.runtime.settings import LeaderElectionSettings
-from pileus.server.settings import ServerSettings, WebhookSettings
+from pileus.server.settings import ServerSettings
 from pileus.settings.checks import not_negative
 from pileus.settings.config import Config, table_of
 from pileus.settings.declare import setting, switch
 from pileus.settings.feature_gates import Gates
 from pileus.settings.kinds import DURATION, STRING, STRINGS
 from pileus.settings.values import Values
+from pileus.telemetry.journal_settings import JournalSettings
 from pileus.telemetry.settings import LogSettings
 
 _HOUR = 3600.0
@@ -152,11 +154,12 @@ PROCESS: tuple[type[Any], ...] = (
     DebuggingSettings,
     LeaderMigrationSettings,
     LogSettings,
+    JournalSettings,
     ClusterSettings,
     CloudSettings,
 )
 """The settings classes of the process, in the order in which their problems are reported."""
-SETTINGS = (*PROCESS, *(controller.settings for controller in CONTROLLERS))
+SETTINGS = tuple(dict.fromkeys((*PROCESS, *(controller.settings for controller in CONTROLLERS))))
 TABLE = table_of(SETTINGS)
 """Every flag of the program."""
 

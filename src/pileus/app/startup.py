@@ -3,7 +3,6 @@
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from random import Random
 
 from pileus.app.clients import Clients
@@ -18,6 +17,7 @@ from pileus.cloud.connection import connected, read_config
 from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.registry import PROVIDERS, Registry, UnknownProvider
+from pileus.dataclass import dataclass
 from pileus.fence import Fence
 from pileus.kube.access import Access
 from pileus.kube.config.choose import load_access
@@ -114,7 +114,10 @@ def choose_provider(
         )
     try:
         return connect, read_config(
-            choice.config_file, environ=world.environ, cluster_name=config[ClusterSettings].name
+            choice.config_file,
+            environ=world.environ,
+            cluster_name=config[ClusterSettings].name,
+            user_agent=config[CloudSettings].user_agent,
         )
     except Misconfigured as error:
         raise CommandFailed(str(error)) from error

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator
 
+from pileus.admission.names import WEBHOOKS
+from pileus.admission.settings import WebhookSettings
 from pileus.app.registry import CONTROLLERS
 from pileus.app.settings import ManagerSettings
 from pileus.cloud.choice import CloudSettings
-from pileus.server.settings import WebhookSettings
 from pileus.settings.config import Config
 from pileus.settings.go_quote import quote
 from pileus.suggest import did_you_mean
 from pileus.telemetry.settings import LogSettings
 
 _STOCK = tuple(names.canonical for names in CONTROLLERS.names)
+_WEBHOOKS = tuple(each.name for each in WEBHOOKS)
 
 
 def logging_problems(config: Config) -> tuple[str, ...]:
@@ -20,7 +22,7 @@ def logging_problems(config: Config) -> tuple[str, ...]:
 
 
 def problems(
-    config: Config, *, controllers: Iterable[str] = _STOCK, webhooks: Iterable[str] = ()
+    config: Config, *, controllers: Iterable[str] = _STOCK, webhooks: Iterable[str] = _WEBHOOKS
 ) -> tuple[str, ...]:
     """Returns all that is wrong, with the Go program's messages where it has any.
 

@@ -2,9 +2,9 @@
 
 import platform
 import re
-from dataclasses import dataclass
 
 from pileus import version
+from pileus.dataclass import dataclass
 from pileus.settings.go_quote import quote
 from pileus.settings.kinds import Kind, parse_bool, render_bool
 

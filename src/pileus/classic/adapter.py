@@ -8,7 +8,7 @@ import inspect
 import io
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar, cast
 
 from pileus.classic.balancers import ClassicBalancers
@@ -31,6 +31,7 @@ from pileus.classic.view import LateView
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.model import NodeRef, Zone
+from pileus.dataclass import dataclass
 from pileus.kube.access import Access
 from pileus.kube.client import Client
 from pileus.runtime.cluster_access import KubernetesAccess

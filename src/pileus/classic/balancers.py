@@ -15,7 +15,7 @@ Go does not check.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from pileus.classic.calls import Calls
@@ -42,6 +42,7 @@ from pileus.cloud.balancer import (
 )
 from pileus.cloud.errors import CloudError, Conflict, Misconfigured, Unavailable
 from pileus.cloud.model import Failure
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import LoadBalancerIngress, LoadBalancerStatus, Node, Service
 from pileus.kube.model.meta import ObjectMeta
 from pileus.runtime.cluster_access import ClusterView

@@ -12,7 +12,6 @@ raises `InstanceNotFound` when a v1 provider is asked for the ID.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pileus.classic.calls import Calls
@@ -37,6 +36,7 @@ from pileus.cloud.model import (
     NodeRef,
     SshKey,
 )
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.runtime.cluster_access import ClusterView
 

@@ -7,10 +7,11 @@ objects are read-only, with the fields of `pileus.kube.model.core_v1`.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TextIO, TypeVar, runtime_checkable
 
 from pileus.classic.stop import Stop
+from pileus.dataclass import dataclass
 from pileus.kube.access import Access
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import LoadBalancerStatus, Node, NodeAddress, Service

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pileus.classic import interface
 from pileus.classic.calls import Calls
@@ -10,6 +10,7 @@ from pileus.classic.errors import translated
 from pileus.classic.interface import Interface
 from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.model import Address, NodeName, Route
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import NodeAddress
 from pileus.runtime.cluster_access import ClusterView
 

@@ -18,7 +18,7 @@ CCM allow it to write.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -26,6 +26,7 @@ import msgspec
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.fingerprint import digest
+from pileus.dataclass import dataclass
 from pileus.fence import Fenced
 from pileus.kube.client import Client
 from pileus.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound

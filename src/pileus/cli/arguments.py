@@ -3,11 +3,11 @@
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from pileus.app import help as help_text
 from pileus.cli.terminal import Terminal
+from pileus.dataclass import dataclass
 from pileus.suggest import closest
 
 

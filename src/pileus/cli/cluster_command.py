@@ -8,12 +8,12 @@ import asyncio
 import traceback
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import Enum
 from random import SystemRandom
 from typing import TypeVar
 
 import msgspec
+import yaml
 
 from pileus.app import help as help_text
 from pileus.app import validate
@@ -25,16 +25,24 @@ from pileus.app.run import ending_of, loop_factory
 from pileus.app.settings import TABLE, CommandSettings, build_config
 from pileus.app.startup import World
 from pileus.cli.arguments import UsageError
+from pileus.cli.object_names import (
+    OBJECT,
+    RESOURCES,
+    WORDS,
+    Named,
+    parsed_object,
+    within_namespace,
+)
 from pileus.cli.terminal import CLEAR, Terminal
-from pileus.cloud.choice import CloudSettings
+from pileus.cloud.choice import NO_PROVIDER, CloudSettings
+from pileus.dataclass import dataclass
 from pileus.kube.access import Access
 from pileus.kube.config.choose import load_user_access
 from pileus.kube.config.errors import InvalidConfiguration
-from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
+from pileus.kube.model.meta import KubeObject
 from pileus.kube.settings import ClientSettings
 from pileus.kube.store import NamespacedName
-from pileus.objects.preview import EVERYTHING, Scope
-from pileus.runtime.informers import UID_INDEX
+from pileus.objects.preview import Scope
 from pileus.runtime.leadership import SYSTEM_TIMES
 from pileus.settings.config import Config
 from pileus.settings.declare import flag_of
@@ -58,7 +66,9 @@ QUIET = -1
 HELP = flag_of(CommandSettings, "help")
 CLOUD_PROVIDER = flag_of(CloudSettings, "provider")
 VERBOSITY = flag_of(LogSettings, "verbosity")
-OUTPUT = Flag("output", STRING, "text", "Output format: text or json.", short="o", only_flag=True)
+OUTPUT = Flag(
+    "output", STRING, "text", "Output format: text, json or yaml.", short="o", only_flag=True
+)
 KUBECONFIG = Flag(
     "kubeconfig",
     STRING,
@@ -73,20 +83,11 @@ NAMESPACE = Flag(
     "namespace",
     STRING,
     "",
-    "Namespace of a Service that is named without one; empty: that of the context.",
+    "Namespace of an object that is named without one; empty: that of the context.",
     short="n",
     only_flag=True,
 )
-OUTPUTS = ("text", "json")
-KINDS = {
-    "node": "Node",
-    "nodes": "Node",
-    "no": "Node",
-    "service": "Service",
-    "services": "Service",
-    "svc": "Service",
-}
-OBJECT = "node NAME | service [NAMESPACE/]NAME"
+OUTPUTS = ("text", "json", "yaml")
 CLOSING = (
     "All flags of the manager are accepted: use the flags that it runs with (pileus run --help)."
 )
@@ -107,6 +108,9 @@ class Command:
     text: str
     flags: Group
     takes: Takes = Takes.NOTHING
+    needs_cloud: bool = True
+    """False: --cloud-provider may be left out."""
+    outputs: tuple[str, ...] = OUTPUTS
 
     def usage(self, program: str) -> str:
         return " ".join(filter(None, (program, self.takes.value, "[flags]")))
@@ -122,8 +126,12 @@ class Request:
     world: World
 
     @property
-    def as_json(self) -> bool:
-        return self.values[OUTPUT] == "json"
+    def as_data(self) -> bool:
+        return self.values[OUTPUT] in {"json", "yaml"}
+
+    def data(self, text: str) -> str:
+        """Returns JSON in the format of `--output`."""
+        return yaml_text(msgspec.json.decode(text)) if self.values[OUTPUT] == "yaml" else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +168,9 @@ def run_cluster_command(
         if settings.values[HELP]:
             terminal.out.write(_help(program, command, terminal))
             return 0
-        _check_output(settings.values[OUTPUT])
+        _check_output(settings.values[OUTPUT], command.outputs)
         named = named_object(command.takes, settings.words, settings.values)
-        return _work(settings, named, terminal, work)
+        return _work(settings, named, terminal, work, needs_cloud=command.needs_cloud)
     except (FlagError, UsageError) as error:
         return terminal.misused(program, command.usage(program), str(error), error.hint)
     except InvalidConfiguration as error:
@@ -171,13 +179,16 @@ def run_cluster_command(
         return terminal.refuse(masked(str(error)))
 
 
-def _work(settings: Settings, named: "Named", terminal: Terminal, work: Work) -> int:
+def _work(
+    settings: Settings, named: Named, terminal: Terminal, work: Work, *, needs_cloud: bool
+) -> int:
     values = settings.values
     terminal.err.writelines(f"{note}\n" for note in settings.notes)
     config = build_config(values)
-    if not config[CloudSettings].clouds[0].provider:
+    if needs_cloud and not config[CloudSettings].clouds[0].provider:
         raise UsageError("--cloud-provider is not set", "use the flags that the manager runs with")
-    if wrong := (*validate.logging_problems(config), *validate.problems(config)):
+    wrong = (*validate.logging_problems(config), *validate.problems(config))
+    if wrong := tuple(each for each in wrong if needs_cloud or each != NO_PROVIDER):
         raise CommandFailed(validate.together(wrong))
     level = values[VERBOSITY] if values.given(VERBOSITY) else QUIET
     with logging_to(LogSettings(verbosity=level), terminal.err, terminal.err):
@@ -207,73 +218,28 @@ def _world(access: Access, terminal: Terminal) -> World:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """The object that a command line names; without a kind, all objects."""
-
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-
-    def scope(self, namespace: str) -> Scope:
-        """Returns the scope. `namespace` is used for a Service that is named without one."""
-        if not self.kind:
-            return EVERYTHING
-        if self.kind == "Node":
-            return Scope(self.kind, "", self.name)
-        return Scope(self.kind, self.namespace or namespace, self.name)
-
-
 def named_object(takes: Takes, words: Sequence[str], values: Values) -> Named:
-    """Returns what `node NAME` or `service [NAMESPACE/]NAME` names. Raises UsageError."""
-    namespace = values[NAMESPACE]
+    """Returns the object that the words name. Raises UsageError."""
     if takes is Takes.NOTHING and words:
         raise UsageError(f'expected no arguments, but got "{words[0]}"')
     if takes is Takes.ONE and not words:
         raise UsageError("name the object to explain")
-    found = parsed_object(words)
-    if namespace and found.kind != "Service":
-        raise UsageError(f"--namespace={namespace} needs a Service: service NAME")
-    if namespace and found.namespace not in {"", namespace}:
-        raise UsageError(
-            f"--namespace={namespace} contradicts service {found.namespace}/{found.name}"
-        )
-    return Named(found.kind, found.namespace or namespace, found.name)
+    return within_namespace(parsed_object(words), values[NAMESPACE])
 
 
-def parsed_object(words: Sequence[str]) -> Named:
-    if not words:
-        return Named()
-    parts = [part for word in words for part in word.split("/")]
-    kind = KINDS.get(parts[0].casefold())
-    if kind is None:
-        meant = closest(parts[0], ("node", "service"))
-        hint = f"did you mean {meant}?" if meant else ""
-        raise UsageError(f'unknown kind "{parts[0]}" (known: node, service)', hint)
-    match kind, parts[1:]:
-        case "Node", [name] if name:
-            return Named(kind, "", name)
-        case "Service", [name] if name:
-            return Named(kind, "", name)
-        case "Service", [namespace, name] if namespace and name:
-            return Named(kind, namespace, name)
-        case _:
-            form = "node NAME" if kind == "Node" else "service [NAMESPACE/]NAME"
-            raise UsageError(f'expected {form}, but got "{" ".join(words)}"')
-
-
-def _check_output(given: str) -> None:
-    if given not in OUTPUTS:
-        meant = closest(given, OUTPUTS)
+def _check_output(given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        meant = closest(given, known)
         hint = f"did you mean -o {meant}?" if meant else ""
-        raise UsageError(f'--output cannot be "{given}" (known: {", ".join(OUTPUTS)})', hint)
+        raise UsageError(f'--output cannot be "{given}" (known: {", ".join(known)})', hint)
 
 
 def _help(program: str, command: Command, terminal: Terminal) -> str:
     shown = Group("", (*command.flags.flags, KUBECONFIG, CLOUD_PROVIDER, HELP))
     width = help_text.width_of(terminal.width(terminal.out))
+    kinds = f"\nKinds: {', '.join(WORDS)}\n" if command.takes is not Takes.NOTHING else ""
     return (
-        f"{help_text.wrapped(command.text, width)}\nUsage:\n  {command.usage(program)}\n"
+        f"{help_text.wrapped(command.text, width)}\nUsage:\n  {command.usage(program)}\n{kinds}"
         f"{help_text.section(shown, width)}\n{help_text.wrapped(CLOSING, width)}"
     )
 
@@ -302,18 +268,14 @@ async def _show_progress(terminal: Terminal, text: str) -> None:
         terminal.err.flush()
 
 
-async def check_exists(context: ManagerContext, scope: Scope) -> Node | Service | None:
+async def check_exists(context: ManagerContext, scope: Scope) -> KubeObject | None:
     """Returns the object of the scope; None if the scope names none.
 
     Raises CommandFailed if it does not exist, with the closest name that does.
     """
     if not scope.kind:
         return None
-    informer = (
-        context.informers.of(NODES)
-        if scope.kind == "Node"
-        else context.informers.of(SERVICES, UID_INDEX)
-    )
+    informer = context.informers.of(RESOURCES[scope.kind])
     async with failing_if_unreadable(context):
         await informer.wait_synced()
     found = informer.store.get(NamespacedName(scope.namespace, scope.name))
@@ -328,6 +290,10 @@ async def check_exists(context: ManagerContext, scope: Scope) -> Node | Service 
 
 def shown_name(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
+
+
+def yaml_text(document: object) -> str:
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
 def json_text(document: object) -> str:

@@ -1,4 +1,4 @@
-"""`pileus explain`: explains the state of a node or Service and what to do next.
+"""`pileus explain`: explains the state of one object and what to do next.
 
 Exit codes: 0 explained · 1 the object does not exist, or an error.
 """
@@ -28,7 +28,8 @@ from pileus.objects.preview import title
 from pileus.settings.flags import Group
 
 COMMAND = Command(
-    "Explain the state of a node or Service and what to do next. Changes nothing.\n\n"
+    "Explain the state of a node, Service, claim, PersistentVolume or VolumeAttachment, and what "
+    "to do next. Changes nothing.\n\n"
     "Exit codes: 0 explained, 1 the object does not exist or an error.",
     Group("Explain", (CONTEXT, NAMESPACE, OUTPUT), ours=True),
     Takes.ONE,
@@ -53,8 +54,8 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         explanation = run(_explanation(request))
         now = request.world.times.wall.now()
         text = (
-            as_json(explanation)
-            if request.as_json
+            request.data(as_json(explanation))
+            if request.as_data
             else as_text(explanation, now, Style.of(terminal))
         )
         terminal.out.write(text)

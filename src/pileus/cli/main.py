@@ -21,9 +21,17 @@ Main: TypeAlias = Callable[[str, Sequence[str], Terminal], int]
 COMMANDS = {
     "run": "run the manager, like the command cloud-controller-manager",
     "plan": "print what the manager would change; changes nothing",
-    "explain": "explain the state of a node or Service and what to do next",
+    "explain": "explain the state of an object and what to do next",
+    "history": "print the decisions of the running manager about an object",
+    "top": "watch nodes, Services and decisions of the running manager",
     "orphans": "list or delete load balancers whose Service no longer exists",
+    "csi": "serve a CSI driver for the volumes of a cloud",
+    "manifests": "print the objects that install the manager, for kubectl apply",
+    "doctor": "check a cluster and its cloud; each finding has a reason and a fix",
+    "flexvolume": "answer a call of a FlexVolume driver",
     "providers": "list the installed cloud providers",
+    "completion": "print a script that completes commands and flags in a shell",
+    "man": "print a manual page",
     "version": "print the version, the commit and the Kubernetes version",
 }
 LAB_COMMANDS = {
@@ -36,11 +44,25 @@ LAB_COMMANDS = {
 GROUP = "pileus.commands"
 """The entry points by which the laboratory offers its commands."""
 
-USAGE = "pileus <command> [flags]"
+ARGUMENTS = "<command> [flags]"
 
 
 def pileus() -> int:
-    return _ending_quietly(lambda: dispatch(sys.argv[1:], own_terminal()))
+    arguments = sys.argv[1:]
+    if is_flexvolume(sys.argv[0]):
+        arguments = ["flexvolume", *arguments]
+    return _ending_quietly(lambda: dispatch(arguments, own_terminal()))
+
+
+def is_flexvolume(path: str) -> bool:
+    """Whether the program was started as a FlexVolume driver: `…/VENDOR~DRIVER/DRIVER`."""
+    *_, folder, name = ("", "", *path.split("/"))
+    return bool(name) and "~" in folder and folder.partition("~")[2] == name
+
+
+def kubectl_pileus() -> int:
+    """The kubectl plugin: `kubectl pileus …`."""
+    return _ending_quietly(lambda: dispatch(sys.argv[1:], own_terminal(), "kubectl pileus"))
 
 
 def cloud_controller_manager() -> int:
@@ -49,28 +71,29 @@ def cloud_controller_manager() -> int:
     )
 
 
-def dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
+def dispatch(arguments: Sequence[str], terminal: Terminal, program: str = "pileus") -> int:
     """Carry out `pileus <command> ...` and return its exit code."""
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", ())
     if name == "help" and rest:
-        return dispatch([*rest, "--help"], terminal)
+        return dispatch([*rest, "--help"], terminal, program)
     if name in {"-h", "--help", "help"}:
-        terminal.out.write(_usage())
+        terminal.out.write(_usage(program))
         return 0
     if name == "--version":
         name = "version"
     if name in COMMANDS:
-        return _command(name)(f"pileus {name}", rest, terminal)
+        return _command(name)(f"{program} {name}", rest, terminal)
     if name in LAB_COMMANDS:
         return _lab_command(name, rest, terminal)
     if not name:
-        terminal.err.write(_usage() + "\n")
+        terminal.err.write(_usage(program) + "\n")
         return terminal.refuse("missing command")
     what = "flag" if name.startswith("-") else "command"
     known = (*COMMANDS, *LAB_COMMANDS)
     meant = closest(name, known)
-    hint = f"did you mean pileus {meant}?" if meant else f"known: {', '.join(known)}"
-    return terminal.misused("pileus", USAGE, f'unknown {what} "{name}" for "pileus"', hint)
+    hint = f"did you mean {program} {meant}?" if meant else f"known: {', '.join(known)}"
+    message = f'unknown {what} "{name}" for "{program}"'
+    return terminal.misused(program, f"{program} {ARGUMENTS}", message, hint)
 
 
 def _command(name: str) -> Main:
@@ -90,7 +113,7 @@ def _lab_command(name: str, arguments: Sequence[str], terminal: Terminal) -> int
     return main(f"pileus {name}", arguments, terminal)
 
 
-def _usage() -> str:
+def _usage(program: str) -> str:
     installed = set(entry_points(group=GROUP).names)
     shown = COMMANDS | {name: LAB_COMMANDS[name] for name in LAB_COMMANDS if name in installed}
     missing = [name for name in LAB_COMMANDS if name not in installed]
@@ -98,9 +121,9 @@ def _usage() -> str:
     more = f"Not installed: {', '.join(missing)}. Add them with: {INSTALL_LAB}\n"
     return (
         "A Kubernetes cloud-controller-manager with plan, explain and orphan clean-up.\n\n"
-        f"Usage:\n  {USAGE}\n\nCommands:\n\n{lines}\n"
+        f"Usage:\n  {program} {ARGUMENTS}\n\nCommands:\n\n{lines}\n"
         f"{more if missing else ''}"
-        'Run "pileus <command> --help" for more information about a command.\n'
+        f'Run "{program} <command> --help" for more information about a command.\n'
     )
 
 

@@ -1,12 +1,20 @@
 """`pileus orphans`: lists, and with --delete deletes, load balancers without a Service.
 
+Volumes without PersistentVolume and claim are listed only.
+
 Exit codes: 0 none (left) · 2 some · 1 an error, or some could not be deleted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from pileus.app.errors import CommandFailed
-from pileus.app.orphans import Orphan, OrphanReport, delete_orphans, find_orphans
+from pileus.app.orphans import (
+    Orphan,
+    OrphanReport,
+    OrphanVolume,
+    delete_orphans,
+    find_orphans,
+)
 from pileus.app.plan import read_only_context
 from pileus.cli.cluster_command import (
     CONTEXT,
@@ -29,10 +37,13 @@ YES = switch("yes", "Delete without a confirmation; for --delete.")
 COMMAND = Command(
     "List load balancers that are tagged with this cluster and have no Service. Those of a "
     "Service that the manager does not serve with these flags are listed too, but never deleted. "
-    "Load balancers with the tag of another cluster, or without a tag, are ignored.\n\n"
+    "Load balancers with the tag of another cluster, or without a tag, are ignored. Volumes that "
+    "have neither PersistentVolume nor claim are listed too, and never deleted: their data may be "
+    "needed.\n\n"
     "Exit codes: 0 none (left), 2 some, 1 an error, or some could not be deleted.",
     Group("Orphans", (CONTEXT, DELETE, YES, OUTPUT), ours=True),
 )
+KEPT = "kept: it has neither PersistentVolume nor claim, but its data may be needed"
 WRITES = frozenset({"balancers.apply"})
 VERSION = 1
 FEW = 3
@@ -42,14 +53,14 @@ FEW = 3
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     def work(request: Request, run: Runner) -> int:
         found = run(_find(request))
-        if not request.as_json:
+        if not request.as_data:
             terminal.out.write(as_text(found, Style.of(terminal)))
         failed: Mapping[Owner, str] | None = None
         if found.deletable and request.values[DELETE] and agreed(found, request.values, terminal):
             failed = run(_delete(request, found))
             terminal.err.writelines(f"Error: {it.uid}: {why}\n" for it, why in failed.items())
-        if request.as_json:
-            terminal.out.write(json_text(document(found, failed)))
+        if request.as_data:
+            terminal.out.write(request.data(json_text(document(found, failed))))
         elif failed is not None:
             deleted = len(found.deletable) - len(failed)
             terminal.out.write(f"Deleted {deleted} of {len(found.deletable)}\n")
@@ -63,7 +74,7 @@ def exit_code(found: OrphanReport, failed: Mapping[Owner, str] | None) -> int:
     if failed or found.problems or any(orphan.trouble for orphan in found.orphans):
         return FAILED
     is_left = found.orphans if failed is None else len(found.orphans) > len(found.deletable)
-    return FOUND if is_left else 0
+    return FOUND if is_left or found.volumes else 0
 
 
 async def _find(request: Request) -> OrphanReport:
@@ -112,11 +123,17 @@ def _lines(found: OrphanReport, style: Style) -> Iterator[str]:
             yield f"  {style.inked('!', Ink.RED)} {first}"
             yield from (f"    {line}" for line in rest)
         yield ""
+    for each in found.volumes:
+        yield from (style.inked(line, Ink.BOLD) for line in style.lines(_volume(each), 0))
+        yield from (f"  {line}" for line in style.lines(KEPT, 2))
+        yield ""
     for problem in found.problems:
         first, *rest = style.lines(problem, 2)
         yield f"{style.inked('!', Ink.RED)} {first}"
         yield from (f"  {line}" for line in rest)
     counted = _counted(found.orphans) if found.orphans else "No orphaned load balancers"
+    if found.volumes:
+        counted += f", {_many(len(found.volumes), 'orphaned volume')}"
     checked = f"(checked {found.owners} tagged with cluster {found.cluster})"
     yield from (style.inked(line, Ink.BOLD) for line in style.lines(f"{counted} {checked}", 0))
 
@@ -129,8 +146,18 @@ def _owner(orphan: Orphan) -> str:
 
 
 def _counted(orphans: Sequence[Orphan]) -> str:
-    many = len(orphans)
-    return f"{many} orphaned load balancer{'s' if many > 1 else ''}"
+    return _many(len(orphans), "orphaned load balancer")
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' if number > 1 else ''}"
+
+
+def _volume(orphan: OrphanVolume) -> str:
+    volume = orphan.volume
+    where = f"Cloud {orphan.cloud}: volume" if orphan.cloud else "Volume"
+    owner = f", of {volume.owner.uid}" if volume.owner else ""
+    return f"{where} {volume.id}: {volume.state}, {volume.size_gib} GiB{owner}"
 
 
 def _described(balancer: Balancer) -> str:
@@ -145,7 +172,19 @@ def document(found: OrphanReport, failed: Mapping[Owner, str] | None) -> dict[st
         "cluster": found.cluster,
         "owners": found.owners,
         "orphans": [_document(orphan, failed) for orphan in found.orphans],
+        "volumes": [_volume_document(each) for each in found.volumes],
         **({"problems": list(found.problems)} if found.problems else {}),
+    }
+
+
+def _volume_document(orphan: OrphanVolume) -> dict[str, object]:
+    volume = orphan.volume
+    return {
+        **({"cloud": orphan.cloud} if orphan.cloud else {}),
+        "id": volume.id,
+        "owner": volume.owner.uid if volume.owner else "",
+        "state": volume.state.value,
+        "sizeGiB": volume.size_gib,
     }
 
 

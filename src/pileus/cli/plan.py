@@ -57,7 +57,9 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     def work(request: Request, run: Runner) -> int:
         plan = run(_plan(request))
         text = (
-            as_json(plan) if request.as_json else as_text(plan, request.scope, Style.of(terminal))
+            request.data(as_json(plan))
+            if request.as_data
+            else as_text(plan, request.scope, Style.of(terminal))
         )
         terminal.out.write(text)
         return exit_code(plan)

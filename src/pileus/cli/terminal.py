@@ -5,9 +5,10 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TextIO
+
+from pileus.dataclass import dataclass
 
 NARROWEST = 40
 GAP = "   "

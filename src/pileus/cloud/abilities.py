@@ -9,9 +9,11 @@ connects, and the conformance laws fail with the name of the ability that the cl
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from math import ceil, isfinite
+
+from pileus.dataclass import dataclass
 
 
 class Affinity(StrEnum):
@@ -44,6 +46,11 @@ class Requests:
     whenever it has no fingerprint or another one than the desired state."""
     items_per_balancer: int = 1
     """Items for each load balancer in the longest list, such as target groups."""
+    single_nodes: int = 0
+    """Nodes up to which each machine is asked for separately instead of reading a list. Of more
+    nodes, those are that the list lacks."""
+    per_unknown_node: int = 0
+    """Additional requests for each node without a provider ID of which no machine is found."""
 
     def pages(self, items: int) -> int:
         """Returns the number of requests that one list of so many items costs."""
@@ -61,17 +68,30 @@ class Requests:
         """
         return self.of_lists(balancers, machines) + self.per_balancer * read
 
+    def of_single_nodes(self, nodes: int, absent: int, unknown: int) -> int:
+        """Returns how many requests for single machines one lookup of so many nodes may make.
+
+        `absent` nodes have no machine, `unknown` of these no provider ID either.
+        """
+        asked = nodes if nodes <= self.single_nodes else absent if self.single_nodes else 0
+        return asked + self.per_unknown_node * unknown
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Budget of calls to one cloud, shared by all controllers."""
 
     per_second: float = 50
-    """Calls per second, on average."""
+    """Calls per second, on average, to begin with."""
     burst: int = 100
     """Calls that may be made at once after a quiet period."""
     at_once: int = 20
-    """Calls under way at the same time."""
+    """Calls under way at the same time, to begin with."""
+    growth: float = 20
+    """How many times as many calls, per second and at the same time, may be made while the cloud
+    answers quickly. A call that it throttles halves the pace. 1: never more than declared, for a
+    cloud whose limits are known. Declare 5 % less than its limits then, of `per_second` and
+    `burst`: calls may reach the cloud closer together than they left."""
     patience: float = 30
     """Seconds that a caller waits if the cloud asked for silence (`Throttled.retry_after`). During
     a longer silence calls fail at once with `Throttled`, so that no worker is blocked."""
@@ -120,12 +140,21 @@ class Abilities:
     """Whether a member is only accepted with a provider ID. True: nodes that do not have one yet
     are left out of `BalancerSpec.members`, and Services that ask for members of all clouds
     (`pileus.dev/members: all`) are refused before the provider is called."""
+    members_by_address: bool = False
+    """Whether a member is reached by an address of its node. True: a node without an address is
+    not a member yet, although it is in `BalancerSpec.members`."""
+    notes_at_full_check: bool = False
+    """Whether only full checks write the fingerprint in the cloud: one write per load balancer
+    after it was created or changed, when nothing else has to be changed."""
     changes_while_provisioning: bool = False
     """Whether a load balancer may be changed while the cloud is still provisioning it. Only such a
     provider may report `BalancerState.PROVISIONING`."""
     member_labels: frozenset[str] = frozenset()
     """Keys of node labels that the provider reads from `BalancerSpec.members`. A change of one of
     them is a change of members. Members carry no other labels."""
+    resizes_volumes: bool = True
+    """Whether volumes can grow. False: `Volumes.resize` raises Unsupported, and a claim that asks
+    for more is refused before the provider is called."""
     requests: Requests | None = field(default_factory=Requests)
     """None: not bounded, for providers that ask for each object separately."""
     limits: Limits = field(default_factory=Limits)
@@ -150,7 +179,15 @@ def problems(abilities: object) -> tuple[str, ...]:
     return wrong or (*_too_slow(abilities),)
 
 
-FLAGS = ("source_ranges", "marks_routes", "members_by_provider_id", "changes_while_provisioning")
+FLAGS = (
+    "source_ranges",
+    "marks_routes",
+    "members_by_provider_id",
+    "members_by_address",
+    "notes_at_full_check",
+    "changes_while_provisioning",
+    "resizes_volumes",
+)
 
 
 def _wrong_types(abilities: Abilities) -> Iterator[str]:
@@ -173,8 +210,15 @@ def _is(value: object, kind: object) -> bool:
 
 
 LEAST = {
-    "requests": {"lists": 1, "page_size": 1, "per_balancer": 0, "items_per_balancer": 1},
-    "limits": {"per_second": 0.001, "burst": 1, "at_once": 1, "patience": 0},
+    "requests": {
+        "lists": 1,
+        "page_size": 1,
+        "per_balancer": 0,
+        "items_per_balancer": 1,
+        "single_nodes": 0,
+        "per_unknown_node": 0,
+    },
+    "limits": {"per_second": 0.001, "burst": 1, "at_once": 1, "growth": 1, "patience": 0},
     "deadlines": {"read": 0.001, "write": 0.001, "per_item": 0},
     "batches": {"window": 0, "size": 1, "at_once": 1},
 }

@@ -26,7 +26,7 @@ alone.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Protocol, TypeVar, cast
@@ -34,6 +34,7 @@ from typing import Protocol, TypeVar, cast
 from pileus.cloud.fingerprint import digest, usual_address, usual_network
 from pileus.cloud.model import AddressType, Failure, NodeRef, no_labels
 from pileus.cloud.selectors import EVERY_NODE, Selector
+from pileus.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Listener:
     """Name of the port in the Service; may be empty."""
     application_protocol: str = ""
     """`appProtocol` of the port, such as `kubernetes.io/ws`; may be empty."""
+    position: int = field(default=0, compare=False)
+    """Place of the port in the Service, from 0: for names in the cloud, never identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +128,22 @@ class Wish:
     """None: there is to be no load balancer, and no part of one."""
     name: str = ""
     """For people, in the cloud's console; never identity."""
+    namespace: str = field(default="", compare=False)
+    """Namespace of the Service, for names in the cloud; never identity. "": not known, because the
+    Service is deleted."""
+    service: str = field(default="", compare=False)
+    """Name of the Service, for names in the cloud; never identity. "": not known."""
+    published: frozenset[str] = field(default=frozenset(), compare=False)
+    """IP addresses and host names in the Service's status. Users cannot set the status of a
+    Service that they create, so a load balancer of another controller that has one of these
+    addresses served this Service: a proof for adoption."""
     options: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Annotations of the Service that the provider declared, except those with a `Role`."""
     adopts: str = ""
     """The ID of a load balancer in the cloud that the user says is this Service's; "": none. From
-    `pileus.dev/adopt`, or from an annotation that the provider declared with `Role.ADOPTS`."""
+    `pileus.dev/adopt`, or from an annotation that the provider declared with `Role.ADOPTS`. A value
+    that Pileus itself wrote (`Balancer.annotations`) adopts nothing, also in a copy of a Service
+    and after the load balancer was deleted manually."""
     selector: Selector = EVERY_NODE
     """Which nodes may be members, as an annotation with `Role.SELECTS_MEMBERS` says. `spec.members`
     has only those."""
@@ -140,7 +154,8 @@ class Wish:
 
         The order of sets and the spelling of addresses make no difference. Of a member count its
         name, provider ID, IP addresses and the labels that the provider declared
-        (`Abilities.member_labels`). Owner and adoption are no part of it.
+        (`Abilities.member_labels`). Owner, adoption, namespace, Service and published addresses are
+        no part of it.
         """
         return digest(self.name, self.spec and _facts(self.spec), sorted(self.options.items()))
 
@@ -217,6 +232,20 @@ class Ingress:
     """The state of every port of the balancer; empty if the cloud does not report it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message about a load balancer that the user should read, recorded as an event."""
+
+    reason: str
+    """One CamelCase word, such as `FloatingIPReused`."""
+    message: str
+    """What happened or has no effect, and what to do. It must not contain anything that differs
+    between two observations of an unchanged load balancer, such as a time: each new message is a
+    new event."""
+    is_warning: bool = False
+    """Whether the user should act: an event of type Warning instead of Normal."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balancer:
     """A load balancer as the core sees it."""
@@ -239,7 +268,19 @@ class Balancer:
     changed, and warns if one with `CREATE_ONLY` was. None: not known."""
     owner: Owner | None = None
     """The owner in its mark; None: it has none. If the load balancer that is named in `Wish.adopts`
-    serves another existing Service, the core refuses to adopt it."""
+    serves another existing Service, or another cluster, the core refuses to adopt it."""
+    is_shareable: bool = False
+    """Whether several Services may use it. The core then lets a Service adopt it that serves
+    another existing one, and the provider keeps the parts of both apart."""
+    notices: tuple[Notice, ...] = ()
+    """Messages for the user. Each is recorded as an event on the Service when it first appears,
+    and again only if it was missing from a full check in between."""
+    annotations: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    """Annotations that the core keeps on the Service, such as the ID of the load balancer. They
+    are written together with `ingress`, and like it they must be complete in every observation: an
+    annotation that is missing here is removed. Only names that the provider declares with
+    `Role.ADOPTS` or `Role.REPORTED` are written. A value with `Role.ADOPTS` that the user set is
+    never changed."""
 
 
 class Effect(StrEnum):
@@ -259,6 +300,9 @@ class Part(StrEnum):
     """Anything other or more than members."""
     MEMBERS = "members"
     """Members only, and nothing else."""
+    RECORD = "record"
+    """Only what the provider records about it, such as a fingerprint in a tag: it is already as
+    desired. Such a change is neither planned nor announced, and is no repair of drift."""
 
 
 class Change(Protocol):

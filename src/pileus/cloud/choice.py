@@ -17,16 +17,17 @@ In the file of `--config`, each cloud can have a name, classes and whether it is
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, permutations, zip_longest
 from typing import cast
 
+from pileus.dataclass import dataclass
 from pileus.settings.config import Config
 from pileus.settings.declare import setting, switch
 from pileus.settings.go_quote import quote
-from pileus.settings.kinds import STRING, Kind
+from pileus.settings.kinds import STRING, STRINGS, Kind
 from pileus.suggest import did_you_mean
 
+NO_PROVIDER = "--cloud-provider cannot be empty"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 63
 _OWN_CLASS = "pileus.dev/"
@@ -79,7 +80,7 @@ def selected(
 def problems(provider: str, config_file: str, listed: Sequence[CloudChoice]) -> Iterator[str]:
     """Yields an error for each problem. A conflict is reported with both sides and a fix."""
     if not listed and not provider:
-        yield "--cloud-provider cannot be empty"
+        yield NO_PROVIDER
         return
     yield from _both_forms(provider, config_file, listed)
     yield from _different_lengths(provider, config_file, listed)
@@ -285,6 +286,13 @@ class CloudSettings:
         deprecated="a cluster ID on the cloud's instances will be required",
         section="Generic",
         configz="KubeCloudShared.AllowUntaggedCloud",
+    )
+    user_agent: tuple[str, ...] = setting(
+        "user-agent",
+        STRINGS,
+        (),
+        "Texts that precede the User-Agent of requests to the cloud, if the provider sends one.",
+        section="Pileus",
     )
     volume_plugin: str = setting(
         "external-cloud-volume-plugin",

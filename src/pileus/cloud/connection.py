@@ -35,14 +35,20 @@ CAPABILITIES = capabilities()
 
 
 def read_config(
-    path: str, *, environ: Mapping[str, str] = NO_LABELS, cluster_name: str = "kubernetes"
+    path: str,
+    *,
+    environ: Mapping[str, str] = NO_LABELS,
+    cluster_name: str = "kubernetes",
+    user_agent: tuple[str, ...] = (),
 ) -> ProviderConfig:
     """Returns the provider's configuration, with the file of `--cloud-config` if `path` is set.
 
     Raises Misconfigured if the file cannot be read or is not UTF-8.
     """
     text = _read(path) if path else None
-    return ProviderConfig(path=path, text=text, environ=environ, cluster_name=cluster_name)
+    return ProviderConfig(
+        path=path, text=text, environ=environ, cluster_name=cluster_name, user_agent=user_agent
+    )
 
 
 def _read(path: str) -> str:
@@ -104,6 +110,7 @@ def _wrong_fields(cloud: Cloud) -> list[str]:
         "controllers must be a tuple of OwnController, no two alike": _are_controllers(
             given["controllers"]
         ),
+        "checks must be a function or None": _is_function_or_none(given["checks"]),
         "health must be a function or None": _is_function_or_none(given["health"]),
         "has_cluster_id must be True or False": isinstance(given["has_cluster_id"], bool),
     }

@@ -10,7 +10,13 @@ CloudError            anything else that a provider raises is a bug of that prov
     ├── QuotaExceeded   free something, or raise the quota
     ├── Unauthorized    fix the credentials or their rights
     └── Misconfigured   fix the configuration, annotation or option that the message names
+        └── NeedsMembers  wait until the load balancer has members, or fix what the message names
 """
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class CloudError(Exception):
@@ -55,3 +61,30 @@ class Unauthorized(Rejected):
 
 class Misconfigured(Rejected):
     pass
+
+
+class NeedsMembers(Misconfigured):
+    """A load balancer cannot be created before a member is known, for example its subnet.
+
+    It is tried again as soon as the members change, and reported only if it lasts.
+    """
+
+
+async def errors_of(
+    items: Sequence[T], act: Callable[[T], Awaitable[object]]
+) -> dict[T, CloudError]:
+    """Act on one item after the other. Returns the errors of those that failed.
+
+    For methods that return errors by item, of clouds with one request per item. A failed item does
+    not keep the next ones from being tried. After `Throttled` no further request is made: the
+    remaining items have this error.
+    """
+    errors: dict[T, CloudError] = {}
+    for number, item in enumerate(items):
+        try:
+            await act(item)
+        except Throttled as error:
+            return errors | dict.fromkeys(items[number:], error)
+        except CloudError as error:
+            errors[item] = error
+    return errors

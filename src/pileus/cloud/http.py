@@ -15,17 +15,15 @@ import asyncio
 import json as json_codec
 import os
 import re
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from email.utils import parsedate_to_datetime
 from http.client import responses
 from typing import Any, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
-
-import aiohttp
-from yarl import URL
 
 from pileus.cloud.errors import (
     CloudError,
@@ -40,13 +38,18 @@ from pileus.cloud.errors import (
 )
 from pileus.cloud.model import no_labels
 from pileus.cloud.permission import check_permission, pass_on
+from pileus.dataclass import dataclass
+from pileus.http.client import READS, Client, InvalidHeader, Sent, port_of
+from pileus.http.connection import Answer as Received
+from pileus.http.connection import Closed, ConnectTimeout, NotConnected, ProxyRefused
 from pileus.proxy import InvalidProxy, proxy_for
 from pileus.telemetry.log import Log
+from pileus.telemetry.passes import requested
+from pileus.version import PILEUS
 
 log = Log(__name__)
 
 ABSENT = object()
-READS = frozenset({"GET", "HEAD", "OPTIONS"})
 REQUEST_IDS = (
     "x-request-id",
     "x-openstack-request-id",
@@ -98,6 +101,9 @@ class HttpSettings:
     base_url: str
     """Scheme, host and the path that every request begins with."""
     tls: Tls = field(default_factory=Tls)
+    tls_context: ssl.SSLContext | None = field(default=None, repr=False)
+    """`tls.context()`, if the caller has it already: loading authorities takes milliseconds, which
+    a provider can spend in a thread, once for several servers. None: it is loaded on the loop."""
     environ: Mapping[str, str] = field(default_factory=no_labels, repr=False)
     """Of `ProviderConfig`: HTTPS_PROXY, HTTP_PROXY and NO_PROXY in it are respected."""
     proxy: str = field(default="", repr=False)
@@ -189,7 +195,8 @@ async def http_client(
         proxy = proxy_for(settings.base_url, settings.proxy or None, settings.environ)
     except InvalidProxy as error:
         raise Misconfigured(str(error)) from error
-    wire = _Wire(settings, proxy, settings.tls.context() if is_tls else None)
+    context = (settings.tls_context or settings.tls.context()) if is_tls else None
+    wire = _Wire(settings, proxy, context)
     try:
         yield Http(settings, around(wire.send), authorize=authorize, error_of=error_of)
     finally:
@@ -259,6 +266,7 @@ class Http:
             check_permission()
             began = now()
             answer = await self._send(request)
+        requested(request.name, answer.status, now() - began, answer.request_id)
         log.info(
             "Cloud API request",
             v=4,
@@ -288,94 +296,94 @@ class _Wire:
         self, settings: HttpSettings, proxy: str | None, context: ssl.SSLContext | None
     ) -> None:
         self._settings = settings
-        self._proxy = proxy
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=settings.connections, ssl=context if context is not None else True
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(
-                total=settings.timeout,
-                connect=settings.connect_timeout,
-                sock_connect=settings.connect_timeout,
-            ),
-            middlewares=(_send_writes_once,),
-            auto_decompress=False,
-            trust_env=False,
+        self._context = context
+        self._client = Client(
+            settings.base_url, connect_timeout=settings.connect_timeout, proxy=proxy
         )
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._client.close()
 
     async def send(self, request: Request) -> Answer:
         try:
-            async with self._session.request(
-                request.method,
-                URL(request.url, encoded=True),
-                headers={"Accept-Encoding": "identity", **request.headers},
-                data=request.body or None,
-                proxy=self._proxy,
-                allow_redirects=False,
-            ) as response:
-                return await self._answer(request, response)
-        except (aiohttp.ClientError, OSError) as error:  # OSError includes TimeoutError
-            raise Unavailable(f"{request.name}: {self._cause(error)}") from error
-        except ValueError as error:
+            async with asyncio.timeout(self._settings.timeout):
+                return await self._exchange(request)
+        except InvalidHeader as error:
             raise Rejected(f"{request.name}: not sent, a header is invalid") from error
+        except (OSError, ssl.SSLError) as error:  # OSError includes TimeoutError
+            raise Unavailable(f"{request.name}: {self._cause(error, request.method)}") from error
 
-    async def _answer(self, request: Request, response: aiohttp.ClientResponse) -> Answer:
-        headers = {name.lower(): value for name, value in response.headers.items()}
+    async def _exchange(self, request: Request) -> Answer:
+        parts = urlsplit(request.url)
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        sent = Sent(
+            method=request.method,
+            target=target,
+            headers=_with_defaults(request),
+            body=request.body or None,
+        )
+        received = await self._client.open(sent, self._context)
+        try:
+            return await self._answer(request, received)
+        finally:
+            received.release()
+
+    async def _answer(self, request: Request, received: Received) -> Answer:
+        headers = {name.lower(): value for name, value in received.headers.items()}
         names = self._settings.request_id_headers
         found = next((headers[name.lower()] for name in names if name.lower() in headers), "")
-        answer = Answer(response.status, headers, b"", request, _one_line(found))
+        answer = Answer(received.status, headers, b"", request, _one_line(found))
         if headers.get("content-encoding", "identity") not in {"", "identity"}:
-            response.close()
             raise Unavailable(answer.described("the answer is compressed, without being asked to"))
         body = bytearray()
-        async for chunk in response.content.iter_any():
+        async for chunk in received.chunks():
             body += chunk
             if len(body) > self._settings.max_body:
-                response.close()
                 limit = self._settings.max_body
                 raise Unavailable(answer.described(f"the answer has more than {limit} bytes"))
         return Answer(answer.status, headers, bytes(body), request, answer.request_id)
 
-    def _cause(self, error: Exception) -> str:
+    def _cause(self, error: Exception, method: str) -> str:
         limits = self._settings
         match error:
-            case aiohttp.ClientConnectorCertificateError():
-                return (
-                    f"the certificate of the server is not trusted: {error.certificate_error}. "
-                    f"Trusted: {limits.tls.ca_file or 'the authorities of the system'}. "
-                    "Fix: set the CA file of the cloud"
-                )
-            case aiohttp.ClientConnectorError():
-                return (
-                    f"cannot connect to {error.host}:{error.port}: {_system_text(error.os_error)}"
-                )
-            case aiohttp.ClientHttpProxyError():
-                return f"the proxy refused the connection: {error.status} {error.message}"
-            case aiohttp.ConnectionTimeoutError():
+            case ProxyRefused():
+                return f"the proxy refused the connection: {error}"
+            case NotConnected():
+                return self._not_connected(error.__cause__ or error)
+            case ConnectTimeout():
                 return f"no connection within {limits.connect_timeout:g} s"
             case TimeoutError():
                 return f"no answer within {limits.timeout:g} s"
+            case Closed() if method not in READS:
+                lost = "the connection was lost, the request may have had its effect"
+                return f"{lost}: {error}"
+            case _:
+                return str(error) or type(error).__name__
+
+    def _not_connected(self, error: BaseException) -> str:
+        match error:
+            case ssl.SSLCertVerificationError():
+                trusted = self._settings.tls.ca_file or "the authorities of the system"
+                return (
+                    f"the certificate of the server is not trusted: {error}. Trusted: {trusted}. "
+                    "Fix: set the CA file of the cloud"
+                )
+            case OSError():
+                parts = urlsplit(self._settings.base_url)
+                where = f"{parts.hostname}:{port_of(parts)}"
+                return f"cannot connect to {where}: {_system_text(error)}"
             case _:
                 return str(error) or type(error).__name__
 
 
-async def _send_writes_once(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a PUT or DELETE again when a connection was lost."""
-    try:
-        return await handler(request)
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if request.method in READS or isinstance(error, aiohttp.ClientConnectorError):
-            raise
-        raise Unavailable(
-            f"{request.method} {request.url.path}: the connection was lost, the request may have "
-            f"had its effect: {error}"
-        ) from error
+def _with_defaults(request: Request) -> Sequence[tuple[str, str]]:
+    """Returns the headers of a request, with those that every request has."""
+    given = {name.lower() for name in request.headers}
+    usual = {"Accept-Encoding": "identity", "Accept": "*/*", "User-Agent": f"pileus/{PILEUS}"}
+    if request.body:
+        usual["Content-Type"] = "application/octet-stream"
+    added = [(name, value) for name, value in usual.items() if name.lower() not in given]
+    return [*added, *request.headers.items()]
 
 
 _ERRORS: Mapping[int, type[CloudError]] = {
@@ -464,6 +472,6 @@ def _base(url: str) -> SplitResult:
 
 
 def _system_text(error: OSError) -> str:
-    if isinstance(error, ssl.SSLError) or not error.errno:
+    if isinstance(error, ssl.SSLError | socket.gaierror) or not error.errno:
         return str(error)
     return os.strerror(error.errno)

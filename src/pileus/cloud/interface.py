@@ -21,12 +21,13 @@ request to wait is then left in peace by the others, too.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Balancers
 from pileus.cloud.errors import CloudError
+from pileus.cloud.finding import Finding
 from pileus.cloud.model import (
     Failure,
     Found,
@@ -39,7 +40,8 @@ from pileus.cloud.model import (
     no_labels,
 )
 from pileus.cloud.options import Options
-from pileus.cloud.volume import Volumes
+from pileus.cloud.volume import VolumeNames, Volumes
+from pileus.dataclass import dataclass
 
 Client_co = TypeVar("Client_co", covariant=True)
 Config_co = TypeVar("Config_co", covariant=True)
@@ -198,11 +200,16 @@ class Cloud:
     routes: Routes | None = None
     """Routes to pod ranges; None: the route controller is not started."""
     volumes: Volumes | None = None
-    """Volumes and snapshots (`pileus.cloud.volume`). No controller uses them yet."""
+    """Volumes and snapshots (`pileus.cloud.volume`); None: no volume is managed."""
+    volume_names: VolumeNames = field(default_factory=VolumeNames)
+    """Names by which PersistentVolumes of other drivers refer to volumes of this cloud."""
     clusters: Clusters | None = None
     ssh_keys: SshKeys | None = None
     """SSH keys; None: the SSH key controller is not started."""
     zones: Zones | None = None
+    absent: Mapping[str, str] = field(default_factory=no_labels)
+    """Why a capability is None although the provider has it, by its name, with the setting that it
+    needs: `{"routes": "router-id of [Route] is not set"}`."""
     owns: Callable[[NodeRef], bool | None] | None = None
     """Returns whether the node is a machine of this cloud; None (or no function): not known before
     a lookup. Pure, and without I/O."""
@@ -218,6 +225,10 @@ class Cloud:
     the simulation judge the provider by it."""
     has_cluster_id: bool = True
     """False: it has no cluster ID. The manager exits unless `--allow-untagged-cloud` is set."""
+    checks: Callable[[], Awaitable[Sequence[Finding]]] | None = None
+    """Returns problems of the account that a user can fix: roles, quotas, missing services. Called
+    by `pileus doctor` and by nothing else. Only reads. Raises CloudError if nothing can be checked;
+    a part that cannot be checked is a finding. None: the provider has no checks."""
     health: Callable[[], str | None] | None = None
     """Returns why only a restart of the process helps; None while healthy. Part of the health
     check `cloud-calls`. A provider with threads passes `Blocking.health` (`pileus.cloud.threads`).
@@ -236,6 +247,8 @@ class ProviderConfig:
     """Environment variables of the process."""
     cluster_name: str = "kubernetes"
     """`--cluster-name`: for ported providers, and for names that people read."""
+    user_agent: tuple[str, ...] = ()
+    """`--user-agent`: texts that precede the provider's own in the header of its requests."""
 
 
 class Connect(Protocol):

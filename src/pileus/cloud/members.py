@@ -5,11 +5,11 @@ its place: see `with_known_ids`.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.model import NO_LABELS, NodeRef
+from pileus.dataclass import replace
 
 KEPT = 16
 """Results that are remembered: a thousand Services share one set of a thousand members, which must

@@ -2,13 +2,14 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
 from typing import NewType
 
 from pileus.cloud.errors import CloudError
+from pileus.dataclass import dataclass
 
 NodeName = NewType("NodeName", str)
 InstanceId = NewType("InstanceId", str)
@@ -115,6 +116,8 @@ class Route:
     """Provider ID of the node. Of a route to be created: the node's, empty if it has none yet. Of a
     listed one: where the cloud knows its machines by ID. A listed route with another provider ID
     than its node has now leads to another machine, and is replaced."""
+    aliases: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """Of a listed route: other forms of `provider_id` that a node of this machine may have."""
     name: str = ""
     """Of a route to be created: the UID of the node, as a hint for the name."""
     addresses: tuple[Address, ...] | None = None

@@ -1,9 +1,8 @@
 """What a plan shows because of the declared effect of a changed option (`OnChange`). Pure."""
 
-from dataclasses import dataclass
-
 from pileus.cloud.balancer import Balancer, Change, Effect, Part, Wish
 from pileus.cloud.options import OnChange, Option, Options
+from pileus.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

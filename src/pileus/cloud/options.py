@@ -12,12 +12,13 @@ Parsing, suggestions, the warnings of a plan and the reference are derived from 
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.selectors import Selector, parse_selector
+from pileus.dataclass import dataclass
 from pileus.settings.go_bool import go_bool
 from pileus.settings.kinds import Kind, integer, one_of
 from pileus.settings.values import Values
@@ -60,9 +61,11 @@ class Role(StrEnum):
     SETTING = "passed to the provider"
     ADOPTS = "ID of the load balancer that the Service takes over (`Wish.adopts`)"
     SELECTS_MEMBERS = "node selector: only matching nodes are in `BalancerSpec.members`"
+    REPORTED = "written by the manager (`Balancer.annotations`); values of users have no effect"
 
 
 SETTING, ADOPTS, SELECTS_MEMBERS = Role.SETTING, Role.ADOPTS, Role.SELECTS_MEMBERS
+REPORTED = Role.REPORTED
 LIVE, RECREATE, CREATE_ONLY = OnChange.LIVE, OnChange.RECREATE, OnChange.CREATE_ONLY
 
 
@@ -79,7 +82,8 @@ class Option(Generic[V]):
     """Whether its value is left out of messages."""
     role: Role = Role.SETTING
     """ADOPTS requires the kind TEXT, and sets `Wish.adopts`. SELECTS_MEMBERS requires the kind
-    SELECTOR, and limits `BalancerSpec.members`. Neither value is in `Wish.options`."""
+    SELECTOR, and limits `BalancerSpec.members`. REPORTED is only written. None of these values is
+    in `Wish.options`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,12 @@ class Options:
     def with_role(self, role: Role) -> tuple[Option[object], ...]:
         """Returns the options that have this role, in order of declaration."""
         return tuple(each for each in self._options.values() if each.role is role)
+
+    @property
+    def reported(self) -> frozenset[str]:
+        """The names that the manager may write to a Service (`Balancer.annotations`)."""
+        roles = (*self.with_role(Role.ADOPTS), *self.with_role(Role.REPORTED))
+        return frozenset(each.name for each in roles)
 
     def settings(self, given: Mapping[str, V]) -> dict[str, V]:
         """Returns the entries that are declared and passed to the provider, values unchanged."""

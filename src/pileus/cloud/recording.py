@@ -16,7 +16,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -30,6 +30,7 @@ from pileus.cloud.http import (
     Send,
     by_status,
 )
+from pileus.dataclass import dataclass
 
 HIDDEN = "REDACTED"
 SECRET = re.compile(

@@ -9,13 +9,13 @@ A distribution declares a provider in its `pyproject.toml`:
 import importlib
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Connect
+from pileus.dataclass import dataclass
 from pileus.suggest import did_you_mean
 from pileus.version import INSTALL_LAB
 

@@ -24,13 +24,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from typing import ParamSpec, TypeVar, cast
 
 from pileus.cloud.errors import Conflict, Unavailable
 from pileus.cloud.permission import check_permission, permitted_by
+from pileus.dataclass import dataclass
 from pileus.telemetry.log import Log
 
 P = ParamSpec("P")

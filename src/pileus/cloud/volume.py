@@ -15,12 +15,13 @@ what is under way; the caller lists the volume again until it is done.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NewType, Protocol
 
 from pileus.cloud.balancer import Owner
 from pileus.cloud.model import InstanceId, no_labels
+from pileus.dataclass import dataclass
 
 VolumeId = NewType("VolumeId", str)
 SnapshotId = NewType("SnapshotId", str)
@@ -106,8 +107,9 @@ class VolumeSpec:
 class Attachment:
     instance: InstanceId
     device: str = ""
-    """Path of the device on the instance; empty if the cloud does not know it (yet). The node then
-    finds the device by the volume's ID."""
+    """Path of the device on the instance, or of a directory if the volumes of this cloud are such.
+    Empty if the cloud does not know it (yet). The node looks for the volume's ID first, and takes
+    no disk that shows another ID."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +173,25 @@ class VolumeLimits:
     they are attached now. Volumes that it needs to boot do not count. None: no limit is known."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeCapacity:
+    available_gib: int | None = None
+    """The total size of new volumes that the account can have now. None: it is not known, or there
+    is no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeNames:
+    """How objects of other projects refer to volumes of this cloud, besides Pileus' own driver."""
+
+    drivers: tuple[str, ...] = ()
+    """CSI drivers whose volume handles are this cloud's volume IDs."""
+    sources: tuple[str, ...] = ()
+    """Kinds of volume sources that Kubernetes itself has for this cloud; known is `cinder`."""
+
+
 class Volumes(Protocol):
-    """Volumes and snapshots of one account. No controller uses them yet.
+    """Volumes and snapshots of one account.
 
     `cluster` is the ID of the cluster that asks. A method never changes a volume or snapshot with
     the mark of another cluster: it raises Rejected. One without any mark can be attached, detached,
@@ -268,4 +287,15 @@ class Volumes(Protocol):
 
     async def limits(self, instance: InstanceId) -> VolumeLimits:
         """Returns how many volumes the instance can have. Raises NotFound if it does not exist."""
+        ...
+
+    async def capacity(
+        self, volume_type: str = "", topology: Mapping[str, str] | None = None
+    ) -> VolumeCapacity:
+        """Returns how much space is left for new volumes of this type in this place.
+
+        `volume_type` is empty for the cloud's default, `topology` is None for any place. 0 if there
+        is no such type or place: a larger volume is refused with QuotaExceeded or Rejected. Raises
+        Unsupported if this cloud never reports it.
+        """
         ...

@@ -2,8 +2,10 @@
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
+
+from pileus.dataclass import dataclass
 
 
 class Credentials(Protocol):

@@ -6,12 +6,10 @@ Lists are fetched in pages; a list that does not end, or is too large, is refuse
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import field
 from typing import Generic
 
-import msgspec
-
+from pileus.dataclass import dataclass, replace
 from pileus.fence import Fence, Open
 from pileus.kube.access import Server
 from pileus.kube.codec import Odd, Page, WatchEvent, codec_of, encode
@@ -427,7 +425,7 @@ def _encode(resource: Resource[T], body: T | Mapping[str, object], subresource: 
     if subresource and not isinstance(body, KubeObject):  # of a kind of its own, e.g. TokenRequest
         return encode(body)
     named = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return encode({**named, **msgspec.to_builtins(body, builtin_types=(datetime,))})
+    return encode(body, named)
 
 
 def _delete_options(preconditions: Preconditions) -> bytes | None:

@@ -2,13 +2,13 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, cast
 
 import msgspec
 
 from pileus.clock import rfc3339
+from pileus.dataclass import dataclass
 from pileus.kube.decoding import Malformed, decode
 from pileus.kube.errors import Unreadable, refusal_in_stream
 from pileus.kube.model.meta import KubeObject, ObjectMeta, T, Wire
@@ -86,6 +86,7 @@ class _Bearer(Wire, frozen=True):
 _BEARER = msgspec.json.Decoder(_Bearer)
 _RAW_EVENT = msgspec.json.Decoder(_RawEvent)
 _RAW_LIST = msgspec.json.Decoder(_RawList)
+_SIMPLE = frozenset({str, int, bool, float, type(None)})
 _PLAIN = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
 
@@ -113,6 +114,8 @@ class Codec(Generic[T]):
             page = self._page_one_by_one(body)
         else:
             page = Page(whole.items or (), whole.metadata.resource_version, whole.metadata.more)
+        for item in page.items:
+            item.share_strings()
         if not page.resource_version:
             # Some other JSON, such as {}, must not be taken for "there is nothing any more".
             raise Unreadable(f"not a list of {self._kind.__name__}: it has no resourceVersion")
@@ -125,6 +128,7 @@ class Codec(Generic[T]):
         except Malformed:
             return self._unusual_event(line, path)
         if event.type in _PLAIN:
+            event.object.share_strings()
             return WatchEvent(cast("EventType", event.type), event.object)
         return self._unusual_event(line, path)
 
@@ -176,12 +180,14 @@ class Codec(Generic[T]):
         )
 
 
-def encode(body: object) -> bytes:
-    """JSON as the API server reads it.
+def encode(body: object, first: Mapping[str, object] | None = None) -> bytes:
+    """JSON as the API server reads it; `first` are fields that the body does not have.
 
     Times get six digits: a Lease's micro time is refused without them, all others take them.
     """
     builtins = msgspec.to_builtins(body, builtin_types=(datetime,))
+    if first is not None:
+        builtins = {**first, **builtins}
     return msgspec.json.encode(_with_micro_times(builtins))
 
 
@@ -200,13 +206,13 @@ def _decoder(generic: type[object], kind: type[KubeObject]) -> msgspec.json.Deco
 
 
 def _with_micro_times(value: object) -> object:
-    match value:
-        case datetime():
-            return rfc3339(value, "microseconds")
-        case dict():
-            items = cast("dict[object, object]", value).items()
-            return {key: _with_micro_times(inner) for key, inner in items}
-        case list() | tuple():
-            return [_with_micro_times(inner) for inner in cast("Sequence[object]", value)]
-        case _:
-            return value
+    """Returns the value with times as text. Changes its dicts."""
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value)
+        for key, inner in items.items():
+            if type(inner) not in _SIMPLE:
+                items[key] = _with_micro_times(inner)
+        return items
+    if isinstance(value, list | tuple):
+        return [_with_micro_times(inner) for inner in cast("Sequence[object]", value)]
+    return rfc3339(value, "microseconds") if isinstance(value, datetime) else value

@@ -8,13 +8,14 @@ many" or does not answer in time, and grows slowly while it is full. `TokenBucke
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from types import TracebackType
 from typing import Protocol, Self
 
 from prometheus_client import Counter, Histogram
 
 from pileus.bucket import Bucket
+from pileus.dataclass import dataclass, replace
 from pileus.deadline import covered
 from pileus.fence import Fence
 from pileus.kube.access import Server
@@ -29,8 +30,13 @@ from pileus.kube.errors import (
 from pileus.kube.transport import READS, Reply, Request, Transport
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.passes import wrote
 
 log = Log(__name__)
+
+
+GIVES_WAY = 60.0
+"""Seconds for which a request that can wait gives way to the others."""
 
 
 class Throttle(Protocol):
@@ -44,7 +50,7 @@ class Window:
     """How many requests may be under way: grows by one per window of successes, halves at once."""
 
     limit: float = 16
-    most: int = 64
+    most: int = 32
     halvings: int = 0
     """Identifies requests sent before the last halving: one burst of refusals halves once."""
 
@@ -53,6 +59,8 @@ class Window:
         return int(self.limit)
 
     def grown(self) -> "Window":
+        if self.limit >= self.most:
+            return self
         return replace(self, limit=min(self.limit + 1 / self.limit, self.most))
 
     def halved(self, *, sent_at: int) -> "Window":
@@ -69,27 +77,60 @@ class Adaptive:
         self._window = window or Window()
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._urgent = 0
+        """Urgent requests that are waiting or under way."""
+        self._lull = asyncio.Event()
+        self._lull.set()
 
     @property
     def window(self) -> Window:
         return self._window
 
-    @asynccontextmanager
-    async def admission(self) -> AsyncGenerator[None]:
-        await self._enter()
-        sent_at, was_full = self._window.halvings, self._under_way >= self._window.size
+    def admission(self) -> AbstractAsyncContextManager[None]:
+        return _Admission(self, is_urgent=True)
+
+    def admission_in_a_lull(self) -> AbstractAsyncContextManager[None]:
+        """As `admission`, for a request that can wait for `lull`; that does not wait for it."""
+        return _Admission(self, is_urgent=False)
+
+    async def lull(self) -> None:
+        """Wait until no urgent request is waiting or under way, for at most `GIVES_WAY` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GIVES_WAY):
+                await self._lull.wait()
+
+    async def begin(self, *, is_urgent: bool) -> None:
+        """Wait until the request may leave."""
+        self._urgent += is_urgent
+        if is_urgent:
+            self._lull.clear()
         try:
-            yield
-        except (TooManyRequests, Timeout, Unreachable) as error:
-            if not isinstance(error, Unreachable) or error.timed_out:
-                self._window = self._window.halved(sent_at=sent_at)
+            await self._enter()
+        except BaseException:
+            self._leave(is_urgent=is_urgent)
             raise
-        else:
-            if was_full:
+
+    def end(self, error: BaseException | None, admission: "_Admission") -> None:
+        """The request has ended, perhaps with an error."""
+        if error is None:
+            if admission.was_full:
                 self._window = self._window.grown()
-        finally:
-            self._under_way -= 1
-            self._wake()
+        elif isinstance(error, TooManyRequests | Timeout) or (
+            isinstance(error, Unreachable) and error.timed_out
+        ):
+            self._window = self._window.halved(sent_at=admission.sent_at)
+        self._under_way -= 1
+        self._wake()
+        self._leave(is_urgent=admission.is_urgent)
+
+    @property
+    def is_full(self) -> bool:
+        return self._under_way >= self._window.size
+
+    def _leave(self, *, is_urgent: bool) -> None:
+        self._urgent -= is_urgent
+        if not self._urgent:
+            self._lull.set()
 
     async def _enter(self) -> None:
         if self._under_way < self._window.size and not self._waiting:
@@ -111,6 +152,47 @@ class Adaptive:
             if not turn.done():
                 self._under_way += 1
                 turn.set_result(None)
+
+
+class _Admission:
+    """The block of one request. Not a generator: there are several in every pass."""
+
+    __slots__ = ("_throttle", "is_urgent", "sent_at", "was_full")
+
+    def __init__(self, throttle: Adaptive, *, is_urgent: bool) -> None:
+        self._throttle = throttle
+        self.is_urgent = is_urgent
+        self.sent_at = 0
+        self.was_full = False
+
+    async def __aenter__(self) -> None:
+        throttle = self._throttle
+        await throttle.begin(is_urgent=self.is_urgent)
+        self.sent_at, self.was_full = throttle.window.halvings, throttle.is_full
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._throttle.end(error, self)
+
+
+class GivingWay:
+    """Lets requests out that can wait, such as events: when no other request is under way.
+
+    They wait for at most `GIVES_WAY` seconds each, and count in the window of the others.
+    """
+
+    def __init__(self, shared: Adaptive) -> None:
+        self._shared = shared
+
+    @asynccontextmanager
+    async def admission(self) -> AsyncGenerator[None]:
+        await self._shared.lull()
+        async with self._shared.admission_in_a_lull():
+            yield
 
 
 class TokenBucket:
@@ -136,6 +218,8 @@ class TokenBucket:
 
 
 TRIES = 5
+AUDIT_ID = "Audit-Id"
+"""The header with the ID of a request in the audit log of the API server."""
 LONGEST_WAIT = 60.0
 """Longest Retry-After in seconds that is waited for; a longer one raises the error."""
 
@@ -207,7 +291,7 @@ class Exchange:
             figures.throttled.observe(started - asked)
             reply, body = await self._perform(request)
             figures.duration.observe(now() - started)
-            figures.size.observe(len(request.body or b""))
+            figures.size.observe(len(request.body) if request.body else 0)
             figures.answer.observe(len(body))
             if not _succeeded(reply):
                 raise self._refusal(request, reply, body)
@@ -218,13 +302,17 @@ class Exchange:
             self._fence.check()
             # Once more by the transport: fetching credentials may have taken its time.
             request = replace(request, guard=self._fence.check)
+        began = asyncio.get_running_loop().time()
         try:
             async with self._transport.send(request) as reply:
                 body = await reply.read()
-        except Unreachable:
+        except Unreachable as error:
             self._count(request, "<error>")
+            _record(request, began, 0, str(error))
             raise
         self._count(request, str(reply.status))
+        why = "" if _succeeded(reply) else str(self._refusal(request, reply, body))
+        _record(request, began, reply.status, why, reply.headers.get(AUDIT_ID, ""))
         return reply, body
 
     def _refusal(self, request: Request, reply: Reply, body: bytes) -> ApiError:
@@ -280,6 +368,11 @@ def patience(method: str, error: ApiError) -> float | None:
     if isinstance(error, TooManyRequests) or method in READS:
         return error.retry_after
     return None
+
+
+def _record(request: Request, began: float, status: int, why: str, request_id: str = "") -> None:
+    if request.method not in READS:
+        wrote(f"{request.method} {request.path}", began, status, why, request_id)
 
 
 def _succeeded(reply: Reply) -> bool:

@@ -9,22 +9,17 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
 from multidict import CIMultiDict
 
+from pileus.http.client import Client, InvalidHeader, Sent
+from pileus.http.connection import Answer, ConnectTimeout, NotConnected, ProxyRefused, Silent
 from pileus.kube.access import Access
 from pileus.kube.errors import CredentialsError, TooLong, Unreachable, Unreadable
 from pileus.kube.transport import READS, Reply, Request
 
 CONNECT_TIMEOUT = 10.0
-KEEPALIVE_IDLE = 30
-KEEPALIVE_INTERVAL = 10
-KEEPALIVE_PROBES = 3
-BUFFER = 2**18
-"""Bytes of a stream that are read ahead; more means fewer pauses with many events."""
 UNAUTHORIZED = 401
-
-_FAULTS = (aiohttp.ClientError, ssl.SSLError, OSError)  # OSError includes TimeoutError
+_FAULTS = (OSError, ssl.SSLError)  # OSError includes TimeoutError
 
 
 class HttpTransport:
@@ -41,8 +36,10 @@ class HttpTransport:
             raise CredentialsError("the proxy of an API server must be http:// or https://")
         self._access = access
         self._connect_timeout = connect_timeout
-        self._host = urlsplit(access.server).netloc.rpartition("@")[2]
-        self._session: aiohttp.ClientSession | None = None
+        where = urlsplit(access.server)
+        self._host = where.netloc.rpartition("@")[2]
+        self._prefix = where.path
+        self._http: Client | None = None
         self._closed = False
 
     @property
@@ -59,156 +56,115 @@ class HttpTransport:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        session, self._session, self._closed = self._session, None, True
-        if session:
-            await session.close()
+        http, self._http, self._closed = self._http, None, True
+        if http:
+            await http.close()
 
     @asynccontextmanager
     async def send(self, request: Request) -> AsyncGenerator[Reply]:
-        response = await self._open(request)
-        if response.status == UNAUTHORIZED:
+        answer = await self._open(request)
+        if answer.status == UNAUTHORIZED:
             # Nothing was done, so that even a write can be sent again.
-            response.release()
+            answer.release()
             self._access.credentials.rejected()
-            response = await self._open(request)
-        _refuse_compression(request, response)
+            answer = await self._open(request)
+        _refuse_compression(request, answer)
         try:
-            yield _HttpReply(response, request, self._host)
+            yield _HttpReply(answer, request, self._host)
         finally:
-            response.release()
+            answer.release()
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._closed:
-            raise RuntimeError("HttpTransport is used after its `async with` block")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                middlewares=(self._never_repeat_writes,),
-                read_bufsize=BUFFER,
-                auto_decompress=False,
-                trust_env=False,
-            )
-        return self._session
-
-    async def _open(self, request: Request) -> aiohttp.ClientResponse:
-        session = self._opened()
+    async def _open(self, request: Request) -> Answer:
+        """Send the request. Raises `Unreachable` or `CredentialsError`."""
+        http = self._opened()
         headers = CIMultiDict({"Accept-Encoding": "identity", **request.headers})
         headers.extend(await self._access.credentials.headers())
         context = self._access.credentials.tls()
         if request.guard:
             request.guard()
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        sent = Sent(
+            method=request.method,
+            target=f"{self._prefix}{quote(request.path)}{query}",
+            headers=headers.items(),
+            body=request.body,
+            timeout=request.timeout,
+            idle_timeout=request.idle_timeout,
+            guard=request.guard,
+        )
         try:
-            return await session.request(
-                request.method,
-                self._url(request),
-                headers=headers,
-                data=request.body,
-                timeout=self._deadlines(request),
-                ssl=context if context is not None else True,
-                server_hostname=self._access.server_name,
-                proxy=self._access.proxy,
-                allow_redirects=False,
-            )
+            return await http.open(sent, context)
+        except InvalidHeader as error:
+            raise CredentialsError("a control character in a token or user name") from error
         except _FAULTS as error:
             raise _unreachable(request, self._host, error, self._access.trust) from error
-        except ValueError as error:
-            raise CredentialsError("a control character in a token or user name") from error
 
-    async def _never_repeat_writes(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        """Keep aiohttp from sending a PUT or DELETE again when a connection was lost under it."""
-        try:
-            return await handler(request)
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-            if request.method in READS:
-                raise
-            sent = Request(method=request.method, path=request.url.path)
-            raise _unreachable(sent, self._host, error, self._access.trust) from error
-
-    def _url(self, request: Request) -> str:
-        query = f"?{urlencode(request.query)}" if request.query else ""
-        return f"{self._access.server}{quote(request.path)}{query}"
-
-    def _deadlines(self, request: Request) -> aiohttp.ClientTimeout:
-        return aiohttp.ClientTimeout(
-            total=request.timeout,
-            connect=self._connect_timeout,
-            sock_connect=self._connect_timeout,
-            sock_read=request.idle_timeout,
-        )
+    def _opened(self) -> Client:
+        if self._closed:
+            raise RuntimeError("HttpTransport is used after its `async with` block")
+        if self._http is None:
+            access = self._access
+            self._http = Client(
+                access.server,
+                connect_timeout=self._connect_timeout,
+                server_name=access.server_name,
+                proxy=access.proxy,
+            )
+        return self._http
 
 
 class _HttpReply:
-    def __init__(self, response: aiohttp.ClientResponse, request: Request, host: str) -> None:
-        self._response = response
+    def __init__(self, answer: Answer, request: Request, host: str) -> None:
+        self._answer = answer
         self._request = request
         self._host = host
 
     @property
     def status(self) -> int:
-        return self._response.status
+        return self._answer.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return self._response.headers
+        return self._answer.headers
 
     async def read(self) -> bytes:
         limit = self._request.limit
-        body = bytearray()
+        parts: list[bytes] = []
+        size = 0
         async for chunk in self.chunks():
-            body += chunk
-            if len(body) > limit:
-                self._response.close()
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                self._answer.close()
                 raise TooLong(f"{_named(self._request)}: the answer has more than {limit} bytes")
-        return bytes(body)
+        return b"".join(parts)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._response.content.iter_any():
+            async for chunk in self._answer.chunks():
                 yield chunk
         except _FAULTS as error:
             raise _unreachable(self._request, self._host, error) from error
-
-
-def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-    made = socket.socket(*address[:3])
-    made.settimeout(0)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_IDLE),
-        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL),
-        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-    ):
-        if hasattr(socket, option):  # not all systems have all of them
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
 
 
 def _named(request: Request) -> str:
     return f"{request.method} {request.path}"
 
 
-def _refuse_compression(request: Request, response: aiohttp.ClientResponse) -> None:
+def _refuse_compression(request: Request, answer: Answer) -> None:
     """Raise if the body is compressed: a few bytes could decompress to more than memory holds."""
-    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding in {"", "identity"}:
         return
-    response.close()
+    answer.close()
     raise Unreadable(
         f"{_named(request)}: the answer is compressed ({encoding[:20]!r}), though the request asks "
         "for identity; if a proxy compresses answers, turn that off for the API server"
     )
 
 
-def _unreachable(request: Request, host: str, error: Exception, trust: str = "") -> Unreachable:
-    unsent = isinstance(
-        error,
-        aiohttp.ClientConnectorError
-        | aiohttp.ConnectionTimeoutError
-        | aiohttp.ClientHttpProxyError,
-    )
+def _unreachable(request: Request, host: str, error: OSError, trust: str = "") -> Unreachable:
+    unsent = isinstance(error, NotConnected | ConnectTimeout)
     return Unreachable(
         _named(request),
         host,
@@ -218,34 +174,31 @@ def _unreachable(request: Request, host: str, error: Exception, trust: str = "")
     )
 
 
-_CAUSES: tuple[tuple[type[Exception], str], ...] = (
-    (aiohttp.ClientConnectorDNSError, "its name does not resolve"),
-    (aiohttp.ConnectionTimeoutError, "no connection in time"),
-    (aiohttp.SocketTimeoutError, "no byte came for too long"),
-    (aiohttp.ServerDisconnectedError, "it closed the connection in the middle of the exchange"),
-    (aiohttp.ClientPayloadError, "it closed the connection in the middle of the answer"),
-    (TimeoutError, "no whole answer in time"),
-)
-
-
-def _cause(error: Exception, trust: str) -> str:
+def _cause(error: BaseException, trust: str) -> str:
     """Returns the cause in words that help to fix it."""
-    for kind, text in _CAUSES:
-        if isinstance(error, kind):
-            return text
     match error:
-        case aiohttp.ClientConnectorCertificateError():
-            against = f"; trusted is {trust}" if trust else ""
-            return f"its certificate is not trusted: {error.certificate_error}{against}"
-        case aiohttp.ClientConnectorError():
-            return f"cannot connect: {_system_text(error.os_error)}"
-        case aiohttp.ClientHttpProxyError():
-            return f"the proxy refuses: {error.status} {error.message}"
+        case ConnectTimeout():
+            return "no connection in time"
+        case Silent():
+            return "no byte came for too long"
+        case TimeoutError():
+            return "no whole answer in time"
+        case NotConnected():
+            return _not_connected(error.__cause__ or error, trust)
+        case OSError() if error.errno and not isinstance(error, ssl.SSLError):
+            return os.strerror(error.errno)
         case _:
             return str(error) or type(error).__name__
 
 
-def _system_text(error: OSError) -> str:
-    if isinstance(error, ssl.SSLError) or not error.errno:
-        return str(error)
-    return os.strerror(error.errno)
+def _not_connected(error: BaseException, trust: str) -> str:
+    match error:
+        case ProxyRefused():
+            return f"the proxy refuses: {error}"
+        case socket.gaierror():
+            return "its name does not resolve"
+        case ssl.SSLCertVerificationError():
+            against = f"; trusted is {trust}" if trust else ""
+            return f"its certificate is not trusted: {error}{against}"
+        case _:
+            return f"cannot connect: {_cause(error, trust)}"

@@ -10,10 +10,10 @@ The list is streamed through the watch itself where the server can do that.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
+from pileus.dataclass import dataclass
 from pileus.kube.client import (
     EVERYTHING,
     MOST_OBJECTS,

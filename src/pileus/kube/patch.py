@@ -1,8 +1,9 @@
 """Changes that name only what changes, so that fields which we do not know are never lost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+from pileus.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Settings of the API clients (`--kubeconfig`, `--master`, `--kube-api-…`)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from pileus.dataclass import dataclass
 from pileus.settings.config import Config
 from pileus.settings.declare import optional, setting, switch
 from pileus.settings.kinds import FLOAT, INT32, STRING

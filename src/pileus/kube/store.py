@@ -1,9 +1,11 @@
 """What is known of one kind of object, indexed, and what changes when more becomes known."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
+
+from pileus.dataclass import dataclass
 from pileus.kube.model.meta import KubeObject, T
 from pileus.telemetry.log import Log
 
@@ -12,8 +14,7 @@ log = Log(__name__)
 T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class NamespacedName:
+class NamespacedName(msgspec.Struct, frozen=True, order=True, gc=False):
     """Which object is meant; the namespace of a cluster-wide one is ""."""
 
     namespace: str
@@ -25,6 +26,8 @@ class NamespacedName:
 
 Index = Callable[[T], Iterable[Hashable]]
 """The values under which an object is to be found."""
+_Index = dict[Hashable, NamespacedName | dict[NamespacedName, None]]
+"""By value: the only object with it, or all. Most values are of one object, such as its UID."""
 
 
 class Store(Protocol[T_co]):
@@ -68,9 +71,7 @@ class Table(Generic[T]):
     def __init__(self, indexes: Mapping[str, Index[T]] | None = None) -> None:
         self._items: dict[NamespacedName, T] = {}
         self._functions = dict(indexes or {})
-        self._found: dict[str, dict[Hashable, dict[NamespacedName, T]]] = {
-            name: {} for name in self._functions
-        }
+        self._found: dict[str, _Index] = {name: {} for name in self._functions}
 
     def add_index(self, name: str, function: Index[T]) -> None:
         """Index all items, now and later, by `function`. An index of that name is kept."""
@@ -80,7 +81,7 @@ class Table(Generic[T]):
         self._found[name] = {}
         for key, item in self._items.items():
             for value in self._values(name, item):
-                self._found[name].setdefault(value, {})[key] = item
+                _insert(self._found[name], value, key)
 
     def get(self, key: NamespacedName) -> T | None:
         return self._items.get(key)
@@ -89,7 +90,11 @@ class Table(Generic[T]):
         return tuple(self._items.values())
 
     def by_index(self, index: str, value: Hashable) -> tuple[T, ...]:
-        return tuple(self._found[index].get(value, {}).values())
+        match self._found[index].get(value, {}):
+            case NamespacedName() as key:
+                return (self._items[key],)
+            case keys:
+                return tuple(self._items[key] for key in keys)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -109,7 +114,7 @@ class Table(Generic[T]):
         self._items[key] = item
         for index in self._functions:
             for value in self._values(index, item):
-                self._found[index].setdefault(value, {})[key] = item
+                _insert(self._found[index], value, key)
 
     def _remove(self, item: T) -> None:
         key = key_of(item)
@@ -179,12 +184,21 @@ def _is_same(old: KubeObject, new: KubeObject) -> bool:
     return old == new
 
 
-def _discard(
-    found: dict[Hashable, dict[NamespacedName, T]], value: Hashable, key: NamespacedName
-) -> None:
-    holders = found.get(value)
-    if holders is None:
-        return
-    holders.pop(key, None)
-    if not holders:
-        del found[value]
+def _insert(index: _Index, value: Hashable, key: NamespacedName) -> None:
+    known = index.get(value)
+    if known is None or known == key:
+        index[value] = key
+    elif isinstance(known, NamespacedName):
+        index[value] = {known: None, key: None}
+    else:
+        known[key] = None
+
+
+def _discard(index: _Index, value: Hashable, key: NamespacedName) -> None:
+    known = index.get(value)
+    if known == key:
+        del index[value]
+    elif isinstance(known, dict):
+        known.pop(key, None)
+        if not known:
+            del index[value]

@@ -7,9 +7,10 @@ place and need no sockets, so that they can run in virtual time.
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from pileus.dataclass import dataclass
 from pileus.kube.errors import ReadOnly
 
 MEBIBYTE = 2**20

@@ -1,8 +1,7 @@
 """The cloud for which a controller works, in a manager that may have several."""
 
-from dataclasses import dataclass
-
 from pileus.cloud.interface import Cloud
+from pileus.dataclass import dataclass
 from pileus.objects.ownership import Ownership, Whose, whose_by
 
 CLASS_PREFIX = "pileus.dev/"

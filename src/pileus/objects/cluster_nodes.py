@@ -60,15 +60,6 @@ class Brought(NamedTuple):
     written: bool
 
 
-class NodeInformer(Protocol):
-    """The part of an informer of nodes that controllers use."""
-
-    @property
-    def store(self) -> Store[Node]: ...
-    async def wait_synced(self) -> None: ...
-    def subscribe(self, handler: Handler[Node]) -> None: ...
-
-
 def _unchanged(node: Node, _: object) -> Node:
     return node
 

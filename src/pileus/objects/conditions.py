@@ -1,8 +1,8 @@
 """Conditions on nodes that report a problem and since when it exists. Pure."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, NodeCondition
 from pileus.objects.nodes import condition_of
 

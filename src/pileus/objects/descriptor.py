@@ -5,8 +5,9 @@ the descriptors (`app/registry.py`) and knows nothing else about any controller.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from pileus.dataclass import dataclass
 
 if TYPE_CHECKING:  # help needs the names only, and must start quickly
     from random import Random
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # help needs the names only, and must start quickly
     from pileus.kube.model.meta import Resource
     from pileus.objects.cloud_scope import CloudScope
     from pileus.objects.preview import Planned, Scope, Trouble
+    from pileus.objects.rights import Right
     from pileus.runtime.events import Recorder
     from pileus.runtime.informers import Informers
     from pileus.telemetry.metrics import Metrics
@@ -105,6 +107,10 @@ class ControllerContext:
         return min(workers, max(1, int(self.request_rate * PASS_SECONDS)))
 
 
+def _no_rights(_settings: object) -> "tuple[Right, ...]":
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerDescriptor(Generic[S]):
     """Everything the manager knows about a controller."""
@@ -116,6 +122,10 @@ class ControllerDescriptor(Generic[S]):
     """Builds the controller, or says why it does not run here. Starts nothing."""
     kinds: "tuple[Resource[Any], ...]" = ()
     """What it watches with shared informers. A change of these can change its plan."""
+    rights: "Callable[[S], tuple[Right, ...]]" = _no_rights
+    """Returns what its client needs in the cluster, beside the informers of `kinds`.
+
+    Empty if the settings keep the controller from running."""
     per_cloud: bool = True
     """Whether it runs once per cloud; otherwise once per process."""
     stuck_after: float = 600.0

@@ -1,10 +1,10 @@
 """To which of several clouds a node belongs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import NodeRef
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import provider_id_of, reference
 from pileus.objects.ownership import Ownership, Whose

@@ -10,9 +10,10 @@ a write would queue the next pass, and cut short a backoff or a delay that the c
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
+from pileus.dataclass import dataclass
 from pileus.kube.informer import Handler
 from pileus.kube.model.meta import KubeObject
 from pileus.runtime.memory import PerObject
@@ -75,7 +76,7 @@ class OwnWrites(Generic[Key, T]):
     def note(self, key: Key, found: T) -> T:
         """Record `found`, an answer of the API server, until the watch has delivered it."""
         loop = asyncio.get_running_loop()
-        memory = self._memories.setdefault(key, _Memory[T]())
+        memory = self._memory(key)
         memory.shown, memory.until = found, loop.time() + CATCH_UP
         loop.call_at(memory.until, self._expire, key, memory)
         self._tidy(key)
@@ -98,7 +99,7 @@ class OwnWrites(Generic[Key, T]):
 
         A failed write may have taken effect: the updates are then passed on unchanged.
         """
-        memory = self._memories.setdefault(key, _Memory[T]())
+        memory = self._memory(key)
         memory.under_way += 1
         try:
             answer = await request
@@ -123,6 +124,12 @@ class OwnWrites(Generic[Key, T]):
     def forget(self, key: Key) -> None:
         """Drop the entries of a deleted object."""
         self._memories.pop(key, None)
+
+    def _memory(self, key: Key) -> _Memory[T]:
+        memory = self._memories.get(key)
+        if memory is None:
+            memory = self._memories[key] = _Memory()
+        return memory
 
     def _answered(self, key: Key, memory: _Memory[T]) -> None:
         memory.under_way -= 1

@@ -1,11 +1,11 @@
 """The lines of a plan: what a controller would do now."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from pileus.cloud.balancer import Effect
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.settings.go_quote import quote
 

@@ -1,8 +1,8 @@
 """Settings of the cluster as a whole, which several controllers use."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from pileus.dataclass import dataclass
 from pileus.objects.ranges import parse_ranges
 from pileus.settings.config import Config
 from pileus.settings.declare import setting

@@ -5,9 +5,9 @@ The delays are those of the Go framework. The jitter is ours, and only lengthens
 
 import math
 import random
-from dataclasses import dataclass
 
 from pileus.bucket import Bucket
+from pileus.dataclass import dataclass
 from pileus.runtime.failure import all_ask_to_wait, hint
 
 JITTER = 0.1
@@ -15,14 +15,15 @@ JITTER = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """`first` seconds after the first failure, doubled with each further one, at most `last`."""
+    """`first` seconds after the first failure, `factor` times that after each, at most `last`."""
 
     first: float
     last: float
+    factor: float = 2.0
 
     def delay(self, failures: int) -> float:
-        doublings = min(max(failures - 1, 0), 64)
-        return min(self.last, self.first * 2.0**doublings)
+        steps = min(max(failures - 1, 0), 64)
+        return min(self.last, self.first * self.factor**steps)
 
 
 SERVICE_RETRIES = Exponential(5.0, 300.0)

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
 from pileus.cloud.provider_context import is_its_own
+from pileus.dataclass import dataclass
 from pileus.deadline import Deadline
 from pileus.runtime.backoff import RetryPolicy
 from pileus.runtime.failure import PassTooLong, all_ask_to_wait, is_expected, is_fenced
 from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import QueueClosed, WorkQueue
-from pileus.runtime.reconcile import CountingFailures, Reconciler, Reporting
+from pileus.runtime.reconcile import CountingFailures, Reconciler, Reporting, Result
 from pileus.telemetry.log import Log
+from pileus.telemetry.passes import Pass, passing
 
 log = Log(__name__)
 
@@ -31,6 +32,9 @@ class Limits:
     """How many passes run at the same time, and for how long."""
 
     workers: int = 1
+    group: int = 1
+    """How many workers must be free, once all were busy, before the next passes start. Passes that
+    start together share their calls to the cloud."""
     deadline: float = 300.0
     """Seconds after which a pass is cancelled, reported and retried. Time that has a deadline of
     its own (a call to the cloud, a request, waiting for either) does not count."""
@@ -39,6 +43,27 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+class _Workers:
+    """Counts free workers. Once none is free, the next is taken when a whole group is."""
+
+    def __init__(self, most: int, group: int) -> None:
+        self._free = most
+        self._group = min(group, most)
+        self._enough = asyncio.Event()
+        self._enough.set()
+
+    async def acquire(self) -> None:
+        await self._enough.wait()
+        self._free -= 1
+        if self._free == 0:
+            self._enough.clear()
+
+    def release(self) -> None:
+        self._free += 1
+        if self._free >= self._group:
+            self._enough.set()
 
 
 class Controller(Generic[Key]):
@@ -107,7 +132,7 @@ class Controller(Generic[Key]):
 
         There is a task per pass, not per worker: thousands of idle workers cost nothing.
         """
-        free = asyncio.Semaphore(self._limits.workers)
+        free = _Workers(self._limits.workers, self._limits.group)
         while True:
             await free.acquire()
             try:
@@ -116,7 +141,7 @@ class Controller(Generic[Key]):
                 return
             passes.create_task(self._work(key, free), name=f"{self.name}/{key}")
 
-    async def _work(self, key: Key, free: asyncio.Semaphore) -> None:
+    async def _work(self, key: Key, free: _Workers) -> None:
         try:
             await self._pass_over(key)
         finally:
@@ -124,13 +149,16 @@ class Controller(Generic[Key]):
             free.release()
 
     async def _pass_over(self, key: Key) -> None:
-        try:
-            await self._reconcile(key)
-        except BaseException as error:  # the one place: no pass may stop the worker
-            if not is_its_own(error):
-                raise
-            await self._report(key, error)
-            self._retry(key, error)
+        with passing(self.name) as record:
+            try:
+                result = await self._reconcile(key)
+            except BaseException as error:  # the one place: no pass may stop the worker
+                if not is_its_own(error):
+                    raise
+                await self._report(key, error)
+                self._retry(key, error, record)
+            else:
+                record.done(result.requeue_after)
 
     async def _report(self, key: Key, error: BaseException) -> None:
         """Let the reconciler report on the object a failure that the pass could not report."""
@@ -146,7 +174,7 @@ class Controller(Generic[Key]):
         except Exception as failure:  # noqa: BLE001 -- the pass's own error matters more
             log.warning("Cannot report failed pass", controller=self.name, key=key, err=failure)
 
-    async def _reconcile(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> Result:
         deadline = self._in_hand[key] = Deadline(self._limits.deadline)
         try:
             async with deadline:
@@ -163,10 +191,12 @@ class Controller(Generic[Key]):
         if result.requeue_after is not None:
             self._queue.next_pass(key, max(result.requeue_after, SOONEST), result.priority)
         self._failures.pop(key, None)
+        return result
 
-    def _retry(self, key: Key, error: BaseException) -> None:
+    def _retry(self, key: Key, error: BaseException, record: Pass) -> None:
         if is_fenced(error):
             log.info("Pass stopped: not leader", v=2, controller=self.name, key=key)
+            record.stopped("not leader", FENCED_PAUSE)
             self._queue.next_pass(key, FENCED_PAUSE)
             return
         if isinstance(self._reconciler, CountingFailures):
@@ -184,4 +214,5 @@ class Controller(Generic[Key]):
             failures=failures,
             retry_in=round(delay, 3),
         )
+        record.failed(error, delay)
         self._queue.next_pass(key, delay, retry=True)

@@ -11,12 +11,12 @@ import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
 from pileus.bucket import Bucket
 from pileus.clock import Clock
+from pileus.dataclass import dataclass, replace
 from pileus.fence import Fenced
 from pileus.kube.errors import (
     AlreadyExists,
@@ -38,7 +38,15 @@ from pileus.telemetry.metrics import Metrics
 
 log = Log(__name__)
 
-LONGEST_QUEUE = 1000
+LONGEST_QUEUE = 20_000
+"""Events that wait to be written, at most. They give way to other requests, so that a cluster of
+thousands of nodes is not initialized later for the sake of its events."""
+MANY = 100
+"""More unwritten events than this are a burst: they are written when it is over."""
+BURST_PAUSE = 0.2
+"""Seconds without a new event after which a burst is over."""
+LONGEST_BURST = 5.0
+"""Seconds after which events are written although the burst goes on."""
 WRITERS = 8
 TRIES = 12
 RETRY = 10.0
@@ -143,7 +151,8 @@ class Correlator:
         same = self._fold(occurrence, now)
         if same[-1] == _ANY_MESSAGE:
             occurrence = replace(occurrence, message=FOLDED_PREFIX + occurrence.message)
-        occurrence = replace(occurrence, message=occurrence.message[:LONGEST_MESSAGE])
+        if len(occurrence.message) > LONGEST_MESSAGE:
+            occurrence = replace(occurrence, message=occurrence.message[:LONGEST_MESSAGE])
         before = self._counted.get(same)
         if before is None:
             counted = CountedEvent(self._new_name(occurrence), occurrence, occurrence.at, 1)
@@ -164,8 +173,8 @@ class Correlator:
         return (*similar, occurrence.message if len(messages) < MOST_SIMILAR else _ANY_MESSAGE)
 
     def _within_limit(self, about: ObjectReference, now: float) -> bool:
-        full = Bucket.full(1 / SECONDS_PER_EVENT, BURST, now)
-        wait, left = (self._buckets.get(about) or full).reserve(now)
+        bucket = self._buckets.get(about) or Bucket.full(1 / SECONDS_PER_EVENT, BURST, now)
+        wait, left = bucket.reserve(now)
         if wait > 0:
             return False
         self._buckets.put(about, left)
@@ -204,6 +213,7 @@ class EventRecorder:
         self._written: RecentlyUsed[str, bool] = RecentlyUsed(REMEMBERED)
         self._all_written = asyncio.Event()
         self._forbidden = False
+        self._recorded_at = self._burst_began = 0.0
 
     def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
         counted = self._correlator.count(
@@ -215,6 +225,9 @@ class EventRecorder:
             self._drop("queue_full")
             return
         self._unwritten[counted.name] = counted
+        self._recorded_at = counted.occurrence.at.timestamp()
+        if len(self._unwritten) <= MANY:
+            self._burst_began = self._recorded_at
         if counted.name not in self._tries:  # otherwise its next attempt is scheduled already
             self._queue.add(counted.name)
 
@@ -246,9 +259,19 @@ class EventRecorder:
             except QueueClosed:
                 return
             try:
+                await self._burst_over()
                 await self._deliver(name)
             finally:
                 self._queue.done(name)
+
+    async def _burst_over(self) -> None:
+        """Wait while many events are recorded: what they report comes before their writing."""
+        while len(self._unwritten) > MANY:
+            now = self._clock.now().timestamp()
+            is_new = 0 <= now - self._recorded_at < BURST_PAUSE
+            if not is_new or not 0 <= now - self._burst_began < LONGEST_BURST:
+                return
+            await asyncio.sleep(BURST_PAUSE)
 
     async def _deliver(self, name: str) -> None:
         counted = self._unwritten.get(name)

@@ -3,11 +3,12 @@
 import asyncio
 import gc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import starmap
 from random import Random
 from typing import Any, Final, Protocol, cast
 
+from pileus.dataclass import dataclass
 from pileus.kube.client import EVERYTHING, Client, Selector
 from pileus.kube.errors import CredentialsError, Forbidden, KubeError, Unauthorized
 from pileus.kube.informer import Informer, InformerOptions

@@ -11,13 +11,14 @@ arrives.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from pileus.clock import Clock, SystemClock, since_boot
+from pileus.dataclass import dataclass
 from pileus.fence import Fenced
 from pileus.kube.errors import AlreadyExists, Conflict, KubeError
 from pileus.runtime.events import Recorder
@@ -41,6 +42,10 @@ Value = TypeVar("Value")
 
 HEALTH_TOLERANCE = 20.0
 """Seconds beyond the lease duration after which a leader that does not renew is unhealthy."""
+
+
+EXPIRED = 0.01
+"""Seconds after its expiry at which a lease is read, so that it has surely expired."""
 
 
 class LeadershipLost(Exception):
@@ -130,9 +135,12 @@ class Election:
         self.when_lost: Callable[[], None] = lambda: None
         """Called when the lease is lost, before the body is cancelled."""
         self._why_lost = ""
+        self._has_failed = False
+        """Whether the last attempt to take the lease ended with an error."""
         self._status = metrics.leading.labels(candidate.name)
         self._slow = metrics.lease_slow_renewals.labels(candidate.name)
         self._status.set(0)
+        metrics.lease_transitions.labels(candidate.name).set_function(self._transitions)
 
     @asynccontextmanager
     async def leading(self) -> AsyncGenerator[None]:
@@ -163,18 +171,74 @@ class Election:
             return None
         return f"failed election to renew leadership on lease {self._candidate.name}"
 
+    def _transitions(self) -> float:
+        """Returns how often the lease changed hands; not a number before the lease is known."""
+        return math.nan if self._seen is None else self._seen.spec.lease_transitions or 0
+
     async def _acquire(self) -> None:
         log.info("attempting to acquire leader lease", lock=self._candidate.lock)
-        retry = self._candidate.durations.retry
-        while not await self._attempt():  # noqa: ASYNC110 -- a pause between tries
-            # The same spread as upstream: from one to 1 + JITTER_FACTOR retry periods.
-            await asyncio.sleep(self._random.uniform(retry, retry * (1 + JITTER_FACTOR)))
+        if not await self._attempt():
+            await self._stand_by()
         log.info("successfully acquired lease", lock=self._candidate.lock)
         self._status.set(1)
         self._announce("became leader")
 
+    async def _stand_by(self) -> None:
+        """Try to take the lease until that succeeds."""
+        changed = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._watch(changed), name="lease-watch")
+            await self._wait_for_next_attempt(changed)
+            while not await self._attempt():
+                await self._wait_for_next_attempt(changed)
+            watching.cancel()
+
+    async def _watch(self, changed: asyncio.Event) -> None:
+        """Set `changed` when the lease may have changed. Without a watch, it is only polled.
+
+        While it cannot be read, it is not watched: that would only be a second failing request.
+        """
+        while True:
+            try:
+                if not self._has_failed:
+                    await self._store.watch(changed.set)
+            except KubeError as error:
+                log.info("Cannot watch the lease", v=2, lock=self._candidate.lock, err=error)
+            except Exception as error:  # the lease is polled, too
+                log.exception("Cannot watch the lease", error=error, lock=self._candidate.lock)
+            await asyncio.sleep(self._pause())
+
+    async def _wait_for_next_attempt(self, changed: asyncio.Event) -> None:
+        """Wait until the lease has changed or expired, or the retry period is over.
+
+        A watch only says when to read the lease: what is read decides whether it may be taken.
+        After an error only time counts: the change may be our own, whose answer was lost.
+        """
+        pause, left = self._pause(), self._until_expiry()
+        if self._has_failed:
+            await asyncio.sleep(pause)
+            changed.clear()
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(pause, left) if left > 0 else pause):
+                await changed.wait()
+        changed.clear()
+
+    def _pause(self) -> float:
+        """Returns from one to 1 + JITTER_FACTOR retry periods: the same spread as upstream."""
+        retry = self._candidate.durations.retry
+        return self._random.uniform(retry, retry * (1 + JITTER_FACTOR))
+
+    def _until_expiry(self) -> float:
+        """Returns the seconds until the lease of another process expires; 0 if not known."""
+        if self._seen is None:
+            return 0.0
+        expiry = self._seen.since + (self._seen.spec.lease_duration_seconds or 0)
+        return expiry + EXPIRED - self._times.monotonic()
+
     async def _attempt(self) -> bool:
         """Take the lease if it is free. Returns whether this process has it now."""
+        self._has_failed = False
         try:
             if not await self._look():
                 return False
@@ -184,6 +248,7 @@ class Election:
             return False
         except (KubeError, NoAnswer) as error:
             log.error("error retrieving resource lock", error=error, lock=self._candidate.lock)
+            self._has_failed = True
             return False
         return True
 

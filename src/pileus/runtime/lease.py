@@ -5,15 +5,16 @@ fields survive a PUT; the Go framework's role has no permission to patch leases.
 """
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
 from pileus.clock import rfc3339
-from pileus.kube.client import Client
+from pileus.dataclass import dataclass
+from pileus.kube.client import Client, Selector
 from pileus.kube.decoding import Malformed, decode
 from pileus.kube.errors import NotFound, Unreadable
 from pileus.kube.model.coordination_v1 import LEASES, Lease, LeaseSpec
@@ -134,14 +135,23 @@ class LeaseStore(Protocol):
         """
         ...
 
+    async def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever the lease may have changed, until the server ends the watch.
+
+        A watch may lag behind: read the lease before anything is concluded.
+        """
+        ...
+
 
 class KubeLease:
     """The lease in a cluster. Its client must not be behind the fence that the lease controls."""
 
     def __init__(self, client: Client, namespace: str, name: str) -> None:
         self._client = client
+        self._namespace = namespace
         self._path = LEASES.path(name, namespace=namespace)
         self._collection = LEASES.path(namespace=namespace)
+        self._selector = Selector(fields=f"metadata.name={name}")
 
     async def read(self) -> Json | None:
         try:
@@ -154,6 +164,13 @@ class KubeLease:
 
     async def update(self, lease: Json) -> Json:
         return _decode(await self._client.raw("PUT", self._path, body=_encode(lease)))
+
+    async def watch(self, changed: Callable[[], None]) -> None:
+        watch = self._client.watch(LEASES, namespace=self._namespace, selector=self._selector)
+        async with aclosing(watch) as events:
+            async for event in events:
+                if event.type != "BOOKMARK":
+                    changed()
 
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -14,7 +14,15 @@ from typing import Generic, NamedTuple, TypeVar
 from pileus.telemetry.metrics import Metrics
 
 Key = TypeVar("Key", bound=Hashable)
-_Timers = dict[Key, asyncio.TimerHandle]
+
+
+class _Timer(NamedTuple):
+    due: float
+    """Kept here: the handle of uvloop does not know it if the timer is due at once."""
+    handle: asyncio.Handle
+
+
+_Timers = dict[Key, _Timer]
 
 
 class Priority(IntEnum):
@@ -70,8 +78,12 @@ class WorkQueue(Generic[Key]):
 
     def keys(self) -> int:
         """Returns the number of keys that wait, are held, or are scheduled for later."""
+        return len(self.known())
+
+    def known(self) -> frozenset[Key]:
+        """Returns the keys that wait, are held, or are scheduled for later."""
         known = (*self._lines.values(), self._again, self._held, self._timers, self._next)
-        return len(set[Key]().union(*known))
+        return frozenset[Key]().union(*known)
 
     def add(self, key: Key, priority: Priority = Priority.URGENT) -> None:
         """Queue `key` for a pass. While a worker holds it, the pass waits for `done`."""
@@ -135,7 +147,7 @@ class WorkQueue(Generic[Key]):
         self._closed = True
         for timers in (self._timers, self._next):
             for timer in timers.values():
-                timer.cancel()
+                timer.handle.cancel()
             timers.clear()
         self._again.clear()
         for line in self._lines.values():
@@ -172,7 +184,7 @@ class WorkQueue(Generic[Key]):
         self._held[key] = now
         planned = self._next.pop(key, None)
         if planned is not None:
-            planned.cancel()
+            planned.handle.cancel()
         return key
 
     def _plan(self, timers: _Timers[Key], key: Key, delay: float, priority: Priority) -> None:
@@ -180,11 +192,12 @@ class WorkQueue(Generic[Key]):
             return
         due = self._loop.time() + max(delay, 0.0)
         planned = timers.get(key)
-        if planned is not None and planned.when() <= due:
+        if planned is not None and planned.due <= due:
             return
         if planned is not None:
-            planned.cancel()
-        timers[key] = self._loop.call_at(due, self._fall_due, timers, key, priority)
+            planned.handle.cancel()
+        handle = self._loop.call_at(due, self._fall_due, timers, key, priority)
+        timers[key] = _Timer(due, handle)
 
     def _fall_due(self, timers: _Timers[Key], key: Key, priority: Priority) -> None:
         del timers[key]

@@ -3,8 +3,8 @@
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from pileus.dataclass import dataclass
 from pileus.settings.config import Config
 from pileus.settings.declare import nested, setting, switch
 from pileus.settings.go_quote import quote

@@ -5,15 +5,14 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from pileus.clock import Clock
+from pileus.dataclass import dataclass
 from pileus.server.client_certificates import (
     NO_TRUST,
     Authorities,
     ProxyTrust,
     Trust,
-    common_name,
     user_of,
 )
 from pileus.server.reviews import Meter, ReviewCache, ReviewFailed, TokenReviews, persistently
@@ -28,6 +27,8 @@ from pileus.server.users import (
 )
 from pileus.telemetry.metrics import Metrics
 
+THROUGH_PROXY = "X-Pileus-Authorization"
+"""Like `Authorization`, for callers behind the proxy of the API server: it removes that header."""
 _KNOWN_USERS = frozenset({
     "admin",
     "client",
@@ -105,7 +106,7 @@ class Authenticator:
         trusted = self._trusted
         if not proof.chain or trusted.proxies is None or trusted.rules is None:
             return None
-        name = common_name(trusted.proxies.verify(proof.chain, self._clock.now()))
+        name = trusted.proxies.verify(proof.chain, self._clock.now()).common_name
         allowed = trusted.rules.allowed_names
         if allowed and name not in allowed:
             raise Unauthenticated(f"proxy {name!r} is not among the allowed names")
@@ -121,7 +122,8 @@ class Authenticator:
         return user_of(clients.verify(proof.chain, self._clock.now()))
 
     async def _by_token(self, proof: Proof) -> User | None:
-        token = bearer_token(proof.headers.get("Authorization", ""))
+        given = proof.headers.get("Authorization", "") or proof.headers.get(THROUGH_PROXY, "")
+        token = bearer_token(given)
         if not token or self._tokens is None:
             return None
         if not is_text(token):

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pileus.dataclass import dataclass
 from pileus.server.errors import BadOption
 from pileus.server.reviews import AccessReviews, Meter, ReviewCache, Verdict, persistently
 from pileus.server.settings import AuthorizationOptions

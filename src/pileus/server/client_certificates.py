@@ -5,27 +5,20 @@ change.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from cryptography.x509.verification import (
-    ExtensionPolicy,
-    PolicyBuilder,
-    Store,
-    VerificationError,
-)
 
+from pileus.dataclass import dataclass
 from pileus.kube.decoding import Malformed, decode
 from pileus.server.errors import BadCertificate, LookupFailed, ServerError
 from pileus.server.reviews import AuthenticationSettings, ReviewFailed
 from pileus.server.settings import AuthenticationOptions, RequestHeaderOptions
-from pileus.server.users import HeaderNames, Unauthenticated, User
+from pileus.server.users import HeaderNames, Leaf, User
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -40,63 +33,31 @@ class Authorities:
     def __init__(self, pem: bytes) -> None:
         """Raises `BadCertificate` if there is no certificate in it, or an invalid one."""
         try:
-            self._store = Store(x509.load_pem_x509_certificates(pem))
-        except ValueError as error:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=pem.decode())
+        except (ssl.SSLError, ValueError) as error:
             raise BadCertificate(f"not a bundle of CA certificates: {error}") from error
+        self._pem = pem
 
-    def verify(self, chain: Sequence[bytes], now: datetime) -> x509.Certificate:
+    def verify(self, chain: Sequence[bytes], now: datetime) -> Leaf:
         """Returns the first certificate of the chain (DER) if one of these CAs signed it.
 
         Raises `Unauthenticated` if none did.
         """
-        try:
-            leaf, *others = [x509.load_der_x509_certificate(der) for der in chain]
-            verifier = (
-                PolicyBuilder()
-                .store(self._store)
-                .time(now)
-                # Client certificates of clusters have no subject alternative names.
-                .extension_policies(
-                    ca_policy=ExtensionPolicy.webpki_defaults_ca(),
-                    ee_policy=ExtensionPolicy.permit_all(),
-                )
-                .build_client_verifier()
-            )
-            verifier.verify(leaf, others)
-        except (VerificationError, ValueError) as error:
-            raise Unauthenticated(f"client certificate: {error}") from error
-        if not _is_for_clients(leaf):
-            raise Unauthenticated("client certificate: no extended key usage for clients")
-        return leaf
+        # 11 MB of memory, only for clients with certificates. No probe has one.
+        from pileus.server.certificate_verification import verified  # noqa: PLC0415
+
+        return verified(self._pem, chain, now)
 
 
-def common_name(leaf: x509.Certificate) -> str:
-    """Returns the last common name of the subject; "" if it has none."""
-    names = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[-1].value) if names else ""
-
-
-def user_of(leaf: x509.Certificate) -> User | None:
+def user_of(leaf: Leaf) -> User | None:
     """Returns the user of a verified certificate: common name, with organizations as groups."""
-    name = common_name(leaf)
-    if not name:
+    if not leaf.common_name:
         return None
-    organizations = leaf.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    identifier = f"X509SHA256={leaf.fingerprint(hashes.SHA256()).hex()}"
     return User(
-        name,
-        groups=tuple(str(organization.value) for organization in organizations),
-        extra=((CREDENTIAL_ID, (identifier,)),),
+        leaf.common_name,
+        groups=leaf.organizations,
+        extra=((CREDENTIAL_ID, (f"X509SHA256={leaf.fingerprint}",)),),
     )
-
-
-def _is_for_clients(leaf: x509.Certificate) -> bool:
-    try:
-        usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return True
-    allowed = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
-    return bool(allowed & set(usage))
 
 
 LOOK_EVERY = 1.0

@@ -1,4 +1,4 @@
-"""All paths of the HTTPS port: health, metrics, `/configz`, `/version` and `/debug`."""
+"""All paths of the HTTPS port: health, metrics, `/configz`, `/version`, `/history`, `/debug`."""
 
 import asyncio
 import gc
@@ -9,10 +9,10 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import field
 
-from aiohttp import web
-
+from pileus.dataclass import dataclass
+from pileus.http.messages import Request, Response
 from pileus.server import responses
 from pileus.server.build import Build, this_build
 from pileus.server.health import Health, Slis, health_routes, sli_routes
@@ -40,14 +40,14 @@ class Configz:
 
 
 def configz_routes(configz: Configz) -> Routes:
-    async def handle(_: web.BaseRequest) -> web.Response:
+    async def handle(_: Request) -> Response:
         return responses.json(configz.shown())
 
     return Routes({"/configz": handle})
 
 
 def version_routes(build: Build) -> Routes:
-    async def handle(_: web.BaseRequest) -> web.Response:
+    async def handle(_: Request) -> Response:
         return responses.json(build)
 
     return Routes({"/version": handle})
@@ -67,10 +67,10 @@ _PPROF = (
 def debug_routes(set_verbosity: SetVerbosity) -> Routes:
     """The paths that exist only with `--profiling`."""
 
-    async def verbosity(request: web.BaseRequest) -> web.Response:
+    async def verbosity(request: Request) -> Response:
         if request.method != "PUT":
             return responses.text("unsupported http method\n", status=406)
-        given = (await request.content.read(LONGEST_BODY)).decode(errors="replace").strip()
+        given = (await request.read(LONGEST_BODY)).decode(errors="replace").strip()
         if not given.isdecimal():
             return responses.text(
                 f"failed set klog.logging.verbosity {given}: not a whole number\n", status=400
@@ -84,15 +84,15 @@ def debug_routes(set_verbosity: SetVerbosity) -> Routes:
     )
 
 
-async def _pprof(_: web.BaseRequest) -> web.Response:
+async def _pprof(_: Request) -> Response:
     return responses.text(_PPROF, status=404)
 
 
-async def _stacks(_: web.BaseRequest) -> web.Response:
+async def _stacks(_: Request) -> Response:
     return responses.text("\n".join([*_tasks(), *_threads()]))
 
 
-async def _memory(_: web.BaseRequest) -> web.Response:
+async def _memory(_: Request) -> Response:
     return responses.text(await asyncio.to_thread(_census))
 
 
@@ -132,6 +132,8 @@ class Surface:
     metrics: Metrics
     configz: Configz
     set_verbosity: SetVerbosity
+    history: Routes = field(default_factory=Routes)
+    """The paths of the journal."""
 
 
 def surface_routes(surface: Surface, *, profiling: bool) -> Routes:
@@ -144,5 +146,6 @@ def surface_routes(surface: Surface, *, profiling: bool) -> Routes:
         | sli_routes(slis)
         | configz_routes(surface.configz)
         | version_routes(build)
+        | surface.history
     )
     return routes | debug_routes(surface.set_verbosity) if profiling else routes

@@ -9,12 +9,12 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from pileus.dataclass import dataclass
+from pileus.http.messages import Request, Response
 from pileus.server import responses
 from pileus.server.metrics import exposing
 from pileus.server.router import Handler, Routes
@@ -191,8 +191,8 @@ def health_routes(health: Health, observe: Observe) -> Routes:
 
 
 def _all(health: Health, kind: Kind, observe: Observe) -> Handler:
-    async def handle(request: web.BaseRequest) -> web.Response:
-        report = await health.examine(kind, request.query.getall("exclude", []))
+    async def handle(request: Request) -> Response:
+        report = await health.examine(kind, request.values("exclude"))
         for outcome in report.outcomes:
             if not outcome.excluded:
                 observe(kind, outcome)
@@ -204,7 +204,7 @@ def _all(health: Health, kind: Kind, observe: Observe) -> Handler:
 
 
 def _one(health: Health, kind: Kind) -> Handler:
-    async def handle(request: web.BaseRequest) -> web.Response:
+    async def handle(request: Request) -> Response:
         outcome = await health.examine_one(kind, request.path.removeprefix(f"/{kind}/"))
         if outcome is None:
             return responses.not_found()
@@ -251,7 +251,7 @@ class Slis:
 def sli_routes(slis: Slis) -> Routes:
     show = exposing(slis.registry)
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(request: Request) -> Response:
         if request.method != "DELETE":
             return await show(request)
         slis.reset()

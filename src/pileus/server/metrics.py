@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 import msgspec
-from aiohttp import web
 from prometheus_client import (
     CollectorRegistry,
     Gauge,
@@ -25,6 +24,7 @@ from prometheus_client.utils import (
     floatToGoString,  # pyright: ignore[reportUnknownVariableType] -- its argument has no type
 )
 
+from pileus.http.messages import Request, Response
 from pileus.server import responses
 from pileus.server.build import Build
 from pileus.server.router import Handler, Routes
@@ -57,16 +57,15 @@ def metrics_routes(registry: CollectorRegistry) -> Routes:
 def exposing(registry: CollectorRegistry) -> Handler:
     """Returns a handler that serves the registry in the format that the client accepts."""
 
-    async def handle(request: web.BaseRequest) -> web.Response:
+    async def handle(request: Request) -> Response:
         if request.method not in {"GET", "HEAD"}:
             return responses.not_allowed("GET", "HEAD")
         if OPEN_METRICS in request.headers.get("Accept", ""):
             body, kind = open_metrics_text(registry), OPEN_METRICS_TYPE
         else:
             body, kind = prometheus_text(registry), TEXT
-        response = web.Response(body=body, headers={"Content-Type": kind, **responses.NO_SNIFFING})
-        response.enable_compression()
-        return response
+        headers = {"Content-Type": kind, **responses.NO_SNIFFING}
+        return Response(body=body, headers=headers, compresses=True)
 
     return handle
 

@@ -4,23 +4,15 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from http import HTTPStatus
 from ipaddress import IPv6Address, ip_address
 from random import SystemRandom
 
-from aiohttp import hdrs, web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http import RawRequestMessage
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
-
 from pileus.clock import Clock
+from pileus.dataclass import dataclass
+from pileus.http.server import Server
 from pileus.runtime.supervision import Supervised
-from pileus.server import responses
 from pileus.server.authentication import Authenticator, CachedTokens
 from pileus.server.authorization import Authorizer
 from pileus.server.client_certificates import Trust, TrustSource
@@ -67,25 +59,36 @@ class Port:
         tls: Tls,
         authenticator: Authenticator,
         authorizer: Authorizer,
+        certified: Awaitable[None],
     ) -> None:
+        """`certified` is done when `tls` has a certificate."""
         self._listener = listener
+        self._certified = certified
         self._tls = tls
         self._authenticator = authenticator
         self._authorizer = authorizer
 
     @asynccontextmanager
     async def serving(self, routes: Routes) -> AsyncGenerator[Address]:
-        """Serve requests while the block lasts."""
+        """Serve requests while the block lasts, from when the certificate is created.
+
+        Clients that connect earlier wait for it; the block does not.
+        """
         pipeline = RequestPipeline(routes, self._authenticator, self._authorizer)
-        runner = web.ServerRunner(Server(pipeline), shutdown_timeout=LAST_ANSWERS)
-        await runner.setup()
+        server = Server(pipeline)
         try:
             host, port, *_ = self._listener.getsockname()
-            await web.SockSite(runner, self._listener, ssl_context=self._tls.context).start()
-            log.info("Serving securely", address=host, port=port)
-            yield Address(host, port)
+            async with asyncio.TaskGroup() as group:
+                starting = group.create_task(self._start(server, Address(host, port)))
+                yield Address(host, port)
+                starting.cancel()
         finally:
-            await runner.cleanup()
+            await server.close(LAST_ANSWERS)
+
+    async def _start(self, server: Server, address: Address) -> None:
+        await self._certified
+        await server.start(self._listener, self._tls.context)
+        log.info("Serving securely", address=address.host, port=address.port)
 
 
 @asynccontextmanager
@@ -112,10 +115,11 @@ async def secured(
 
     The socket is closed at the end. Raises `ServerError`.
     """
-    with contextlib.closing(listener):
+    with contextlib.ExitStack() as closing:
+        closing.callback(listener.close)
         tls = Tls(options.serving)
         certificates = Certificates(options.serving, around.clock)
-        certificates.show(tls)
+        closing.callback(certificates.close)
         authorizer = _authorizer(options, around)
         authenticator = Authenticator(around.clock, around.metrics, _tokens(options, around))
 
@@ -125,13 +129,16 @@ async def secured(
 
         source = TrustSource(options.authentication, around.delegates.settings, use)
         await source.start()
+        if certificates.may_be_invalid:
+            await asyncio.to_thread(certificates.show, tls)
         async with asyncio.TaskGroup() as group:
+            certified = group.create_task(asyncio.to_thread(certificates.show, tls))
             works = {CERTIFICATES: lambda: certificates.follow(tls), AUTHORITIES: source.follow}
             followers = [
                 group.create_task(Supervised(name, work, SystemRandom(), around.metrics).run())
                 for name, work in works.items()
             ]
-            yield Port(listener, tls, authenticator, authorizer)
+            yield Port(listener, tls, authenticator, authorizer, asyncio.shield(certified))
             for follower in followers:
                 follower.cancel()
 
@@ -159,17 +166,17 @@ def _authorizer(options: ServerSettings, around: Surroundings) -> Authorizer:
 BACKLOG = 128
 
 _ADVICE = {
-    errno.EADDRINUSE: "the port is in use; stop the other process, or use another --secure-port",
-    errno.EADDRNOTAVAIL: "no network interface has this address; check --bind-address",
-    errno.EACCES: "not permitted; use a --secure-port above 1023, or grant CAP_NET_BIND_SERVICE",
+    errno.EADDRINUSE: "the port is in use; stop the other process, or use another --{}secure-port",
+    errno.EADDRNOTAVAIL: "no network interface has this address; check --{}bind-address",
+    errno.EACCES: "not permitted; use a --{}secure-port above 1023, or grant CAP_NET_BIND_SERVICE",
 }
 
 
-def listen(options: ServingOptions) -> socket.socket | None:
+def listen(options: ServingOptions, prefix: str = "") -> socket.socket | None:
     """Returns a socket that listens but is not served yet; None if the port is 0.
 
-    The unspecified address, `0.0.0.0` or `::`, stands for both IP versions.
-    Raises `CannotListen` with address and port.
+    The unspecified address, `0.0.0.0` or `::`, stands for both IP versions. `prefix` is that of
+    the flags. Raises `CannotListen` with address and port.
     """
     if options.port == 0:
         return None
@@ -177,10 +184,12 @@ def listen(options: ServingOptions) -> socket.socket | None:
         return _open(options)
     except OSError as error:
         where = f"{_bracketed(options.bind_address)}:{options.port}"
-        reason = _ADVICE.get(error.errno or 0, str(error))
+        advice = _ADVICE.get(error.errno or 0)
+        reason = advice.format(prefix) if advice else str(error)
         raise CannotListen(f"cannot listen on {where}: {reason}") from error
     except ValueError as error:
-        raise CannotListen(f"--bind-address={options.bind_address}: not an IP address") from error
+        given = f"--{prefix}bind-address={options.bind_address}"
+        raise CannotListen(f"{given}: not an IP address") from error
 
 
 def _open(options: ServingOptions) -> socket.socket:
@@ -205,94 +214,3 @@ def _open(options: ServingOptions) -> socket.socket:
 
 def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
-
-
-IDLE = 90.0
-"""Seconds that a connection may stay open between two requests."""
-HEADERS = 32.0
-"""Seconds for all headers of a request, from its first byte or the start of the connection."""
-
-
-class Request(web.BaseRequest):
-    """A request whose response has no `Server` header."""
-
-    async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        response.headers.pop(hdrs.SERVER, None)
-
-
-class Connection(RequestHandler):
-    """Closes itself when the headers of a request do not arrive in time."""
-
-    __slots__ = ("_headers_due",)
-
-    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(
-            server,
-            loop=loop,
-            access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to switch it off
-            keepalive_timeout=IDLE,
-            auto_decompress=False,
-        )
-        self._headers_due: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._expect_headers()
-
-    def data_received(self, data: bytes) -> None:
-        before = self._request_count
-        super().data_received(data)
-        if self._request_count > before:
-            self._stop_waiting()
-        elif not self._request_in_progress:
-            self._expect_headers()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answer 400 to what is not HTTP, with one log line; any other error is a bug."""
-        if not isinstance(exc, HttpProcessingError):
-            return super().handle_error(request, status, exc, message)
-        log.info("Bad request", v=2, source=request.remote, err=type(exc).__name__)
-        response = responses.text("400 Bad Request\n", status=HTTPStatus.BAD_REQUEST)
-        response.force_close()
-        return response
-
-    def _expect_headers(self) -> None:
-        if self._headers_due is None:
-            self._headers_due = self._loop.call_later(HEADERS, self._close_if_waiting)
-
-    def _stop_waiting(self) -> None:
-        if self._headers_due is not None:
-            self._headers_due.cancel()
-            self._headers_due = None
-
-    def _close_if_waiting(self) -> None:
-        self._headers_due = None
-        if self._waiter is not None:
-            self.force_close()
-
-
-class Server(web.Server):
-    """Creates a `Connection` for each client. Request bodies are not decompressed."""
-
-    def __call__(self) -> RequestHandler:
-        return Connection(self, self._loop)
-
-    def _make_request(
-        self,
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: RequestHandler,
-        writer: AbstractStreamWriter,
-        task: "asyncio.Task[None]",
-    ) -> web.BaseRequest:
-        return Request(message, payload, protocol, writer, task, self._loop)

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from aiohttp import web
-
+from pileus.http.messages import Refused, Request, Response
 from pileus.server import responses
 from pileus.server.authentication import Authenticator, Proof
 from pileus.server.authorization import Authorizer, Question
@@ -33,7 +32,7 @@ class _Connection(Protocol):
 
 
 class RequestPipeline:
-    """Answers every request. Only authorized ones reach the routes."""
+    """Answers every request. Only authorized ones reach the routes, except public pages."""
 
     def __init__(
         self, routes: Routes, authenticator: Authenticator, authorizer: Authorizer
@@ -42,7 +41,7 @@ class RequestPipeline:
         self._authenticator = authenticator
         self._authorizer = authorizer
 
-    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def __call__(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
         start = loop.time()
         response = await self._recovered(request)
@@ -59,19 +58,21 @@ class RequestPipeline:
         )
         return response
 
-    async def _recovered(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _recovered(self, request: Request) -> Response:
         try:
             return await self._guarded(request)
-        except web.HTTPException as refusal:
-            return responses.text(f"{refusal.reason}\n", status=refusal.status)
+        except Refused as refusal:
+            return responses.text(f"{refusal}\n", status=refusal.status)
         except Exception as error:  # a bug in one handler must not stop the server
             log.exception("A request failed", error=error, method=request.method, path=request.path)
             return responses.text("internal error; see the log\n", status=500)
 
-    async def _guarded(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _guarded(self, request: Request) -> Response:
         if not is_text(request.path):
             log.info("Bad request", v=2, source=request.remote, err="the path is not UTF-8")
             return responses.text("400 Bad Request: the path is not UTF-8\n", status=400)
+        if public := self._routes.public.get(request.path):
+            return await public(request)
         try:
             user = await self._authenticator.authenticate(
                 Proof(request.headers, client_chain(request))
@@ -99,9 +100,9 @@ def printable(value: str) -> str:
     return value.encode(errors="replace").decode()
 
 
-def client_chain(request: web.BaseRequest) -> Sequence[bytes]:
+def client_chain(request: Request) -> Sequence[bytes]:
     """Returns the certificates (DER) that the client sent, its own first."""
-    connection = request.transport.get_extra_info("ssl_object") if request.transport else None
+    connection = request.transport.get_extra_info("ssl_object")
     if not isinstance(connection, ssl.SSLObject):
         return ()
     leaf = connection.getpeercert(binary_form=True)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 import msgspec
-from aiohttp import web
+
+from pileus.http.messages import Response
 
 NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 
@@ -21,38 +22,31 @@ class Status(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     code: int
 
 
-def text(body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.Response(
-        text=body,
-        status=status,
-        content_type="text/plain",
-        charset="utf-8",
-        headers={**NO_SNIFFING, **(headers or {})},
-    )
+def text(body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    kind = {"Content-Type": "text/plain; charset=utf-8"}
+    return Response(status, body.encode(), {**kind, **NO_SNIFFING, **(headers or {})})
 
 
-def json(value: object, *, status: int = 200) -> web.Response:
+def json(value: object, *, status: int = 200) -> Response:
     """The value as JSON, indented for human eyes."""
     body = msgspec.json.format(msgspec.json.encode(value), indent=2)
-    return web.Response(
-        body=body + b"\n", status=status, content_type="application/json", headers=NO_SNIFFING
-    )
+    return Response(status, body + b"\n", {"Content-Type": "application/json", **NO_SNIFFING})
 
 
-def unauthorized() -> web.Response:
+def unauthorized() -> Response:
     refusal = Status(message="Unauthorized", reason="Unauthorized", code=401)
     return json(refusal, status=refusal.code)
 
 
-def forbidden(message: str) -> web.Response:
+def forbidden(message: str) -> Response:
     refusal = Status(message=message, reason="Forbidden", details={}, code=403)
     return json(refusal, status=refusal.code)
 
 
-def not_found() -> web.Response:
+def not_found() -> Response:
     return text("404 page not found\n", status=404)
 
 
-def not_allowed(*methods: str) -> web.Response:
+def not_allowed(*methods: str) -> Response:
     allowed = ", ".join(methods)
     return text(f"only {allowed} here\n", status=405, headers={"Allow": allowed})

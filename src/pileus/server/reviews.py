@@ -7,11 +7,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from prometheus_client import Counter, Histogram
 
+from pileus.dataclass import dataclass
 from pileus.kube.client import Client, Selector
 from pileus.kube.errors import (
     ApiError,

@@ -3,12 +3,12 @@
 The path is not normalized or redirected after its authorization.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import field
 
-from aiohttp import web
+from pileus.dataclass import dataclass
+from pileus.http.server import Handler
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Handlers = Mapping[str, Handler]
 
 
@@ -18,9 +18,15 @@ class Routes:
 
     exact: Handlers = field(default_factory=dict[str, Handler])
     below: Handlers = field(default_factory=dict[str, Handler])
+    public: Handlers = field(default_factory=dict[str, Handler])
+    """By exact path: served to everyone who can reach the port. Nothing about the cluster."""
 
     def __or__(self, other: "Routes") -> "Routes":
-        return Routes({**self.exact, **other.exact}, {**self.below, **other.below})
+        return Routes(
+            {**self.exact, **other.exact},
+            {**self.below, **other.below},
+            {**self.public, **other.public},
+        )
 
     def find(self, path: str) -> Handler | None:
         if path in self.exact:

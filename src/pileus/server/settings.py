@@ -1,13 +1,12 @@
 """Settings of the HTTPS ports, with the Go program's defaults."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from pileus.dataclass import dataclass
 from pileus.server.ciphers import KNOWN_SUITES, KNOWN_VERSIONS, tls_problems
 from pileus.settings.checks import no_blanks, not_negative
 from pileus.settings.config import Config
 from pileus.settings.declare import converted, nested, setting, switch
-from pileus.settings.feature_gates import WEBHOOK, Gates
 from pileus.settings.go_quote import quote
 from pileus.settings.kinds import (
     DURATION,
@@ -21,8 +20,8 @@ from pileus.settings.kinds import (
 )
 from pileus.version import PROGRAM
 
-_HIGHEST_PORT = 65535
-_SERVING, _WEBHOOK = "Secure serving", "Webhook serving"
+HIGHEST_PORT = 65535
+_SERVING = "Secure serving"
 _AUTHENTICATION, _AUTHORIZATION = "Authentication", "Authorization"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 -- upstream's default
 
@@ -326,9 +325,9 @@ class ServerSettings:
 
     def problems(self, _config: Config) -> Iterator[str]:
         port = self.serving.port
-        if not 0 <= port <= _HIGHEST_PORT:
+        if not 0 <= port <= HIGHEST_PORT:
             yield (
-                f"--secure-port {port} must be between 0 and {_HIGHEST_PORT}, inclusive. "
+                f"--secure-port {port} must be between 0 and {HIGHEST_PORT}, inclusive. "
                 "0 for turning off secure port"
             )
         yield from self.serving.tls_problems()
@@ -340,50 +339,3 @@ class ServerSettings:
             )
         for path in self.authorization.misread_paths():
             yield f"--authorization-always-allow-paths: only trailing * allowed in {quote(path)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookSettings:
-    """Which admission webhooks are served, and where."""
-
-    entries: tuple[str, ...] = setting(
-        "webhooks",
-        STRINGS,
-        (),
-        "Webhooks to serve, written like --controllers. Needs the feature gate "
-        "CloudControllerManagerWebhook.",
-        section="Webhook",
-    )
-    serving: ServingOptions = nested(
-        ServingOptions,
-        prefix="webhook-",
-        section=_WEBHOOK,
-        changes={
-            "port": {
-                "default": 10260,
-                "help": "Port of the admission webhooks; 0: not served.",
-            },
-            "cert_dir": {
-                "help": f"Folder of {PROGRAM}-webhook.crt and .key, created if absent; empty: a "
-                "self-signed certificate in memory."
-            },
-            "pair_name": {"default": f"{PROGRAM}-webhook"},
-        },
-        omit=("http2_max_streams", "permit_address_sharing", "permit_port_sharing"),
-    )
-
-    def problems(self, config: Config) -> Iterator[str]:
-        if self.entries and not config[Gates].enabled(WEBHOOK):
-            yield f"--webhooks needs --feature-gates={WEBHOOK.name}=true"
-        port = self.serving.port
-        if not 0 <= port <= _HIGHEST_PORT:
-            yield (
-                f"--webhook-secure-port {port} must be between 0 and {_HIGHEST_PORT}, inclusive. "
-                "A value of 0 disables the webhook endpoint entirely."
-            )
-        yield from self.serving.tls_problems("webhook-")
-        if port and port == config[ServerSettings].serving.port:
-            yield "--webhook-secure-port cannot be the same value as --secure-port"
-
-    def configz(self) -> dict[str, object]:
-        return {"Webhook.Webhooks": list(self.entries) or None}

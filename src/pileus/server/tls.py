@@ -12,13 +12,11 @@ check it later. `pileus.server.client_certificates` finds out which CA signed a 
 import ssl
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
-from pileus.pki import KeyPair
+from pileus.dataclass import dataclass
+from pileus.key_pair import KeyPair
 from pileus.server.ciphers import VERSIONS, openssl_ciphers, preferred_curve, tls_problems
 from pileus.server.errors import BadCertificate, BadOption
 from pileus.server.settings import ServingOptions
@@ -145,6 +143,9 @@ def choose(by_name: Mapping[str, ssl.SSLContext], name: str | None) -> ssl.SSLCo
 
 def names_in(certificate: bytes) -> tuple[str, ...]:
     """Returns the host names of a certificate; its common name if it has none."""
+    from cryptography import x509  # noqa: PLC0415 -- 11 MB, and few have such certificates
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
     leaf = x509.load_pem_x509_certificates(certificate)[0]
     try:
         extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)

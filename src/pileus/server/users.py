@@ -1,9 +1,11 @@
 """The authenticated user of a request, and users that a trusted proxy names in its headers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import unquote
 
 from multidict import CIMultiDictProxy
+
+from pileus.dataclass import dataclass
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -31,12 +33,23 @@ def authenticated(user: User) -> User:
     return replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """What a verified client certificate says of its holder."""
+
+    common_name: str
+    """The last one of the subject; "" if it has none."""
+    organizations: tuple[str, ...]
+    fingerprint: str
+    """SHA-256 of the certificate, in hex."""
+
+
 class Unauthenticated(Exception):
     """The credentials are invalid. The text is for the log, not for the client."""
 
 
 def is_text(value: str) -> bool:
-    """Returns whether a header or path, as decoded by aiohttp, was UTF-8."""
+    """Returns whether a header or path, as decoded by the server, was UTF-8."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -119,6 +119,7 @@ OUR_SECTIONS = (
     "Pileus: services",
     "Pileus: SSH keys",
     "Pileus: routes",
+    "Pileus: history",
 )
 """The sections that follow. Others come after them, in the order of registration."""
 LAST_SECTION = "Global"

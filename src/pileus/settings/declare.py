@@ -15,11 +15,12 @@ entries that are computed.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any, Required, TypedDict, TypeVar, Unpack, cast
 
+from pileus.dataclass import dataclass
 from pileus.settings.flags import AnyFlag, Flag
 from pileus.settings.go_quote import quote
 from pileus.settings.kinds import BOOL, STRING, Kind

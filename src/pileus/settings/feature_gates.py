@@ -5,9 +5,9 @@ here; a name that is in no list is refused, because it is a mistake.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from pileus.dataclass import dataclass
 from pileus.settings.declare import setting
 from pileus.settings.kinds import SWITCHES, Kind
 from pileus.suggest import did_you_mean

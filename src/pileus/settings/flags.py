@@ -6,9 +6,10 @@ environment and the reference page all work from that declaration.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from pileus.dataclass import dataclass
 from pileus.settings.go_quote import quote
 from pileus.settings.kinds import BOOL, Kind
 from pileus.suggest import closest

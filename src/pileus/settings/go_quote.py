@@ -24,6 +24,8 @@ def quote_all(texts: tuple[str, ...]) -> str:
 
 def escape(text: str, keep: str = "") -> str:
     """Return the text with quotes, backslashes and what cannot be printed as escapes."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return text  # most texts
     return "".join(one if one in keep else _escape(one) for one in text)
 
 

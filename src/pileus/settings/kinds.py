@@ -8,9 +8,11 @@ import ipaddress
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar, cast
 
+from pileus.dataclass import dataclass
+from pileus.quantity import exact
 from pileus.settings.go_bool import go_bool
 from pileus.settings.go_csv import parse_list, render_list
 from pileus.settings.go_duration import parse_duration, render_duration
@@ -107,28 +109,17 @@ def _parse_ip(text: str) -> str:
     return str(address)
 
 
-_QUANTITY = re.compile(
-    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(|[kKMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+|m|u|n)"
-)
-_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-
-
 def parse_quantity(text: str) -> int:
     """Return the bytes that a Kubernetes quantity (512, 2Ki, 3M, 1e3) stands for, rounded up."""
-    matched = _QUANTITY.fullmatch(text)
-    if matched is None:
+    try:
+        number = exact(text)
+    except ValueError:
         raise ValueError(
             "quantities must be a number with an optional suffix, such as 512, 1K, 2Ki, 3M or 1e3"
-        )
-    number, suffix = float(matched[1]), matched[2]
+        ) from None
     if number < 0:
         raise ValueError("must not be negative")
-    if suffix in {"m", "u", "n"}:
-        return math.ceil(number / {"m": 10**3, "u": 10**6, "n": 10**9}[suffix])
-    if suffix[1:2].isdigit() or suffix[1:2] in {"+", "-"}:
-        return math.ceil(float(matched[1] + suffix))
-    base = 1024 if suffix.endswith("i") else 1000
-    return math.ceil(number * base ** _POWERS[suffix.removesuffix("i")])
+    return math.ceil(number)
 
 
 def joined(first: tuple[T, ...], more: tuple[T, ...]) -> tuple[T, ...]:

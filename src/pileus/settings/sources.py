@@ -1,11 +1,10 @@
 """Where settings come from: a file, then the environment, then the command line."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from pileus.settings.config_file import read_settings
+from pileus.dataclass import dataclass
 from pileus.settings.flags import AnyFlag, FlagError, Table, parse_arguments
 from pileus.settings.go_quote import quote, quote_all
 from pileus.settings.values import Source, Values
@@ -43,6 +42,8 @@ def gather(
         raise FlagError(message, hint=_switch_hint(line.positional), usage=False)
     layers = {Source.FLAG: line.values, Source.ENVIRONMENT: _from_environment(table, environment)}
     if path := _config_file(table, Values.layered(layers)):
+        from pileus.settings.config_file import read_settings  # noqa: PLC0415 -- YAML, only where a file is given
+
         layers[Source.FILE] = read_settings(table, Path(path))
     values = Values.layered(layers)
     notes = (*_deprecations(table, values), *_strangers(table, environment))

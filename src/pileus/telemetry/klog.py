@@ -11,6 +11,7 @@ import math
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import PurePath
 from typing import cast
 
@@ -57,10 +58,16 @@ class JsonFormat(logging.Formatter):
 
 def _header(record: logging.LogRecord) -> str:
     severity = next((sign for level, sign in _SEVERITIES if record.levelno >= level), "I")
-    moment = datetime.fromtimestamp(record.created, tz=UTC).astimezone()
-    when = moment.strftime("%m%d %H:%M:%S.%f")
+    moment = datetime.fromtimestamp(record.created, tz=UTC)
     process = record.process or 0
+    when = f"{_second(moment.replace(microsecond=0))}.{moment.microsecond:06d}"
     return f"{severity}{when} {process:7d} {record.filename}:{record.lineno}] "
+
+
+@lru_cache(maxsize=1)
+def _second(moment: datetime) -> str:
+    """Returns the local time. Many lines are of the same second."""
+    return moment.astimezone().strftime("%m%d %H:%M:%S")
 
 
 def _all_values(record: logging.LogRecord) -> dict[str, object]:

@@ -44,6 +44,8 @@ class Verbosity:
         return record.levelno >= level_of(allowed)
 
     def _level_for(self, pathname: str) -> int:
+        if not self._modules:
+            return self._level
         path = PurePath(pathname).with_suffix("")
         for one in self._modules:
             subject = path.as_posix() if "/" in one.pattern else path.name

@@ -1,6 +1,7 @@
 """Keeps secrets out of what is written down: by the name of a value, and by its looks."""
 
 import re
+from functools import lru_cache
 
 MASK = "***"
 
@@ -29,6 +30,25 @@ _LOOKS = (
 )
 
 
+_HINTS = (
+    "-----begin",
+    "bearer",
+    "basic",
+    "negotiate",
+    "eyj",
+    "@",
+    "passw",
+    "passphrase",
+    "secret",
+    "token",
+    "key",
+)
+"""A text without any of these, in lower case, has nothing that looks like a secret."""
+_FOLDED = str.maketrans({"\u017f": "s", "\u0131": "i", "\u0130": "i"})
+"""Letters that patterns without case match as well, and that `str.lower` does not replace."""
+
+
+@lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
     """Whether a value of this name is a secret itself (not a file, a name or a lifetime of one)."""
     words = _CAMEL.sub("_", name).replace("-", "_").replace(".", "_").lower()
@@ -37,6 +57,19 @@ def is_secret_name(name: str) -> bool:
 
 def masked(text: str) -> str:
     """Return the text with everything that looks like a secret replaced."""
+    plain = text if text.isascii() else text.translate(_FOLDED)
+    return masked_by_looks(text) if _is_suspicious(plain.lower()) else text
+
+
+def masked_by_looks(text: str) -> str:
+    """As `masked`, without the quick check that spares most texts the search."""
     for pattern, replacement in _LOOKS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _is_suspicious(text: str) -> bool:
+    for hint in _HINTS:  # noqa: SIM110 -- `any` takes twice the time, for dozens of texts in a pass
+        if hint in text:
+            return True
+    return False

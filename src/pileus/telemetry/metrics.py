@@ -55,6 +55,7 @@ class Metrics:
         self._declare_lifecycle()
         self._declare_services()
         self._declare_orphans()
+        self._declare_volumes()
         self._declare_routes()
         self._declare_pod_ranges()
         self._declare_manager()
@@ -69,6 +70,7 @@ class Metrics:
         self._declare_process()
         self._declare_access()
         self._declare_reviews()
+        self._declare_webhooks()
 
     def for_cloud(self, name: str) -> "Metrics":
         """Returns instruments for one of several clouds.
@@ -111,6 +113,10 @@ class Metrics:
         self.nodes_failing = self._gauge(
             "pileus_nodes_failing_initialization",
             "Nodes that wait for their initialization because it failed, for whatever reason",
+        )
+        self.oldest_uninitialized_node = self._gauge(
+            "pileus_oldest_uninitialized_node_seconds",
+            "Age of the oldest node that still has the uninitialized taint; 0 if there is none",
         )
         self.nodes_ignored = self._gauge(
             "pileus_nodes_ignored",
@@ -195,6 +201,20 @@ class Metrics:
             "Services deleted without their finalizer, many at once, with load balancers kept",
         )
 
+    def _declare_volumes(self) -> None:
+        self.volumes_failing = self._gauge(
+            "pileus_volumes_failing",
+            "Volumes that could not be created, attached, detached, resized or deleted",
+        )
+        self.volumes_missing = self._gauge(
+            "pileus_volumes_missing",
+            "PersistentVolumes whose volume is missing in the cloud, or not attached as reported",
+        )
+        self.volumes_orphaned = self._gauge(
+            "pileus_orphaned_volumes",
+            "Volumes marked as this cluster's without PersistentVolume and claim",
+        )
+
     def _declare_routes(self) -> None:
         self.route_syncs = self._counter(
             "route_controller_route_sync_total",
@@ -245,6 +265,11 @@ class Metrics:
         self.lease_slow_renewals = self._counter(
             "leader_election_slowpath_total",
             "[ALPHA] Renewals of the lease that needed to read it first",
+            ("name",),
+        )
+        self.lease_transitions = self._gauge(
+            "pileus_lease_transitions",
+            "How often the lease changed hands, as the lease says; the same on all replicas",
             ("name",),
         )
 
@@ -365,6 +390,18 @@ class Metrics:
             "Seconds that calls waited for the call budget or for a Retry-After",
             ("provider",),
         )
+        self.cloud_budget_pace = self._gauge(
+            "pileus_cloud_budget_calls_per_second",
+            "Calls per second that the call budget allows now: grows while the cloud answers "
+            "quickly, and is halved when it throttles a call",
+            ("provider",),
+        )
+        self.cloud_failing = self._gauge(
+            "pileus_cloud_failing_seconds",
+            "Seconds for which all calls to the provider have failed because the cloud is "
+            "unavailable, throttles requests or refuses the credentials; 0 after an answer",
+            ("provider",),
+        )
         self.cloud_odd_answers = self._counter(
             "pileus_cloud_odd_answers_total",
             "Parts of a provider's answers that made no sense and were dropped",
@@ -459,4 +496,27 @@ class Metrics:
             "[ALPHA] Duration of SubjectAccessReviews",
             REVIEW_DURATIONS,
             code,
+        )
+
+    def _declare_webhooks(self) -> None:
+        labels = ("code", "webhook")
+        self.webhook_requests = self._counter(
+            "cloud_provider_webhook_request_total",
+            "[ALPHA] Requests for admission, by the HTTP code of the answer",
+            labels,
+        )
+        self.webhook_duration = self._histogram(
+            "cloud_provider_webhook_request_duration_seconds",
+            "[ALPHA] Duration of requests for admission",
+            REVIEW_DURATIONS,
+            labels,
+        )
+        self.webhook_reviews = self._counter(
+            "pileus_webhook_reviews_total",
+            "Answers of admission webhooks: unchanged, changed, refused or unknown",
+            ("webhook", "answer"),
+        )
+        self.webhook_certificate_expiry = self._gauge(
+            "pileus_webhook_certificate_expiration_timestamp_seconds",
+            "When the managed certificate of the webhook port expires, in seconds since the epoch",
         )

@@ -1,8 +1,8 @@
 """Settings of logs (`-v`, `--vmodule`, `--logging-format`, `--log-…`)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from pileus.dataclass import dataclass
 from pileus.settings.config import Config
 from pileus.settings.declare import setting, switch
 from pileus.settings.feature_gates import LOGGING_ALPHA, LOGGING_BETA, Gates

@@ -17,13 +17,13 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pileus.clock import SystemClock
+from pileus.dataclass import dataclass
 from pileus.pki import Authority, Subject, signing_key
 
 START_LIMIT = 120.0
@@ -47,10 +47,24 @@ class Ports:
 class ControlPlane:
     """Etcd and one kube-apiserver with RBAC, keeping all they write in one folder."""
 
-    def __init__(self, binaries: Path, folder: Path, *, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        binaries: Path,
+        folder: Path,
+        *,
+        arguments: Sequence[str] = (),
+        with_service_accounts: bool = False,
+    ) -> None:
+        """`arguments` are added to those of kube-apiserver.
+
+        `with_service_accounts` needs a kube-controller-manager, which creates them: a pod without
+        its account is refused.
+        """
         self.binaries = binaries
         self.folder = folder
         self._arguments = tuple(arguments)
+        if not with_service_accounts:
+            self._arguments += ("--disable-admission-plugins=ServiceAccount",)
         self._ports = Ports(*free_ports(3))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._now: datetime = SystemClock().now()
@@ -151,9 +165,9 @@ class ControlPlane:
             f"--service-account-issuer={ISSUER}",
             f"--api-audiences={ISSUER}",
             "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",  # as kubeadm sets it: node plugins are privileged
             "--service-cluster-ip-range=10.0.0.0/24",
             "--endpoint-reconciler-type=none",  # a loopback address may not be an Endpoint
-            "--disable-admission-plugins=ServiceAccount",  # no controller creates them
             "--profiling=false",
             *self._arguments,
         )

@@ -12,11 +12,12 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 from multidict import CIMultiDict
 
+from pileus.dataclass import dataclass
 from pileus.kube.errors import TooLong, Unreachable
 from pileus.kube.transport import Reply, Request
 

@@ -93,9 +93,14 @@ async def test_a_damaged_file_is_refused_by_name(tmp_path: Path, damage: str):
             database.execute("CREATE TABLE other (x)")
         database.close()
 
-    with pytest.raises(Unusable, match=str(file)):
+    with pytest.raises(Unusable, match=str(file)) as refused:
         async with serving_api(Settings(data=tmp_path)):
             pass
+
+    assert refused.value.__traceback__, "it keeps the connection from being collected"
+    assert not [
+        each for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each) == str(file)
+    ]
 
 
 async def test_a_missing_database_of_an_earlier_server_is_told(tmp_path: Path):

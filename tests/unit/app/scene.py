@@ -81,9 +81,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(*names: str) -> AsyncGenerator[Scene]:
+async def scene(*names: str, kube: Kube | None = None) -> AsyncGenerator[Scene]:
     """With machines and their new nodes of these names."""
-    kube = Kube()
+    kube = kube or Kube()
     cloud = LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1)))
     async with manager_context(Cloud(name="fake"), kube=kube) as context:
         made = Scene(kube, context.clients.main("user"), cloud)

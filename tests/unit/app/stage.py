@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from pileus.app.clients import Clients
 from pileus.app.cluster_id import ClusterIdentity
 from pileus.app.context import ManagerContext
+from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.app.settings import TABLE, build_config
 from pileus.cloud.interface import Cloud
 from pileus.fence import Open
@@ -76,6 +77,10 @@ def configured(*arguments: str) -> Config:
     return build_config(gather(TABLE, "cloud-controller-manager", line, {}).values)
 
 
+APART = Controllers(
+    *(replace(each, names=replace(each.names, identity=each.names.alias)) for each in CONTROLLERS)
+)
+"""The controllers with an account each, so that the record tells them apart."""
 TIMES = Times(LoopClock(), loop_time)
 
 

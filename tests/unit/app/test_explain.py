@@ -7,17 +7,15 @@ from pathlib import Path
 import pytest
 
 from pileus.app.explain.advice import ADVICE
-from pileus.app.explain.explain import explain
 from pileus.app.explain.explanation import Explanation, Leader, Message, State
-from pileus.cli.cluster_command import check_exists
 from pileus.cli.explain import as_json, as_text
 from pileus.cli.terminal import Style
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, ObjectReference
 from pileus.kube.patch import MergePatch
 from pileus.objects.preview import Place, Planned, Scope
-from pileus.testing.virtual_time import LoopClock
 from pileus_lab.local.model.machines import DeleteMachine
+from tests.unit.app.explained import explained, text
 from tests.unit.app.scene import Scene, scene
 from tests.unit.app.stage import new_node
 
@@ -35,20 +33,7 @@ PAST = Message(source="event", reason="QuotaExceeded", message="no more")
 
 
 async def told(stage: Scene, kind: str, name: str, *flags: str) -> Explanation:
-    scope = Scope(kind, "" if kind == "Node" else "default", name)
-    before = stage.cloud.state
-    stage.kube.requests.clear()
-    async with stage.looked_at(*flags) as context:
-        found = await check_exists(context, scope)
-        assert found
-        explanation = await explain(context, found, scope)
-    assert stage.writes() == []
-    assert stage.cloud.state is before
-    return explanation
-
-
-def text(explanation: Explanation) -> str:
-    return as_text(explanation, LoopClock().now(), Style())
+    return await explained(stage, Scope(kind, "" if kind == "Node" else "default", name), *flags)
 
 
 @pytest.mark.parametrize(

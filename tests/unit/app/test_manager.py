@@ -13,7 +13,8 @@ import pytest
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.manager import Manager
 from pileus.app.run import ending_of
-from pileus.app.startup import NO_CLUSTER_ID, World
+from pileus.app.startup import NO_CLUSTER_ID, World, choose_provider
+from pileus.cloud.choice import CloudSettings
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
@@ -55,6 +56,22 @@ def manager(*arguments: str, provider: Provider | None = None, kube: Kube | None
         connect=(kube or Kube()).connect,
     )
     return Manager(configured(*arguments), world)
+
+
+def test_a_provider_is_given_the_names_that_flags_set():
+    providers = Registry(discover=tuple)
+    providers.register("fake", Provider().connect)
+    world = World(
+        environ={"A": "b"},
+        times=TIMES,
+        random=Random(0),
+        set_verbosity=lambda _: None,
+        providers=providers,
+    )
+    config = configured("--cluster-name=blue", "--user-agent=acme/7", "--user-agent=x")
+    _, found = choose_provider(config, world, config[CloudSettings].clouds[0])
+    assert (found.cluster_name, found.user_agent) == ("blue", ("acme/7", "x"))
+    assert found.environ == {"A": "b"}
 
 
 async def ending(make: Callable[[], Manager]) -> BaseException:

@@ -11,7 +11,8 @@ from pileus.app.errors import CommandFailed
 from pileus.app.orphans import BLIND, Orphan, delete_orphans, find_orphans
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import Unavailable, Unsupported
-from pileus.kube.model.core_v1 import SERVICES
+from pileus.cloud.volume import VolumeSpec
+from pileus.kube.model.core_v1 import PERSISTENT_VOLUME_CLAIMS, SERVICES
 from pileus.kube.patch import MergePatch
 from tests.unit.app.scene import Scene, scene
 from tests.unit.cloud.fakes import FakeBalancers
@@ -36,6 +37,13 @@ async def force_away(stage: Scene, name: str) -> None:
     patch = MergePatch({"metadata": {"finalizers": None}})
     await stage.client.patch(SERVICES, name, patch, namespace="default")
     await stage.client.delete(SERVICES, name, namespace="default")
+
+
+class NoVolumes:
+    """A cloud whose volumes cannot be listed."""
+
+    async def list_volumes(self, cluster: str) -> None:
+        raise Unavailable(f"the cloud is down, also for {cluster}")
 
 
 def balancers(stage: Scene) -> set[str]:
@@ -186,3 +194,41 @@ async def test_a_provider_that_cannot_know_says_so(change: dict[str, object], me
             await find_orphans(blind)
 
         assert str(refused.value) == message
+
+
+async def test_a_volume_without_claim_is_found_and_one_of_a_claim_is_not() -> None:
+    async with scene("n1") as stage, stage.looked_at(may=frozenset({"volumes.create"})) as context:
+        claim = {
+            "metadata": {"name": "data", "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        made = await stage.client.create(PERSISTENT_VOLUME_CLAIMS, claim, namespace="default")
+        cluster = (await find_orphans(context)).cluster
+        assert context.cloud.volumes
+        for uid in ("pvc-gone", f"pvc-{made.metadata.uid}"):
+            await context.cloud.volumes.create(VolumeSpec(owner=Owner(cluster, uid), size_gib=1))
+
+        found = await find_orphans(context)
+
+        assert [each.volume.owner for each in found.volumes] == [Owner(cluster, "pvc-gone")]
+        assert found.problems == ()
+
+
+async def test_volumes_that_cannot_be_listed_are_a_problem_and_load_balancers_are_shown() -> None:
+    async with abandoned("old") as (stage, _), stage.looked_at() as context:
+        cloud = replace(context.cloud, volumes=NoVolumes())
+
+        found = await find_orphans(context.with_cloud(cloud))
+
+        assert len(found.orphans) == 1
+        assert "volumes cannot be searched: the cloud is down" in found.problems[0]
+
+
+async def test_persistent_volumes_are_read_only_if_the_cloud_has_volumes_of_the_cluster() -> None:
+    async with abandoned("old") as (stage, _), stage.looked_at() as context:
+        await find_orphans(context)
+
+        assert not [one.path for _, one in stage.kube.requests if "persistentvolume" in one.path]

@@ -8,6 +8,8 @@ from pileus.app.registry import CONTROLLERS
 from pileus.controllers.ipam.descriptor import IPAM
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.route.descriptor import ROUTE
+from pileus.controllers.volume.descriptor import VOLUME
+from pileus.controllers.volume_labels.descriptor import VOLUME_LABELS
 
 CANONICAL = [names.canonical for names in CONTROLLERS.names]
 ALIASES = [names.alias for names in CONTROLLERS.names]
@@ -36,9 +38,11 @@ def test_a_controller_that_is_off_by_default_must_be_named():
     assert CONTROLLERS.is_enabled("foo", ("*", "foo"), off_by_default=True)
 
 
-def test_all_stock_controllers_run_by_default_and_node_ipam_only_when_named():
+def test_all_stock_controllers_run_by_default_and_three_only_when_named():
     assert [names for names in CONTROLLERS.names if not CONTROLLERS.is_running(names, ("*",))] == [
-        IPAM
+        IPAM,
+        VOLUME,
+        VOLUME_LABELS,
     ]
     assert CONTROLLERS.is_running(IPAM, ("*", "nodeipam"))
 
@@ -80,4 +84,17 @@ def test_names_that_dashboards_and_access_rules_depend_on():
         "node-route-controller": ("route", "route_controller", "route", "route-controller"),
         "node-ipam-controller": ("nodeipam", "cidrAllocator", "", "node-controller"),
         "ssh-key-controller": ("ssh-key", "ssh-key-controller", "ssh-key", "ssh-key-controller"),
+        "persistentvolume-label-controller": (
+            "pvlabel",
+            "persistentvolume-label-controller",
+            "persistentvolume-label",
+            "pvl-controller",
+        ),
+        "webhook-certificate-controller": (
+            "webhook-certificate",
+            "webhook-certificate-controller",
+            "webhook-certificate",
+            "webhook-certificate-controller",
+        ),
+        "volume-controller": ("volume", "volume-controller", "volume", "volume-controller"),
     }

@@ -1,7 +1,7 @@
-"""The manifests in `deploy` grant what the manager uses: no right is missing, none is unused.
+"""The generated rights are what the manager uses: none is missing, none is unused.
 
-The whole manager does its work on an API server that enforces RBAC and has no roles for it but
-those of the manifests. Every request is recorded as account, verb and resource.
+The whole manager does its work on an API server that enforces RBAC and has no roles for it but the
+generated ones. Every request is recorded as account, verb and resource.
 """
 
 import asyncio
@@ -9,21 +9,26 @@ import json
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-import yaml
 from prometheus_client import CollectorRegistry
 
+from pileus.app.migration import DEFAULT
+from pileus.app.registry import CONTROLLERS
+from pileus.app.startup import World
 from pileus.cloud.interface import Cloud
 from pileus.controllers.lifecycle.annotations import DELETION
+from pileus.deployment.choice import Choice
+from pileus.deployment.rbac import access_objects
 from pileus.kube.access import Access
 from pileus.kube.client import Client
-from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES, SERVICES
-from pileus.kube.patch import StrategicPatch
+from pileus.kube.model.coordination_v1 import LEASES
+from pileus.kube.model.core_v1 import CONFIG_MAPS, NODES, PERSISTENT_VOLUMES, SERVICES
+from pileus.kube.patch import MergePatch, StrategicPatch
 from pileus.kube.transport import Reply, Request
 from pileus.server.reviews import ReviewFailed, delegates_of
 from pileus.server.users import User as Caller
@@ -38,24 +43,28 @@ from pileus_lab.apiserver.selector import selected_name
 from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
 from pileus_lab.local.cloud import LocalCloud, Surroundings
-from pileus_lab.local.model.machines import DeleteMachine
+from pileus_lab.local.model.machines import DeleteMachine, StopMachine
+from pileus_lab.local.model.volumes import CreateVolume
 from tests.unit.app.scene import Scene
-from tests.unit.app.stage import ACCESS, Kube, Wire, manager_context, new_node
+from tests.unit.app.stage import ACCESS, APART, Kube, Wire, configured, manager_context, new_node
+from tests.unit.app.volume_use import detach, release, use_volumes
 from tests.unit.controllers.ssh_keys.keys import public_key
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
 MANAGER = "cloud-controller-manager"
 ADMIN = User("admin", ("system:masters",))
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
 HOUR = 3600.0
+ALL = "--controllers=*,node-ipam-controller,persistentvolume-label-controller,volume-controller"
+NOT_READY = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+OWN = "--use-service-account-credentials"
 FLAGS = (
-    "--controllers=*,node-ipam-controller",
     "--allocate-node-cidrs",
-    "--cluster-cidr=10.244.0.0/16",
+    "--cluster-cidr=10.244.0.0/22",  # fewer pod ranges than nodes
     "--ssh-keys-from=configmap:kube-system/ssh-keys",
     "--enable-leader-migration",
     "--service-orphans=delete",
+    "--controller-start-interval=0s",
 )
 
 
@@ -86,6 +95,15 @@ def unused(granted: set[Right], uses: set[Right]) -> list[str]:
     return sorted(str(right) for right in granted if not any(map(right.covers, uses)))
 
 
+def spared(granted: set[Right], uses: set[Right]) -> list[str]:
+    """The rights without which every recorded request would still be allowed."""
+    return sorted(
+        str(right)
+        for right in granted
+        if all(any(other.covers(use) for other in granted - {right}) for use in uses)
+    )
+
+
 def granted(manifests: list[dict[str, Any]]) -> set[Right]:
     """All rights of all accounts, one by one. A `*` stays as it is, and so is never used."""
     roles = {
@@ -112,8 +130,11 @@ def rights_of(rule: dict[str, Any], account: str, namespace: str) -> Iterator[Ri
         yield Right(account, verb, f"{group}/{resource}", namespace, name)
 
 
-def manifests(*names: str) -> list[dict[str, Any]]:
-    return [each for name in names for each in yaml.safe_load_all((DEPLOY / name).read_text())]
+def rbac(*flags: str) -> list[dict[str, Any]]:
+    """The generated roles for a manager with these flags, which also serves its port."""
+    config = configured(*FLAGS, *flags, "--secure-port=10258")
+    controllers = APART if OWN in flags else CONTROLLERS
+    return list(access_objects(Choice(config=config, controllers=controllers)))
 
 
 class AccountWire(Wire):
@@ -126,16 +147,19 @@ class AccountWire(Wire):
         own = await self.access.credentials.headers()
         request = replace(request, headers={**request.headers, **own})
         if self._kube.is_old and "sendInitialEvents" in request.query:
-            yield InProcessReply(refused_streaming(), None)
+            yield InProcessReply(failure(422, "Invalid"), None)
+            return
+        if self._kube.conflicts(own.get("Authorization", ""), request):
+            yield InProcessReply(failure(409, "Conflict"), None)
             return
         async with self._kube.transport.send(request) as reply:
             self._kube.record(own.get("Authorization", ""), request, reply.status)
             yield reply
 
 
-def refused_streaming() -> Response:
-    status = {"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422}
-    return Response(status=422, body=json.dumps(status).encode())
+def failure(code: int, reason: str) -> Response:
+    status = {"kind": "Status", "status": "Failure", "reason": reason, "code": code}
+    return Response(status=code, body=json.dumps(status).encode())
 
 
 @dataclass(kw_only=True)
@@ -146,8 +170,19 @@ class RecordingKube(Kube):
     is_old: bool = False
     """Whether it refuses to stream lists, as servers before 1.32 do."""
 
+    disturbed: set[str] = field(default_factory=set[str])
+    """The accounts whose first write of a node was refused, as if another had been quicker."""
+
     def connect(self, access: Access) -> Wire:
         return AccountWire(self, access)
+
+    def conflicts(self, authorization: str, request: Request) -> bool:
+        account = self._account(authorization)
+        is_first = account not in self.disturbed
+        if request.method != "PATCH" or not request.path.startswith("/api/v1/nodes/"):
+            return False
+        self.disturbed.add(account)
+        return is_first
 
     def record(self, authorization: str, request: Request, status: int) -> None:
         use = self._use(self._account(authorization), request)
@@ -170,7 +205,8 @@ class RecordingKube(Kube):
 
 
 def administer(api: Api, method: str, path: str, body: object = None) -> Response:
-    headers = {"content-type": "application/json"}
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    headers = {"content-type": kind}
     raw = b"" if body is None else json.dumps(body).encode()
     return api.respond(ApiRequest(method=method, path=path, headers=headers, body=raw, peer=ADMIN))
 
@@ -196,6 +232,13 @@ def server(objects: list[dict[str, Any]]) -> RecordingKube:
     return RecordingKube(transport=InProcessTransport(api, account), api=api)
 
 
+class ApartScene(Scene):
+    """Managers in which every controller has an account of its own name."""
+
+    def world(self) -> World:
+        return replace(super().world(), controllers=APART)
+
+
 @asynccontextmanager
 async def set_up(objects: list[dict[str, Any]]) -> AsyncGenerator[Scene]:
     kube = server(objects)
@@ -203,7 +246,7 @@ async def set_up(objects: list[dict[str, Any]]) -> AsyncGenerator[Scene]:
     async with manager_context(
         Cloud(name="fake"), kube=Kube(InProcessTransport(kube.api))
     ) as context:
-        yield Scene(kube, context.clients.main("user"), cloud)
+        yield ApartScene(kube, context.clients.main("user"), cloud, FLAGS)
 
 
 def kept(name: str) -> dict[str, object]:
@@ -211,13 +254,35 @@ def kept(name: str) -> dict[str, object]:
     return new_node(name) | {"metadata": {"name": name, "annotations": {DELETION: "never"}}}
 
 
+def persistent_volume(name: str, handle: str) -> dict[str, object]:
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "local.csi.pileus.dev", "volumeHandle": handle},
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
 async def prepare(scene: Scene) -> None:
     keys = {"metadata": {"name": "ssh-keys"}, "data": {"ops": public_key("ann")}}
     await scene.client.create(CONFIG_MAPS, keys, namespace="kube-system")
     await scene.add_nodes(*(f"n{number}" for number in range(8)))
     await scene.client.create(NODES, kept("machineless"))
+    made = await scene.cloud.call(CreateVolume(name="data", size_gib=1))
+    for name, handle in (("data", made.id), ("lost", "no-such-volume")):
+        await scene.client.create(PERSISTENT_VOLUMES, persistent_volume(name, handle))
     for name in ("web", "forced", "orphan"):
         await scene.add_service(name, 80)
+    admin = partial(as_admin, scene)
+    release(admin)
+    detach(admin)
+
+
+def as_admin(scene: Scene, method: str, path: str, body: object = None) -> Any:
+    assert isinstance(scene.kube, RecordingKube)
+    done = administer(scene.kube.api, method, path, body)
+    assert done.status < 300, done.body
+    return json.loads(done.body)
 
 
 async def force(scene: Scene, name: str) -> None:
@@ -231,6 +296,8 @@ async def disturb(scene: Scene) -> None:
     """Everything that makes a manager read again, write or report; nodes come last."""
     await asyncio.sleep(60)
     await scene.cloud.call(DeleteMachine(machine="n7"))
+    await scene.cloud.call(StopMachine(machine="n6"))
+    await scene.client.patch(NODES, "n6", StrategicPatch(NOT_READY), subresource="status")
     await force(scene, "forced")
     keys = StrategicPatch({"data": {"ops": "no key"}})
     await scene.client.patch(CONFIG_MAPS, "ssh-keys", keys, namespace="kube-system")
@@ -259,42 +326,52 @@ async def ask_about_callers(kube: RecordingKube) -> None:
             await delegates.settings.follow(lambda _: None)
 
 
+async def take_leases(scene: Scene) -> None:
+    """Let another replica have the leases for a while, so that the manager has to wait."""
+    held = MergePatch({"spec": {"holderIdentity": "another", "leaseDurationSeconds": 5}})
+    for lease in (MANAGER, DEFAULT.leader_name):
+        await scene.client.patch(LEASES, lease, held, namespace="kube-system")
+
+
 async def work(scene: Scene, *flags: str) -> None:
     """A manager's life: first installed, then restarted after a Service was forced away."""
     kube = scene.kube
     assert isinstance(kube, RecordingKube)
     await prepare(scene)
-    await scene.managed(60, *FLAGS, *flags)
+    await scene.managed(60, *flags)
     await force(scene, "orphan")
+    await take_leases(scene)
     async with asyncio.TaskGroup() as group:
         group.create_task(disturb(scene))
-        await scene.managed(2 * HOUR + 300, *FLAGS, *flags)
-    await scene.client.create(NODES, new_node("n0"))
-    await scene.managed(HOUR + 600, *FLAGS, *flags, "--dry-run")
+        group.create_task(use_volumes(partial(as_admin, scene)))
+        await scene.managed(2 * HOUR + 300, *flags)
     kube.is_old = True
-    await scene.managed(60, *FLAGS, *flags)
+    await scene.managed(60, *flags)
     await ask_about_callers(kube)
 
 
-async def recorded(objects: list[dict[str, Any]], *flags: str) -> RecordingKube:
-    async with set_up(objects) as scene:
+async def recorded(*flags: str) -> RecordingKube:
+    async with set_up(rbac(*flags)) as scene:
         await work(scene, *flags)
     assert isinstance(scene.kube, RecordingKube)
     return scene.kube
 
 
 @pytest.mark.timeout(300)
-async def test_the_manifests_grant_exactly_what_the_manager_uses() -> None:
-    always, keys = manifests("rbac.yaml"), manifests("ssh-keys.yaml")
-    one, own = manifests("rbac-one-identity.yaml"), manifests("rbac-own-identities.yaml")
+async def test_each_controller_has_exactly_the_rights_that_it_uses() -> None:
+    kube = await recorded(ALL, OWN)
 
-    with_one = await recorded([*always, *one, *keys])
-    with_own = await recorded([*always, *own, *keys], "--use-service-account-credentials")
+    assert sorted(map(str, kube.refusals)) == []
+    assert unused(granted(rbac(ALL, OWN)), kube.uses) == []
+    assert spared(granted(rbac(ALL, OWN)), kube.uses) == []
 
-    assert sorted(map(str, with_one.refusals | with_own.refusals)) == []
-    assert unused(granted([*always, *one]), with_one.uses) == []
-    assert unused(granted([*always, *own]), with_own.uses) == []
-    assert unused(granted(keys), with_one.uses | with_own.uses) == []
+
+@pytest.mark.timeout(300)
+async def test_one_account_for_all_controllers_has_all_rights() -> None:
+    kube = await recorded(ALL)
+
+    assert sorted(map(str, kube.refusals)) == []
+    assert unused(granted(rbac(ALL)), kube.uses) == []
 
 
 def test_a_right_that_no_one_uses_is_found() -> None:
@@ -310,6 +387,36 @@ def test_a_right_that_no_one_uses_is_found() -> None:
     assert found == ["a: * */* ", "a: get /nodes n2", "a: list /nodes "]
 
 
+@pytest.mark.timeout(300)
+async def test_a_dry_run_may_read_and_publish_events_and_nothing_else() -> None:
+    flags = (ALL, OWN, "--dry-run")
+    async with set_up(rbac(*flags)) as scene:
+        await prepare(scene)
+        await scene.managed(HOUR + 600, *flags)
+        assert isinstance(scene.kube, RecordingKube)
+        await ask_about_callers(scene.kube)
+        scene.kube.is_old = True
+        await scene.managed(60, *flags)
+
+    rights = granted(rbac(*flags))
+    writes = {str(right) for right in rights if right.verb not in {"get", "list", "watch"}}
+    assert sorted(map(str, scene.kube.refusals)) == []
+    assert unused(rights, scene.kube.uses) == []
+    assert writes == {
+        f"{MANAGER}: create /events ",
+        f"{MANAGER}: patch /events ",
+        f"{MANAGER}: create authentication.k8s.io/tokenreviews ",
+        f"{MANAGER}: create authorization.k8s.io/subjectaccessreviews ",
+    }
+
+
+def test_a_right_that_another_one_includes_is_found() -> None:
+    rights = {Right("a", "get", "/nodes"), Right("a", "get", "/nodes", "", "n1")}
+
+    assert spared(rights, {Right("a", "get", "/nodes", "", "n1")}) == sorted(map(str, rights))
+    assert spared({Right("a", "get", "/nodes")}, {Right("a", "get", "/nodes", "", "n1")}) == []
+
+
 OTHERS = "/api/v1/namespaces/kube-system/serviceaccounts"
 
 
@@ -322,7 +429,7 @@ OTHERS = "/api/v1/namespaces/kube-system/serviceaccounts"
     ],
 )
 async def test_the_manager_cannot_become_another_account(path: str, body: object) -> None:
-    kube = server(manifests("rbac.yaml", "rbac-own-identities.yaml", "ssh-keys.yaml"))
+    kube = server(rbac(ALL, OWN))
     account = service_account("kube-system", MANAGER)
 
     answer = kube.api.respond(

@@ -141,11 +141,12 @@ async def test_tasks_that_keep_failing_are_named_by_readyz_and_not_by_livez(monk
 LOOPS = {
     "app/cluster_id.py:_read": "catches what it expects; part of the controller that waits for it",
     "runtime/informers.py:run": "starts informers as they are asked for; each is supervised",
-    "app/orphans.py:_perform": "a command that ends",
+    "app/orphans.py:delete": "a command that ends",
     "app/plan.py:_watch": "reports why a plan cannot be made yet",
     "runtime/controller.py:_hand_out": "hands out passes, which are isolated one by one",
     "runtime/events.py:_work": "every event is isolated",
     "runtime/leadership.py:_renew_until_lost": "its end is the end of leadership, on purpose",
+    "runtime/leadership.py:_watch": "an exception is logged, and the lease is polled",
     "runtime/supervision.py:run": "the mechanism itself",
     "server/serving_certificates.py:follow": "supervised by server/port.py",
     "server/reviews.py:follow": "supervised by server/port.py",

@@ -32,6 +32,11 @@ CLOUD = Cloud(name="fake", routes=NoRoutes())
     ("cloud", "flags", "why"),
     [
         (Cloud(name="fake"), ("--cluster-cidr=10.0.0.0/8",), "does not support routes"),
+        (
+            Cloud(name="fake", absent={"routes": "router is not set"}),
+            ("--cluster-cidr=10.0.0.0/8",),
+            "router is not set",
+        ),
         (CLOUD, ("--configure-cloud-routes=false",), "--configure-cloud-routes=false"),
     ],
 )

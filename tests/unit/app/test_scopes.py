@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pileus.app.explain.explain import explain
-from pileus.app.explain.explanation import Explanation
+from pileus.app.explain.explanation import Explanation, State
 from pileus.app.orphans import OrphanReport, delete_orphans, find_orphans
 from pileus.app.plan import read_only_context
 from pileus.cli.cluster_command import check_exists
 from pileus.cli.explain import as_text as explained
 from pileus.cli.orphans import FAILED, FOUND, as_text, document, exit_code
 from pileus.cli.terminal import Style
+from pileus.cloud.balancer import BalancerState, Notice
 from pileus.cloud.errors import Unauthorized, Unavailable
 from pileus.cloud.model import Failure, NodeKeys, NodeName, NodeRef
 from pileus.kube.model.core_v1 import NODES, SERVICES
@@ -22,6 +23,8 @@ from pileus.testing.virtual_time import LoopClock
 from tests.contract.keyring import Keyring
 from tests.unit.app.several import TwoClouds, two_clouds
 from tests.unit.controllers.route.site import FakeRoutes
+from tests.unit.controllers.service.plain import Change as PlainChange
+from tests.unit.controllers.service.plain import PlainBalancers, Seen
 from tests.unit.controllers.ssh_keys.keys import public_key
 
 
@@ -198,3 +201,118 @@ async def test_the_explanation_of_a_service_with_members_of_all_clouds_lists_the
 
         assert "members: n1, n2 (2 of 2 nodes)" in text
         assert "not a member" not in text
+
+
+async def test_a_service_of_a_cloud_that_is_not_connected_is_explained_with_that_cloud():
+    async with two_clouds() as it:
+        await add_nodes(it)
+        await it.add_service("web", "pileus.dev/b")
+        it.b.error = Unauthorized("the key is wrong")
+
+        service = await told(it, "Service", "web")
+
+        assert "cloud b" in service.owner
+        assert "members: n2 (1 of 2 nodes)" in service.desired
+        assert any("cloud b is not connected: the key is wrong" in each for each in service.actual)
+
+
+async def test_a_node_of_a_cloud_that_is_not_connected_is_explained_with_that_cloud():
+    async with two_clouds() as it:
+        await add_nodes(it)
+        it.b.error = Unauthorized("the key is wrong")
+
+        node = await told(it, "Node", "n2")
+
+        assert node.owner == ("cloud b: it owns the provider ID",)
+        (desired,) = node.desired
+        assert "cloud b is not connected: the key is wrong" in desired
+        assert node.state is State.BLOCKED
+
+
+async def test_objects_are_not_blocked_by_another_cloud_that_is_not_connected():
+    async with two_clouds() as it:
+        await add_nodes(it)
+        async with it.managed():
+            await it.add_service("web", "pileus.dev/b")
+            await asyncio.sleep(30)
+        it.a.error = Unauthorized("the key is wrong")
+
+        assert (await told(it, "Node", "n2")).state is State.UP_TO_DATE
+        assert (await told(it, "Service", "web")).state is State.UP_TO_DATE
+
+
+async def test_a_service_that_is_no_longer_served_is_explained_with_the_cloud_that_served_it():
+    async with two_clouds() as it:
+        await add_nodes(it)
+        async with it.managed():
+            uid = await it.add_service("web", "pileus.dev/b")
+            await asyncio.sleep(30)
+        no_balancer = {"spec": {"type": "ClusterIP", "loadBalancerClass": None}}
+        await it.user.patch(SERVICES, "web", MergePatch(no_balancer), namespace="default")
+
+        service = await told(it, "Service", "web")
+
+        assert any(f"load balancer lb-{uid}: ready" in each for each in service.actual)
+
+
+async def test_the_explanation_of_a_node_of_no_cloud_names_all_clouds():
+    async with two_clouds() as it:
+        await it.add_node("n9", "other://n9")
+
+        node = await told(it, "Node", "n9")
+
+        assert node.owner == ("another cloud: none of a, b owns other://n9",)
+        assert node.state is State.NOT_MANAGED
+
+
+async def test_the_explanation_of_a_node_that_no_lookup_has_decided_names_the_candidates():
+    async with two_clouds() as it:
+        await it.add_node("n9")
+        it.b.error = Unauthorized("the key is wrong")
+
+        node = await told(it, "Node", "n9")
+
+        assert node.owner == ("no cloud yet: only lookups in a, b can tell",)
+        assert node.state is State.BLOCKED
+
+
+async def test_the_explanation_of_a_service_has_the_notices_of_its_provider():
+    async with two_clouds() as it:
+        await add_nodes(it)
+        notice = Notice("SourceRangesIgnored", "this cloud cannot restrict clients")
+        it.a.balancers.reports = lambda seen: {"notices": (notice,)}
+        async with it.managed():
+            await it.add_service("web")
+            await asyncio.sleep(30)
+
+        service = await told(it, "Service", "web")
+
+        assert "SourceRangesIgnored: this cloud cannot restrict clients" in service.actual
+
+
+class SlowDeletion(PlainBalancers):
+    """A deletion takes ten seconds, in which the load balancer is pending."""
+
+    async def apply(self, change: PlainChange, seen: Seen) -> Seen:
+        after = replace(seen, state=BalancerState.PENDING)
+        self.standing[seen.owner] = after
+        asyncio.get_running_loop().call_later(10, self.standing.pop, seen.owner)
+        self.changed.append((seen.owner.uid, change.effect))
+        return after
+
+
+async def test_the_deletion_of_an_orphan_waits_until_the_cloud_has_deleted_it():
+    async with two_clouds() as it:
+        await abandon(it)
+        slow = SlowDeletion(standing=it.b.balancers.standing)
+        it.b.cloud = replace(it.b.cloud, balancers=slow)
+        (of_b,) = [each for each in (await orphans(it)).orphans if each.cloud == "b"]
+        began = asyncio.get_running_loop().time()
+
+        may = frozenset({"balancers.apply"})
+        async with read_only_context(it.configured(), it.world(), may=may) as context:
+            assert await delete_orphans(context, [of_b]) == {}
+
+        assert slow.standing == {}
+        assert asyncio.get_running_loop().time() - began >= 10
+        assert [effect for _, effect in slow.changed] == ["-"]

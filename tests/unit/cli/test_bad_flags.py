@@ -95,6 +95,8 @@ BY_NAME: Mapping[str, tuple[str, ...]] = {
     "cert-dir": ("{here}/file/below",),
     "cidr-allocator-type": ("garbage", ""),
     "client-ca-file": FILE,
+    "history-file": ("{here}/missing/history.jsonl", "{here}"),
+    "otlp-endpoint": ("collector", "ftp://collector"),
     "cloud-config": FILE,
     "cloud-provider": ("", "goood", "external", "good,good", "good,"),
     "cluster-cidr": RANGE,

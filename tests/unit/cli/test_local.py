@@ -4,13 +4,13 @@ import io
 import json
 import threading
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from pileus.cli.main import dispatch
 from pileus.cli.terminal import Terminal
+from pileus.dataclass import dataclass
 from pileus_lab.cli.local_commands import COMMANDS
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHkpD2FVDhm5yEMSYXpQJvAVGcCbWcR0S2Lw3ZbwFvzE me"

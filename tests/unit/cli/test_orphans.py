@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from pileus.app.errors import CommandFailed
-from pileus.app.orphans import Orphan, OrphanReport
+from pileus.app.orphans import Orphan, OrphanReport, OrphanVolume
 from pileus.app.settings import TABLE
 from pileus.cli.main import dispatch
 from pileus.cli.orphans import COMMAND, agreed, as_text, document, exit_code
 from pileus.cli.terminal import Style, Terminal
 from pileus.cloud.balancer import Balancer, BalancerState, Ingress, Owner
+from pileus.cloud.volume import Volume, VolumeId, VolumeState
 from pileus.settings.flags import Table
 from pileus.settings.sources import gather
 from tests.unit.cloud.fakes import Change
@@ -157,7 +158,7 @@ def test_the_document_for_programs():
         (["orphans", "--delet"], "did you mean --delete?"),
         (
             ["explain", "--cloud-provider=local"],
-            "Usage: pileus explain (node NAME | service [NAMESPACE/]NAME) [flags]",
+            "Usage: pileus explain (KIND [NAMESPACE/]NAME) [flags]",
         ),
         (["explain", "nod", "a", "--cloud-provider=local"], "did you mean node?"),
     ],
@@ -167,3 +168,21 @@ def test_what_cannot_be_understood_is_refused_with_1(arguments: list[str], messa
 
     assert dispatch(arguments, someone) == 1
     assert message in someone.err.getvalue()  # type: ignore[attr-defined]
+
+
+def test_volumes_are_shown_as_kept_and_count_as_found():
+    volume = Volume(
+        id=VolumeId("vol-1"), owner=Owner("c1", "pvc-u9"), size_gib=3, state=VolumeState.AVAILABLE
+    )
+    found = OrphanReport("c1", 5, (), volumes=(OrphanVolume(volume),))
+
+    assert as_text(found, Style()) == (
+        "Volume vol-1: available, 3 GiB, of pvc-u9\n"
+        "  kept: it has neither PersistentVolume nor claim, but its data may be needed\n"
+        "\n"
+        "No orphaned load balancers, 1 orphaned volume (checked 5 tagged with cluster c1)\n"
+    )
+    assert exit_code(found, None) == 2
+    assert document(found, None)["volumes"] == [
+        {"id": "vol-1", "owner": "pvc-u9", "state": "available", "sizeGiB": 3}
+    ]

@@ -2,17 +2,20 @@
 
 import io
 import json
+from typing import Any, cast
 
 import pytest
+import yaml
 
 from pileus.app.plan import Plan, PlanLine
-from pileus.cli.cluster_command import parsed_object
+from pileus.cli.cluster_command import Request, parsed_object
 from pileus.cli.main import dispatch
 from pileus.cli.plan import as_json, as_text, exit_code
 from pileus.cli.terminal import Style, Terminal
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope, Trouble
+from pileus.settings.values import Values
 
 PLAIN = Style()
 WEB = ObjectReference(kind="Service", namespace="shop", name="web", uid="u1")
@@ -186,23 +189,34 @@ def test_the_exit_code_tells_nothing_changes_and_not_whole_apart(plan: Plan, cod
         (["service", "shop/web"], Scope("Service", "shop", "web")),
         (["svc", "web"], Scope("Service", "context-namespace", "web")),
         (["service/shop/web"], Scope("Service", "shop", "web")),
+        (["pvc", "shop/data"], Scope("PersistentVolumeClaim", "shop", "data")),
+        (["claim", "data"], Scope("PersistentVolumeClaim", "context-namespace", "data")),
+        (["pv", "pvc-1"], Scope("PersistentVolume", "", "pvc-1")),
+        (["persistentvolumes/pvc-1"], Scope("PersistentVolume", "", "pvc-1")),
+        (["VolumeAttachment", "csi-1"], Scope("VolumeAttachment", "", "csi-1")),
     ],
 )
 def test_objects_are_named_as_kubectl_names_them(words: list[str], scope: Scope):
     assert parsed_object(words).scope("context-namespace") == scope
 
 
+KNOWN = "known: node, service, pvc, pv, volumeattachment"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["servce", "a"], 'unknown kind "servce" (known: node, service)\ndid you mean service?'),
-        (["pod", "a/b"], 'unknown kind "pod" (known: node, service)'),
+        (["servce", "a"], f'unknown kind "servce" ({KNOWN})\ndid you mean service?'),
+        (["pod", "a/b"], f'unknown kind "pod" ({KNOWN})'),
+        (["pv", "a/b"], "expected pv NAME"),
+        (["pvc"], "expected pvc [NAMESPACE/]NAME"),
+        (["-n", "a", "pvc", "b/c"], "--namespace=a contradicts pvc b/c"),
         (["node"], 'expected node NAME, but got "node"'),
         (["node", "a", "b"], "expected node NAME"),
         (["service", "/web"], "expected service [NAMESPACE/]NAME"),
         (["service", "a/b/c"], "expected service [NAMESPACE/]NAME"),
-        (["-n", "a", "node", "b"], "--namespace=a needs a Service"),
-        (["-n", "a"], "--namespace=a needs a Service"),
+        (["-n", "a", "node", "b"], "--namespace=a needs an object in a namespace"),
+        (["-n", "a"], "--namespace=a needs an object in a namespace"),
         (["-n", "a", "service", "b/c"], "--namespace=a contradicts service b/c"),
     ],
 )
@@ -211,7 +225,7 @@ def test_words_that_name_no_object_are_refused_with_the_usage(words: list[str], 
 
     assert (code, out) == (1, "")
     assert err.startswith(f"Error: {message}")
-    assert "Usage: pileus plan [node NAME | service [NAMESPACE/]NAME] [flags]\n" in err
+    assert "Usage: pileus plan [KIND [NAMESPACE/]NAME] [flags]\n" in err
 
 
 def called(*arguments: str) -> tuple[int, str, str]:
@@ -220,10 +234,20 @@ def called(*arguments: str) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_yaml_has_the_fields_of_json(form: str):
+    request = Request(EVERYTHING, Values({"output": form}), cast("Any", None), cast("Any", None))
+    text = request.data(as_json(FULL))
+
+    assert request.as_data
+    assert yaml.safe_load(text) == json.loads(as_json(FULL))
+    assert text.startswith("version:" if form == "yaml" else "{")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-o", "yaml"], 'Error: --output cannot be "yaml" (known: text, json)'),
+        (["-o", "xml"], 'Error: --output cannot be "xml" (known: text, json, yaml)'),
         (["-o", "jsn"], "did you mean -o json?"),
         (["--kubconfig=x"], "did you mean --kubeconfig?"),
         (["pods", "a", "--cloud-provider=local"], 'unknown kind "pods"'),
@@ -253,7 +277,8 @@ def test_help_shows_its_own_flags_and_where_the_others_are():
     code, out, _ = called("--help")
 
     assert code == 0
-    assert "pileus plan [node NAME | service [NAMESPACE/]NAME] [flags]" in out
+    assert "pileus plan [KIND [NAMESPACE/]NAME] [flags]" in out
+    assert "Kinds: node, service, pvc, pv, volumeattachment\n" in out
     assert "--output" in out
     assert "pileus run --help" in out
     assert len(out.splitlines()) < 22

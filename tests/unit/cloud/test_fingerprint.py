@@ -179,6 +179,9 @@ WHOLE = Wish(
         health=HealthCheck(node_port=32000),
     ),
     name="web",
+    namespace="shop",
+    service="web",
+    published=frozenset({"192.0.2.1"}),
     options={"a/x": "1"},
     adopts="lb-1",
     selector=parse_selector("pool=web"),
@@ -188,7 +191,11 @@ WHOLE = Wish(
 OWN = "says whose it is, and is compared by itself"
 FINDING = "helps to find the machine, and changes without a reason to touch the balancer"
 SELECTED = "only says how the members were chosen"
+CONTEXT = "is about the Service, for names and for adoption, and asks for nothing"
 NOT_IN_IT = {
+    "namespace": CONTEXT,
+    "service": CONTEXT,
+    "published": CONTEXT,
     "owner.cluster": OWN,
     "owner.uid": OWN,
     "adopts": OWN,
@@ -196,6 +203,7 @@ NOT_IN_IT = {
     "selector.requirements.key": SELECTED,
     "selector.requirements.value": SELECTED,
     "selector.requirements.is_negative": SELECTED,
+    "spec.listeners.position": CONTEXT,
     "spec.members.system_uuid": FINDING,
     "spec.members.annotations": FINDING,
 }

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from random import Random
 from typing import Self, cast
 
@@ -111,15 +112,49 @@ class Veiled:
         return len(self.list())
 
 
-class VeiledInformers:
+class NodesOnly:
     """Has one informer, of nodes."""
 
-    def __init__(self, view: Veiled) -> None:
-        self._view = view
+    def __init__(self, informer: Veiled | Informer[Node]) -> None:
+        self._informer = informer
 
-    def of(self, resource: Resource[Node]) -> Veiled:
+    def of(self, resource: Resource[Node]) -> Veiled | Informer[Node]:
         assert resource is NODES
-        return self._view
+        return self._informer
+
+
+async def identify() -> str:
+    return "cluster-uid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Controlled:
+    """What a test gives to a controller; the rest of its context is the same everywhere."""
+
+    client: Client
+    metrics: Metrics
+    events: FakeEvents
+    random: Random
+
+    def context(
+        self,
+        names: ControllerNames,
+        scope: CloudScope,
+        informers: Informers | NodesOnly,
+        cluster_id: Callable[[], Awaitable[str]] = identify,
+    ) -> ControllerContext:
+        return ControllerContext(
+            names=names,
+            scope=scope,
+            client=self.client,
+            events=self.events,
+            informers=cast("Informers", informers),
+            fence=Open(),
+            metrics=self.metrics,
+            clock=LoopClock(),
+            random=self.random,
+            cluster_id=cluster_id,
+        )
 
 
 class Cluster:
@@ -140,19 +175,8 @@ class Cluster:
         client = Client(self.wire, user_agent="test", metrics=self.metrics)
         informer = Informer(client, NODES, random=chance, options=InformerOptions())
         view = Veiled(informer)
-        context = ControllerContext(
-            names=names,
-            scope=scope,
-            client=client,
-            events=self.events,
-            informers=cast("Informers", VeiledInformers(view)),
-            fence=Open(),
-            metrics=self.metrics,
-            clock=LoopClock(),
-            random=chance,
-            cluster_id=cluster_id,
-        )
-        return context, informer, view
+        given = Controlled(client=client, metrics=self.metrics, events=self.events, random=chance)
+        return given.context(names, scope, NodesOnly(view), cluster_id), informer, view
 
     async def register(self, name: str, *ranges: str) -> None:
         spec = {"podCIDR": ranges[0], "podCIDRs": list(ranges)} if ranges else {}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
+from pileus.cli.screen import Section, shares
 from pileus.cloud.balancer import Effect
 from pileus_lab.demo.state import (
     BalancerRow,
@@ -20,7 +21,7 @@ from pileus_lab.demo.state import (
     Sight,
     StepRow,
 )
-from pileus_lab.demo.view import TWO_COLUMNS, Section, draw, shares
+from pileus_lab.demo.view import TWO_COLUMNS, draw
 
 words = st.text(alphabet="ab -:.é漢", max_size=80)
 nodes = st.builds(

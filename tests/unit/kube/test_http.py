@@ -11,9 +11,10 @@ import pytest
 from aiohttp import web
 
 from pileus.fence import Fenced
+from pileus.http.client import new_socket
 from pileus.kube.access import Access
 from pileus.kube.errors import CredentialsError, Unreachable
-from pileus.kube.http import HttpTransport, _socket
+from pileus.kube.http import HttpTransport
 from pileus.kube.transport import Request
 from tests.unit.kube.https_server import Handler, Pass, Served, Trust, proxying, serving
 
@@ -382,7 +383,7 @@ async def test_after_its_block_it_says_so(trust: Trust):
 
 
 async def test_dead_peers_are_found_by_the_system_too():
-    with _socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))) as made:
+    with new_socket(socket.AF_INET) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert made.getblocking() is False
 

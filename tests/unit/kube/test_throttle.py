@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pileus.kube.errors import NotFound, Status, TooManyRequests, Unreachable
-from pileus.kube.exchange import Adaptive, Throttle, TokenBucket, Window
+from pileus.kube.exchange import GIVES_WAY, Adaptive, GivingWay, Throttle, TokenBucket, Window
 
 REFUSED = TooManyRequests("GET /", 429, Status())
 MISSING = NotFound("GET /", 404, Status())
@@ -39,7 +39,7 @@ def test_the_window_stays_between_one_and_the_most(outcomes: list[str]):
     for outcome in outcomes:
         refused = outcome == "refusal"
         window = window.halved(sent_at=window.halvings) if refused else window.grown()
-        assert 1 <= window.size <= 64
+        assert 1 <= window.size <= 32
 
 
 def test_a_refusal_halves_and_a_window_of_successes_adds_one():
@@ -113,6 +113,54 @@ async def test_a_request_that_is_cancelled_when_it_is_let_in_gives_its_place_bac
         waiting.cancel()
 
     assert await run(throttle, 1) == pytest.approx(1)
+
+
+async def test_requests_that_can_wait_leave_after_all_others():
+    shared, ended = Adaptive(Window(limit=2, most=2)), list[str]()
+
+    async def request(throttle: Throttle, name: str) -> None:
+        await attempt(throttle)
+        ended.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(request(shared, "write"))
+        for _ in range(3):
+            group.create_task(request(GivingWay(shared), "event"))
+        for _ in range(4):
+            group.create_task(request(shared, "write"))
+
+    assert ended == ["write"] * 5 + ["event"] * 3
+
+
+async def test_requests_that_can_wait_share_the_window():
+    assert await run(GivingWay(Adaptive()), 17) == pytest.approx(2)
+
+
+async def test_requests_that_can_wait_do_so_for_a_while_only():
+    shared = Adaptive()
+
+    async with shared.admission():
+        assert await run(GivingWay(shared), 1) == pytest.approx(GIVES_WAY + 1)
+
+
+async def test_a_refused_request_that_can_wait_halves_the_window_of_all():
+    shared = Adaptive()
+
+    with pytest.raises(TooManyRequests):
+        await attempt(GivingWay(shared), REFUSED)
+
+    assert shared.window.size == 8
+
+
+async def test_a_request_that_is_cancelled_while_it_waits_holds_up_no_others():
+    shared = Adaptive(Window(limit=1))
+
+    async with shared.admission():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await attempt(shared)
+
+    assert await run(GivingWay(shared), 1) == pytest.approx(1)
 
 
 async def test_a_bucket_lets_a_burst_out_and_then_the_rate():

@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -23,6 +24,17 @@ class Server:
         self.lease: Json | None = None
         self.requests: list[str] = []
         self._version = 0
+        self._watches: set[asyncio.Queue[None]] = set()
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncGenerator[asyncio.Queue[None]]:
+        """A queue that gets an item for every change."""
+        changes = asyncio.Queue[None]()
+        self._watches.add(changes)
+        try:
+            yield changes
+        finally:
+            self._watches.discard(changes)
 
     @property
     def spec(self) -> Json:
@@ -49,6 +61,8 @@ class Server:
 
     def store(self, lease: Json) -> Json:
         self._version += 1
+        for each in self._watches:
+            each.put_nowait(None)
         metadata = msgspec.convert(lease["metadata"], Json)
         self.lease = {**lease, "metadata": {**metadata, "resourceVersion": str(self._version)}}
         return self.lease
@@ -80,6 +94,13 @@ class Connection:
 
     def __init__(self, server: Server, random: random.Random) -> None:
         self.weather = CALM
+        self.has_watch = False
+        self.watches = 0
+        """How often a watch was begun."""
+        self.failure: Exception = ServiceUnavailable("lease", 503, KubeStatus())
+        """What a watch raises if there is none."""
+        self.is_unheard = False
+        """Whether writes take effect and are answered with an error."""
         self._server = server
         self._random = random
 
@@ -87,10 +108,25 @@ class Connection:
         return await self._ask(self._server.read)
 
     async def create(self, lease: Json) -> Json:
-        return await self._ask(lambda: self._server.create(lease)) or {}
+        return self._heard(await self._ask(lambda: self._server.create(lease)))
 
     async def update(self, lease: Json) -> Json:
-        return await self._ask(lambda: self._server.update(lease)) or {}
+        return self._heard(await self._ask(lambda: self._server.update(lease)))
+
+    def _heard(self, lease: Json | None) -> Json:
+        if self.is_unheard:
+            raise ServiceUnavailable("lease", 503, KubeStatus())
+        return lease or {}
+
+    async def watch(self, changed: Callable[[], None]) -> None:
+        self.watches += 1
+        if not self.has_watch:
+            raise self.failure
+        async with self._server.watched() as changes:
+            while True:
+                await changes.get()
+                await asyncio.sleep(self._delay())
+                changed()
 
     async def _ask(self, act: Callable[[], Outcome]) -> Json | None:
         loop = asyncio.get_running_loop()

@@ -249,6 +249,37 @@ async def test_workers_share_the_keys() -> None:
     assert sorted(reconciler.finished) == list("abcdefgh")
 
 
+async def test_once_all_workers_were_busy_the_next_passes_start_in_groups() -> None:
+    async def act(key: str) -> Result:
+        await asyncio.sleep(int(key))
+        return DONE
+
+    reconciler = Scripted(act)
+    queue = new_queue()
+    async with running(reconciler, queue, Limits(workers=4, group=2)):
+        for key in ("1", "2", "30", "31", "5", "6", "7"):
+            queue.add(key)
+        await asyncio.sleep(60)
+
+    begun = dict(reconciler.passes)
+    starts = [begun[key] - begun["1"] for key in ("1", "2", "30", "31", "5", "6", "7")]
+    assert starts == [0, 0, 0, 0, 2, 2, 8]  # at 1 only one worker is free; the last at 2+6
+
+
+async def test_a_group_larger_than_the_workers_stops_no_pass() -> None:
+    async def act(key: str) -> Result:
+        return DONE
+
+    reconciler = Scripted(act)
+    queue = new_queue()
+    async with running(reconciler, queue, Limits(workers=1, group=250)):
+        for key in "abc":
+            queue.add(key)
+        await asyncio.sleep(1)
+
+    assert reconciler.finished == list("abc")
+
+
 async def test_when_stopped_a_pass_in_hand_may_finish_but_none_begins() -> None:
     async def act(key: str) -> Result:
         await asyncio.sleep(3)

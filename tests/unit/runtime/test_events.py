@@ -24,7 +24,14 @@ from pileus.kube.errors import (
 from pileus.kube.model.core_v1 import Event, ObjectReference
 from pileus.kube.model.meta import Resource, T
 from pileus.kube.patch import Patch
-from pileus.runtime.events import LONGEST_QUEUE, TRIES, EventRecorder
+from pileus.runtime.events import (
+    LONGEST_BURST,
+    LONGEST_QUEUE,
+    MANY,
+    TRIES,
+    WRITERS,
+    EventRecorder,
+)
 from pileus.telemetry.metrics import Metrics
 from tests.unit.runtime.election_world import WallClock
 
@@ -33,12 +40,13 @@ DOWN = Unreachable("POST events", "api", "refused")
 
 
 class Cluster:
-    """Keeps events as an API server does, at a second each."""
+    """Keeps events as an API server does, at a second each by default."""
 
     def __init__(self) -> None:
         self.events: dict[str, Event] = {}
         self.requests: list[str] = []
         self.failure: KubeError | Fenced | None = None
+        self.takes = 1.0
 
     async def create(self, resource: Resource[T], body: T, *, namespace: str) -> T:
         await self._receive("POST")
@@ -64,7 +72,7 @@ class Cluster:
 
     async def _receive(self, method: str) -> None:
         self.requests.append(method)
-        await asyncio.sleep(1)
+        await asyncio.sleep(self.takes)
         if self.failure is not None:
             raise self.failure
 
@@ -298,3 +306,33 @@ async def test_an_event_is_not_tried_again_before_the_server_lets_us() -> None:
         assert news.cluster.requests == ["POST"]
         await asyncio.sleep(10)
         assert news.cluster.requests == ["POST", "POST"]
+
+
+async def test_a_burst_of_events_is_written_when_it_is_over() -> None:
+    news = Newsroom()
+    news.cluster.takes = 0.001
+    async with news.open():
+        for each in nodes(4 * MANY):
+            news.record(about=each)
+            await asyncio.sleep(0)
+        while_it_lasts = len(news.cluster.requests)
+        await asyncio.sleep(5)
+
+    assert while_it_lasts <= MANY + WRITERS
+    assert len(news.cluster.events) == 4 * MANY
+
+
+async def test_events_are_written_although_a_burst_does_not_end() -> None:
+    news = Newsroom()
+    news.cluster.takes = 0.1
+    first, *later = nodes(10 * MANY)
+    async with news.open():
+        for each in (first, *later[: 2 * MANY]):
+            news.record(about=each)
+        for each in later[2 * MANY :]:
+            news.record(about=each)
+            await asyncio.sleep(3 * LONGEST_BURST / len(later))
+        assert len(news.cluster.events) > 2 * MANY
+        await asyncio.sleep(30)
+
+    assert len(news.cluster.events) == 10 * MANY

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 
 import pytest
@@ -119,6 +120,115 @@ async def test_a_stand_by_takes_over_within_seconds_of_a_clean_stop() -> None:
 
     assert 0 < began - stopped <= 4.5
     assert server.spec["leaseTransitions"] == 1
+    assert second.value("pileus_lease_transitions") == 1
+
+
+async def test_a_stand_by_that_watches_takes_over_at_once_after_a_clean_stop() -> None:
+    server = Server()
+    first, second = Replica(server, "first"), Replica(server, "second")
+    second.connection.has_watch = True
+    loop = asyncio.get_running_loop()
+
+    async with asyncio.TaskGroup() as group:
+        async with first.election.leading():
+            waiting = group.create_task(lead_for(second, 1))
+            await asyncio.sleep(30)
+        stopped = loop.time()
+
+    assert 0 < waiting.result() - stopped <= 0.2
+
+
+async def test_a_stand_by_that_watches_takes_over_as_soon_as_the_lease_expires() -> None:
+    server = Server()
+    first, second = Replica(server, "first"), Replica(server, "second")
+    second.connection.has_watch = True
+
+    async with asyncio.TaskGroup() as group, first.election.leading():
+        waiting = group.create_task(lead_for(second, 1))
+        await asyncio.sleep(31)
+        first.connection.weather = CUT_OFF  # its release is lost: it might as well be killed
+        killed = asyncio.get_running_loop().time()
+
+    assert Durations().lease - Durations().retry <= waiting.result() - killed <= 15.2
+
+
+async def test_a_bug_in_the_watch_does_not_end_a_stand_by() -> None:
+    server = Server()
+    first, second = Replica(server, "first"), Replica(server, "second")
+    second.connection.failure = RuntimeError("a bug")
+
+    async with asyncio.TaskGroup() as group:
+        async with first.election.leading():
+            waiting = group.create_task(lead_for(second, 1))
+            await asyncio.sleep(30)
+        stopped = asyncio.get_running_loop().time()
+
+    assert 0 < waiting.result() - stopped <= 4.5
+
+
+async def test_a_lease_that_others_keep_changing_is_read_as_often_and_not_taken() -> None:
+    server = Server()
+    leader, standby = Replica(server, "leader"), Replica(server, "standby")
+    standby.connection.has_watch = True
+
+    async with asyncio.TaskGroup() as group:
+        async with leader.election.leading():
+            waiting = group.create_task(lead_for(standby, 1))
+            await asyncio.sleep(60)
+            reads = server.requests.count("GET")
+            assert not standby.is_open()
+        await waiting
+
+    assert reads <= 2 + 60 / Durations().retry * 1.1
+
+
+async def test_a_stand_by_that_watches_does_not_wake_itself_if_answers_to_its_writes_are_lost() -> (
+    None
+):
+    server = Server()
+    replica = Replica(server)
+    replica.connection.has_watch = True
+    replica.connection.is_unheard = True
+
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(lead_for(replica, 1))
+        await asyncio.sleep(60)
+        tries = len(server.requests)
+        replica.connection.is_unheard = False
+        await waiting
+
+    assert 10 < tries <= 2 * (60 / Durations().retry + 1)
+
+
+async def test_a_lease_that_cannot_be_read_is_not_watched() -> None:
+    server = Server()
+    replica = Replica(server)
+    replica.connection.weather = Weather(refused=1.0)
+
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(lead_for(replica, 1))
+        await asyncio.sleep(60)
+        watches = replica.connection.watches
+        replica.connection.weather = CALM
+        await waiting
+
+    assert watches == 0
+
+
+async def test_every_candidate_knows_how_often_the_lease_changed_hands() -> None:
+    server = Server()
+    leader, standby = Replica(server, "leader"), Replica(server, "standby")
+    unknown = standby.value("pileus_lease_transitions")
+    assert unknown is not None
+    assert math.isnan(unknown)
+    async with asyncio.TaskGroup() as group:
+        async with leader.election.leading():
+            waiting = group.create_task(lead_for(standby, 1))
+            await asyncio.sleep(5)
+            known = [each.value("pileus_lease_transitions") for each in (leader, standby)]
+        await waiting
+
+    assert known == [0, 0]
 
 
 async def lead_for(replica: Replica, seconds: float) -> float:

@@ -23,6 +23,8 @@ FAULTS_LAST = 300.0
 LEADS_WITHIN = 40.0
 # The lease is only just longer than the renew deadline, so that a small mistake shows.
 DURATIONS = Durations(lease=11, renew_deadline=10, retry=2)
+WATCHES = 0.7
+"""The share of processes that can watch the lease; the others only poll it."""
 DRIFT = 0.02
 """By how much the clock of a process may be fast or slow: (1 + d)² / (1 - d)² < 11 / 10."""
 
@@ -36,6 +38,7 @@ class Process:
         self._number = number
         self._random = random.Random(world.random.random())
         self.connection = Connection(world.server, self._random)
+        self.connection.has_watch = self._random.random() < WATCHES
         self.wall = WallClock()
         self._rate = self._random.uniform(1 - DRIFT, 1 + DRIFT)
         self._start = self._random.uniform(0, 1000)

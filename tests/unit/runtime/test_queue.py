@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
@@ -259,3 +260,22 @@ async def walk(steps: list[tuple[str, str, Priority]]) -> None:
     while held:
         queue.done(held.popleft())
     assert sorted(await take_all(queue)) == sorted(owed)
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_key_that_is_due_at_once_can_be_scheduled_again_on_every_event_loop(make_loop) -> None:
+    """uvloop has no timer for what is due at once, and its handle does not know the time."""
+
+    async def scheduled_twice() -> list[str]:
+        queue, _ = new_queue()
+        queue.add_after("a", 0.0)
+        queue.add_after("a", 0.0)
+        queue.next_pass("b", 0.0)
+        queue.next_pass("b", 0.0)
+        taken = [await queue.take(), await queue.take()]
+        queue.add_after("c", 0.0)
+        queue.close()
+        return sorted(taken)
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        assert runner.run(scheduled_twice()) == ["a", "b"]

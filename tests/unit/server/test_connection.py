@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from pileus.http.server import HEADERS, IDLE, Connection, Server
 from pileus.server.authentication import Authenticator, CachedTokens
 from pileus.server.authorization import Authorizer
 from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.health import Health
-from pileus.server.port import HEADERS, IDLE, Server
 from pileus.server.request_pipeline import RequestPipeline
 from pileus.server.reviews import Verdict
 from pileus.server.settings import AuthorizationOptions
@@ -23,45 +23,12 @@ from pileus.server.users import User
 from pileus.telemetry.log import VALUES, level_of
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, VirtualTimeLoop
+from tests.unit.http.client import Client
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 GOOD = HEAD + b"\r\n"
-STATUS = re.compile(rb"^HTTP/1\.[01] (\d{3})", re.MULTILINE)
 BEYOND = HEADERS + IDLE + 1
 """Seconds after which every connection without a complete request is closed."""
-
-
-class Client(asyncio.Transport):
-    """The other end of a connection."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("192.0.2.1", 4711)})
-        self.received = bytearray()
-        self.is_open = True
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.received += data
-
-    def writelines(self, list_of_data: object) -> None:
-        for data in list_of_data:  # type: ignore[attr-defined]
-            self.write(data)
-
-    def is_closing(self) -> bool:
-        return not self.is_open
-
-    def close(self) -> None:
-        self.is_open = False
-
-    abort = close
-
-    def pause_reading(self) -> None:
-        pass
-
-    resume_reading = pause_reading
-
-    @property
-    def statuses(self) -> list[int]:
-        return [int(code) for code in STATUS.findall(bytes(self.received))]
 
 
 class Reviews:
@@ -74,7 +41,7 @@ class Access:
         return Verdict(allowed=user.name == "robot")
 
 
-def connect(verbosity: list[int] | None = None) -> tuple[Client, asyncio.Protocol]:
+def connect(verbosity: list[int] | None = None) -> tuple[Client, Connection]:
     metrics = Metrics(CollectorRegistry())
     chosen = [] if verbosity is None else verbosity
     surface = Surface(Health(), metrics, Configz(), chosen.append)

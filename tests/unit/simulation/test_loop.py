@@ -198,3 +198,15 @@ def test_what_stands_still_is_cleared_away_and_ends(loop: SimulationLoop):
     loop.clear_away()
 
     assert ended == ["spins"]
+
+
+def test_tasks_keep_the_names_that_they_are_given(loop: SimulationLoop):
+    async def names() -> list[str]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(asyncio.sleep(0), name="kubelets"),
+                group.create_task(asyncio.sleep(0)),
+            ]
+        return [task.get_name() for task in tasks]
+
+    assert loop.run_until_complete(names()) == ["kubelets", "task-3"]

@@ -64,8 +64,14 @@ def test_what_is_left_out_does_not_change_the_rest():
 
 @pytest.mark.parametrize("kind", [*DeedKind, *FaultKind])
 def test_every_kind_happens_in_the_mixed_scenario(kind: DeedKind | FaultKind):
-    aimed = {DeedKind.OBJECT_AGAIN: "replaced", DeedKind.OBJECT_TOUCHED: "touched"}
-    scenario = SCENARIOS[aimed.get(kind, "mixed") if isinstance(kind, DeedKind) else "mixed"]
+    aimed: dict[DeedKind | FaultKind, str] = {
+        DeedKind.OBJECT_AGAIN: "replaced",
+        DeedKind.OBJECT_TOUCHED: "touched",
+    }
+    nodes = ("volume-", "plugin-", "host-", FaultKind.CLOUD_IGNORED)
+    aimed |= {kind: "volumes" for kind in DeedKind if kind.startswith(("claim-", "pod-"))}
+    aimed |= {one: "volume-nodes" for one in (*DeedKind, *FaultKind) if one.startswith(nodes)}
+    scenario = SCENARIOS[aimed.get(kind, "mixed")]
 
     assert kind in {*scenario.deeds, *scenario.faults}
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.telemetry.mask import is_secret_name, masked
+from pileus.telemetry.mask import is_secret_name, masked, masked_by_looks
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,16 @@ def test_ordinary_text_is_left_alone(text: str):
 @given(st.from_regex(r"[A-Za-z0-9._~+/-]{16,40}", fullmatch=True))
 def test_a_bearer_token_never_gets_through(token: str):
     assert masked(f"sent Bearer {token} to it") == "sent Bearer *** to it"
+
+
+WORDS = st.sampled_from([
+    "bearer ", "Basic ", "negotiate ", "token=", "PASSWORD: ", "passwd=", "passphrase ", "apiKey=",
+    "access_key=", "private-key: ", "secret", "://user:", "@host", "eyJhbGciOi.eyJzdWIi.sig",
+    "-----BEGIN RSA PRIVATE KEY-----", "\u017fecret=", "to\u212aen=", "abcDEF1234", " ", "=",
+    "\u0131", "Bas\u0130c ", "bas\u0131c ", "\u2192",
+])  # fmt: skip
+
+
+@given(st.lists(st.one_of(WORDS, st.text(max_size=5))).map("".join))
+def test_the_quick_check_overlooks_nothing_that_looks_like_a_secret(text: str):
+    assert masked(text) == masked_by_looks(text)

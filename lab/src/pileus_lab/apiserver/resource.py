@@ -104,6 +104,8 @@ class Resource:
     """A deletion answers with the object instead of a Status."""
     creates_on_update: bool = False
     """A PUT to a missing name creates the object."""
+    status_is_apart: bool = False
+    """A write to the status cannot change metadata."""
     needs_version: bool = False
     """A PUT must contain the resourceVersion that it is based on."""
 

@@ -8,7 +8,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 
 from pileus.telemetry.log import Log
@@ -163,12 +163,11 @@ def _create(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh.unlink(missing_ok=True)
-        database = sqlite3.connect(fresh)
-        database.executescript(_TABLES)
-        values = [("format", FORMAT), ("version", 1)]
-        database.executemany("INSERT INTO state VALUES (?, ?)", values)
-        database.commit()
-        database.close()
+        with closing(sqlite3.connect(fresh)) as database:
+            database.executescript(_TABLES)
+            values = [("format", FORMAT), ("version", 1)]
+            database.executemany("INSERT INTO state VALUES (?, ?)", values)
+            database.commit()
         fresh.chmod(0o600)
         fresh.replace(path)
     except (OSError, sqlite3.Error) as error:
@@ -176,24 +175,40 @@ def _create(path: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        database = sqlite3.connect(path, timeout=0.5, isolation_level=None, check_same_thread=False)
-        database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        (health,) = database.execute("PRAGMA quick_check(1)").fetchone()
-        database.execute("BEGIN IMMEDIATE")
-        database.execute("COMMIT")
-        (found,) = database.execute("SELECT value FROM state WHERE name = 'format'").fetchone()
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            raise Unusable(f"{path} is in use by another server: stop that one first") from error
-        raise _damaged(path, error) from error
-    except (sqlite3.Error, TypeError) as error:
-        raise _damaged(path, error) from error
-    if health != "ok" or found != FORMAT:
-        raise _damaged(path, f"format {found}, check: {health}")
-    return database
+    """Opens the database; it is closed again if it cannot be used. Raises `Unusable`."""
+    with ExitStack() as opened:
+        try:
+            database = opened.enter_context(
+                closing(
+                    sqlite3.connect(
+                        path, timeout=0.5, isolation_level=None, check_same_thread=False
+                    )
+                )
+            )
+            health, found = _examined(database)
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                used = f"{path} is in use by another server: stop that one first"
+                raise Unusable(used) from error
+            raise _damaged(path, error) from error
+        except (sqlite3.Error, TypeError) as error:
+            raise _damaged(path, error) from error
+        if health != "ok" or found != FORMAT:
+            raise _damaged(path, f"format {found}, check: {health}")
+        opened.pop_all()
+        return database
+
+
+def _examined(database: sqlite3.Connection) -> tuple[str, object]:
+    """Locks the database. Returns its health and its format."""
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    (health,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    database.execute("BEGIN IMMEDIATE")
+    database.execute("COMMIT")
+    (found,) = database.execute("SELECT value FROM state WHERE name = 'format'").fetchone()
+    return health, found
 
 
 def _damaged(path: Path, why: object) -> Unusable:

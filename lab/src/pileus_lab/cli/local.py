@@ -37,6 +37,7 @@ from pileus_lab.local.options import (
     STATE,
     Network,
     behaviour_of,
+    disks_of,
     endpoint_of,
     read_file,
     settings_of,
@@ -138,6 +139,7 @@ def serve(given: Given, terminal: Terminal) -> int:
             journal=journal,
             settings=settings_inside(settings) if network is Network.NETNS else settings,
             behaviour=behaviour_of(values),
+            disks=disks_of(values),
         )
         cloud = LocalCloud(surroundings)
         if network is Network.NETNS:

@@ -109,8 +109,9 @@ INTERRUPTED = 130
 
 
 def _told_scenario(scenario: Scenario) -> str:
-    text = f"  {scenario.name:<12}{scenario.text}"
-    return textwrap.fill(text, HELP_WIDTH, subsequent_indent=" " * 14)
+    width = max(map(len, SCENARIOS)) + 2
+    text = f"  {scenario.name:<{width}}{scenario.text}"
+    return textwrap.fill(text, HELP_WIDTH, subsequent_indent=" " * (width + 2))
 
 
 USAGE = Usage(
@@ -136,7 +137,7 @@ USAGE = Usage(
         ),
         Argument(
             name="--cloud",
-            text="Cloud to run against, as MODULE:NAME; default: the local one.",
+            text="Cloud to run against: local (default), openstack, or MODULE:NAME.",
             default="",
         ),
         Argument(

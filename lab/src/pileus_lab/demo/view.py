@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from pileus.app.background import background
+from pileus.cli.screen import GAP, NONE, Section, aligned, cut, joined, stack
 from pileus.cloud.balancer import Effect
 from pileus_lab.demo.state import (
     BalancerRow,
@@ -28,11 +29,7 @@ from pileus_lab.demo.state import (
 TWO_COLUMNS = 110
 TALL = 36
 """From this height on, commands to try are shown without hiding steps."""
-GAP = 2
-LEAST = 2
-"""Lines of a list that are kept as long as possible when it is shortened, including the title."""
 TITLE = "Pileus demo"
-NONE = (Text("none", style="dim"),)
 ENDING = "Ctrl-C stops the demo"
 
 STATES = {
@@ -55,19 +52,6 @@ EFFECTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled list. `shrinks`: its oldest lines are dropped if there is not enough room."""
-
-    title: str
-    lines: tuple[Text, ...]
-    shrinks: bool = False
-
-    @property
-    def height(self) -> int:
-        return 1 + len(self.lines)
-
-
 def draw(scene: Scene, width: int, height: int) -> Group:
     """The whole screen, never wider or higher than the terminal."""
     room = height - 1
@@ -80,7 +64,7 @@ def draw(scene: Scene, width: int, height: int) -> Group:
         left = stack(_told(scene, is_brief=False), half, room)
         right = stack(_there(scene, half), half, room)
         pairs = zip_longest(left, right, fillvalue=Text())
-        lines = [_joined(pair, (half, half)) for pair in pairs]
+        lines = [joined(pair, (half, half)) for pair in pairs]
     return Group(_head(scene, width), *lines)
 
 
@@ -90,7 +74,7 @@ def _head(scene: Scene, width: int) -> Text:
     space = width - head.cell_len - len(ENDING)
     if space > 0:
         head.append(" " * space + ENDING, style="dim")
-    return _cut(head, width)
+    return cut(head, width)
 
 
 def _told(scene: Scene, *, is_brief: bool) -> tuple[Section, ...]:
@@ -114,45 +98,6 @@ def _there(scene: Scene, width: int) -> tuple[Section, ...]:
 def _in_one_column(sections: Sequence[Section]) -> tuple[Section, ...]:
     story, changes, nodes, balancers, *rest = sections
     return (story, nodes, balancers, changes, *rest)
-
-
-def stack(sections: Sequence[Section], width: int, room: int) -> list[Text]:
-    """The sections below each other, each line at most `width` wide, at most `room` lines."""
-    lines: list[Text] = []
-    for section, height in zip(sections, shares(sections, room), strict=True):
-        if height < 1:
-            continue
-        lines.append(_title(section.title, width))
-        kept = section.lines[-(height - 1) :] if section.shrinks else section.lines[: height - 1]
-        lines.extend(_cut(line, width) for line in kept if height > 1)
-    return lines[:room]
-
-
-def shares(sections: Sequence[Section], room: int) -> list[int]:
-    """How many lines each section gets: lists that shrink share the remaining room."""
-    fixed = sum(section.height for section in sections if not section.shrinks)
-    wanting = [section for section in sections if section.shrinks]
-    left = max(room - fixed, LEAST * len(wanting))
-    given: dict[int, int] = {}
-    for count, section in sorted(enumerate(wanting), key=lambda one: one[1].height):
-        fair = left // (len(wanting) - len(given))
-        given[count] = min(section.height, fair)
-        left -= given[count]
-    order = iter(range(len(wanting)))
-    return [given[next(order)] if one.shrinks else one.height for one in sections]
-
-
-def _title(title: str, width: int) -> Text:
-    line = Text(f"{title} ", style="bold blue")
-    line.append("─" * max(0, width - line.cell_len), style="dim")
-    return _cut(line, width)
-
-
-def _cut(line: Text, width: int) -> Text:
-    short = line.copy()
-    short.truncate(width, overflow="ellipsis" if width > 1 else "crop")
-    short.no_wrap = True
-    return short
 
 
 def _folded(text: str, width: int) -> list[Text]:
@@ -185,28 +130,6 @@ def _node(row: NodeRow) -> tuple[Text, ...]:
         Text(row.zone or "-"),
         Text(row.type, style="dim"),
     )
-
-
-def aligned(rows: Sequence[tuple[Text, ...]], width: int) -> tuple[Text, ...]:
-    """The rows in columns; columns that do not fit are dropped, the last ones first."""
-    if not rows:
-        return ()
-    wide = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
-    shown = len(wide)
-    while shown > 1 and sum(wide[:shown]) + GAP * (shown - 1) > width:
-        shown -= 1
-    return tuple(_joined(row[:shown], wide) for row in rows)
-
-
-def _joined(cells: Iterable[Text], wide: Sequence[int]) -> Text:
-    """The cells next to each other, padded to their width."""
-    line = Text(no_wrap=True)
-    for index, (cell, columns) in enumerate(zip(cells, wide, strict=False)):
-        line.append(" " * GAP if index else "")
-        line.append_text(cell)
-        line.append(" " * (columns - cell.cell_len))
-    line.rstrip()
-    return line
 
 
 def _balancer(row: BalancerRow) -> Text:

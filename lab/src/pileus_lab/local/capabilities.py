@@ -1,11 +1,17 @@
 """The capabilities of the provider contract, each implemented with calls of the cloud's API."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pileus.cloud import model as contract
 from pileus.cloud.balancer import Owner, Wish
-from pileus.cloud.errors import CloudError, Conflict, NotFound, Throttled, Unavailable
+from pileus.cloud.errors import (
+    CloudError,
+    Conflict,
+    NotFound,
+    Unavailable,
+    errors_of,
+)
 from pileus.cloud.model import (
     Absent,
     Address,
@@ -70,8 +76,9 @@ class LocalInstances:
             return self._instance(machine)
         if not page.is_complete:
             return None
-        asked = node.provider_id or f'name "{node.name}"'
-        return Absent(f"{asked} is not among the {len(page.items)} instances of the local cloud")
+        return Absent(
+            f"{_identity(node)} is not among the {len(page.items)} instances of the local cloud"
+        )
 
     def _instance(self, machine: Machine) -> Instance:
         return Instance(
@@ -84,6 +91,13 @@ class LocalInstances:
             labels=machine.labels,
             state=STATES[machine.power],
         )
+
+
+def _identity(node: NodeRef) -> str:
+    """Returns what the machine of a node was looked for by."""
+    if node.provider_id:
+        return node.provider_id
+    return f"system UUID {node.system_uuid}" if node.system_uuid else f'name "{node.name}"'
 
 
 def addresses_of(machine: Machine) -> tuple[Address, ...]:
@@ -136,7 +150,7 @@ class LocalRoutes:
                 CreateRoute(destination=route.destination, target=target, cluster=cluster)
             )
 
-        return await _each(routes, create)
+        return await errors_of(routes, create)
 
     async def delete(
         self, cluster: str, routes: Sequence[contract.Route]
@@ -150,22 +164,7 @@ class LocalRoutes:
                 )
             )
 
-        return await _each(routes, delete)
-
-
-async def _each(
-    routes: Sequence[contract.Route], act: Callable[[contract.Route], Awaitable[None]]
-) -> dict[contract.Route, CloudError]:
-    """Returns the errors by item. After `Throttled`, the remaining items are not requested."""
-    errors: dict[contract.Route, CloudError] = {}
-    for number, route in enumerate(routes):
-        try:
-            await act(route)
-        except Throttled as error:
-            return errors | dict.fromkeys(routes[number:], error)
-        except CloudError as error:
-            errors[route] = error
-    return errors
+        return await errors_of(routes, delete)
 
 
 @dataclass(frozen=True, slots=True)

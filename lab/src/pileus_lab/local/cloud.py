@@ -14,8 +14,9 @@ from pileus.bucket import Bucket
 from pileus.clock import Clock
 from pileus.cloud import errors
 from pileus.cloud.errors import CloudError, Throttled
+from pileus_lab.local.disks import Disks
 from pileus_lab.local.journal import Journal
-from pileus_lab.local.model.records import Fault, FaultKind, Page
+from pileus_lab.local.model.records import Fault, FaultKind, Page, Volume
 from pileus_lab.local.model.state import A, Moment, Operation, Settings, State
 
 
@@ -105,6 +106,8 @@ class Surroundings:
     journal: Journal | None = None
     settings: Settings = field(default_factory=Settings)
     behaviour: Behaviour = field(default_factory=Behaviour)
+    disks: Disks | None = None
+    """The data of volumes; None: volumes have none."""
 
 
 class LocalCloud:
@@ -113,6 +116,8 @@ class LocalCloud:
     def __init__(self, given: Surroundings) -> None:
         self._given = given
         self._state = given.journal.load() if given.journal else State()
+        if given.disks:
+            self._state = _with_devices(self._state, given.disks, given.journal)
         self._past = deque([(float("-inf"), self._state)], maxlen=REMEMBERED)
         behaviour = given.behaviour
         self._bucket = Bucket.full(behaviour.requests_per_second, behaviour.burst, self.now())
@@ -175,7 +180,19 @@ class LocalCloud:
         if not operation.WRITES:
             return operation.step(self._as_of(now - staleness), moment)[1]
         state, answer = operation.step(self._state, moment)
+        return self._changed(state, answer)
+
+    def _changed(self, state: State, answer: A) -> A:
+        """Stores the state, with the data of its volumes. Returns the answer with real devices."""
+        before, disks = self._state, self._given.disks
+        if disks is None:
+            self._keep(state)
+            return answer
+        state = disks.prepare(before, state)
         self._keep(state)
+        disks.clean(before, state)
+        if isinstance(answer, Volume):
+            return cast("A", state.volumes[answer.id])
         return answer
 
     def _keep(self, state: State) -> None:
@@ -191,3 +208,11 @@ class LocalCloud:
 
     def _as_of(self, when: float) -> State:
         return next((state for since, state in reversed(self._past) if since <= when), self._state)
+
+
+def _with_devices(state: State, disks: Disks, journal: Journal | None) -> State:
+    """Returns the state with the devices of this run, and stores it."""
+    restored = disks.restored(state)
+    if journal and restored != state:
+        journal.keep(state, restored)
+    return restored

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from pileus.cloud.abilities import Abilities, Requests
 from pileus.cloud.errors import Misconfigured
+from pileus.cloud.finding import Finding, quota_finding
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.suggest import did_you_mean
 from pileus_lab.local.api import SCHEME, Api, Permitted, owns
@@ -17,10 +19,11 @@ from pileus_lab.local.capabilities import (
     LocalZones,
 )
 from pileus_lab.local.http_api import reaching
-from pileus_lab.local.model.account import Describe
+from pileus_lab.local.model.account import Describe, ShowQuota
 from pileus_lab.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
 from pileus_lab.local.volume_capability import LocalVolumes
 
+QUOTA_FIX = "pileus local quota set {0.name}={more}"
 ABILITIES = Abilities(marks_routes=True, requests=Requests(per_balancer=1))
 """An observation is one list of outlines, plus one list of whole balancers if parts are needed."""
 
@@ -57,4 +60,15 @@ async def cloud_of(api: Api, *, zone: str = "") -> Cloud:
         zones=LocalZones(zone, described),
         owns=owns,
         abilities=ABILITIES,
+        checks=partial(quota_findings, api),
     )
+
+
+async def quota_findings(api: Api) -> tuple[Finding, ...]:
+    """Returns the quotas that are used up or nearly so."""
+    quotas = (await api.call(ShowQuota())).items
+    found = (
+        quota_finding(each.name, each.used, each.limit, QUOTA_FIX.format(each, more=2 * each.limit))
+        for each in quotas
+    )
+    return tuple(finding for finding in found if finding)

@@ -12,6 +12,8 @@ import yaml
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.options import NAMES, TEXT, Kind, Option, Options, Values, integer, one_of
 from pileus_lab.local.cloud import Behaviour
+from pileus_lab.local.disks import Disks
+from pileus_lab.local.disks import Kind as DiskKind
 from pileus_lab.local.model.records import ProxyHeader
 from pileus_lab.local.model.state import Settings
 
@@ -84,6 +86,16 @@ NETWORK_KIND = Option(
     "instances in network namespaces, or nowhere.",
 )
 HEALTH_INTERVAL = Option("healthSeconds", NUMBER, 1.0, "How often members are checked.")
+VOLUME_FOLDER = Option(
+    "volumeFolder", TEXT, "", "Folder with the data of volumes; empty: volumes have no data."
+)
+VOLUME_KIND = Option(
+    "volumeKind",
+    one_of(*DiskKind),
+    DiskKind.AUTO.value,
+    "What a volume is on this machine: a loop device, a directory, or loop devices where root "
+    "and the kernel allow them (`auto`).",
+)
 BURST = Option("burst", integer(1, 100_000), PLAIN.burst, "Requests taken at once.")
 
 FILE = Options(
@@ -104,6 +116,8 @@ FILE = Options(
     BURST,
     NETWORK_KIND,
     HEALTH_INTERVAL,
+    VOLUME_FOLDER,
+    VOLUME_KIND,
 )
 
 NAMESPACE = "local.pileus/"
@@ -155,6 +169,12 @@ def settings_of(values: Values) -> Settings:
         boot_seconds=values[BOOT],
         settle_seconds=values[SETTLE],
     )
+
+
+def disks_of(values: Values) -> Disks | None:
+    """Returns the data of volumes; None: they have none. Raises `Misconfigured`."""
+    folder = values[VOLUME_FOLDER]
+    return Disks.open(Path(folder), DiskKind(values[VOLUME_KIND])) if folder else None
 
 
 def behaviour_of(values: Values) -> Behaviour:

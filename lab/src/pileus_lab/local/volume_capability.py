@@ -21,6 +21,7 @@ from pileus.cloud.volume import (
     SnapshotState,
     Source,
     Volume,
+    VolumeCapacity,
     VolumeId,
     VolumeLimits,
     VolumeSpec,
@@ -40,6 +41,7 @@ from pileus_lab.local.model.volumes import (
     ListVolumes,
     ResizeVolume,
     VolumeLimit,
+    VolumeSpace,
 )
 
 
@@ -112,6 +114,16 @@ class LocalVolumes:
         limit = await self.api.call(VolumeLimit(machine=instance))
         return VolumeLimits(attachments=limit.volumes)
 
+    async def capacity(
+        self, volume_type: str = "", topology: Mapping[str, str] | None = None
+    ) -> VolumeCapacity:
+        place = topology or {}
+        if place.get(REGION_LABEL, self.region) != self.region:
+            return VolumeCapacity(available_gib=0)
+        zones = (place[ZONE_LABEL],) if ZONE_LABEL in place else ()
+        space = await self.api.call(VolumeSpace(type=volume_type, zones=zones))
+        return VolumeCapacity(available_gib=space.gib)
+
     def _zones(self, spec: VolumeSpec) -> tuple[str, ...]:
         """Returns the acceptable zones; none: any. Raises `Rejected` if no place is acceptable."""
         here = [
@@ -133,7 +145,10 @@ class LocalVolumes:
             type=volume.type,
             topology={ZONE_LABEL: volume.zone, REGION_LABEL: self.region},
             source=_source(volume),
-            attachments=(Attachment(machine, volume.device),) if machine else (),
+            attachments=tuple(
+                Attachment(InstanceId(one), volume.device if one == machine else "")
+                for one in volume.machines
+            ),
             labels=volume.labels,
         )
 

@@ -1,7 +1,7 @@
 """What managers report: log lines, metrics, queues, configuration."""
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from prometheus_client import Gauge
 from prometheus_client.metrics import MetricWrapperBase
 
 from pileus.app.configz import configz
+from pileus.runtime.queue import WorkQueue
 from pileus.server.metrics import prometheus_text
 from pileus.settings.config import Config
 from pileus.telemetry.klog import TextFormat
@@ -139,6 +140,18 @@ class Reading:
 
     def now(self) -> Mapping[str, int]:
         return {label: int(function()) for label, function in self._functions.items()}
+
+    def keys(self) -> Mapping[str, frozenset[object]]:
+        """The keys in the queues that report their number here."""
+        owners = {
+            label: getattr(function, "__self__", None)
+            for label, function in self._functions.items()
+        }
+        return {
+            label: frozenset(cast("WorkQueue[Hashable]", queue).known())
+            for label, queue in owners.items()
+            if isinstance(queue, WorkQueue)
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,10 +79,11 @@ class _Task(asyncio.Task[Any]):
         *,
         loop: asyncio.AbstractEventLoop,
         number: int,
+        name: str | None = None,
         context: Context | None = None,
     ) -> None:
         self.number = number
-        super().__init__(coroutine, loop=loop, context=context, name=f"task-{number}")
+        super().__init__(coroutine, loop=loop, context=context, name=name or f"task-{number}")
 
     def __hash__(self) -> int:
         return self.number
@@ -106,9 +107,9 @@ class SimulationLoop(asyncio.BaseEventLoop):
         def make(
             loop: asyncio.AbstractEventLoop,
             coroutine: Any,  # noqa: ANN401 -- asyncio's own signature
-            context: Context | None = None,
+            **options: Any,  # noqa: ANN401 -- context; from Python 3.14 on also the name
         ) -> asyncio.Task[Any]:
-            return _Task(coroutine, loop=loop, number=next(numbers), context=context)
+            return _Task(coroutine, loop=loop, number=next(numbers), **options)
 
         self.set_task_factory(make)
 

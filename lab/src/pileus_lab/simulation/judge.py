@@ -10,6 +10,7 @@ from pileus_lab.simulation.environment.steps import (
     Call,
     Channel,
     CloudStep,
+    HostStep,
     ObjectStep,
     Step,
     Trace,
@@ -60,7 +61,8 @@ class Judge:
             return
         for name, wrong in breaches(self._facts, step):
             self.blame(name, wrong)
-        self._facts.learn(step)
+        if not isinstance(step, HostStep):
+            self._facts.learn(step)
         self._record(step)
 
     def meddled(self) -> None:
@@ -95,12 +97,15 @@ class Judge:
 
     def _record(self, step: Step) -> None:
         if isinstance(step, Call):
-            self._calls[step.channel] += 1
+            self._calls[step.channel] += not step.continues
             if step.is_work or step.channel is Channel.EVENT:
                 self._last_write = f"{step.identity}: {step.what}"
         elif isinstance(step, Answer):
             accepted = not step.trouble and step.call.channel is Channel.CLOUD_WRITE
             self._accepted += accepted
+        elif isinstance(step, HostStep):
+            about = f"{step.volume or 'a disk of the machine'} {step.event}"
+            self._trace.note(step.machine, f"{about} {step.what}{step.wrong}")
         elif not is_manager(step.who):
             self._trace.note(step.who, _told(step))
 

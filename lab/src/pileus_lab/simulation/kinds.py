@@ -12,6 +12,8 @@ class Place(StrEnum):
     API = "api"
     WATCH = "watch"
     CLOUD = "cloud"
+    HOST = "host"
+    """Commands and devices of the node plugin."""
 
 
 class FaultKind(StrEnum):
@@ -63,6 +65,17 @@ class FaultKind(StrEnum):
     """A change is accepted, stays pending for a while, and then fails."""
     CLOUD_SHUFFLED = "cloud-shuffled"
     """A list of machines has the addresses of each machine in another order."""
+    CLOUD_IGNORED = "cloud-ignored"
+    """A volume's detachment or deletion is accepted, and never done."""
+    HOST_BLKID_FAILS = "host-blkid-fails"
+    HOST_BLKID_BLIND = "host-blkid-blind"
+    """blkid finds no signature, although there is one."""
+    HOST_READ_FAILS = "host-read-fails"
+    """Reading or writing a device fails."""
+    HOST_MKFS_FAILS = "host-mkfs-fails"
+    """After it has begun to write."""
+    HOST_MOUNT_FAILS = "host-mount-fails"
+    """Mounting and unmounting."""
 
     @property
     def place(self) -> Place:
@@ -161,6 +174,23 @@ class DeedKind(StrEnum):
     """A node or Service is changed while a manager's next request for it is in flight."""
     SERVER_COMPACT = "server-compact"
     """History is dropped; watches from an older version get 410."""
+    CLAIM_CREATE = "claim-create"
+    CLAIM_GROW = "claim-grow"
+    CLAIM_DELETE = "claim-delete"
+    """Its pod ends, and the claim is deleted."""
+    POD_MOVE = "pod-move"
+    """The pod of a claim starts on a node, or moves to another one."""
+    POD_END = "pod-end"
+    VOLUME_VANISH = "volume-vanish"
+    """A volume is deleted manually in the cloud."""
+    PLUGIN_CRASH = "plugin-crash"
+    """The node plugin is killed between two awaits, with its commands, and started again."""
+    PLUGIN_REPEAT = "plugin-repeat"
+    """A kubelet does not wait for answers any more: it sends the same requests again."""
+    HOST_HANGS = "host-hangs"
+    """A kubelet neither stops pods nor reports, while its pods run on."""
+    HOST_OUT_OF_SERVICE = "host-out-of-service"
+    """A user sets the taint out-of-service, whether the machine is off or not."""
 
 
 SECOND_EDITION: frozenset[DeedKind | FaultKind] = frozenset({

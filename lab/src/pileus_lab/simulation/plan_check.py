@@ -20,8 +20,8 @@ from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud, Routes, SshKeys
 from pileus.cloud.model import Failure, NodeKeys, NodeName, NodeRef, Route, SshKey
 from pileus.controllers.route.plan import CONDITION as ROUTED
-from pileus.controllers.service.annotations import ENSURED
-from pileus.controllers.service.preview import BUSY, BY_CLOUD, LONG
+from pileus.controllers.service.annotations import ENSURED, WRITTEN
+from pileus.controllers.service.lines import BUSY, BY_CLOUD, LONG
 from pileus.controllers.service.status import CONDITION as READY
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope
 from pileus.settings.go_quote import quote
@@ -260,7 +260,11 @@ READS = "a_plan_writes_nothing"
 LAWS = (EMPTY, PLANNED, TRIED, READS)
 
 OUTCOMES = {
-    "Service": (f"status.conditions[{READY}]", f"metadata.annotations[{ENSURED}]"),
+    "Service": (
+        f"status.conditions[{READY}]",
+        f"metadata.annotations[{ENSURED}]",
+        f"metadata.annotations[{WRITTEN}]",
+    ),
     "Node": (f"status.conditions[{ROUTED}]",),
 }
 """The fields that report the result of a change in the cloud."""
@@ -328,6 +332,8 @@ class Keeper:
         self._at_first: set[Write] = set()
         self._tried: set[Write] = set()
         self._is_busy = False
+        self._reported: tuple[str, ...] = ()
+        """The annotations that the provider reports with a new or changed balancer."""
 
     @asynccontextmanager
     async def planning(self) -> AsyncGenerator[None]:
@@ -336,6 +342,9 @@ class Keeper:
         config, life = self._world.schedule.setup.config, replica.next_life()
         async with read_only_context(config, replica.surroundings(life)) as context:
             self._ask = Planner(context).plan
+            declared = context.cloud.annotations
+            names = sorted(declared.reported) if declared else ()
+            self._reported = tuple(f"metadata.annotations[{name}]" for name in names)
             self._first = await self._plan()
             changes = [change for _, change in self._first.changes]
             self._at_first = {replace(one, value="") for it in changes for one in promised(it)}
@@ -390,7 +399,8 @@ class Keeper:
     def _promise_outcome(self, change: Planned) -> None:
         for write in promised(change):
             kind, _, _ = write.about.partition(" ")
-            for path in OUTCOMES[kind]:
+            reported = self._reported if kind == "Service" else ()
+            for path in (*OUTCOMES[kind], *reported):
                 self._promises.add(Write(write.about, Place.CLUSTER, path, BY_CLOUD))
             if change.effect is Effect.UPDATE:
                 self._promises.add(Write(write.about, Place.CLUSTER, ADDRESSES, BY_CLOUD))

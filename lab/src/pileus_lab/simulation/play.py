@@ -19,13 +19,10 @@ from pileus_lab.simulation.schedule import Schedule
 from pileus_lab.simulation.world import World
 
 OFFSET = 0.5
-"""Seconds by which checks are offset from full seconds: rounds that are due at full seconds would
-otherwise be checked at the moment at which they become due."""
+"""Seconds between the end of the faults and the first check. Managers that resume at the end of
+the faults start rounds at that moment, and most rounds are due at full seconds. Without the offset,
+a check would be due at the same time and count keys that are due and cannot be taken yet."""
 LOOK_EVERY = 10.0
-ASIDE = 0.001
-"""Seconds between the end of the faults and the first check. A manager that resumes at the end of
-the faults starts its rounds at that moment; without this, its timers and a check would be due at
-the same time, and the check would see keys that are due but cannot have been taken yet."""
 AFTERGLOW = 60.0
 """Seconds for the last events and refreshes, before no more writes are allowed."""
 
@@ -46,7 +43,7 @@ class Outcome:
 def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
     """Plays a schedule to its end, or to the first violation."""
     loop = SimulationLoop()
-    with _undisturbed(), closing(loop):
+    with _undisturbed(), closing(loop), _machines(schedule):
         world = World(schedule, make_cloud, loop, LoopClock(loop.now))
         with world.sayings.listening():
             _run(world, loop)
@@ -59,6 +56,18 @@ def play(schedule: Schedule, make_cloud: MakeCloud = SimulatedLocal) -> Outcome:
             done=world.done,
             virtual_seconds=loop.now(),
         )
+
+
+@contextmanager
+def _machines(schedule: Schedule) -> Generator[None]:
+    """Lets the node plugin run on simulated machines, if the schedule has them."""
+    if not schedule.setup.has_hosts:
+        yield
+        return
+    from pileus_lab.simulation.hosts.product import on_simulated_machines  # noqa: PLC0415
+
+    with on_simulated_machines():
+        yield
 
 
 def _run(world: World, loop: SimulationLoop) -> None:
@@ -89,7 +98,6 @@ async def _play(world: World) -> None:
             return
         await world.let_things_happen()
         world.end_faults()
-        await asyncio.sleep(ASIDE)
         await _settle(world)
         if world.judge.violation is None:
             await _stay_quiet(world)

@@ -109,6 +109,7 @@ ASKERS = {
     }),
     Place.WATCH: frozenset({"shared-informers"}),
     Place.CLOUD: frozenset({"cloud balancers", "cloud instances", "cloud routes"}),
+    Place.HOST: frozenset({"blkid", "mkfs", "mount", "read", "umount"}),
 }
 """All combinations, so that those that never occurred are shown as well."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pileus_lab.simulation.kinds import SECOND_EDITION, DeedKind, FaultKind, Place
-from pileus_lab.simulation.setup import TWO_CLOUDS
+from pileus_lab.simulation.setup import TWO_CLOUDS, VOLUME_NODES, VOLUMES
 
 UNAIDED = ("unaided", "unaided-routes")
 """Names of the setups without repair rounds: manual changes in the cloud are never repaired."""
@@ -52,8 +52,13 @@ class Scenario:
     """Version of the mixture: the same seed draws another schedule in another version."""
 
 
+ALL = (Place.API, Place.WATCH, Place.CLOUD)
+OF_VOLUMES_ONLY = frozenset({FaultKind.CLOUD_IGNORED})
+
+
 def _of(*places: Place) -> dict[FaultKind, int]:
-    return {kind: 2 for kind in FaultKind if kind.place in places}
+    found = (kind for kind in FaultKind if kind not in OF_VOLUMES_ONLY)
+    return {kind: 2 for kind in found if kind.place in places}
 
 
 def _deeds(*prefixes: str, weight: int = 2) -> dict[DeedKind, int]:
@@ -76,7 +81,7 @@ SCENARIOS = {
             name="mixed",
             text="everything at once: users, machines, API server, cloud, crashes",
             deeds=_EVERYTHING,
-            faults=_of(*Place),
+            faults=_of(*ALL),
         ),
         Scenario(
             name="calm",
@@ -87,13 +92,13 @@ SCENARIOS = {
             name="nodes",
             text="machines are created, deleted and replaced, with faults in cloud and API server",
             deeds=_deeds("machine", "node", "kubelet"),
-            faults=_of(*Place),
+            faults=_of(*ALL),
         ),
         Scenario(
             name="services",
             text="Services change all the time, with faults in cloud and API server",
             deeds={**_deeds("service", "cloud"), DeedKind.SERVICE_CREATE: 8},
-            faults=_of(*Place),
+            faults=_of(*ALL),
         ),
         Scenario(
             name="leaders",
@@ -185,7 +190,7 @@ SCENARIOS = {
             name="keys",
             text="the desired SSH keys and the machines change, with faults in the cloud",
             deeds={**_deeds("keys", weight=6), **_deeds("machine", "replica", weight=1)},
-            faults=_of(*Place),
+            faults=_of(*ALL),
             setups=("keys",),
         ),
         Scenario(
@@ -197,7 +202,7 @@ SCENARIOS = {
                 DeedKind.SERVICE_CREATE: 4,
                 DeedKind.SERVICE_TUNE: 8,
             },
-            faults=_of(*Place),
+            faults=_of(*ALL),
             setups=("dual-stack", "dual-stack-routes"),
         ),
         Scenario(
@@ -257,8 +262,56 @@ SCENARIOS = {
                 DeedKind.SERVICE_CREATE: 8,
                 DeedKind.MACHINE_ADD: 8,
             },
-            faults=_of(*Place),
+            faults=_of(*ALL),
             setups=(TWO_CLOUDS,),
+            replicas=(1, 2),
+        ),
+        Scenario(
+            name="volumes",
+            text="claims, their growth and the nodes of their pods change, with faults everywhere",
+            deeds={
+                DeedKind.CLAIM_CREATE: 10,
+                DeedKind.CLAIM_GROW: 5,
+                DeedKind.CLAIM_DELETE: 4,
+                DeedKind.POD_MOVE: 12,
+                DeedKind.POD_END: 4,
+                **_deeds("replica", "server", weight=1),
+                DeedKind.REPLICA_CRASH_AT_WRITE: 6,
+            },
+            faults=_of(*ALL),
+            deeds_most=30,
+            setups=(VOLUMES,),
+            replicas=(1, 2),
+        ),
+        Scenario(
+            name="volume-nodes",
+            text="pods write to volumes that the node plugin mounts, while machines, kubelets, "
+            "devices, plugin, managers and cloud fail",
+            deeds={
+                DeedKind.CLAIM_CREATE: 10,
+                DeedKind.CLAIM_GROW: 4,
+                DeedKind.CLAIM_DELETE: 3,
+                DeedKind.POD_MOVE: 20,
+                DeedKind.POD_END: 4,
+                DeedKind.VOLUME_VANISH: 1,
+                DeedKind.PLUGIN_CRASH: 8,
+                DeedKind.PLUGIN_REPEAT: 4,
+                DeedKind.HOST_HANGS: 2,
+                DeedKind.HOST_OUT_OF_SERVICE: 3,
+                **_deeds("machine-add", "machine-stop", "machine-start", "machine-delete"),
+                **_deeds("replica", "server", weight=1),
+                DeedKind.REPLICA_CRASH_AT_WRITE: 4,
+            },
+            faults={
+                **_of(*ALL),
+                FaultKind.CLOUD_AFTERWARDS: 6,
+                FaultKind.CLOUD_IGNORED: 6,
+                **{kind: 5 for kind in FaultKind if kind.place is Place.HOST},
+                FaultKind.HOST_BLKID_BLIND: 10,
+            },
+            deeds_most=50,
+            faults_most=12,
+            setups=(VOLUME_NODES,),
             replicas=(1, 2),
         ),
         Scenario(
@@ -281,7 +334,7 @@ SCENARIOS = {
                 DeedKind.SERVICE_CREATE: 8,
             },
             # Wrong answers of the cloud are found only by a second check.
-            faults={kind: n for kind, n in _of(*Place).items() if kind not in LIES},
+            faults={kind: n for kind, n in _of(*ALL).items() if kind not in LIES},
             setups=UNAIDED,
         ),
         Scenario(
@@ -294,7 +347,7 @@ SCENARIOS = {
                 DeedKind.SERVICE_CREATE: 14,
                 DeedKind.NODE_DELETE_ALL: 1,
             },
-            faults=_of(*Place),
+            faults=_of(*ALL),
             deeds_most=40,
             faults_most=4,
             replicas=(1,),

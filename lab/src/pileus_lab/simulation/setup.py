@@ -10,6 +10,7 @@ from pileus.cloud.choice import CloudChoice, CloudSettings
 from pileus.controllers.ipam.descriptor import IPAM
 from pileus.controllers.ipam.settings import USUAL, IpamSettings
 from pileus.controllers.service.settings import ServiceSettings
+from pileus.controllers.volume.descriptor import VOLUME
 from pileus.objects.settings import ClusterSettings
 from pileus.settings.config import Config
 from pileus.settings.sources import gather
@@ -25,6 +26,10 @@ CLUSTER_CIDR = "10.244.0.0/20"
 CLUSTER_CIDR_V6 = "fd44::/60"
 TWO_CLOUDS = "two-clouds"
 """The name of the setup with a second cloud."""
+VOLUMES = "volumes"
+"""The name of the setup with the volume controller."""
+VOLUME_NODES = "volume-nodes"
+"""The name of the setup with the volume controller, kubelets and the node plugin."""
 KEYS = "kube-system/ssh-keys"
 """Where the desired SSH keys are stored."""
 EXTRA_CLASS = "example.com/extra"
@@ -63,6 +68,15 @@ class Setup:
     @property
     def has_second_cloud(self) -> bool:
         return len(self.config[CloudSettings].clouds) > 1
+
+    @property
+    def has_volumes(self) -> bool:
+        return CONTROLLERS.is_running(VOLUME, self.config[ManagerSettings].controllers)
+
+    @property
+    def has_hosts(self) -> bool:
+        """Whether volumes are mounted on simulated machines."""
+        return self.name == VOLUME_NODES
 
     @property
     def gives_cidrs(self) -> bool:
@@ -112,6 +126,8 @@ _NO_REPAIRS = (
 )
 """No periodic comparison with the cloud: only changes cause work."""
 
+_VOLUMES = (_NO_ROUTES, "--controllers=*,volume-controller", "--volume-check-period=60s")
+
 SETUPS = (
     Setup("plain", (_NO_ROUTES,)),
     Setup("routes", (*_ROUTES, _DELETE)),
@@ -159,6 +175,8 @@ SETUPS = (
             CloudChoice(name=SECOND, provider=SECOND, default=False),
         ),
     ),
+    Setup(VOLUMES, _VOLUMES),
+    Setup(VOLUME_NODES, _VOLUMES),
     Setup("unaided", (_NO_ROUTES, *_NO_REPAIRS)),
     Setup("unaided-routes", (*_BOTH, *_NO_REPAIRS)),
 )

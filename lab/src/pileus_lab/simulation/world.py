@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pileus.app.registry import CONTROLLERS
 from pileus.app.settings import ManagerSettings
@@ -25,16 +25,17 @@ from pileus.runtime.settings import LeaderElectionSettings
 from pileus_lab.node_agents.node import Registration
 from pileus_lab.simulation.clouds import second
 from pileus_lab.simulation.clouds.deeds import AddMachine
-from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.clouds.interface import MakeCloud, SimulatedCloud
 from pileus_lab.simulation.clouds.second import SecondCloud, troubles
 from pileus_lab.simulation.connections.process import Life, Surroundings
 from pileus_lab.simulation.diagnostics import Queues, Sayings
 from pileus_lab.simulation.environment.account import Account
-from pileus_lab.simulation.environment.cluster import Cluster, Manners
+from pileus_lab.simulation.environment.cluster import MERGE, Cluster, Manners
 from pileus_lab.simulation.environment.kubelets import Kubelets
 from pileus_lab.simulation.environment.operators import Operators
 from pileus_lab.simulation.environment.races import Replacing
 from pileus_lab.simulation.environment.steps import Answer, Call, Trace
+from pileus_lab.simulation.environment.storage import Claims
 from pileus_lab.simulation.environment.users import People, Users
 from pileus_lab.simulation.event_loop import SimulationLoop
 from pileus_lab.simulation.invariants.facts import Facts
@@ -43,6 +44,13 @@ from pileus_lab.simulation.kinds import DeedKind
 from pileus_lab.simulation.managers import Mishaps, Replica
 from pileus_lab.simulation.schedule import Deed, Schedule, Weather, stream
 from pileus_lab.simulation.setup import Setup
+
+if TYPE_CHECKING:
+    from pileus_lab.simulation.hosts.machines import Hosts
+
+FIRST_CLAIMS = 4
+LAX = 0.4
+"""Fraction of clouds that attach a volume twice, and delete an attached one, if asked to."""
 
 
 class World:
@@ -58,17 +66,17 @@ class World:
         self.quiet_seconds, self.patience = schedule.quiet_seconds, schedule.patience
         self.trace = Trace(loop.now)
         self.judge = Judge(self.trace, loop.now)
-        self.weather = Weather(seed, schedule.items, loop.now)
-        self.done: Counter[DeedKind] = Counter()
+        self.weather, self.done = Weather(seed, schedule.items, loop.now), Counter[DeedKind]()
         self.sayings = Sayings(seed, setup.config)
         manners = Manners(schedule.streams_lists, schedule.page_size)
         self._cluster = Cluster(clock, stream(seed, "cluster"), self.judge.see, manners)
-        cloud = make_cloud(stream(seed, "settings"))
-        self._account = Account(cloud, clock, stream(seed, "account"), self.judge.see)
+        self._account = self._opened(make_cloud(stream(seed, "settings")))
         self._people = People(
             self._cluster, self._account, both_families=schedule.machines_have_both
         )
         self._users = Users(self._cluster, self._account)
+        self._claims = Claims(self._cluster, self._account, has_kubelets=setup.has_hosts)
+        self._hosts = self._machines(seed) if setup.has_hosts else None
         self._operators = Operators(
             self._cluster,
             self._account,
@@ -97,6 +105,10 @@ class World:
         self._furnish()
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._kubelets.run(), name="kubelets")]
+            if self._schedule.setup.has_volumes:
+                tasks.append(group.create_task(self._claims.run(), name="storage"))
+            if self._hosts is not None:
+                tasks.append(group.create_task(self._hosts.run(), name="hosts"))
             for manager in self._managers:
                 living = manager.run(self._failed)
                 tasks.append(group.create_task(living, name=manager.name))
@@ -124,6 +136,9 @@ class World:
         self._replacing.end()
         self._operators.end()
         self._kubelets.end()
+        if self._hosts is not None:
+            self._hosts.end()
+            self._claims.tidy()
         if tidies:
             self._users.tidy()
 
@@ -194,7 +209,31 @@ class World:
             queues=self._queues,
             lives=self._lives,
             second=self._second,
+            hosts=self._hosts,
+            lost_volumes=self._claims.lost,
         )
+
+    def _opened(self, cloud: SimulatedCloud[Any, Any]) -> Account:
+        seed = self._schedule.seed
+        is_lax = self._schedule.setup.has_hosts and stream(seed, "lax").random() < LAX
+        chance = stream(seed, "account")
+        return Account(cloud, self._clock, chance, self.judge.see, is_lax=is_lax)
+
+    def _machines(self, seed: int) -> "Hosts":
+        """Machines on which volumes are mounted. Needs the packages of the node plugin."""
+        from pileus_lab.simulation.hosts.machines import Around, Hosts  # noqa: PLC0415
+
+        around = Around(
+            cluster=self._cluster,
+            account=self._account,
+            claims=self._claims,
+            loop=self._loop,
+            weather=self.weather,
+            chance=stream(seed, "hosts"),
+            told=self.judge.see,
+            failed=self._failed,
+        )
+        return Hosts(around)
 
     def _living(self) -> frozenset[str]:
         lives = [one.life for one in self._managers if one.life is not None]
@@ -209,25 +248,36 @@ class World:
 
     def _furnish(self) -> None:
         self._operators.furnish()
+        if self._schedule.setup.has_volumes:
+            self._claims.furnish(self._schedule.seed % FIRST_CLAIMS if self._hosts else 0)
         if self._second is not None:
             self._cluster.act("setup", "POST", "/api/v1/nodes", second.node())
-            path = "/api/v1/namespaces/default/services"
-            self._cluster.act("setup", "POST", path, second.service())
+            self._cluster.act("setup", "POST", second.SERVICES_PATH, second.service())
+            chance = stream(self._schedule.seed, "users of the second cloud")
+            for request in second.user_requests(chance, self._schedule.seconds):
+                self._loop.call_at(request.at, self._act_on_second, request)
         for number in range(self._schedule.machines):
             has_both = self._schedule.machines_have_both
-            self._account.do("setup", AddMachine(f"m-0{number}", ipv6=has_both))
+            near = self._schedule.setup.has_hosts
+            machine = AddMachine(f"m-0{number}", ipv6=has_both, near_volumes=near)
+            self._account.do("setup", machine)
         for number in range(self._schedule.services):
             kind = DeedKind.SERVICE_CREATE
             deed = Deed(number=0, at=0.0, kind=kind, choice=number, seconds=0.0)
             self._people.deeds[kind](deed)
+
+    def _act_on_second(self, request: second.UserRequest) -> None:
+        self.trace.note("second", f"{request.method} {request.path}")
+        self._cluster.act("users", request.method, request.path, request.body, MERGE)
 
     async def _until(self, moment: float) -> None:
         await asyncio.sleep(max(0.0, moment - self._loop.now()))
 
     def _do(self, deed: Deed) -> None:
         self.done[deed.kind] += 1
-        guests = (self._people, self._users, self._operators, self._kubelets)
-        for actor in (*guests, self._mishaps, self._replacing):
+        guests = (self._people, self._users, self._operators, self._kubelets, self._claims)
+        hosts = (self._hosts,) if self._hosts is not None else ()
+        for actor in (*guests, *hosts, self._mishaps, self._replacing):
             if deed.kind in actor.deeds:
                 actor.deeds[deed.kind](deed)
 

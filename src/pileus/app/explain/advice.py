@@ -30,6 +30,7 @@ ADVICE: Mapping[str, str] = {
     "UnknownLoadBalancerClass": "create the Service again with a known class",
     "Misconfigured": "fix what the message names",
     "NoMembers": "see members",
+    "WaitsForMembers": "wait, or fix what the message names",
     "Pending": "wait",
     "Rejected": "change the Service",
     "Unsupported": "change the Service",
@@ -40,6 +41,14 @@ ADVICE: Mapping[str, str] = {
     "WaitsForFormer": "wait",
     "ServiceWriteForbidden": "see rights",
     "Throttled": "wait",
+    "ProvisioningFailed": "fix what the message names",
+    "VolumeResizeFailed": "fix what the message names",
+    "VolumeFailedDelete": "fix what the message names",
+    "VolumeShared": "delete one of the PersistentVolumes, with reclaim policy Retain",
+    "VolumeMissing": "restore the volume, or delete the claim",
+    "VolumeUnknown": "wait, or check the cloud's status",
+    "FailedAttachVolume": "wait, or fix what the message names",
+    "FailedDetachVolume": "stop the machine, or wait until its pods end",
 }
 
 _AGAIN = "pileus explain {words}"
@@ -61,6 +70,7 @@ _COMMANDS: Mapping[str, str] = {
     "NodeNotAssigned": _AGAIN,
     "Misconfigured": _EDIT,
     "NoMembers": "kubectl get nodes --show-labels",
+    "WaitsForMembers": "kubectl get nodes --output=wide",
     "Pending": _AGAIN,
     "Rejected": _EDIT,
     "Unsupported": _EDIT,
@@ -71,6 +81,10 @@ _COMMANDS: Mapping[str, str] = {
     "WaitsForFormer": _AGAIN,
     "ServiceWriteForbidden": _RIGHTS,
     "Throttled": _AGAIN,
+    "VolumeShared": "kubectl get persistentvolumes",
+    "VolumeUnknown": _AGAIN,
+    "FailedAttachVolume": "kubectl get volumeattachments",
+    "FailedDetachVolume": "kubectl get nodes --output=wide",
 }
 _OTHERWISE = "kubectl describe {object}"
 

@@ -17,13 +17,21 @@ OURS = frozenset({
     "service-controller",
     "route_controller",
     "cidrAllocator",
+    "ssh-key-controller",
+    "volume-controller",
+    "persistentvolume-label-controller",
 })
 """Sources of the events of a cloud-controller-manager, Pileus or the Go program."""
 MOST = 5
 
 
-async def warnings_about(client: Client, about: ObjectReference) -> tuple[Message, ...]:
-    """Returns the newest warnings of a manager, or the error if they cannot be read."""
+async def warnings_about(
+    client: Client, about: ObjectReference, *, from_others: bool = False
+) -> tuple[Message, ...]:
+    """Returns the newest warnings of a manager, or the error if they cannot be read.
+
+    `from_others`: also those of other components, such as CSI sidecars.
+    """
     chosen = f"involvedObject.kind={about.kind},involvedObject.name={about.name}"
     try:
         listed = await client.list(
@@ -31,7 +39,9 @@ async def warnings_about(client: Client, about: ObjectReference) -> tuple[Messag
         )
     except KubeError as error:
         return (Message(source="events", reason="Unreadable", message=str(error)),)
-    found = [each for each in listed.items if _is_ours(each) and each.type == "Warning"]
+    found = [
+        each for each in listed.items if each.type == "Warning" and (from_others or _is_ours(each))
+    ]
     found.sort(key=_moment, reverse=True)
     return tuple(
         Message(

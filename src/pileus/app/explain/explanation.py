@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from pileus.app.explain.advice import ADVICE, OTHERWISE, again, command_for, fix_in
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import Planned
 

@@ -1,13 +1,13 @@
 """The explanation of a node: its machine in the cloud, and its state in the cluster."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from pileus.app.context import ManagerContext
 from pileus.app.explain.explanation import Explanation, Leader, Message, newest_first
 from pileus.app.plan import Plan
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import Absent, Address, Failure, Found, Instance, NodeName
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.objects.cloud_scope import CloudScope
 from pileus.objects.nodes import (

@@ -1,7 +1,6 @@
 """The explanation of a Service: its desired and its actual load balancer."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from pileus.app.cluster_id import ClusterIdUnknown
 from pileus.app.context import ManagerContext
@@ -11,7 +10,8 @@ from pileus.app.explain.node import Findings, troubles_now
 from pileus.app.plan import Plan
 from pileus.app.provider_access import View
 from pileus.cloud.balancer import Balancer, BalancerSpec
-from pileus.cloud.errors import CloudError
+from pileus.cloud.errors import CloudError, Unavailable
+from pileus.cloud.model import NodeRef
 from pileus.controllers.service.annotations import (
     MANAGE,
     Classes,
@@ -22,12 +22,18 @@ from pileus.controllers.service.annotations import (
     mode_of,
 )
 from pileus.controllers.service.descriptor import served_classes
-from pileus.controllers.service.desired import Desires, InvalidService
+from pileus.controllers.service.desired import Desires, InvalidService, desired
 from pileus.controllers.service.events import about_service
 from pileus.controllers.service.members import MemberRules, is_excluded
 from pileus.controllers.service.observation import BalancerOperations
 from pileus.controllers.service.settings import ServiceSettings
-from pileus.controllers.service.status import condition_of, has_finalizer, published_ingress
+from pileus.controllers.service.status import (
+    condition_of,
+    has_finalizer,
+    published_ingress,
+    served_class,
+)
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, Service
 from pileus.objects.nodes import reference
 
@@ -40,6 +46,13 @@ class Side:
     actual: Balancer | CloudError | None
 
 
+def side_without_cloud(
+    context: ManagerContext, service: Service, nodes: Sequence[Node], problem: str
+) -> Side:
+    """Returns the desired load balancer, and why the cloud cannot be asked for the actual one."""
+    return Side(desired(service, _members(context, service, nodes)), Unavailable(problem))
+
+
 async def cloud_side(context: ManagerContext, service: Service, nodes: Sequence[Node]) -> Side:
     """Returns the desired and the actual load balancer. Reads the cloud once.
 
@@ -49,25 +62,33 @@ async def cloud_side(context: ManagerContext, service: Service, nodes: Sequence[
     if context.cloud.balancers is None:
         return Side(None, None)
     desires = Desires(
-        cluster=await _cluster_id(context),
+        cluster=await cluster_id_of(context),
         annotations=context.cloud.annotations,
         abilities=context.cloud.abilities,
     )
-    rules, scope = _rules(context), member_scope(service)
-    members = frozenset(reference(each) for each in nodes if rules.is_member(each, scope))
-    wish = desires.wish(service, members)
+    wish = desires.wish(service, _members(context, service, nodes))
     wanted = wish if isinstance(wish, InvalidService) else wish.spec
     if isinstance(wish, InvalidService) or not _classes(context).serve(service):
         wish = desires.none(service)
     try:
-        operations = BalancerOperations(context.cloud.balancers, View(context.informers).service)
+        operations = BalancerOperations(
+            context.cloud.balancers, View(context.informers).service, context.cloud.annotations
+        )
         observed = await operations.check(wish, full=True)
     except CloudError as error:
         return Side(wanted, error)
     return Side(wanted, observed.balancer)
 
 
-async def _cluster_id(context: ManagerContext) -> str:
+def _members(
+    context: ManagerContext, service: Service, nodes: Sequence[Node]
+) -> frozenset[NodeRef]:
+    rules, scope = _rules(context), member_scope(service)
+    return frozenset(reference(each) for each in nodes if rules.is_member(each, scope))
+
+
+async def cluster_id_of(context: ManagerContext) -> str:
+    """Returns the cluster's ID. Raises Fatal if it is unknown."""
     try:
         return await context.cluster_identity.find(wait=False)
     except ClusterIdUnknown as error:
@@ -77,6 +98,12 @@ async def _cluster_id(context: ManagerContext) -> str:
 def serves(context: ManagerContext, service: Service) -> bool:
     """Whether the cloud of the context serves the Service."""
     return _classes(context).serve(service)
+
+
+def served_before(context: ManagerContext, service: Service) -> bool:
+    """Whether the cloud of the context served the Service last."""
+    recorded = served_class(service)
+    return recorded is not None and _classes(context).has(recorded)
 
 
 def _classes(context: ManagerContext) -> Classes:
@@ -186,6 +213,7 @@ def _actual(service: Service, side: Side, plan: Plan) -> Iterator[str]:
             members = "" if balancer.members is None else f", {balancer.members} members"
             problem = f": {balancer.problem}" if balancer.problem else ""
             yield f"load balancer {balancer.id}: {balancer.state}{members}{problem}"
+            yield from (f"{each.reason}: {each.message}" for each in balancer.notices)
     if in_cloud and in_cloud == published:
         yield f"address {in_cloud}, published on the Service"
         return

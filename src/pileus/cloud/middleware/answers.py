@@ -6,9 +6,9 @@ its failure; an answer that is invalid as a whole becomes `Unavailable`. All of 
 counted.
 """
 
+import re
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from pileus.cloud.balancer import (
@@ -16,6 +16,7 @@ from pileus.cloud.balancer import (
     Change,
     Effect,
     Ingress,
+    Notice,
     Owner,
     Part,
     PortStatus,
@@ -38,12 +39,15 @@ from pileus.cloud.model import (
     Zone,
 )
 from pileus.cloud.provider_context import is_its_own
+from pileus.dataclass import dataclass
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 
 T = TypeVar("T")
 V = TypeVar("V")
 MISSING = object()
+REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,127}")
+"""Reasons of events, which the API server limits to 128 characters."""
 log = Log(__name__)
 
 
@@ -164,8 +168,7 @@ def _problem_with_instance(instance: Instance) -> str:
             return f"an Instance whose {name} is {kind(value)} instead of text"
     if not are_all(instance.addresses, tuple, Address):
         return "an Instance whose addresses are not a tuple of Address"
-    labels = cast("object", instance.labels)
-    if not isinstance(labels, Mapping) or not are_texts(cast("Mapping[object, object]", labels)):
+    if not _is_mapping_of_texts(instance.labels):
         return "an Instance whose labels are not a mapping of texts"
     if not are_all((instance.state,), tuple, InstanceState):
         return f"an Instance whose state is {instance.state!r}"
@@ -218,10 +221,32 @@ def _problem_with_seen(seen: object) -> str:
     match getattr(seen, "balancer", MISSING):
         case None:
             return ""
-        case Balancer(ingress=ingress):
-            return "" if _is_ingress(ingress) else f"{kind(seen)} whose ingress is {ingress!r}"
+        case Balancer() as balancer:
+            problem = _problem_with_balancer(balancer)
+            return f"{kind(seen)} whose {problem}" if problem else ""
         case _:
             return f"{kind(seen)}, which has no `balancer`"
+
+
+def _problem_with_balancer(balancer: Balancer) -> str:
+    if not _is_ingress(balancer.ingress):
+        return f"ingress is {balancer.ingress!r}"
+    if not are_all(balancer.notices, tuple, Notice):
+        return "notices are not a tuple of Notice"
+    wrong = next((each for each in balancer.notices if not _is_notice(each)), None)
+    if wrong is not None:
+        return f"notice is {wrong!r} instead of one CamelCase word and a message"
+    return "" if _is_mapping_of_texts(balancer.annotations) else "annotations are no texts"
+
+
+def _is_notice(notice: Notice) -> bool:
+    reason, message = cast("object", notice.reason), cast("object", notice.message)
+    is_word = isinstance(reason, str) and REASON.fullmatch(reason) is not None
+    return is_word and isinstance(message, str) and bool(message.strip())
+
+
+def _is_mapping_of_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and are_texts(cast("Mapping[object, object]", value))
 
 
 def _is_ingress(ingress: object) -> bool:

@@ -9,7 +9,7 @@ merged.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar, cast
 
 from pileus.cloud.abilities import Batches
@@ -24,7 +24,9 @@ from pileus.cloud.errors import (
 )
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.methods import METHODS, AnyFunction, Batch, Method, rebuilt
+from pileus.dataclass import dataclass
 from pileus.deadline import covered
+from pileus.telemetry.passes import Pass, current_passes, on_behalf_of
 
 K = TypeVar("K")
 Q = TypeVar("Q")
@@ -90,6 +92,8 @@ class _Caller(Generic[K, Q, A]):
     waiting_for: set[K]
     answer: dict[K, A] = field(default_factory=dict[K, A])
     error: Exception | None = None
+    passes: tuple[Pass, ...] = field(default_factory=current_passes)
+    """The passes that the call belongs to."""
 
     def in_common(self, batch: Mapping[K, Q]) -> list[K]:
         return [
@@ -139,7 +143,7 @@ class Batcher(Generic[K, Q, A]):
         if not items:
             return {}
         done = asyncio.get_running_loop().create_future()
-        caller = _Caller[K, Q, A](items, mode, done, set(items))
+        caller: _Caller[K, Q, A] = _Caller(items, mode, done, set(items))
         self._collected.append(caller)
         self._open.add(caller)
         self._asked.set()
@@ -194,7 +198,8 @@ class Batcher(Generic[K, Q, A]):
     ) -> None:
         """Make the call. If one item may have made it fail, repeat it by halves to find which."""
         try:
-            answer = await self._call(tuple(batch.values()), mode)
+            with on_behalf_of(caller.passes for caller in callers):
+                answer = await self._call(tuple(batch.values()), mode)
         except Exception as error:  # noqa: BLE001 -- belongs to the callers, not to this task
             if len(batch) > 1 and may_be_of_one(error):
                 for half in _halves(batch):

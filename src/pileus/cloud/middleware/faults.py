@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from random import Random
 from typing import assert_never, cast
@@ -10,6 +9,7 @@ from typing import assert_never, cast
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.methods import METHODS, AnyFunction, Kind, Method, rebuilt
+from pileus.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ fence for writes, metrics, a deadline, an answer check, batching, faults and the
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from enum import Enum, auto
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pileus.cloud.balancer import Balancers, Wish
+from pileus.cloud.balancer import Balancers, Change, Effect, Part, Wish
 from pileus.cloud.interface import (
     Cloud,
     Clusters,
@@ -25,6 +25,7 @@ from pileus.cloud.middleware import answers, volume_answers
 from pileus.cloud.middleware.answers import Checked
 from pileus.cloud.model import NodeRef
 from pileus.cloud.volume import Volumes
+from pileus.dataclass import dataclass, replace
 
 AnyFunction = Callable[..., Any]
 AnyBalancers = Balancers[Any, Any]
@@ -38,6 +39,18 @@ class Kind(Enum):
     """Fenced, refused in read-only mode, with the longer deadline."""
     PURE = auto()
     """Neither waits nor does I/O: only its errors and its answer are checked."""
+
+
+class Priority(Enum):
+    """Which calls leave first when the call budget cannot serve all at once."""
+
+    FIRST = auto()
+    """Lookups of machines: new nodes wait for them, and lost ones are detected by them."""
+    NORMAL = auto()
+    MEMBERS = auto()
+    """Updates of members alone: the load balancer serves already."""
+    LAST = auto()
+    """Periodic searches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,8 @@ class Method:
     has_outcomes: bool = False
     """Whether the answer is a mapping that may have a failure for some of the items."""
     batch: Batch | None = None
+    priority: Callable[[Any], Priority] = lambda _: Priority.NORMAL
+    """Returns the priority of a call by its argument `about`."""
 
     @cached_property
     def name(self) -> str:
@@ -111,6 +126,7 @@ class Call:
     provider: str
     method: Method
     items: int = 1
+    priority: Priority = Priority.NORMAL
 
     @property
     def name(self) -> str:
@@ -120,6 +136,19 @@ class Call:
 def count(asked: object) -> int:
     """Returns how many items a call has that asks for this."""
     return len(asked) if isinstance(asked, Sized) and not isinstance(asked, str) else 1
+
+
+def _first(_: object) -> Priority:
+    return Priority.FIRST
+
+
+def _last(_: object) -> Priority:
+    return Priority.LAST
+
+
+def _of_change(change: Change) -> Priority:
+    is_update = change.part is Part.MEMBERS and change.effect is not Effect.DELETE
+    return Priority.MEMBERS if is_update else Priority.NORMAL
 
 
 def node_name(node: NodeRef) -> Hashable:
@@ -138,8 +167,15 @@ METHODS: tuple[Method, ...] = (
         check=answers.check_found,
         has_outcomes=True,
         batch=Batch(node_name, mode="fresh"),
+        priority=_first,
     ),
-    Method("balancers", AnyBalancers.owners, about="cluster", check=answers.check_owners),
+    Method(
+        "balancers",
+        AnyBalancers.owners,
+        about="cluster",
+        check=answers.check_owners,
+        priority=_last,
+    ),
     Method(
         "balancers",
         AnyBalancers.observe,
@@ -149,7 +185,14 @@ METHODS: tuple[Method, ...] = (
         batch=Batch(wish_owner, mode="deep"),
     ),
     Method("balancers", AnyBalancers.changes, kind=Kind.PURE, check=answers.check_changes),
-    Method("balancers", AnyBalancers.apply, kind=Kind.WRITE, check=answers.check_seen),
+    Method(
+        "balancers",
+        AnyBalancers.apply,
+        kind=Kind.WRITE,
+        about="change",
+        check=answers.check_seen,
+        priority=_of_change,
+    ),
     Method("balancers", AnyBalancers.lock_key, kind=Kind.PURE, check=answers.check_text),
     Method("routes", Routes.list_routes, check=answers.check_routes),
     Method(
@@ -212,6 +255,7 @@ METHODS: tuple[Method, ...] = (
     ),
     Method("volumes", Volumes.delete_snapshot, kind=Kind.WRITE, check=answers.check_nothing),
     Method("volumes", Volumes.limits, check=volume_answers.check_limits),
+    Method("volumes", Volumes.capacity, check=volume_answers.check_capacity),
     Method("clusters", Clusters.list_clusters, check=answers.check_texts),
     Method("clusters", Clusters.master, check=answers.check_text),
     Method(

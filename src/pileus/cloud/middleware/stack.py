@@ -9,16 +9,16 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import cache, partial
 from random import Random
 
 from prometheus_client import Counter, Histogram
 
 from pileus.cloud.abilities import Batches, Deadlines
-from pileus.cloud.errors import CloudError, Unsupported
+from pileus.cloud.errors import CloudError, Throttled, Unauthorized, Unavailable, Unsupported
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.answers import Guard
 from pileus.cloud.middleware.batching import batched
@@ -34,8 +34,16 @@ from pileus.cloud.middleware.methods import (
     rebuilt,
 )
 from pileus.cloud.permission import permitted_by
+from pileus.dataclass import dataclass, replace
 from pileus.fence import Fence
+from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.passes import calling
+
+log = Log(__name__)
+
+OUTAGE = 60.0
+"""Seconds for which all calls to a cloud have to fail before that is logged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +130,9 @@ class _Stack:
 
         async def call(*arguments: object, **named: object) -> object:
             asked = method.asked(arguments, named)
-            made = Call(self.provider, method, method.items(asked))
+            made = Call(self.provider, method, method.items(asked), method.priority(asked))
             async with (
-                self.budget.turn(made),
+                self.budget.turn(made) as refusals,
                 self._fenced(made),
                 self.measures.measured(made),
                 self.overdue.limited(made, self.deadlines),
@@ -132,7 +140,7 @@ class _Stack:
                 with self.guard.errors(method.name):
                     answer = await function(*arguments, **named)
                     answer = self.guard.checked(method.name, method.check, asked, answer)
-                self.budget.hear(made, answer)
+                self.budget.hear(made, answer, refusals)
                 return answer
 
         return call
@@ -160,10 +168,51 @@ class _Stack:
             yield
 
 
+class Outage:
+    """Since when a cloud cannot be used: for a metric and the log.
+
+    It fails no health check: a restart does not help, and the other work of the process goes on.
+    """
+
+    def __init__(self, provider: str, metrics: Metrics) -> None:
+        self._provider = provider
+        self._since: float | None = None
+        self._now: Callable[[], float] = float
+        self._is_logged = False
+        metrics.cloud_failing.labels(provider).set_function(self.seconds)
+
+    def seconds(self) -> float:
+        """Returns the seconds since the first failure after the last answer; 0 without failure."""
+        since = self._since
+        return 0.0 if since is None else max(0.0, self._now() - since)
+
+    def answered(self) -> None:
+        if self._is_logged:
+            log.info("Cloud answers again", provider=self._provider, seconds=round(self.seconds()))
+        self._since, self._is_logged = None, False
+
+    def failed(self, error: CloudError) -> None:
+        """An error that is about one request is an answer."""
+        if not isinstance(error, Unavailable | Throttled | Unauthorized):
+            self.answered()
+            return
+        self._now = asyncio.get_running_loop().time
+        self._since = self._now() if self._since is None else self._since
+        if self.seconds() >= OUTAGE and not self._is_logged:
+            self._is_logged = True
+            log.warning(
+                "All calls to the cloud fail",
+                provider=self._provider,
+                seconds=round(self.seconds()),
+                err=error,
+            )
+
+
 class _Measures:
     """Counts and times calls by how they ended: success, the name of an error, or cancelled."""
 
     def __init__(self, provider: str, metrics: Metrics) -> None:
+        self._outage = Outage(provider, metrics)
         # Cached: finding an instrument by its labels costs more than using it.
         self._instruments = cache(partial(_instruments, metrics, provider))
 
@@ -173,9 +222,12 @@ class _Measures:
         began = now()
         result = "success"
         try:
-            yield
+            with calling(call.name, call.items, is_write=call.method.writes):
+                yield
+            self._outage.answered()
         except CloudError as error:
             result = type(error).__name__
+            self._outage.failed(error)
             raise
         except asyncio.CancelledError:
             result = "cancelled"

@@ -28,6 +28,7 @@ from pileus.cloud.volume import (
     SnapshotSpec,
     SnapshotState,
     Volume,
+    VolumeCapacity,
     VolumeId,
     VolumeLimits,
     VolumeSpec,
@@ -108,6 +109,14 @@ def check_limits(_: object, answer: object) -> Checked[VolumeLimits]:
     if attachments is not None and not _is_number(attachments, least=0):
         raise Unavailable(f"VolumeLimits whose attachments are {attachments!r}")
     return Checked(limits)
+
+
+def check_capacity(_: object, answer: object) -> Checked[VolumeCapacity]:
+    capacity = as_kind(answer, VolumeCapacity, "VolumeCapacity")
+    available = capacity.available_gib
+    if available is not None and not _is_number(available, least=0):
+        raise Unavailable(f"VolumeCapacity whose available_gib is {available!r}")
+    return Checked(capacity)
 
 
 def _volume_with_id(asked: VolumeId, answer: object) -> Volume:

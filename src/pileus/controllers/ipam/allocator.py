@@ -6,11 +6,11 @@ ranges or is deleted, so that a write with an unknown result never gives one ran
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import NamedTuple
 
 from pileus.controllers.ipam.settings import Pool, Sizes
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.ranges import Range, parse_range, pod_ranges_of
 from pileus.telemetry.metrics import Metrics

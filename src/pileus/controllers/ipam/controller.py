@@ -1,12 +1,12 @@
 """The node-ipam controller: reads the ranges in use first, then runs its queue and workers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pileus.controllers.ipam.allocator import Allocator
 from pileus.controllers.ipam.plan import lines, ranges_patch
 from pileus.controllers.ipam.reconciler import IpamReconciler, Tools, first_steps
 from pileus.controllers.ipam.settings import Sizes
+from pileus.dataclass import dataclass
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter

@@ -10,6 +10,7 @@ from pileus.objects.descriptor import (
     ControllerNames,
     Skipped,
 )
+from pileus.objects.rights import Right, events
 
 if TYPE_CHECKING:
     from pileus.controllers.ipam.controller import IpamController
@@ -25,15 +26,29 @@ IPAM = ControllerNames(
     off_by_default=True,
 )
 
+RIGHTS = (
+    Right(
+        purpose="list: at the start. get: before a pod range is reused. patch: pod ranges.",
+        resources=("nodes",),
+        verbs=("get", "list", "patch"),
+    ),
+    events("Events about nodes. `patch` counts repeated events."),
+)
+
 
 def build(context: ControllerContext, settings: IpamSettings) -> "IpamController | Skipped":
-    from pileus.controllers.ipam.controller import IpamController  # noqa: PLC0415 -- not for help
-
     if not settings.allocate:
         return Skipped("--allocate-node-cidrs is not set")
+    from pileus.controllers.ipam.controller import IpamController  # noqa: PLC0415 -- not for help
+
     return IpamController(context, sizes(settings))
 
 
 DESCRIPTOR = ControllerDescriptor(
-    names=IPAM, settings=IpamSettings, build=build, kinds=(NODES,), per_cloud=False
+    names=IPAM,
+    settings=IpamSettings,
+    build=build,
+    kinds=(NODES,),
+    rights=lambda settings: RIGHTS if settings.allocate else (),
+    per_cloud=False,
 )

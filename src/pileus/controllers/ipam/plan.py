@@ -1,10 +1,10 @@
 """What a pass over one node does about its pod ranges, and how it reads in a plan. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from pileus.cloud.balancer import Effect
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.patch import StrategicPatch
 from pileus.objects.nodes import about_node

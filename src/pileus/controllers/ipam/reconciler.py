@@ -7,7 +7,6 @@ node deleted ──confirmed by the API server──▶ given back
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from pileus.controllers.ipam.allocator import Allocator
@@ -24,15 +23,19 @@ from pileus.controllers.ipam.plan import (
     ReportProblems,
     Step,
     WaitForRange,
+    lines,
     needs_ranges,
     plan,
     status_text,
 )
+from pileus.dataclass import dataclass
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced, NodeWriter
+from pileus.objects.decisions import record_plan
 from pileus.objects.events import ObjectEvents, shortened
 from pileus.objects.nodes import about_node
+from pileus.objects.preview import EVERYTHING
 from pileus.objects.ranges import Range, pod_ranges_of
 from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import WorkQueue
@@ -76,6 +79,7 @@ class IpamReconciler:
         steps, result = plan(await self._observe(key)), DONE
         if not any(isinstance(step, WaitForRange) for step in steps):
             self._waiting.pop(key, None)
+        record_plan(lines(steps, EVERYTHING))
         for step in steps:
             result = await self._perform(step)
         return result

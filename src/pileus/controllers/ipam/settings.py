@@ -1,8 +1,8 @@
 """Settings of the node-ipam controller."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from pileus.dataclass import dataclass
 from pileus.objects.ranges import Range, is_within, parse_ranges
 from pileus.objects.settings import ClusterSettings
 from pileus.settings.checks import up_to

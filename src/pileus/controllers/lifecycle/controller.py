@@ -1,11 +1,7 @@
 """The cloud-node-lifecycle controller: the monitor, woken by changes of nodes."""
 
-import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
-from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.cloud.options import CORE_NAMESPACE
 from pileus.controllers.lifecycle.annotations import invalid_annotations
@@ -20,16 +16,14 @@ from pileus.controllers.lifecycle.patches import Write, patch_of
 from pileus.controllers.lifecycle.preview import LifecyclePreview
 from pileus.controllers.lifecycle.reconciler import GuardMemory, PerformerTools, StepPerformer
 from pileus.controllers.lifecycle.settings import LifecycleSettings
-from pileus.kube.client import Client
-from pileus.kube.errors import KubeError
-from pileus.kube.model.core_v1 import Node
-from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer, NodeWriter
+from pileus.kube.informer import Informer
+from pileus.kube.model.core_v1 import NODES, Node
+from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter
+from pileus.objects.descriptor import ControllerContext
 from pileus.objects.events import ObjectEvents
 from pileus.objects.nodes import about_node, is_ready
 from pileus.objects.ownership import Ownership, Whose
 from pileus.objects.preview import Planned, Scope, Trouble
-from pileus.runtime.events import Recorder
-from pileus.telemetry.metrics import Metrics
 
 STALE_AFTER = 120.0
 """Seconds without a byte from the watch after which its view counts as stale."""
@@ -38,52 +32,31 @@ UNKNOWN_ANNOTATION = "UnknownAnnotation"
 """The event on a Node with a misspelt `pileus.dev/` annotation."""
 
 
-class WatchedNodes(NodeInformer, Protocol):
-    """An informer that reports how old its view may be."""
-
-    failure: KubeError | None
-
-    def age(self) -> float: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the controller needs from the process."""
-
-    client: Client
-    informer: WatchedNodes
-    instances: Instances
-    whose: Whose
-    events: Recorder
-    clock: Clock
-    metrics: Metrics
-    random: random.Random
-    scoped: Callable[[str], str] = field(default=str)
-    """Returns the name of a queue or round in the scope of this cloud."""
-
-
 class LifecycleController:
     """Deletes nodes whose instances are deleted, as the policy allows, and taints stopped ones."""
 
-    def __init__(self, around: Surroundings, settings: LifecycleSettings) -> None:
-        nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of)
-        notices = ObjectEvents(around.events)
+    def __init__(
+        self, context: ControllerContext, instances: Instances, settings: LifecycleSettings
+    ) -> None:
+        informer = self._informer = context.informers.of(NODES)
+        nodes = ClusterNodes[Write](context.client, informer.store, patch_of)
+        notices = ObjectEvents(context.events)
         view = ClusterView(
             node=nodes.node,
             nodes=nodes.nodes,
-            whose=around.whose,
-            staleness=lambda: staleness(around.informer),
+            whose=context.scope.whose,
+            staleness=lambda: staleness(informer),
         )
-        lookup = InstanceLookup(instances=around.instances, view=view)
-        self._memory = GuardMemory(initial_guards(settings), around.metrics)
+        lookup = InstanceLookup(instances=instances, view=view)
+        self._memory = GuardMemory(initial_guards(settings), context.metrics)
         performer = StepPerformer(
             PerformerTools(
                 nodes=nodes,
-                writer=NodeWriter(nodes, around.random),
-                whose=around.whose,
+                writer=NodeWriter(nodes, context.random),
+                whose=context.scope.whose,
                 notices=notices,
-                clock=around.clock,
-                metrics=around.metrics,
+                clock=context.clock,
+                metrics=context.metrics,
                 concurrency=settings.concurrency,
             ),
             self._memory,
@@ -93,15 +66,14 @@ class LifecycleController:
             lookup=lookup,
             memory=self._memory,
             performer=performer,
-            clock=around.clock,
-            metrics=around.metrics,
-            random=around.random,
+            clock=context.clock,
+            metrics=context.metrics,
+            random=context.random,
         )
-        self._informer = around.informer
         self._annotations = _Annotations(view.whose, notices)
         self._nodes = nodes
-        self._monitor = NodeMonitor(tools, settings, around.scoped(ROUND))
-        self._preview = LifecyclePreview(view, lookup, around.clock)
+        self._monitor = NodeMonitor(tools, settings, context.scoped(ROUND))
+        self._preview = LifecyclePreview(view, lookup, context.clock)
 
     async def run(self) -> None:
         """Works until cancelled, after the informer has synced. Call once."""
@@ -124,7 +96,7 @@ class LifecycleController:
         return self._monitor.failing()
 
 
-def staleness(informer: WatchedNodes) -> str:
+def staleness(informer: Informer[Node]) -> str:
     """Returns why the informer's view may be stale; empty if it is current."""
     if informer.failure is not None:
         return str(informer.failure) or type(informer.failure).__name__

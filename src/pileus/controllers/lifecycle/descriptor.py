@@ -10,6 +10,7 @@ from pileus.objects.descriptor import (
     ControllerNames,
     Skipped,
 )
+from pileus.objects.rights import Right, events
 
 if TYPE_CHECKING:
     from pileus.controllers.lifecycle.controller import LifecycleController
@@ -22,32 +23,37 @@ LIFECYCLE = ControllerNames(
     identity="node-controller",
 )
 
+RIGHTS = (
+    Right(
+        purpose=(
+            "get: read again before a deletion. patch: taints. delete: nodes whose machine "
+            "no longer exists."
+        ),
+        resources=("nodes",),
+        verbs=("get", "patch", "delete"),
+    ),
+    Right(purpose="Conditions.", resources=("nodes/status",), verbs=("patch",)),
+    events("Events about nodes. `patch` counts repeated events."),
+)
+
 
 def build(
     context: ControllerContext, settings: LifecycleSettings
 ) -> "LifecycleController | Skipped":
+    instances = context.scope.cloud.instances
+    if instances is None:
+        return Skipped("the cloud provider does not support instances")
     from pileus.controllers.lifecycle.controller import (  # noqa: PLC0415 -- not needed by help
         LifecycleController,
-        Surroundings,
     )
 
-    cloud = context.scope.cloud
-    if cloud.instances is None:
-        return Skipped("the cloud provider does not support instances")
-    around = Surroundings(
-        client=context.client,
-        informer=context.informers.of(NODES),
-        instances=cloud.instances,
-        whose=context.scope.whose,
-        events=context.events,
-        clock=context.clock,
-        metrics=context.metrics,
-        random=context.random,
-        scoped=context.scoped,
-    )
-    return LifecycleController(around, settings)
+    return LifecycleController(context, instances, settings)
 
 
 DESCRIPTOR = ControllerDescriptor(
-    names=LIFECYCLE, settings=LifecycleSettings, build=build, kinds=(NODES,)
+    names=LIFECYCLE,
+    settings=LifecycleSettings,
+    build=build,
+    kinds=(NODES,),
+    rights=lambda _: RIGHTS,
 )

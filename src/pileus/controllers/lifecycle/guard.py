@@ -12,7 +12,7 @@ starts again.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from datetime import datetime
 from enum import Enum, auto
 
@@ -22,6 +22,7 @@ from pileus.controllers.lifecycle.annotations import invalid_annotations, word_o
 from pileus.controllers.lifecycle.observation import Observed
 from pileus.controllers.lifecycle.patches import is_out_of_service
 from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy, Rules
+from pileus.dataclass import dataclass, replace
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.nodes import READY, condition_of, provider_id_of
 from pileus.objects.ownership import Ownership

@@ -9,7 +9,6 @@ round: a slow call or write delays no other node. Ready nodes cost no call.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 
@@ -26,6 +25,7 @@ from pileus.controllers.lifecycle.patches import needs_recovery
 from pileus.controllers.lifecycle.plan import plan
 from pileus.controllers.lifecycle.reconciler import GuardMemory, StepPerformer
 from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookup import CHUNK, Answer, chunks
 from pileus.objects.nodes import is_ready
@@ -33,6 +33,7 @@ from pileus.objects.ownership import Ownership
 from pileus.runtime.periodic import Periodic, all_of
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.passes import part_of_pass
 
 log = Log(__name__)
 
@@ -310,7 +311,8 @@ class NodeMonitor:
         """Plans for one node from what was observed, and performs the steps."""
         if seen is not None:
             steps = plan(seen, self._memory.guards, self._tools.clock.now())
-            await self._performer.perform(seen, steps)
+            with part_of_pass():
+                await self._performer.perform(seen, steps)
 
 
 def _is_running(answer: Answer | None) -> bool:

@@ -5,12 +5,12 @@ Healthy nodes are looked up as witnesses. A cloud that does not know the instanc
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from pileus.cloud.errors import CloudError, Unavailable, Unsupported
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent, Instance
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookup import Answer, look_up
 from pileus.objects.nodes import is_ready
@@ -34,6 +34,20 @@ class Observed:
     whose: Ownership
     answer: Answer | None = None
     """None: the cloud was not asked, because the node is ready."""
+
+
+def answer_text(seen: Observed) -> str:
+    """Returns what was observed, in one line."""
+    match seen.answer:
+        case None:
+            return "node is ready" if is_ready(seen.node) else ""
+        case Instance() as found:
+            name = found.provider_id or found.id
+            return f"node is not ready; instance {name} is {found.state}"
+        case Absent(evidence):
+            return f"node is not ready; no instance: {evidence}"
+        case error:
+            return f"node is not ready; instance unknown: {type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

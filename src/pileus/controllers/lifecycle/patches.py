@@ -1,7 +1,7 @@
 """The marks of this controller on a node (taints, annotations, condition), and patches. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import assert_never
 
@@ -9,6 +9,7 @@ import msgspec
 
 from pileus.cloud.model import no_labels
 from pileus.controllers.lifecycle.annotations import DELETION, OUT_OF_SERVICE_MARK, Word
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, NodeCondition, Taint
 from pileus.kube.patch import MergePatch, Patch, StrategicPatch
 from pileus.objects.conditions import Explanation, problem_condition, solved_condition

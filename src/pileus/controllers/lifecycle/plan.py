@@ -8,7 +8,6 @@ not ready, no answer             nothing
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from datetime import datetime
 
 from pileus.cloud.errors import CloudError
@@ -25,6 +24,7 @@ from pileus.controllers.lifecycle.patches import (
     status_write,
 )
 from pileus.controllers.lifecycle.settings import Policy
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.conditions import Explanation
 from pileus.objects.events import shortened

@@ -5,39 +5,25 @@ nodes ──look up──▶ a copy of the guards ──plan──▶ steps now,
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import assert_never
 
 from pileus.clock import Clock
 from pileus.cloud.balancer import Effect
 from pileus.controllers.lifecycle.guard import Guards, subject_of
+from pileus.controllers.lifecycle.lines import rendered
 from pileus.controllers.lifecycle.observation import ClusterView, InstanceLookup, Observed
-from pileus.controllers.lifecycle.patches import CONDITION, ObjectWrite, StatusWrite
 from pileus.controllers.lifecycle.plan import (
-    NEVER_INITIALIZED,
-    Apply,
-    Delete,
-    ForgetWarnings,
-    NoAnswer,
-    Postpone,
-    Step,
     Steps,
-    Wait,
-    Warn,
     is_deletion,
     plan,
     projected,
 )
 from pileus.controllers.lifecycle.settings import Policy
+from pileus.dataclass import dataclass, replace
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookup import CHUNK, chunks
-from pileus.objects.nodes import about_node, condition_of, is_ready, taints_of
+from pileus.objects.nodes import about_node, is_ready
 from pileus.objects.ownership import Ownership
-from pileus.objects.preview import Place, Planned, Scope, Trouble, condition_detail
-from pileus.settings.go_quote import quote
-
-UNKNOWN = "InstanceStateUnknown"
-DELETION = "delete node: the cloud has no machine for it"
+from pileus.objects.preview import Planned, Scope, Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +90,6 @@ class LifecyclePreview:
                 yield from _new(lines, shown)
 
 
-def rendered(node: Node, step: Step, waits_for: str) -> Iterator[Planned | Trouble]:
-    """Yields the lines of one step."""
-    about = about_node(node)
-    match step:
-        case Delete(evidence):
-            yield _deletion(node, evidence, waits_for)
-        case Postpone(evidence, _, message):
-            yield _deletion(node, evidence, message)
-        case Apply(_, write):
-            yield _update(node, write, waits_for)
-        case Warn(reason, message):
-            is_initialization = reason == NEVER_INITIALIZED  # which the node controller reports
-            yield Trouble(about, reason, message, is_aftermath=is_initialization)
-        case NoAnswer(error):
-            text = str(error) or type(error).__name__
-            message = f"The node is not ready, and the state of its machine is unknown: {text}"
-            yield Trouble(about, UNKNOWN, message, is_aftermath=True)
-        case Wait() | ForgetWarnings():
-            return
-        case _:
-            assert_never(step)
-
-
 def _new(lines: Iterable[Planned | Trouble], shown: set[object]) -> Iterator[Planned | Trouble]:
     """Yields the lines without details that were shown before, and adds theirs to `shown`."""
     for line in lines:
@@ -135,44 +98,3 @@ def _new(lines: Iterable[Planned | Trouble], shown: set[object]) -> Iterator[Pla
         elif details := tuple(one for one in line.details if one not in shown):
             shown.update(details)
             yield replace(line, details=details)
-
-
-def _deletion(node: Node, evidence: str, waits_for: str) -> Planned:
-    return Planned(
-        about=about_node(node),
-        place=Place.CLUSTER,
-        effect=Effect.DELETE,
-        summary=DELETION,
-        details=(f"the cloud reports: {evidence}",),
-        waits_for=waits_for,
-    )
-
-
-def _update(node: Node, write: StatusWrite | ObjectWrite, waits_for: str) -> Planned:
-    if isinstance(write, StatusWrite):
-        before = condition_of(node, CONDITION)
-        details = (condition_detail(CONDITION, before, write.condition),)
-    else:
-        details = tuple(_details(node, write))
-    is_status = isinstance(write, StatusWrite)
-    return Planned(
-        about=about_node(node),
-        place=Place.CLUSTER,
-        effect=Effect.UPDATE,
-        summary=f"condition {CONDITION}" if is_status else "taints and annotations",
-        details=details,
-        waits_for=waits_for,
-    )
-
-
-def _details(node: Node, write: ObjectWrite) -> Iterator[str]:
-    before = taints_of(node)
-    after = before if write.taints is None else write.taints
-    for taint in before:
-        if taint not in after:
-            yield f"spec.taints: without {taint.key}"
-    for taint in after:
-        if taint not in before:
-            yield f"spec.taints: with {taint.key}:{taint.effect}"
-    for key, value in write.annotations.items():
-        yield f"metadata.annotations[{key}]: {'removed' if value is None else quote(value)}"

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 from pileus.clock import Clock
 from pileus.controllers.lifecycle.annotations import OUT_OF_SERVICE_MARK
 from pileus.controllers.lifecycle.guard import Guard, Guards, subject_of
-from pileus.controllers.lifecycle.observation import Observed
+from pileus.controllers.lifecycle.lines import rendered
+from pileus.controllers.lifecycle.observation import Observed, answer_text
 from pileus.controllers.lifecycle.patches import (
     OUT_OF_SERVICE,
     ObjectWrite,
@@ -33,11 +33,13 @@ from pileus.controllers.lifecycle.plan import (
     plan,
     taint_command,
 )
+from pileus.dataclass import dataclass, replace
 from pileus.fence import Fenced
 from pileus.kube.errors import Conflict, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects import cluster_nodes
 from pileus.objects.cluster_nodes import NodeReplaced, NodeWriter
+from pileus.objects.decisions import record_observation, record_plan
 from pileus.objects.events import ObjectEvents, shortened
 from pileus.objects.nodes import about_node, is_ready, provider_id_of, taints_of
 from pileus.objects.ownership import Ownership, Whose
@@ -119,6 +121,8 @@ class StepPerformer:
     async def perform(self, seen: Observed, steps: Steps) -> None:
         """Performs the steps in order; a failed write ends them."""
         node = seen.node
+        record_observation(about_node(node), answer_text(seen))
+        record_plan(line for step in steps for line in rendered(node, step, ""))
         with self._caught(node, deletes=is_deletion(steps)):
             for step in steps:
                 node = await self._perform(seen, node, step)

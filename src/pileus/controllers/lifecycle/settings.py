@@ -1,9 +1,9 @@
 """Settings of the cloud-node-lifecycle controller."""
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 
+from pileus.dataclass import dataclass
 from pileus.settings.checks import at_least_one, not_negative, positive
 from pileus.settings.declare import choice, nested, optional, refuse_invalid, setting, switch
 from pileus.settings.flags import Flag

@@ -1,85 +1,67 @@
 """The cloud-node controller: the queue of nodes, its workers and the periodic refresh."""
 
 import asyncio
-import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.patches import Write, expected, patch_of
 from pileus.controllers.node.plan import is_worth_a_pass
 from pileus.controllers.node.preview import NodePreview
 from pileus.controllers.node.reconciler import ROUND, NodeReconciler, NodeRefresher, Tools
 from pileus.controllers.node.settings import NodeSettings
-from pileus.kube.client import Client
-from pileus.kube.model.core_v1 import Node
-from pileus.objects.cluster_nodes import ClusterNodes, NodeInformer, NodeWriter
+from pileus.kube.model.core_v1 import NODES, Node
+from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter
+from pileus.objects.descriptor import ControllerContext
 from pileus.objects.events import ObjectEvents
-from pileus.objects.ownership import Whose
+from pileus.objects.lookup import CHUNK
 from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller, Limits
-from pileus.runtime.events import Recorder
 from pileus.runtime.queue import Priority, WorkQueue
-from pileus.telemetry.metrics import Metrics
 
 QUEUE = "Nodes"
-WORKERS = 5000
-"""Passes at a time. A pass mostly waits for the cloud and the API server. Lookups are batched and
-the client limits its requests, so many passes cost little."""
+WORKERS = CHUNK
+"""Passes at a time: as many as one lookup can carry. A waiting pass costs 10 KB."""
+GROUP = CHUNK // 2
+"""Passes that start together once all workers were busy, so that they share their lookup."""
 
 RETRIES = Exponential(0.25, 300.0)
 """Without jitter: nodes whose common lookup failed are retried together, in one lookup."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the controller needs from the process."""
-
-    client: Client
-    informer: NodeInformer
-    instances: Instances
-    """Batched: concurrent lookups become one call."""
-    whose: Whose
-    events: Recorder
-    clock: Clock
-    metrics: Metrics
-    random: random.Random
-    scoped: Callable[[str], str] = field(default=str)
-    """Returns the name of a queue or round in the scope of this cloud."""
 
 
 class NodeController:
     """Initializes new nodes, and keeps the addresses and optionally the labels of nodes current."""
 
     def __init__(
-        self, around: Surroundings, settings: NodeSettings, *, workers: int = WORKERS
+        self, context: ControllerContext, instances: Instances, settings: NodeSettings
     ) -> None:
-        nodes = ClusterNodes[Write](around.client, around.informer.store, patch_of, expected)
+        """`instances` are batched: concurrent lookups become one call."""
+        self._informer = context.informers.of(NODES)
+        nodes = ClusterNodes[Write](context.client, self._informer.store, patch_of, expected)
         tools = Tools(
             nodes=nodes,
-            instances=around.instances,
-            whose=around.whose,
-            writer=NodeWriter(nodes, around.random),
-            notices=ObjectEvents(around.events),
-            clock=around.clock,
-            metrics=around.metrics,
+            instances=instances,
+            whose=context.scope.whose,
+            writer=NodeWriter(nodes, context.random),
+            notices=ObjectEvents(context.events),
+            clock=context.clock,
+            metrics=context.metrics,
         )
-        self._informer = around.informer
         self._nodes = nodes
         self._preview = NodePreview(tools, settings.sync_labels)
-        self._queue = WorkQueue[str](around.scoped(QUEUE), around.metrics)
+        self._queue = WorkQueue[str](context.scoped(QUEUE), context.metrics)
         reconciler = NodeReconciler(tools)
         self._controller = Controller(
-            around.scoped("cloud-node-controller"),
+            context.scoped(context.names.canonical),
             reconciler,
             self._queue,
-            RetryPolicy(RETRIES, around.random, jitter=0.0),
-            Limits(workers=workers),
+            RetryPolicy(RETRIES, context.random, jitter=0.0),
+            Limits(workers=settings.workers)
+            if settings.workers
+            else Limits(workers=context.affordable(WORKERS), group=GROUP),
         )
         self._refresher = NodeRefresher(
-            tools, reconciler.performer, settings, around.random, around.scoped(ROUND)
+            tools, reconciler.performer, settings, context.random, context.scoped(ROUND)
         )
 
     async def run(self) -> None:

@@ -10,6 +10,7 @@ from pileus.objects.descriptor import (
     ControllerNames,
     Skipped,
 )
+from pileus.objects.rights import Right, events
 
 if TYPE_CHECKING:
     from pileus.controllers.node.controller import NodeController
@@ -22,30 +23,28 @@ NODE = ControllerNames(
     identity="node-controller",
 )
 
+RIGHTS = (
+    Right(
+        purpose="get: read again after a conflict. patch: provider ID, labels and taints.",
+        resources=("nodes",),
+        verbs=("get", "patch"),
+    ),
+    Right(purpose="Addresses and conditions.", resources=("nodes/status",), verbs=("patch",)),
+    events("Events about nodes. `patch` counts repeated events."),
+)
+
 
 def build(context: ControllerContext, settings: NodeSettings) -> "NodeController | Skipped":
-    from pileus.controllers.node.controller import (  # noqa: PLC0415 -- not needed by help
-        WORKERS,
-        NodeController,
-        Surroundings,
-    )
-
-    cloud = context.scope.cloud
-    if cloud.instances is None:
+    instances = context.scope.cloud.instances
+    if instances is None:
         return Skipped("the cloud provider does not support instances")
-    around = Surroundings(
-        client=context.client,
-        informer=context.informers.of(NODES),
-        instances=cloud.instances,
-        whose=context.scope.whose,
-        events=context.events,
-        clock=context.clock,
-        metrics=context.metrics,
-        random=context.random,
-        scoped=context.scoped,
+    from pileus.controllers.node.controller import (  # noqa: PLC0415 -- not needed by help
+        NodeController,
     )
-    workers = settings.workers or context.affordable(WORKERS)
-    return NodeController(around, settings, workers=workers)
+
+    return NodeController(context, instances, settings)
 
 
-DESCRIPTOR = ControllerDescriptor(names=NODE, settings=NodeSettings, build=build, kinds=(NODES,))
+DESCRIPTOR = ControllerDescriptor(
+    names=NODE, settings=NodeSettings, build=build, kinds=(NODES,), rights=lambda _: RIGHTS
+)

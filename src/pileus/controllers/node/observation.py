@@ -1,7 +1,7 @@
 """What a pass knows about a node: the node, who owns it, and the cloud's answer, checked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from pileus.cloud.errors import CloudError, NotFound
@@ -9,6 +9,7 @@ from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent, Instance, no_labels
 from pileus.controllers.node.addresses import is_of_unknown_type, usable
 from pileus.controllers.node.labels import additional, standard
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.objects import lookup
 from pileus.objects.ownership import Whose
@@ -45,6 +46,19 @@ class Observation:
     """None: the cloud was not asked."""
     failing_for: float = 0.0
     """Seconds since the first failed pass over the node in a row."""
+
+
+def answer_text(answer: Answer | None) -> str:
+    """Returns the cloud's answer in one line; empty if it was not asked."""
+    match answer:
+        case None:
+            return ""
+        case Facts():
+            return f"instance {answer.provider_id or 'without provider ID'}"
+        case NotFound():
+            return str(answer)
+        case error:
+            return f"unknown: {type(error).__name__}: {error}"
 
 
 async def look_up(

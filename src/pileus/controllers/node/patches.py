@@ -1,13 +1,14 @@
 """The writes to a node: as values, what they leave of a node, and their patches. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from pileus.cloud.model import no_labels
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
 from pileus.kube.patch import MergePatch, Patch, StrategicPatch
 from pileus.objects.nodes import UNINITIALIZED, taints_of

@@ -9,8 +9,6 @@ the process stops in between, the node is still tainted and the next pass comple
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from dataclasses import replace as changed
 from datetime import datetime
 from enum import Enum, auto
 
@@ -28,6 +26,8 @@ from pileus.controllers.node.events import (
 from pileus.controllers.node.labels import completed, differing, missing
 from pileus.controllers.node.observation import Facts, Observation
 from pileus.controllers.node.patches import ObjectWrite, StatusWrite, Write, expected
+from pileus.dataclass import dataclass
+from pileus.dataclass import replace as changed
 from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition
 from pileus.objects.conditions import Explanation, problem_condition, solved_condition
 from pileus.objects.node_ips import NodeIpRefused
@@ -220,6 +220,15 @@ def initial_object(node: Node, facts: Facts) -> ObjectWrite | None:
     )
 
 
+def addresses_or_object(node: Node, facts: Facts) -> Write | None:
+    """The second write to a new node, or once more its addresses if they were changed meanwhile.
+
+    Only a node with the addresses of its machine loses the taint.
+    """
+    addresses = _changed_addresses(node, facts) if is_uninitialized(node) else None
+    return initial_object(node, facts) if addresses is None else StatusWrite(addresses)
+
+
 def settled_status(node: Node, now: datetime) -> StatusWrite | None:
     """Turns our condition off on an initialized node."""
     return _status(None, cleared_condition(node, now))
@@ -275,7 +284,7 @@ def _on_facts(
 
 _DECISIONS: Mapping[Rule, Callable[[Observation, datetime], Write | None]] = {
     Rule.INITIAL_STATUS: _on_facts(initial_status),
-    Rule.INITIAL_OBJECT: _on_facts(lambda node, facts, _: initial_object(node, facts)),
+    Rule.INITIAL_OBJECT: _on_facts(lambda node, facts, _: addresses_or_object(node, facts)),
     Rule.CLEARED_CONDITION: lambda seen, now: settled_status(seen.node, now),
     Rule.STABLE_LABELS: lambda seen, _: settled_object(seen.node),
     Rule.REFRESHED_LABELS: _on_facts(lambda node, facts, _: refreshed_object(node, facts)),

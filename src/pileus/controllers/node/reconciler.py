@@ -11,14 +11,14 @@ initialized nodes from the cloud, hundreds per call: addresses, and with `--node
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.events import message_of, reason_of
-from pileus.controllers.node.observation import Answer, Observation, look_up
+from pileus.controllers.node.lines import lines
+from pileus.controllers.node.observation import Answer, Observation, answer_text, look_up
 from pileus.controllers.node.patches import Write
 from pileus.controllers.node.plan import (
     Apply,
@@ -39,10 +39,13 @@ from pileus.controllers.node.plan import (
     plan_report,
 )
 from pileus.controllers.node.settings import NodeSettings
+from pileus.dataclass import dataclass, replace
+from pileus.deadline import covered
 from pileus.fence import Fenced
 from pileus.kube.errors import ApiError, KubeError, NotFound
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import NodeReplaced, Nodes, NodeWriter
+from pileus.objects.decisions import record_observation, record_plan
 from pileus.objects.events import ObjectEvents
 from pileus.objects.lookup import CHUNK, chunks
 from pileus.objects.node_ips import NodeIpRefused
@@ -55,10 +58,14 @@ from pileus.runtime.periodic import ROUND_LIMITS, Periodic, all_of
 from pileus.runtime.reconcile import DONE, Result
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.passes import part_of_pass
 
 log = Log(__name__)
 
 ROUND = "node-refresh"
+TURNS = 32
+"""New nodes that are written at a time, as many as the client sends requests at a time. A node gets
+both of its writes before the next one has its turn, and is ready sooner than the last ones."""
 SPREAD = 0.1
 """The fraction of the refresh period over which calls are spread and by which periods vary."""
 
@@ -83,6 +90,12 @@ class Tools:
         nodes = self.nodes.nodes()
         return [node for node in nodes if self.whose(node) is not Ownership.FOREIGN]
 
+    def oldest_uninitialized(self) -> float:
+        """Returns the age of the oldest node with the uninitialized taint; 0 if there is none."""
+        now = self.clock.now()
+        ages = (age(node, now) for node in self.managed() if is_uninitialized(node))
+        return max((each for each in ages if each is not None), default=0.0)
+
 
 class StepPerformer:
     """Performs the steps of passes and refreshes, in order."""
@@ -93,16 +106,21 @@ class StepPerformer:
         """When the first of the failed passes over a node ended."""
         self._pacing = PerObject[str, Pacing]("nodes/report-pacing")
         tools.metrics.nodes_failing.set_function(lambda: len(self._failing))
+        tools.metrics.oldest_uninitialized_node.set_function(tools.oldest_uninitialized)
 
-    async def perform(self, seen: Observation, steps: Steps) -> None:
-        """Performs the steps. Ends early if another process has initialized the node.
+    async def perform(self, seen: Observation, steps: Steps) -> Observation | None:
+        """Performs the steps. Returns what is observed after them.
 
-        Raises the error of `Retry`, and what the API server answers to a write.
+        Ends early and returns None if another process has initialized the node. Raises the error of
+        `Retry`, and what the API server answers to a write.
         """
+        record_observation(about_node(seen.node), answer_text(seen.answer))
+        record_plan(lines(seen.node, steps))
         left: Observation | None = seen
         for step in steps:
             if left is not None:
                 left = await self._perform(left, step)
+        return left
 
     def failing_for(self, name: str) -> float:
         """Returns the seconds since the first failure of a node's passes; 0 if none failed."""
@@ -138,9 +156,13 @@ class StepPerformer:
         node, written = await self._tools.writer.bring(
             seen.node, lambda fresh: decide(rule, replace(seen, node=fresh), now)
         )
-        if rule is Rule.INITIAL_OBJECT and not written:
+        left = replace(seen, node=node)
+        if rule is not Rule.INITIAL_OBJECT:
+            return left
+        if not written:
             return None  # another process has initialized the node
-        return replace(seen, node=node)
+        # Still uninitialized: its addresses had been changed meanwhile, and were written instead.
+        return await self._apply(left, rule) if is_uninitialized(node) else left
 
     def _finish(self, node: Node, provider_id: str) -> None:
         delay = age(node, self._tools.clock.now())
@@ -179,6 +201,7 @@ class NodeReconciler:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
+        self._turns = asyncio.Semaphore(TURNS)
         self.performer = StepPerformer(tools)
 
     async def reconcile(self, key: str) -> Result:
@@ -199,8 +222,23 @@ class NodeReconciler:
 
     async def _pass(self, node: Node) -> None:
         seen = await self._observe(node)
+        if not is_uninitialized(node):
+            await self._complete(node, seen)
+            return
+        with covered():  # the passes that have a turn make requests, which have deadlines
+            await self._turns.acquire()
         try:
-            await self.performer.perform(seen, plan(seen, self._tools.clock.now()))
+            await self._complete(node, seen)
+        finally:
+            self._turns.release()
+
+    async def _complete(self, node: Node, seen: Observation) -> None:
+        try:
+            left = await self.performer.perform(seen, plan(seen, self._tools.clock.now()))
+            if left is not None and is_uninitialized(node) and not is_uninitialized(left.node):
+                # The answer of the API server may have more than the informer's node: the condition
+                # that this process wrote while the watch was interrupted.
+                await self.performer.perform(left, plan(left, self._tools.clock.now()))
         except NotFound:
             raise
         except ApiError as error:
@@ -288,7 +326,8 @@ class NodeRefresher:
         name = seen.node.metadata.name
         async with self._slots:
             try:
-                await self._performer.perform(seen, steps)
+                with part_of_pass():
+                    await self._performer.perform(seen, steps)
             except (NotFound, NodeReplaced, Fenced) as error:
                 log.info("Node not refreshed", v=2, node=name, why=error)
             except (NodeIpRefused, KubeError) as error:

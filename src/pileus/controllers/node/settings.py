@@ -1,7 +1,6 @@
 """Settings of the cloud-node controller."""
 
-from dataclasses import dataclass
-
+from pileus.dataclass import dataclass
 from pileus.settings.checks import at_least_one, positive
 from pileus.settings.declare import optional, refuse_invalid, setting, switch
 from pileus.settings.kinds import DURATION, INT32
@@ -19,7 +18,7 @@ class NodeSettings:
         "concurrent-node-syncs",
         INT32,
         1,
-        "Maximum number of nodes initialized at a time; not set: no limit.",
+        "Maximum number of nodes initialized at a time; not set: 500.",
         details="Nodes that are created together share their lookups in the cloud.",
         section=_SECTION,
         check=at_least_one,

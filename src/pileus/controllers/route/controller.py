@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pileus.cloud.interface import Routes
 from pileus.controllers.route.ownership import Rules
@@ -12,6 +11,7 @@ from pileus.controllers.route.reconciler import RouteReconciler, Tools
 from pileus.controllers.route.record import RouteRecord
 from pileus.controllers.route.settings import RouteSettings
 from pileus.controllers.route.status import NodeWarnings, condition_patch, lines
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.objects import ownership as nodes
 from pileus.objects.cluster_nodes import ClusterNodes
@@ -140,10 +140,11 @@ class Pace:
         self._begun.append(asyncio.get_running_loop().time())
 
     def ask(self) -> None:
+        """Ask for a pass. The first one is made at once: all nodes are known by then."""
         full = len(self._begun) == BURST
         earliest = self._begun[0] + WINDOW if full else 0.0
         wait = earliest - asyncio.get_running_loop().time()
-        self._queue.add_after(ALL, max(GATHER, wait))
+        self._queue.add_after(ALL, max(GATHER if self._begun else 0.0, wait))
 
 
 @dataclass(frozen=True, slots=True)

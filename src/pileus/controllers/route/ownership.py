@@ -13,10 +13,10 @@ exist and its destination is exactly the pod range of a node that needs a route 
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from pileus.cloud.model import Route
 from pileus.controllers.route.settings import Ownership
+from pileus.dataclass import dataclass, replace
 from pileus.kube.model.core_v1 import Node
 from pileus.objects import ownership as nodes
 from pileus.objects.ownership import Whose
@@ -55,6 +55,8 @@ class DeletedNode:
     node: str
     uid: str
     range: Range
+    machine: str = ""
+    """Its provider ID."""
 
 
 class KnownNodes:

@@ -8,14 +8,15 @@ A route is deleted only if it belongs to this cluster (see `ownership`) and no n
 it is left over from a deleted node and another node with the same range gets its own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pileus.cloud.model import NodeName, Route
 from pileus.controllers.route.ownership import (
     Claim,
+    DeletedNode,
     KnownNodes,
     Rules,
     claims,
@@ -23,9 +24,16 @@ from pileus.controllers.route.ownership import (
     is_left_over,
     is_ours,
 )
-from pileus.controllers.route.record import NOTHING, Recorded
+from pileus.controllers.route.record import NOTHING, PATIENCE, Recorded
+from pileus.dataclass import dataclass, replace
 from pileus.kube.model.core_v1 import Node, NodeCondition
-from pileus.objects.nodes import addresses_of, condition_of, provider_id_of, reference
+from pileus.objects.nodes import (
+    addresses_of,
+    condition_of,
+    is_uninitialized,
+    provider_id_of,
+    reference,
+)
 from pileus.objects.ranges import Range, pod_ranges_of
 
 CHUNK = 100
@@ -43,6 +51,8 @@ class Observation:
     routes: tuple[Route, ...]
     """Every route that the cloud lists."""
     recorded: Recorded = NOTHING
+    date: datetime | None = None
+    """None: not known; every node is taken to be old."""
     unreadable: frozenset[str] = frozenset()
     """Names of nodes that exist and cannot be decoded."""
     nodes_error: Exception | None = None
@@ -97,13 +107,24 @@ def plan(observed: Observation, rules: Rules) -> tuple[Step, ...]:
     unwanted = tuple(routing.unwanted())
     keep = tuple(each for each in unwanted if observed.may_exist(each.target))
     delete = [each for each in unwanted if each not in keep]
-    create = [route for each in reports for route in each.create]
     return (
         *(DeleteRoutes(chunk) for chunk in _chunks(delete)),
         *((KeepRoutes(keep),) if keep else ()),
-        *(CreateRoutes(chunk) for chunk in _chunks(create)),
-        *(each for each in reports if _is_worth_reporting(each)),
+        *_creations(reports),
     )
+
+
+def _creations(reports: Sequence[ReportNode]) -> Iterator[CreateRoutes | ReportNode]:
+    """Yields the creations, each followed by the reports on the nodes that then have all routes."""
+    waiting = deque(each for each in reports if _is_worth_reporting(each))
+    left = 0  # routes that were created for nodes that are not reported yet
+    for chunk in _chunks([route for each in reports for route in each.create]):
+        yield CreateRoutes(chunk)
+        left += len(chunk)
+        while waiting and len(waiting[0].create) <= left:
+            left -= len(waiting[0].create)
+            yield waiting.popleft()
+    yield from waiting
 
 
 class _Routing:
@@ -119,7 +140,7 @@ class _Routing:
         self._table: dict[Range, list[Route]] = {}
         self._kept: set[Route] = set()
         self._replaced: set[Route] = set()
-        for route in with_targets(observed.routes, observed.nodes):
+        for route in with_targets(observed.routes, observed.nodes, observed.recorded.deleted):
             destination = destination_of(route.destination)
             if destination is not None:
                 self._table.setdefault(destination, []).append(route)
@@ -134,7 +155,12 @@ class _Routing:
             if self._is_ours(route, destination)
         }
         for node in self._managed:
-            if pod_ranges_of(node) or node.metadata.name in routed:
+            if not pod_ranges_of(node) and node.metadata.name not in routed:
+                continue
+            if _is_new(node, self._observed):  # its routes wait for its addresses
+                ranges = (each.range for each in made[node.metadata.name] if each.range)
+                self._kept.update(own for each in ranges for own in self._own(node, each))
+            else:
                 yield self._report(node, made[node.metadata.name])
 
     def unwanted(self) -> Iterable[Route]:
@@ -206,6 +232,18 @@ class _Routing:
         return is_ours(route, destination, self._rules, self._known)
 
 
+def _is_new(node: Node, observed: Observation) -> bool:
+    """Whether the node is about to be initialized: it has no addresses that a route could use.
+
+    One that still has none after a while is reported. The clock of this process may be hours behind
+    that of the API server: a node that is known for a while is not new, whenever it was created.
+    """
+    born, now = node.metadata.creation_timestamp, observed.date
+    age = (now - born).total_seconds() if now is not None and born is not None else PATIENCE
+    is_young = age < PATIENCE and node.metadata.uid not in observed.recorded.familiar
+    return is_young and is_uninitialized(node) and not addresses_of(node)
+
+
 def route_to(node: Node, destination: Range) -> Route:
     """Returns the route to create. Its name is the node's UID, which tells whose it is."""
     return Route(
@@ -217,12 +255,24 @@ def route_to(node: Node, destination: Range) -> Route:
     )
 
 
-def with_targets(routes: Iterable[Route], nodes: Iterable[Node]) -> Iterable[Route]:
-    """Returns the routes, each with its node if the cloud knows only the ID of the machine."""
-    names = {provider_id_of(node): NodeName(node.metadata.name) for node in nodes}
+def with_targets(
+    routes: Iterable[Route], nodes: Iterable[Node], deleted: Iterable[DeletedNode] = ()
+) -> Iterable[Route]:
+    """Returns the routes, each with its node if the cloud knows only the ID of the machine.
+
+    The machine of a deleted node may still exist: its routes are known by the record. The provider
+    ID of a route is then in the form that its node has.
+    """
+    names = {each.machine: NodeName(each.node) for each in deleted}
+    names |= {provider_id_of(node): NodeName(node.metadata.name) for node in nodes}
+    names.pop("", None)
     for route in routes:
-        known = names.get(route.provider_id) if route.provider_id else None
-        yield replace(route, target=known) if route.target is None and known else route
+        forms = (each for each in (route.provider_id, *sorted(route.aliases)) if each in names)
+        known = next(forms, None)
+        if known is None:
+            yield route
+        else:
+            yield replace(route, target=route.target or names[known], provider_id=known)
 
 
 def deletes(steps: Iterable[Step]) -> bool:

@@ -1,6 +1,6 @@
 """Give the pod ranges of every node a route in the cloud, and delete routes of deleted nodes.
 
-    list routes ──▶ plan ──▶ delete ──▶ create ──▶ conditions, events
+    list routes ──▶ plan ──▶ delete ──▶ create ──▶ conditions, events (while others are created)
                      │
                      └─ deletes a route? ──▶ list nodes from the API server ──▶ plan again
 
@@ -9,8 +9,8 @@ and lets the pass be retried. If all routes match, a pass is one list, and nothi
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import assert_never
 
@@ -30,10 +30,13 @@ from pileus.controllers.route.plan import (
     plan,
 )
 from pileus.controllers.route.record import RouteRecord
-from pileus.controllers.route.status import NodeStatus, NodeWarnings, Outcome, status_of
+from pileus.controllers.route.status import NodeStatus, NodeWarnings, Outcome, lines, status_of
+from pileus.dataclass import dataclass, replace
 from pileus.kube.errors import KubeError, NotFound
 from pileus.kube.model.core_v1 import Node, NodeCondition
 from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced
+from pileus.objects.decisions import record_plan
+from pileus.objects.preview import EVERYTHING
 from pileus.objects.ranges import Range
 from pileus.runtime.failure import hint
 from pileus.runtime.reconcile import DONE, Result, again_in
@@ -53,6 +56,7 @@ IN_DOUBT = Unavailable("it may be that of a node that could not be read")
 SHOWN = 5
 """Different errors of a pass that its own error names."""
 
+Publish = Callable[[Node, NodeStatus], None]
 Call = Callable[[str, Sequence[Route]], Awaitable[Mapping[Route, CloudError]]]
 
 
@@ -135,8 +139,10 @@ class RouteReconciler:
         listed route is older than the list of nodes.
         """
         nodes, rules = self._tools.nodes.nodes(), self._tools.rules
+        self._tools.record.nodes_seen(nodes)
         recorded = self._tools.record.now()
-        seen = Observation(nodes=nodes, routes=tuple(routes), recorded=recorded)
+        date = self._tools.clock.now()
+        seen = Observation(nodes=nodes, routes=tuple(routes), recorded=recorded, date=date)
         if not deletes(plan(seen, rules)):
             return seen
         try:
@@ -148,23 +154,23 @@ class RouteReconciler:
         return replace(seen, nodes=tuple(everyone.values()), unreadable=unreadable)
 
     async def _perform(self, steps: Sequence[Step], outcome: Outcome) -> None:
+        record_plan(lines(steps, EVERYTHING, self._tools.clock.now()))
         until = asyncio.get_running_loop().time() + LONG
         blocked: dict[Range | None, CloudError] = {}
-        reports: list[tuple[Node, NodeStatus]] = []
-        for step in steps:
-            match step:
-                case DeleteRoutes(routes):
-                    await self._delete(routes, outcome, until)
-                    blocked |= _by_destination(outcome.failed)
-                case KeepRoutes(routes):
-                    blocked |= _by_destination(dict.fromkeys(routes, IN_DOUBT))
-                case CreateRoutes(routes):
-                    await self._create(routes, blocked, outcome, until)
-                case ReportNode(node):
-                    reports.append((node, status_of(step, outcome, self._tools.clock.now())))
-                case _:
-                    assert_never(step)
-        await self._publish(reports, outcome)
+        async with self._publishing(outcome) as publish:
+            for step in steps:
+                match step:
+                    case DeleteRoutes(routes):
+                        await self._delete(routes, outcome, until)
+                        blocked |= _by_destination(outcome.failed)
+                    case KeepRoutes(routes):
+                        blocked |= _by_destination(dict.fromkeys(routes, IN_DOUBT))
+                    case CreateRoutes(routes):
+                        await self._create(routes, blocked, outcome, until)
+                    case ReportNode(node):
+                        publish(node, status_of(step, outcome, self._tools.clock.now()))
+                    case _:
+                        assert_never(step)
 
     async def _delete(self, routes: Sequence[Route], outcome: Outcome, until: float) -> None:
         deleted = await self._call(self._tools.routes.delete, routes, outcome, until)
@@ -211,14 +217,27 @@ class RouteReconciler:
         outcome.done += len(succeeded)
         return succeeded
 
-    async def _publish(self, reports: Sequence[tuple[Node, NodeStatus]], outcome: Outcome) -> None:
-        self._tools.warnings.keep((node, status.warnings) for node, status in reports)
+    @asynccontextmanager
+    async def _publishing(self, outcome: Outcome) -> AsyncGenerator[Publish]:
+        """Reports on nodes while the block goes on with other routes; ends when all are written."""
+        reports: list[tuple[Node, NodeStatus]] = []
         slots = asyncio.Semaphore(WRITERS)
+        raised: Exception | None = None
         async with asyncio.TaskGroup() as group:
-            for node, status in reports:
+
+            def publish(node: Node, status: NodeStatus) -> None:
+                reports.append((node, status))
                 self._tools.warnings.publish(node, status.warnings)
                 if status.condition is not None:
                     group.create_task(self._write(node, status.condition, outcome, slots))
+
+            try:
+                yield publish
+            except Exception as error:  # noqa: BLE001 -- raised below, without the group's wrapping
+                raised = error
+        if raised is not None:
+            raise raised
+        self._tools.warnings.keep((node, status.warnings) for node, status in reports)
 
     async def _write(
         self, node: Node, condition: NodeCondition, outcome: Outcome, slots: asyncio.Semaphore

@@ -1,4 +1,4 @@
-"""What this process remembers about routes: nodes that were deleted, and routes it created.
+"""What this process remembers about routes: which nodes it knows, and which routes it created.
 
 The record ends with the process. If the cloud's routes do not say whose they are, the route of a
 node that was deleted while no manager ran stays until another node gets the same pod range.
@@ -6,15 +6,18 @@ node that was deleted while no manager ran stays until another node gets the sam
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from pileus.cloud.model import Route
 from pileus.controllers.route.ownership import DeletedNode, destination_of, readable_ranges
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.nodes import provider_id_of
 from pileus.objects.ranges import Range
 
 SETTLING = 60.0
 """Seconds after which the cloud's list shows what was created, and no longer what was deleted."""
+PATIENCE = 60.0
+"""Seconds that a new node has for getting addresses before its missing routes are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class Recorded:
     deleted: frozenset[DeletedNode] = frozenset()
     created: frozenset[tuple[str, Range]] = frozenset()
     """Node and range of routes that were created so recently that a list may lack them."""
+    familiar: frozenset[str] = frozenset()
+    """UIDs of nodes that this process has known for longer than `PATIENCE`."""
 
 
 NOTHING = Recorded()
@@ -35,6 +40,14 @@ class RouteRecord:
     def __init__(self) -> None:
         self._deleted: dict[DeletedNode, float] = {}
         self._created: dict[tuple[str, Range], float] = {}
+        self._known: dict[str, float] = {}
+        """Since when nodes are known, by UID."""
+
+    def nodes_seen(self, nodes: Iterable[Node]) -> None:
+        """Record the nodes that exist; all others are forgotten."""
+        now = _now()
+        uids = (each.metadata.uid for each in nodes)
+        self._known = {uid: self._known.get(uid, now) for uid in uids}
 
     def node_deleted(self, node: Node) -> None:
         """Record that a node of this cloud was reported as deleted.
@@ -42,8 +55,9 @@ class RouteRecord:
         The record says whose its routes are, not that the node does not exist: a relist that lacks
         the node reports it, too.
         """
+        name, uid, machine = node.metadata.name, node.metadata.uid, provider_id_of(node)
         for each in readable_ranges(node):
-            self._deleted[DeletedNode(node.metadata.name, node.metadata.uid, each)] = _now()
+            self._deleted[DeletedNode(name, uid, each, machine)] = _now()
 
     def routes_created(self, routes: Iterable[Route]) -> None:
         for route in routes:
@@ -59,9 +73,10 @@ class RouteRecord:
 
     def now(self) -> Recorded:
         """Returns what counts at this moment."""
-        horizon = _now() - SETTLING
-        self._created = {key: at for key, at in self._created.items() if at > horizon}
-        return Recorded(frozenset(self._deleted), frozenset(self._created))
+        now = _now()
+        self._created = {key: at for key, at in self._created.items() if at > now - SETTLING}
+        familiar = frozenset(uid for uid, at in self._known.items() if at <= now - PATIENCE)
+        return Recorded(frozenset(self._deleted), frozenset(self._created), familiar)
 
     def tidy(self, unwanted: Iterable[Route]) -> None:
         """Forget the deleted nodes that no unwanted route leads to, once lists have settled."""

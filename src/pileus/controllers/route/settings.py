@@ -1,8 +1,8 @@
 """Settings of the route controller."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from pileus.dataclass import dataclass
 from pileus.objects.ranges import Range, parse_ranges
 from pileus.objects.settings import ClusterSettings
 from pileus.settings.checks import positive

@@ -1,7 +1,7 @@
 """What users read about routes: conditions and events on nodes, and the lines of a plan."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import assert_never
 
@@ -20,6 +20,7 @@ from pileus.controllers.route.plan import (
     condition,
     is_available,
 )
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, NodeCondition, ObjectReference
 from pileus.kube.patch import StrategicPatch
 from pileus.objects.events import ObjectEvents, shortened

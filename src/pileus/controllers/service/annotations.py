@@ -1,16 +1,26 @@
 """What a Service says about who manages it: its class and the manager's annotations. Pure."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from pileus.cloud.options import CORE_NAMESPACE, TEXT, Option, Options, one_of
+import msgspec
+
+from pileus.cloud.options import (
+    ADOPTS,
+    CORE_NAMESPACE,
+    TEXT,
+    Option,
+    Options,
+    one_of,
+)
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Service
 
 MANAGE = f"{CORE_NAMESPACE}manage"
 ADOPT = f"{CORE_NAMESPACE}adopt"
 ENSURED = f"{CORE_NAMESPACE}ensured"
 MEMBERS = f"{CORE_NAMESPACE}members"
+WRITTEN = f"{CORE_NAMESPACE}written"
 LOAD_BALANCER = "LoadBalancer"
 PREFIX = "pileus.dev/"
 """The prefix of a provider's own `loadBalancerClass`."""
@@ -66,6 +76,14 @@ ANNOTATIONS = Options(
         "Written by Pileus with a provider ported from Go: hashes of what the provider was last "
         "given. Remove it to have the load balancer ensured again.",
     ),
+    Option(
+        WRITTEN,
+        TEXT,
+        "",
+        "Written by Pileus: the annotations of the provider that Pileus wrote to this Service, "
+        "with their values. The ID of a load balancer in such an annotation adopts nothing, also "
+        "in a copy of the Service.",
+    ),
     namespace=CORE_NAMESPACE,
 )
 
@@ -103,6 +121,47 @@ def member_scope(service: Service) -> MemberScope:
 
 def annotation(service: Service, name: str) -> str | None:
     return (service.metadata.annotations or {}).get(name)
+
+
+def written_by_us(service: Service) -> Mapping[str, str]:
+    """Returns the provider's annotations that Pileus wrote and no one has changed since.
+
+    In a copy of a Service, for example from a backup, they still count as written by Pileus.
+    """
+    given = service.metadata.annotations or {}
+    try:
+        written = msgspec.json.decode(given.get(WRITTEN) or "{}", type=dict[str, str])
+    except msgspec.DecodeError:
+        return {}
+    return {name: value for name, value in written.items() if given.get(name) == value}
+
+
+def annotation_changes(
+    service: Service, wanted: Mapping[str, str], declared: Options | None
+) -> Mapping[str, str | None]:
+    """Returns the annotations to write so that the Service has those that its provider reports.
+
+    None removes one. Only declared annotations for this purpose are written, and none that the
+    user set to adopt a load balancer. Values of another cloud of this manager are kept.
+    """
+    if declared is None:
+        return {}
+    given, ours = service.metadata.annotations or {}, written_by_us(service)
+    of_provider = declared.reported
+    adopting = {each.name for each in declared.with_role(ADOPTS)}
+    of_user = {name for name in adopting if name in given and name not in ours}
+    new = {name: wanted[name] for name in sorted(of_provider - of_user) if name in wanted}
+    kept = {name: value for name, value in ours.items() if name not in of_provider}
+    after = _record(kept | new)
+    changes: dict[str, str | None] = {
+        name: None for name in ours if name in of_provider and name not in new
+    }
+    changes |= {name: value for name, value in new.items() if given.get(name) != value}
+    return changes if given.get(WRITTEN) == after else {**changes, WRITTEN: after}
+
+
+def _record(written: Mapping[str, str]) -> str | None:
+    return msgspec.json.encode(written, order="sorted").decode() if written else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,14 @@ from pileus.controllers.service.annotations import (
 )
 from pileus.controllers.service.desired import Desires
 from pileus.controllers.service.events import Reporter
-from pileus.controllers.service.members import GATHER, MEMBERS, MemberRules, Membership, NodeRounds
+from pileus.controllers.service.members import (
+    MEMBERS,
+    Gathering,
+    MemberChange,
+    MemberRules,
+    Membership,
+    NodeRounds,
+)
 from pileus.controllers.service.notes import (
     UNKNOWN,
     DeletedServices,
@@ -73,9 +80,10 @@ class ServiceController:
         self._queue = WorkQueue[str](context.scoped(SERVICE_QUEUE), context.metrics)
         self._rounds = WorkQueue[str](context.scoped(NODE_QUEUE), context.metrics)
         self._cluster = ClusterServices(context.client, self._services.store, BY_UID)
+        self._gathering = Gathering()
         self._membership = Membership(
             self._cluster.list_nodes,
-            lambda: self._rounds.add_after(MEMBERS, GATHER),
+            self._members_changed,
             MemberRules(
                 whose=context.scope.whose,
                 drain_cordoned=settings.drain_cordoned,
@@ -98,6 +106,7 @@ class ServiceController:
             self._notes,
             partial(self._current_members, parts.rules.desires),
             self._queue,
+            self._gathering,
             context.metrics,
         )
         self._controller = Controller(
@@ -136,6 +145,11 @@ class ServiceController:
         parts, given = await self._parts(), self._settings
         preview = ServicePreview(parts, self._sweep, repairs_drift=given.drift_period > 0)
         return await preview.of(scope)
+
+    def _members_changed(self, change: MemberChange) -> None:
+        now = asyncio.get_running_loop().time()
+        self._gathering.changed(now, change)
+        self._rounds.add_after(MEMBERS, self._gathering.wait(now))
 
     def _current_members(
         self, desires: Desires, uid: str, selector: Selector

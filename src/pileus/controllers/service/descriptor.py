@@ -11,6 +11,7 @@ from pileus.objects.descriptor import (
     ControllerNames,
     Skipped,
 )
+from pileus.objects.rights import Right, events
 
 if TYPE_CHECKING:
     from pileus.controllers.service.controller import ServiceController
@@ -22,6 +23,25 @@ SERVICE = ControllerNames(
     event_source="service-controller",
     metric="service",
     identity="service-controller",
+)
+
+RIGHTS = (
+    Right(
+        purpose="Read again before a load balancer is deleted and before a write is repeated.",
+        resources=("services",),
+        verbs=("get", "list"),
+    ),
+    Right(
+        purpose="Finalizer, ingress addresses and conditions.",
+        resources=("services/status",),
+        verbs=("patch",),
+    ),
+    Right(
+        purpose="Read again before many members are removed from a load balancer.",
+        resources=("nodes",),
+        verbs=("list",),
+    ),
+    events("Events about Services. `patch` counts repeated events."),
 )
 
 
@@ -39,13 +59,13 @@ def served_classes(scope: "CloudScope", settings: ServiceSettings) -> Classes:
 
 
 def build(context: ControllerContext, settings: ServiceSettings) -> "ServiceController | Skipped":
+    balancers = context.scope.cloud.balancers
+    if balancers is None:
+        return Skipped("the cloud provider does not support load balancers")
     from pileus.controllers.service.controller import (  # noqa: PLC0415 -- not needed by help
         ServiceController,
     )
 
-    balancers = context.scope.cloud.balancers
-    if balancers is None:
-        return Skipped("the cloud provider does not support load balancers")
     classes = served_classes(context.scope, settings)
     return ServiceController(context, balancers, settings, classes)
 
@@ -55,5 +75,6 @@ DESCRIPTOR = ControllerDescriptor(
     settings=ServiceSettings,
     build=build,
     kinds=(NODES, SERVICES),
+    rights=lambda _: RIGHTS,
     stuck_after=900.0,
 )

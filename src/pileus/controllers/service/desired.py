@@ -1,7 +1,6 @@
 """The load balancer that a Service asks for, or what is wrong with the Service. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS, Abilities, Affinity
@@ -18,7 +17,10 @@ from pileus.controllers.service.annotations import (
     Mode,
     adopted_by,
     member_scope,
+    written_by_us,
 )
+from pileus.controllers.service.status import published_addresses
+from pileus.dataclass import dataclass, replace
 from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
 from pileus.objects.ranges import Range, parse_range, source_range_texts, wrong_with_range
 
@@ -104,7 +106,8 @@ class Desires:
         adopting = self.annotations.with_role(ADOPTS)
         selecting = self.annotations.with_role(SELECTS_MEMBERS)
         names = {each.name for each in (*adopting, *selecting)}
-        parsed = self.annotations.parse({name: given[name] for name in names & given.keys()})
+        of_user = names & given.keys() - written_by_us(service).keys()
+        parsed = self.annotations.parse({name: given[name] for name in of_user})
         named = {ADOPT: adopts, **{each.name: str(parsed.values[each]) for each in adopting}}
         found = {name: value.strip() for name, value in named.items() if value.strip()}
         problems = (*parsed.problems, *_ambiguous(found))
@@ -120,6 +123,9 @@ class Desires:
             owner=self.owner(metadata.uid),
             spec=spec,
             name=f"{metadata.namespace}-{metadata.name}",
+            namespace=metadata.namespace,
+            service=metadata.name,
+            published=published_addresses(service),
             options=meant_for(self.annotations, metadata.annotations or {}),
             adopts=adopted_by(service),
         )
@@ -193,7 +199,7 @@ def _beyond(service: Service, abilities: Abilities) -> Iterator[str]:
 def _listeners(spec: ServiceSpec, problems: list[str]) -> Iterator[Listener]:
     if not spec.ports:
         problems.append("spec.ports is empty: a load balancer needs at least one port")
-    for port in spec.ports or ():
+    for position, port in enumerate(spec.ports or ()):
         if problem := _wrong_with(port, spec):
             problems.append(problem)
         else:
@@ -203,6 +209,7 @@ def _listeners(spec: ServiceSpec, problems: list[str]) -> Iterator[Listener]:
                 transport=Transport(port.protocol),
                 name=port.name,
                 application_protocol=port.app_protocol or "",
+                position=position,
             )
 
 

@@ -4,15 +4,17 @@ Reasons and messages of the Go framework are kept as they are.
 """
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from pileus.clock import Clock
 from pileus.cloud import errors as cloud
+from pileus.cloud.balancer import Balancer
+from pileus.cloud.model import NodeRef
 from pileus.controllers.service.notes import Attempt, Failing, Notes, Stage, is_orphan
 from pileus.controllers.service.observation import ClusterServices
 from pileus.controllers.service.status import State, Verdict, Wording, Write, condition_write
+from pileus.dataclass import dataclass, replace
 from pileus.kube import errors as kube
 from pileus.kube.model.core_v1 import ObjectReference, Service
 from pileus.objects.events import ObjectEvents, shortened
@@ -76,9 +78,13 @@ def failure_event(attempt: Attempt, message: str) -> Event:
             return Event(Reason.SYNC_FAILED, f"Error syncing load balancer: {stage}: {message}")
 
 
-def hosts_of(names: Iterable[str]) -> str:
-    """Returns node names as the Go framework formats them in an event."""
-    every = sorted(names)
+@lru_cache(maxsize=4)
+def hosts_of(members: frozenset[NodeRef]) -> str:
+    """Returns node names as the Go framework formats them in an event.
+
+    Cached, because a thousand Services share one set of a thousand members.
+    """
+    every = sorted(each.name for each in members)
     more = f" <{len(every) - NAMED} more>" if len(every) > NAMED else ""
     shown = " ".join(every[:NAMED])
     return f"[{shown}{more}] [node names limited, total number of nodes: {len(every)}]"
@@ -87,6 +93,7 @@ def hosts_of(names: Iterable[str]) -> str:
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (cloud.QuotaExceeded, "QuotaExceeded", "free resources in the cloud or raise the quota"),
     (cloud.Unauthorized, "Unauthorized", "fix the provider's credentials or their permissions"),
+    (cloud.NeedsMembers, "WaitsForMembers", "add a node"),
     (cloud.Misconfigured, "Misconfigured", "correct the named setting"),
     (cloud.Unsupported, "Unsupported", "this cloud does not support it; change the Service"),
     (cloud.Rejected, "Rejected", "the cloud rejected the request; change the Service"),
@@ -126,8 +133,11 @@ def is_reported_at_once(error: Exception) -> bool:
     """Returns whether a report need not wait for `PATIENCE`.
 
     True for errors that do not end by themselves (configuration, quota, rights), for passes that
-    already took long, for bugs, and for errors with the attribute `is_reported_at_once`.
+    already took long, for bugs, and for errors with the attribute `is_reported_at_once`. False for
+    a load balancer that waits for its first member.
     """
+    if isinstance(error, cloud.NeedsMembers):
+        return False
     may_end = cloud.CloudError | kube.KubeError
     needs_action = cloud.Rejected | cloud.Unsupported | kube.Forbidden | kube.Invalid
     says_so = getattr(error, "is_reported_at_once", False) is True
@@ -164,6 +174,26 @@ class Reporter:
     def resolved(self, service: Service, *reasons: Reason) -> None:
         for reason in reasons:
             self._notices.forget(about_service(service), reason)
+
+    def notices(self, service: Service, balancer: Balancer | None, *, full: bool) -> None:
+        """Record what the provider has to say about the load balancer, unless it is recorded.
+
+        A quick check may not show all: what it does not mention may be repeated after a full check.
+        """
+        if balancer is None or is_orphan(service):
+            return
+        about, found = about_service(service), balancer.notices
+        before = self._notes.of(service.metadata.uid).notices
+        for notice in (each for each in found if each not in before):
+            record = self._warn_again if notice.is_warning else self._notices.announce
+            record(about, notice.reason, shortened(notice.message))
+        reasons = {each.reason for each in found}
+        unmentioned = () if full else (each for each in before if each.reason not in reasons)
+        self._notes.update(service.metadata.uid, notices=(*found, *unmentioned))
+
+    def _warn_again(self, about: ObjectReference, reason: str, message: str) -> None:
+        self._notices.forget(about, reason)
+        self._notices.warn(about, reason, message)
 
     def many_vanished(self, kept: int) -> None:
         """Report that the load balancers of vanished Services are kept as orphans."""

@@ -5,25 +5,28 @@ Members are the nodes of the load balancer's own cloud, or of all clouds if the 
 A node's readiness makes no difference: load balancers check the health of their members
 themselves, and an unhealthy control plane must not take traffic away from healthy nodes.
 
-    node changes ──1 s──▶ NodeRounds ──▶ queues each Service whose load balancer needs other members
+    node changes ──▶ Gathering ──▶ NodeRounds ──▶ queues each Service that needs other members
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import lru_cache
+from math import inf
 
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.members import with_known_id
 from pileus.cloud.model import NodeRef
-from pileus.cloud.selectors import Selector
+from pileus.cloud.selectors import EVERY_NODE, Selector
 from pileus.controllers.service.annotations import MemberScope
 from pileus.controllers.service.notes import Note, Notes
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.nodes import provider_id_of, reference, taints_of
+from pileus.objects.nodes import is_uninitialized, provider_id_of, reference, taints_of
 from pileus.objects.ownership import Ownership, Whose
 from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import Priority, WorkQueue
-from pileus.runtime.reconcile import DONE, Result
+from pileus.runtime.reconcile import DONE, Result, again_in
 from pileus.settings.go_bool import go_bool
 from pileus.telemetry.metrics import Metrics
 
@@ -34,10 +37,38 @@ FRESH = 2.0
 """Seconds for which one list of nodes serves all second checks."""
 MEMBERS = "members"
 """The only key of the node queue."""
-Comparison = tuple[int, int]
-"""Of two sets of members, by identity."""
-GATHER = 1.0
-"""Seconds for which the first change of a burst waits for the others."""
+TICK = 1e-3
+"""Seconds by which an update may begin early: another pass would cost more."""
+COMPARISONS = 16
+"""Pairs of sets of members whose comparison is remembered."""
+QUIET = 0.3
+"""Seconds without a further change after which members are updated."""
+QUIET_ALONE = 0.15
+"""The same if one node changed, after a calm time, and is initialized."""
+QUIET_TOGETHER = 0.5
+"""The same if several nodes changed: others probably follow."""
+QUIET_AFTER_REMOVAL = 1.0
+"""The same after a member was removed: a node that registers again meanwhile stays a member."""
+SHORTEST_BOUND, LONGEST_BOUND = 1.0, 12.0
+"""Seconds for which the first change waits at most while others follow it."""
+LONGEST_REMOVAL = 6.0
+"""The same if a member was removed: traffic to it fails until health checks notice."""
+COST = 10.0
+"""Within these limits it waits so many times as long as the last update of all members took."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberChange:
+    """A change of one node that affects load balancers."""
+
+    node: str
+    is_removal: bool = False
+    """Whether the node is not a member any more."""
+    is_initialized: bool = True
+    """Whether the node has been initialized; otherwise it will change again."""
+
+
+Changed = Callable[[MemberChange], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +119,16 @@ def _named(ref: NodeRef | None, labels: frozenset[str] | None) -> dict[str, str]
     return {key: ref.labels[key] for key in keys}
 
 
-def facts_of(members: Iterable[NodeRef]) -> frozenset[object]:
+@lru_cache(maxsize=COMPARISONS)
+def differ(given: frozenset[NodeRef], current: frozenset[NodeRef]) -> bool:
+    """Returns whether load balancers with these members treat nodes differently.
+
+    Two sets that many Services share, the given and the current members, are compared once.
+    """
+    return given is not current and _all_facts(given) != _all_facts(current)
+
+
+def _all_facts(members: frozenset[NodeRef]) -> frozenset[object]:
     """Returns everything about the members that makes a difference to load balancers."""
     return frozenset((_facts(ref), frozenset(ref.labels.items())) for ref in members)
 
@@ -97,10 +137,61 @@ def _facts(ref: NodeRef | None) -> tuple[object, ...] | None:
     return ref and (ref.name, ref.provider_id, ref.addresses)
 
 
+class Gathering:
+    """Decides when the changes of many nodes have been gathered and members are updated.
+
+    An update costs a call to the cloud per load balancer. Nodes that join one after the other
+    therefore share few updates: an update waits until nodes stop changing, up to a bound that is
+    longer where updates take longer. A node that joins alone hardly waits.
+    """
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self._latest = -inf
+        self._node: str | None = None
+        """The node that changed, if it is the only one and nodes were calm before."""
+        self._due = self._due_after_removal = 0.0
+        self._bound = SHORTEST_BOUND
+
+    def changed(self, now: float, change: MemberChange) -> None:
+        """Record a change of members."""
+        if self._first is None:
+            self._first = now
+            self._node = change.node if now - self._latest >= self._bound else None
+        elif self._node != change.node:
+            self._node = None
+        self._latest = now
+        self._due = now + self._quiet(change)
+        if change.is_removal:
+            self._due_after_removal = now + QUIET_AFTER_REMOVAL
+
+    def wait(self, now: float) -> float:
+        """Returns the seconds until members are to be updated; 0 or less: now."""
+        if self._first is None:
+            return 0.0
+        has_removal = self._due_after_removal > self._first
+        bound = min(self._bound, LONGEST_REMOVAL) if has_removal else self._bound
+        due = max(self._due, self._due_after_removal) if has_removal else self._due
+        return min(due, self._first + bound) - now
+
+    def began(self) -> None:
+        """Record that an update begins: later changes belong to the next one."""
+        self._first, self._due_after_removal = None, 0.0
+
+    def ended(self, seconds: float) -> None:
+        """Record how long an update of all load balancers took."""
+        self._bound = min(max(COST * seconds, SHORTEST_BOUND), LONGEST_BOUND)
+
+    def _quiet(self, change: MemberChange) -> float:
+        if self._node is None:
+            return QUIET_TOGETHER
+        return QUIET_ALONE if change.is_initialized else QUIET
+
+
 class MemberSet:
     """The members of all load balancers with one scope: the same object until a member changes."""
 
-    def __init__(self, scope: MemberScope, rules: MemberRules, changed: Callable[[], None]) -> None:
+    def __init__(self, scope: MemberScope, rules: MemberRules, changed: Changed) -> None:
         self._scope = scope
         self._rules = rules
         self._changed = changed
@@ -121,13 +212,13 @@ class MemberSet:
 
     def put(self, node: Node) -> None:
         is_member = self._rules.is_member(node, self._scope)
-        self._note(node.metadata.name, self._reference(node) if is_member else None)
+        self._note(node, self._reference(node) if is_member else None)
 
     def remove(self, node: Node) -> None:
         former = self._refs.get(node.metadata.name)
         if former is not None:
             self._left[node.metadata.uid] = former
-        self._note(node.metadata.name, None)
+        self._note(node, None)
 
     def _reference(self, node: Node) -> NodeRef:
         """Returns the node; one that registered again keeps the provider ID of its machine."""
@@ -136,7 +227,8 @@ class MemberSet:
             ref = with_known_id(ref, known)
         return ref
 
-    def _note(self, name: str, ref: NodeRef | None) -> None:
+    def _note(self, node: Node, ref: NodeRef | None) -> None:
+        name = node.metadata.name
         before = self._refs.get(name)
         if ref == before:
             return
@@ -146,7 +238,8 @@ class MemberSet:
         else:
             self._refs[name] = ref
         if not means_the_same(ref, before, self._rules.labels):
-            self._changed()
+            change = MemberChange(name, ref is None, not is_uninitialized(node))
+            self._changed(change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +262,7 @@ class Membership:
     def __init__(
         self,
         read: Callable[[], Awaitable[Sequence[Node]]],
-        changed: Callable[[], None],
+        changed: Changed,
         rules: MemberRules,
     ) -> None:
         self._read = read
@@ -190,7 +283,7 @@ class Membership:
         and always did: then the provider probably does not recognise its own nodes.
         """
         async with self._reading:
-            now = asyncio.get_running_loop().time()
+            now = _now()
             if self._fresh is None or now - self._fresh.time > FRESH:
                 self._fresh = NodeList(now, await self._read())
             known = self._fresh.members
@@ -227,8 +320,9 @@ class Membership:
 class NodeRounds:
     """Queues each Service whose load balancer was last given other members than the current ones.
 
-    A Service that is failing or waiting gets them with its next pass. A running pass began with
-    earlier members: its result is compared with the current members when it ends.
+    A Service that is failing or waiting gets them with its next pass, unless it failed because it
+    needs other members. A running pass began with earlier members: its result is compared with the
+    current members when it ends.
     """
 
     def __init__(
@@ -236,9 +330,11 @@ class NodeRounds:
         notes: Notes,
         members: Callable[[str, Selector], frozenset[NodeRef]],
         queue: WorkQueue[str],
+        gathering: Gathering,
         metrics: Metrics,
     ) -> None:
         """`members` returns the current members for a Service (its UID) with this selector."""
+        self._gathering = gathering
         self._notes = notes
         self._members = members
         self._queue = queue
@@ -248,10 +344,13 @@ class NodeRounds:
         """Services that the rounds affect, and whether a pass was running in the latest round."""
 
     async def reconcile(self, key: str) -> Result:  # noqa: ARG002 -- there is only one
-        known: dict[Comparison, bool] = {}
+        wait = self._gathering.wait(_now())
+        if wait > TICK:
+            return again_in(wait)
+        self._gathering.began()
         for uid, note in self._notes.items():
             is_running = self._queue.is_held(uid)
-            if is_running or self._differs(uid, note, known):
+            if is_running or self._differs(uid, note):
                 self._touch(uid, is_running=is_running)
         return DONE
 
@@ -264,32 +363,32 @@ class NodeRounds:
         if uid not in self._open:
             return
         note = self._notes.find(uid)
-        if self._open[uid] and note and self._differs(uid, note, {}):
+        if self._open[uid] and note and self._differs(uid, note):
             self._touch(uid, is_running=False)
             return
         del self._open[uid]
         if not self._open:
-            elapsed = asyncio.get_running_loop().time() - self._began
+            elapsed = _now() - self._began
             self._metrics.node_round_duration.observe(elapsed)
+            self._gathering.ended(elapsed)
 
     def _touch(self, uid: str, *, is_running: bool) -> None:
         """Queue the Service now, or at the end of the running pass if it is still needed then."""
         if not self._open:
-            self._began = asyncio.get_running_loop().time()
+            self._began = _now()
         self._open[uid] = is_running
         if not is_running:
             self._queue.add(uid, Priority.REFRESH)
 
-    def _differs(self, uid: str, note: Note, known: "dict[Comparison, bool]") -> bool:
-        """Returns whether the Service was given other members than it should have now.
-
-        Two sets that many Services share, the given and the current members, are compared once.
-        """
-        if note.settled is None or note.settled.spec is None or note.failing is not None:
+    def _differs(self, uid: str, note: Note) -> bool:
+        """Returns whether the Service was given other members than it should have now."""
+        if note.failing is not None:
+            had = note.failing.members
+            return had is not None and differ(had, self._members(uid, EVERY_NODE))
+        if note.settled is None or note.settled.spec is None:
             return False
-        given = note.settled.spec.members
-        current = self._members(uid, note.settled.selector)
-        both = id(given), id(current)
-        if both not in known:
-            known[both] = facts_of(given) != facts_of(current)
-        return known[both]
+        return differ(note.settled.spec.members, self._members(uid, note.settled.selector))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -5,12 +5,14 @@ Services are remembered until their load balancers are cleaned up.
 """
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Iterator
+from dataclasses import field
 from enum import StrEnum
 from math import ceil, inf
 
-from pileus.cloud.balancer import Wish
+from pileus.cloud.balancer import Notice, Wish
+from pileus.cloud.model import NodeRef
+from pileus.dataclass import dataclass, replace
 from pileus.kube.model.core_v1 import Service
 from pileus.kube.model.meta import ObjectMeta
 from pileus.runtime.backoff import Exponential, Pacing
@@ -18,8 +20,10 @@ from pileus.runtime.memory import PerObject
 
 SLOTS = 10
 """Full checks are due at this many moments of a period: spread, yet many share one call."""
-WAITS = Exponential(1.0, 15.0)
+WAITS = Exponential(1.0, 15.0, factor=1.3)
 """Seconds between two checks of a load balancer that the cloud is working on."""
+TICK = 1.0
+"""Such checks are due at shared moments, this many seconds apart: many of them share one call."""
 REWORD_AFTER = 300.0
 """Seconds before a condition's message is rewritten although only its wording has changed."""
 PAUSE = 10.0
@@ -46,6 +50,11 @@ class Stage(StrEnum):
     UPDATE = "Error updating load balancer with new hosts"
     CLEAN_UP = "Error deleting load balancer"
 
+    @property
+    def announced(self) -> "Stage":
+        """The stage that an event announces: that a load balancer is ensured, or deleted."""
+        return Stage.ENSURE if self is Stage.ENSURE else Stage.DELETE
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -66,6 +75,8 @@ class Failing:
     """The reason in the last report; "" before the first report."""
     host_update: bool = False
     """Whether a host update failed: until the Service is up to date, passes ensure everything."""
+    members: frozenset[NodeRef] | None = None
+    """The members with which it failed, if it needs others; None: they do not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,8 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Deletion:
     accepted: bool = False
-    """Whether the cloud accepted the deletion of a load balancer that was found."""
+    """Whether the cloud accepted the deletion of a load balancer that was found, with all that was
+    to be deleted beside it. False again if more is found."""
     missing_since: float | None = None
     """When the cloud first reported no load balancer although the finalizer is set."""
 
@@ -97,9 +109,13 @@ class Note:
     doing: Attempt = FIRST
     failing: Failing | None = None
     waiting: Waiting | None = None
+    made: tuple[str, ...] = ()
+    """The changes that the cloud accepted last, since the desired state was last reached."""
     members_kept_since: float | None = None
     """Since when members are kept back until a second check of the nodes."""
     deletion: Deletion = Deletion()
+    notices: tuple[Notice, ...] = ()
+    """The provider's notices that are recorded as events."""
     condition_written: float = -inf
     pacing: Pacing = field(default_factory=Pacing, compare=False)
     """Backs off writes of a condition that the API server refuses."""
@@ -152,7 +168,11 @@ class Notes:
 
     def update(self, uid: str, **facts: object) -> Note:
         """Replace these fields of the note, and return it."""
-        self._notes[uid] = note = replace(self.of(uid), **facts)
+        note = self.of(uid)
+        for name, value in facts.items():
+            if getattr(note, name) != value:
+                self._notes[uid] = note = replace(note, **facts)
+                break
         return note
 
     def wait(self, uid: str, asked: float | None) -> float:
@@ -160,10 +180,36 @@ class Notes:
 
         `asked`: what the cloud asked for; None leaves it to the back-off.
         """
-        before = self.of(uid).waiting or Waiting(self._now())
+        now = self._now()
+        before = self.of(uid).waiting or Waiting(now)
         waiting = replace(before, checks=before.checks + 1)
         self.update(uid, waiting=waiting)
-        return WAITS.delay(waiting.checks) if asked is None else max(asked, 0.0)
+        if asked is not None:
+            return max(asked, 0.0)
+        return ceil((now + WAITS.delay(waiting.checks)) / TICK) * TICK - now
+
+    def progress(self, uid: str, made: tuple[str, ...]) -> None:
+        """Record changes that the cloud accepted: the back-off of checks starts over.
+
+        It goes on if these changes were made before: then they make no progress.
+        """
+        note = self.of(uid)
+        if not made or made == note.made:
+            return
+        waiting = replace(note.waiting, checks=0) if note.waiting else None
+        self.update(uid, made=made, waiting=waiting)
+
+    def found(self, uid: str) -> None:
+        """Record that there is a load balancer."""
+        deletion = self.of(uid).deletion
+        if deletion.missing_since is not None:
+            deletion = replace(deletion, missing_since=None)
+        self.update(uid, known=True, deletion=deletion)
+
+    def fail_with(self, uid: str, members: frozenset[NodeRef] | None) -> None:
+        """Record the members of a Service that fails until it has others; None: for any reason."""
+        failing = self.of(uid).failing or Failing(self._now())
+        self.update(uid, failing=replace(failing, members=members))
 
     def settle(self, uid: str, desired: Wish) -> None:
         """Record that the desired state is reached and published."""
@@ -173,6 +219,7 @@ class Notes:
             announced=None,
             failing=None,
             waiting=None,
+            made=(),
             members_kept_since=None,
             deletion=Deletion(),
         )
@@ -256,21 +303,22 @@ class DeletedServices:
         if deleted is not None and not is_orphan(deleted.service):
             self._cleaned_up[uid] = now
 
-    def too_many(self, served: int, now: float) -> int:
+    def too_many(self, served: int, now: float, existing: Container[str] = frozenset()) -> int:
         """Returns how many Services must be kept as orphans because too many vanished; 0 if none.
 
-        `served`: the number of Services that exist and are served.
+        `served`: the number of Services that exist and are served. `existing`: UIDs of Services
+        that do not count, because they are known to exist.
         """
         self._cleaned_up = {uid: at for uid, at in self._cleaned_up.items() if now - at < WINDOW}
-        vanished = len(self._vanished())
+        vanished = len(self._vanished(existing))
         lost = vanished + len(self._cleaned_up)
-        if lost > max(FEW, FRACTION * (served + lost)):
-            self._suspicious_until = now + SUSPICION
-        return vanished if now < self._suspicious_until else 0
+        is_much = lost > max(FEW, FRACTION * (served + lost))
+        return vanished if is_much or now < self._suspicious_until else 0
 
-    def keep_as_orphans(self) -> None:
+    def keep_as_orphans(self, now: float, existing: Container[str] = frozenset()) -> None:
         """Forget all vanished Services: their load balancers are orphans from now on."""
-        for uid in self._vanished():
+        self._suspicious_until = now + SUSPICION
+        for uid in self._vanished(existing):
             del self._deleted[uid]
 
     def former(self, service: Service) -> DeletedService | None:
@@ -282,8 +330,9 @@ class DeletedServices:
     def __contains__(self, uid: str) -> bool:
         return uid in self._deleted
 
-    def _vanished(self) -> list[str]:
-        return [uid for uid, each in self._deleted.items() if not is_orphan(each.service)]
+    def _vanished(self, existing: Container[str]) -> list[str]:
+        services = ((uid, each.service) for uid, each in self._deleted.items())
+        return [uid for uid, one in services if not is_orphan(one) and uid not in existing]
 
 
 def orphaned_owner(uid: str) -> Service:

@@ -6,19 +6,28 @@ balancers, `SharedLocks` keeps Services that share a load balancer from being ch
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from pileus.cloud.balancer import Balancer, Balancers, BalancerState, Change, Owner, Seen, Wish
+from pileus.cloud.balancer import (
+    Balancer,
+    Balancers,
+    BalancerState,
+    Change,
+    Effect,
+    Owner,
+    Seen,
+    Wish,
+)
 from pileus.cloud.errors import CloudError, Misconfigured, Unavailable
 from pileus.cloud.model import Failure, NodeRef
 from pileus.cloud.on_change import as_declared, changed_options, original, without_effect
 from pileus.cloud.options import Options
 from pileus.controllers.service.notes import FIRST, UNKNOWN, Attempt, Note
 from pileus.controllers.service.status import Write, expected, patch_of
+from pileus.dataclass import dataclass
 from pileus.deadline import covered
 from pileus.kube.client import Client
 from pileus.kube.errors import Invalid, KubeError
@@ -26,6 +35,9 @@ from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
 from pileus.kube.store import Store
 from pileus.objects.own_writes import OwnWrites, WithoutEchoes
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
 
 STATUS = "status"
 SHORTEST_CHECK = 1.0
@@ -40,13 +52,11 @@ class Observed:
 
     desired: Wish
     seen: Seen
+    balancer: Balancer | None
+    """As `seen` describes it; a provider may build it whenever it is asked for."""
     changes: tuple[Change, ...]
     without_effect: tuple[str, ...] = ()
     """Warnings about annotations whose change has no effect."""
-
-    @property
-    def balancer(self) -> Balancer | None:
-        return self.seen.balancer
 
     @property
     def members(self) -> int:
@@ -56,13 +66,18 @@ class Observed:
     @property
     def is_busy(self) -> bool:
         """Whether the cloud is working on it and refuses changes."""
-        return self.balancer is not None and self.balancer.state is BalancerState.PENDING
+        return _is_busy(self.balancer)
 
     @property
     def is_unready(self) -> bool:
         """Whether the cloud is working on it: nothing is published, and it is checked again."""
         unready = {BalancerState.PENDING, BalancerState.PROVISIONING}
         return self.balancer is not None and self.balancer.state in unready
+
+    def is_whole_deletion(self, planned: Sequence[Change], done: Sequence[Change]) -> bool:
+        """Returns whether the cloud accepted the deletion of all that was found, not of parts."""
+        deletes = any(change.effect is Effect.DELETE for change in done)
+        return self.desired.spec is None and deletes and len(done) == len(planned)
 
     @property
     def check_again_in(self) -> float | None:
@@ -71,6 +86,10 @@ class Observed:
             return None
         asked = self.balancer.check_again_in
         return None if asked is None else max(asked, SHORTEST_CHECK)
+
+
+def _is_busy(balancer: Balancer | None) -> bool:
+    return balancer is not None and balancer.state is BalancerState.PENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +142,19 @@ class Observation:
     since its clean-up began."""
 
 
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """The observation after a step that went as planned: the next step follows."""
+
+    seen: Observation
+
+
 class ServiceReplaced(KubeError):
     """The Service was deleted and created again: what was decided was about the old one."""
+
+
+LIST_KEPT = 10.0
+"""Seconds for which a list shows which Services exist."""
 
 
 class ClusterServices:
@@ -135,6 +165,8 @@ class ClusterServices:
         self._store = store
         self._by_uid = by_uid
         self._written = OwnWrites[str, Service](self._seen)
+        self._listed: tuple[float, frozenset[str]] | None = None
+        self._listing = asyncio.Lock()
 
     def service(self, uid: str) -> Service | None:
         return self._written.newest(uid, self._seen(uid))
@@ -191,6 +223,19 @@ class ClusterServices:
         listed = await self._client.list(SERVICES)
         return (*listed.items, *listed.unreadable)
 
+    async def listed_uids(self) -> frozenset[str]:
+        """Returns the UIDs of all Services, by a list of the last `LIST_KEPT` seconds.
+
+        One list serves the passes of all Services that seem to be deleted. An older list is as good
+        as a new one: a UID that it lacks does not come back.
+        """
+        async with self._listing:
+            now = asyncio.get_running_loop().time()
+            if self._listed is None or now - self._listed[0] >= LIST_KEPT:
+                services = await self.list_services()
+                self._listed = now, frozenset(each.metadata.uid for each in services)
+            return self._listed[1]
+
     def _seen(self, uid: str) -> Service | None:
         found = self._store.by_index(self._by_uid, uid)
         return found[0] if found else None
@@ -212,6 +257,7 @@ class BalancerOperations:
         self._balancers = balancers
         self._service = service
         self._annotations = annotations
+        self._has_logged_annotations = False
 
     async def owners(self, cluster: str) -> frozenset[Owner]:
         return await self._balancers.owners(cluster)
@@ -220,7 +266,7 @@ class BalancerOperations:
         """Observe the load balancer and compare it with the desired state.
 
         Raises Unavailable if the cloud gives no answer: that never means that there is none.
-        Raises Misconfigured if the load balancer to adopt serves another Service.
+        Raises Misconfigured if the load balancer to adopt serves another Service or cluster.
         """
         seen = (await self._balancers.observe([desired], deep=full)).get(desired.owner)
         if seen is None:
@@ -247,7 +293,7 @@ class BalancerOperations:
         for change in changes:
             seen = await self._balancers.apply(original(change), seen)
             made += 1
-            if replace(observed, seen=seen).is_busy:
+            if _is_busy(seen.balancer):
                 break
         return changes[:made], self._compared(observed.desired, seen)
 
@@ -255,17 +301,34 @@ class BalancerOperations:
         return self._balancers.lock_key(desired)
 
     def _compared(self, desired: Wish, seen: Seen) -> Observed:
-        self._check_owner(desired, seen.balancer)
-        changed = changed_options(self._annotations, desired, seen.balancer)
+        balancer = seen.balancer
+        self._check_owner(desired, balancer)
+        self._check_annotations(balancer)
+        changed = changed_options(self._annotations, desired, balancer)
         changes = as_declared(self._balancers.changes(desired, seen), changed)
-        return Observed(desired, seen, changes, without_effect(changed))
+        return Observed(desired, seen, balancer, changes, without_effect(changed))
+
+    def _check_annotations(self, found: Balancer | None) -> None:
+        """Log once which annotations are never written: a bug in the provider."""
+        known = self._annotations.reported if self._annotations else frozenset[str]()
+        unknown = set(found.annotations if found else ()) - known
+        if unknown and not self._has_logged_annotations:
+            self._has_logged_annotations = True
+            log.warning(
+                "Not writing annotations: the provider does not declare them as REPORTED or ADOPTS",
+                annotations=", ".join(sorted(unknown)),
+            )
 
     def _check_owner(self, desired: Wish, found: Balancer | None) -> None:
         owner = found and found.owner
         if found is None or owner is None or owner == desired.owner:
             return
-        served = self._service(owner.uid) if owner.cluster == desired.owner.cluster else None
-        if served is not None:
+        if owner.cluster != desired.owner.cluster:
+            raise Misconfigured(
+                f"load balancer {found.id} cannot be adopted: it belongs to cluster "
+                f"{owner.cluster}. Name another one"
+            )
+        if not found.is_shareable and (served := self._service(owner.uid)) is not None:
             name = f"{served.metadata.namespace}/{served.metadata.name}"
             raise Misconfigured(
                 f"load balancer {found.id} cannot be adopted: it serves Service {name}. Name "

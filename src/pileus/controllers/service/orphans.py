@@ -10,7 +10,6 @@ Services, a few at a time, and none at all if there are so many that it looks li
 import asyncio
 import random
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 from pileus.cloud.balancer import Owner
@@ -21,6 +20,7 @@ from pileus.controllers.service.notes import UNKNOWN
 from pileus.controllers.service.reconciler import Parts
 from pileus.controllers.service.settings import SWEEP_PERIOD, Policy
 from pileus.controllers.service.status import went_elsewhere
+from pileus.dataclass import dataclass, replace
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import Service
 from pileus.objects.events import ObjectEvents

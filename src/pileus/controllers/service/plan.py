@@ -10,7 +10,6 @@ The finalizer is added before the first change in the cloud and removed after th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pileus.cloud.balancer import (
@@ -22,11 +21,11 @@ from pileus.cloud.balancer import (
     record_of,
 )
 from pileus.cloud.errors import CloudError, Misconfigured, Unavailable, Unsupported
-from pileus.controllers.service.annotations import (
-    ENSURED as RECORD,
-)
+from pileus.cloud.model import NodeRef
+from pileus.controllers.service.annotations import ENSURED as RECORD
 from pileus.controllers.service.annotations import (
     MANAGE,
+    WRITTEN,
     Classes,
     InvalidAnnotation,
     Mode,
@@ -90,6 +89,7 @@ from pileus.controllers.service.steps import (
     Wait,
     WaitForFormer,
 )
+from pileus.dataclass import dataclass, replace
 from pileus.kube.model.core_v1 import Service
 
 SECOND_CHECK = 30.0
@@ -103,6 +103,7 @@ STAGES: Mapping[type[Step], Stage] = {
     AddFinalizer: Stage.ADD_FINALIZER,
     Publish: Stage.PUBLISH,
     RemoveFinalizer: Stage.REMOVE_FINALIZER,
+    Settle: Stage.ENSURE,
 }
 ChangeT = TypeVar("ChangeT", bound=Change)
 
@@ -317,12 +318,14 @@ def only_members(changes: Sequence[Change]) -> bool:
 def _apply(seen: Observation, observed: Observed, left: tuple[Change, ...]) -> ApplyChanges:
     if seen.applied.rounds:
         return ApplyChanges(left, seen.applied.attempt, is_first=False)
+    if all(change.part is Part.RECORD for change in left):
+        return ApplyChanges(left, Attempt(Stage.ENSURE))
     note, desired = seen.note, observed.desired
     only_hosts = only_members(left) or differ_in_members(note.settled, desired)
     has_failed = note.failing is not None and note.failing.host_update
     if observed.balancer is not None and only_hosts and not has_failed:
-        members = desired.spec.members if desired.spec else ()
-        attempt = Attempt(Stage.UPDATE, hosts_of(each.name for each in members))
+        members = desired.spec.members if desired.spec else frozenset[NodeRef]()
+        attempt = Attempt(Stage.UPDATE, hosts_of(members))
         before, after = None, UPDATED if members else None
     else:
         attempt = Attempt(Stage.ENSURE)
@@ -354,7 +357,8 @@ def _published(
     """Returns the end of a pass that has nothing left to change or to wait for."""
     service = _after(seen.service, finalizer)
     record = Record(record_of(observed.seen), is_new=bool(seen.applied.done))
-    outcome = Outcome(observed.balancer, observed.members, record)
+    declared = rules.desires.annotations
+    outcome = Outcome(observed.balancer, observed.members, record, declared)
     write = publication(service, outcome, rules.classes, mode, _wording(seen))
     is_new = write.ingress is not None and not published_ingress(service)
     was_ensuring = seen.note.announced is Stage.ENSURE or is_new
@@ -387,11 +391,12 @@ def _foreseen(
     ready = replace(
         observed.balancer or Balancer(id="", state=BalancerState.READY), state=BalancerState.READY
     )
-    outcome = Outcome(ready, observed.members)
-    write = publication(service, outcome, rules.classes, mode, _wording(seen))
     left = doable(observed.changes, mode)
     is_moved = any(change.effect is Effect.REPLACE for change in left)
     has_new = is_moved or not ready.ingress
+    declared = None if has_new else rules.desires.annotations
+    outcome = Outcome(ready, observed.members, declared=declared)
+    write = publication(service, outcome, rules.classes, mode, _wording(seen))
     return (Publish(write, new_addresses=has_new),) if write or has_new else ()
 
 
@@ -406,7 +411,8 @@ def _withdraw(rules: Rules, seen: Observation, mode: Mode) -> Plan:
     check = _last_check(rules, seen, mode)
     if check is not None:
         return (check,)
-    write = release(seen.service, rules.classes, mode, seen.date)
+    declared = rules.desires.annotations
+    write = release(seen.service, rules.classes, mode, seen.date, declared)
     end = RemoveFinalizer(write, _end(seen, mode))
     return _delete(seen, mode, end, is_doubtful=has_finalizer(seen.service))
 
@@ -487,6 +493,7 @@ def is_worth_a_pass(old: Service, new: Service) -> bool:
 
 def _relevant(service: Service) -> tuple[object, ...]:
     metadata = service.metadata
-    annotations = {k: v for k, v in (metadata.annotations or {}).items() if k != RECORD}
+    ours = {RECORD, WRITTEN}
+    annotations = {k: v for k, v in (metadata.annotations or {}).items() if k not in ours}
     asked = metadata.uid, annotations, metadata.deletion_timestamp, service.spec
     return *asked, metadata.finalizers or (), published_ingress(service), served_class(service)

@@ -1,27 +1,23 @@
 """The plan of this controller as `pileus plan` shows it. Reads only.
 
 Plans are made by the same functions as those of passes and sweeps, from a process that remembers
-nothing. Reading steps are performed; all others are turned into lines, in one place: `lines`.
+nothing. Reading steps are performed; all others are turned into lines, in one place: `lines.py`.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import assert_never
+from collections.abc import Sequence
 
-from pileus.cloud.balancer import Effect
+from pileus.clock import Clock
+from pileus.cloud.balancer import Part
 from pileus.cloud.errors import CloudError
-from pileus.controllers.service.annotations import ENSURED, member_scope
+from pileus.controllers.service.annotations import member_scope
 from pileus.controllers.service.events import (
     KUBE_SYSTEM,
-    PATIENCE,
     about_service,
-    is_reported_at_once,
-    message_of,
-    reason_of,
 )
+from pileus.controllers.service.lines import Line, lines, trouble
 from pileus.controllers.service.notes import Note, orphaned_owner
-from pileus.controllers.service.observation import Deleted, Observation
+from pileus.controllers.service.observation import BalancerOperations, Deleted, Observation
 from pileus.controllers.service.orphans import (
     GRACE,
     DeleteOrphan,
@@ -33,51 +29,25 @@ from pileus.controllers.service.orphans import (
     plan_sweep,
     too_many,
 )
-from pileus.controllers.service.plan import SECOND_CHECK, BalancerFailed, plan, report
+from pileus.controllers.service.plan import BalancerFailed, Rules, plan, report
 from pileus.controllers.service.reconciler import Parts
-from pileus.controllers.service.status import (
-    FINALIZER,
-    Finalizer,
-    Write,
-    condition_of,
-    published_ingress,
-)
 from pileus.controllers.service.steps import (
-    AddFinalizer,
     ApplyChanges,
-    CheckAgain,
     CheckBalancer,
-    CheckNodes,
-    ConfirmDeletion,
-    Forget,
-    KeepAsOrphans,
     KeepMembers,
     Plan,
-    Publish,
-    RemoveFinalizer,
     Report,
     Settle,
-    Wait,
-    WaitForFormer,
 )
-from pileus.kube.model.core_v1 import LoadBalancerIngress, Service
-from pileus.objects.preview import Place, Planned, Scope, Trouble, condition_detail
-from pileus.settings.go_quote import quote
+from pileus.dataclass import dataclass, replace
+from pileus.kube.model.core_v1 import Service
+from pileus.objects.preview import Scope, Trouble
 
-AFTER = "the changes in the cloud"
-BY_CLOUD = "set by the cloud"
-"""A value that is known only after the changes in the cloud."""
-SECOND_NODES = "a second check of the nodes: many members would be removed at once"
-MISSING = f"a second check that finds nothing, {SECOND_CHECK:g} s after the first"
 ORPHANED = "orphaned: no Service has this UID (--service-orphans=delete)"
 TOO_MANY_ORPHANS = "TooManyOrphans"
-BUSY = "the cloud, which is working on the load balancer"
-LONG = f"the cloud, if it works on the load balancer for more than {PATIENCE:g} s"
-LASTS = f"the failure to last for {PATIENCE:g} s"
 DRIFT = "the next full check of the load balancer (--service-drift-period)"
 
 ON_CLOUD = KeepMembers | ApplyChanges
-Line = Planned | Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +82,12 @@ class ServicePreview:
         known = finds_owners and has_owner and is_evidence(service, self.parts.rules.classes)
         seen = self._observation(service, Note(known=known))
         try:
-            steps = await self._plan(seen)
+            _, steps = await self._plan(seen)
             found = lines(service, steps)
             if self.repairs_drift and _is_unchanged(steps):
                 full = replace(seen, note=replace(seen.note, full_check_due=seen.time))
-                drift = tuple(each for each in await self._plan(full) if isinstance(each, ON_CLOUD))
+                _, drift = await self._plan(full)
+                drift = tuple(each for each in drift if isinstance(each, ON_CLOUD))
                 return [*found, *lines(service, drift, waits_for=DRIFT)]
         except CloudError as error:
             return [*lines(service, (report(seen, error),))]
@@ -131,15 +102,8 @@ class ServicePreview:
             members=self.parts.membership.now(member_scope(service)),
         )
 
-    async def _plan(self, seen: Observation) -> Plan:
-        """Returns the plan after the load balancer was checked. Raises CloudError."""
-        steps = plan(self.parts.rules, seen)
-        while steps and isinstance(check := steps[0], CheckBalancer):
-            balancers = self.parts.balancers
-            observed = await balancers.check_or(check.desired, check.fallback, full=check.full)
-            seen = replace(seen, balancer=observed)
-            steps = plan(self.parts.rules, seen)
-        return steps
+    async def _plan(self, seen: Observation) -> tuple[Observation, Plan]:
+        return await checked_plan(self.parts.rules, self.parts.balancers, seen)
 
     async def _of_sweep(self, owners: frozenset[str]) -> Sequence[Line]:
         """Returns what sweeps would delete. Raises KubeError if Services cannot be listed."""
@@ -165,16 +129,42 @@ class ServicePreview:
         return found
 
     async def _of_orphan(self, step: DeleteOrphan) -> Sequence[Line]:
-        service = orphaned_owner(step.uid)
-        seen = replace(self._observation(service, Note()), deleted=Deleted(since=0.0))
+        seen = orphan_observation(step.uid, self.parts.clock)
         is_first = step.seconds <= GRACE
         name = "second" if is_first else "further"
         waits_for = f"a {name} check, at least {step.seconds:g} s after the first"
         try:
-            steps = await self._plan(seen)
+            _, steps = await self._plan(seen)
         except CloudError as error:
-            return [_trouble(service, error)]
-        return [*lines(service, steps, waits_for=waits_for, details=(ORPHANED,))]
+            return [trouble(seen.service, error)]
+        return [*lines(seen.service, steps, waits_for=waits_for, details=(ORPHANED,))]
+
+
+def orphan_observation(uid: str, clock: Clock) -> Observation:
+    """Returns what the clean-up of an orphan is planned from: nothing but the tag is known."""
+    return Observation(
+        service=orphaned_owner(uid),
+        time=asyncio.get_running_loop().time(),
+        date=clock.now(),
+        deleted=Deleted(since=0.0),
+    )
+
+
+async def checked_plan(
+    rules: Rules, balancers: BalancerOperations, seen: Observation
+) -> tuple[Observation, Plan]:
+    """Returns the plan after the load balancer was checked, and what it is made from.
+
+    Records of the provider about a load balancer that is already as desired are left out: the next
+    full check writes them. Raises CloudError.
+    """
+    steps = plan(rules, seen)
+    while steps and isinstance(check := steps[0], CheckBalancer):
+        observed = await balancers.check_or(check.desired, check.fallback, full=check.full)
+        shown = tuple(one for one in observed.changes if one.part is not Part.RECORD)
+        seen = replace(seen, balancer=replace(observed, changes=shown))
+        steps = plan(rules, seen)
+    return seen, steps
 
 
 def _is_unchanged(steps: Plan) -> bool:
@@ -184,94 +174,3 @@ def _is_unchanged(steps: Plan) -> bool:
         or (isinstance(step, Report) and isinstance(step.error, BalancerFailed))
         for step in steps
     )
-
-
-def lines(  # noqa: C901, PLR0912 -- one case per step
-    service: Service, steps: Plan, waits_for: str = "", details: tuple[str, ...] = ()
-) -> Iterator[Line]:
-    """Yield the lines of a plan: one per change in the cloud and per write to the Service.
-
-    `waits_for`: what has to happen before the first step; each step may be waited for by the next.
-    """
-    for step in steps:
-        match step:
-            case ApplyChanges(changes):
-                for change in changes:
-                    yield Planned(
-                        about=about_service(service),
-                        place=Place.CLOUD,
-                        effect=change.effect,
-                        summary=change.summary,
-                        details=details,
-                        waits_for=waits_for,
-                    )
-                waits_for = AFTER
-            case AddFinalizer(write) | RemoveFinalizer(write) | WaitForFormer(write):
-                yield from _written(service, write, waits_for)
-            case Publish(write, new_addresses):
-                yield from _written(service, write, waits_for, new_addresses=new_addresses)
-            case Wait(write=write):
-                yield from _written(service, write, LONG)
-                waits_for = BUSY
-            case Report(error, write):
-                yield _trouble(service, error)
-                soon = is_reported_at_once(error)
-                yield from _written(service, write, "" if soon else LASTS)
-            case KeepMembers() | CheckNodes():
-                waits_for = SECOND_NODES
-            case CheckAgain():
-                waits_for = MISSING
-            case CheckBalancer() | ConfirmDeletion() | KeepAsOrphans() | Settle() | Forget():
-                pass
-            case _:
-                assert_never(step)
-
-
-def _trouble(service: Service, error: CloudError) -> Trouble:
-    return Trouble(about_service(service), reason_of(error), message_of(error))
-
-
-def _written(
-    service: Service, write: Write, waits_for: str, *, new_addresses: bool = False
-) -> Iterator[Planned]:
-    """Yield the line of one write: what it is about, with each field before and after."""
-    parts = dict(_parts(service, write))
-    if new_addresses:
-        before = _addresses(published_ingress(service))
-        parts["addresses"] = f"status.loadBalancer.ingress: {before} → {BY_CLOUD}"
-    if parts:
-        yield Planned(
-            about=about_service(service),
-            place=Place.CLUSTER,
-            effect=Effect.UPDATE,
-            summary=", ".join(parts),
-            details=tuple(parts.values()),
-            waits_for=waits_for,
-        )
-
-
-def _parts(service: Service, write: Write) -> Iterator[tuple[str, str]]:
-    if write.finalizer is not None:
-        word = "with" if write.finalizer is Finalizer.ADD else "without"
-        yield "finalizer", f"metadata.finalizers: {word} {FINALIZER}"
-    if write.ingress is not None:
-        change = f"{_addresses(published_ingress(service))} → {_addresses(write.ingress)}"
-        yield "addresses", f"status.loadBalancer.ingress: {change}"
-    for new in filter(None, (write.condition, write.served)):
-        before = condition_of(service, new.type)
-        yield f"condition {new.type}", condition_detail(new.type, before, new)
-    if write.record is not None:
-        yield f"annotation {ENSURED}", f"metadata.annotations[{ENSURED}]: {quote(write.record)}"
-    for kind in write.drops:
-        before = condition_of(service, kind)
-        yield f"condition {kind}", condition_detail(kind, before, None)
-
-
-def _addresses(ingress: Sequence[LoadBalancerIngress]) -> str:
-    return ", ".join(map(_address, ingress)) or "none"
-
-
-def _address(ingress: LoadBalancerIngress) -> str:
-    names = "/".join(filter(None, (ingress.ip, ingress.hostname)))
-    failed = [f"{one.port}/{one.protocol} {one.error}" for one in ingress.ports or () if one.error]
-    return f"{names} ({'; '.join(failed)})" if failed else names

@@ -4,14 +4,13 @@ UID ──▶ observation ──plan──▶ steps ──perform──▶ new o
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container
+from contextlib import suppress
 from math import inf
 from typing import assert_never
 
 from pileus.clock import Clock
 from pileus.cloud import errors as cloud
-from pileus.cloud.balancer import Effect
 from pileus.controllers.service.annotations import member_scope
 from pileus.controllers.service.events import (
     FAILURES,
@@ -22,11 +21,13 @@ from pileus.controllers.service.events import (
     name_of,
     verdict_on,
 )
+from pileus.controllers.service.lines import record_balancer, record_service, record_steps
 from pileus.controllers.service.members import Membership
 from pileus.controllers.service.notes import (
     PAUSE,
     UNKNOWN,
     DeletedServices,
+    Deletion,
     Failing,
     Notes,
     Stage,
@@ -36,6 +37,7 @@ from pileus.controllers.service.observation import (
     Applied,
     BalancerOperations,
     ClusterServices,
+    Continued,
     Deleted,
     Observation,
     ServiceReplaced,
@@ -68,6 +70,7 @@ from pileus.controllers.service.steps import (
     Wait,
     WaitForFormer,
 )
+from pileus.dataclass import dataclass, replace
 from pileus.kube.errors import ApiError, Conflict, NotFound
 from pileus.kube.model.core_v1 import Service
 from pileus.runtime.failure import hint
@@ -129,6 +132,7 @@ class ServiceReconciler:
         if seen is None:
             self._parts.notes.forget(key)
             return DONE
+        record_service(seen.service)
         try:
             with self._locks.visit() as visit:
                 return await self._pass(seen, visit)
@@ -171,9 +175,9 @@ class ServiceReconciler:
             return None
         return self._current(seen)
 
-    def _served(self) -> int:
-        parts = self._parts
-        return sum(note.known and uid not in parts.deleted for uid, note in parts.notes.items())
+    def _served(self, existing: Container[str] = frozenset()) -> int:
+        notes, deleted = self._parts.notes.items(), self._parts.deleted
+        return sum(note.known and (uid in existing or uid not in deleted) for uid, note in notes)
 
     def _current(self, seen: Observation) -> Observation:
         """Returns the observation with the current time and note."""
@@ -208,18 +212,21 @@ class ServiceReconciler:
         self, seen: Observation, steps: Plan, visit: Visit
     ) -> Observation | Result:
         """Perform the steps up to the first that brings a new observation or ends the pass."""
+        record_steps(seen.service, steps)
         for step in steps:
             attempt = attempt_of(self._parts.rules, seen, step)
             self._parts.notes.update(seen.service.metadata.uid, doing=attempt)
             outcome = await self._perform(seen, step, visit)
-            if outcome is not None:
+            if isinstance(outcome, Continued):
+                seen = outcome.seen
+            elif outcome is not None:
                 return outcome
         return DONE
 
     async def _perform(  # noqa: C901, PLR0911, PLR0912 -- one case per step
         self, seen: Observation, step: Step, visit: Visit
-    ) -> Observation | Result | None:
-        """Returns a new observation, the result of the pass, or None: the next step follows."""
+    ) -> Observation | Result | Continued | None:
+        """Returns a new observation, the result of the pass, or that the next step follows."""
         match step:
             case CheckBalancer():
                 return await self._check(seen, step, visit)
@@ -245,7 +252,7 @@ class ServiceReconciler:
             case ConfirmDeletion():
                 return await self._confirm_deletion(seen)
             case KeepAsOrphans():
-                return self._keep_as_orphans(seen, step)
+                return await self._keep_as_orphans(seen)
             case Forget():
                 return self._forget(seen, step)
             case WaitForFormer(write, seconds):
@@ -270,25 +277,30 @@ class ServiceReconciler:
             parts.reporter.resolved(seen.service, Reason.MISSPELT)
         visit.join(parts.balancers.lock_key(step.desired))
         observed = await parts.balancers.check_or(step.desired, step.fallback, full=step.full)
+        record_balancer(seen.service, observed.balancer)
         if step.full:
             parts.notes.checked_in_full(uid)
+        parts.reporter.notices(seen.service, observed.balancer, full=step.full)
         if observed.balancer is not None:
-            deletion = replace(parts.notes.of(uid).deletion, missing_since=None)
-            parts.notes.update(uid, known=True, deletion=deletion)
+            parts.notes.found(uid)
         return replace(seen, balancer=observed)
 
-    async def _add_finalizer(self, seen: Observation, step: AddFinalizer) -> Observation | Result:
+    async def _add_finalizer(
+        self, seen: Observation, step: AddFinalizer
+    ) -> Observation | Result | Continued:
         """Raises Conflict if other clients keep writing to the Service."""
         parts, service, write = self._parts, seen.service, step.write
-        before = course_of(parts.rules, seen)
         for tries in range(1, FINALIZER_TRIES + 1):
             try:
-                return replace(seen, service=await parts.cluster.write(service, write))
+                after = replace(seen, service=await parts.cluster.write(service, write))
             except Conflict:
                 if tries == FINALIZER_TRIES:
                     raise
+            else:
+                return Continued(after) if tries == 1 else after
             service = await parts.cluster.read(service)
-            if course_of(parts.rules, replace(seen, service=service, note=UNKNOWN)) != before:
+            now = course_of(parts.rules, replace(seen, service=service, note=UNKNOWN))
+            if now != course_of(parts.rules, seen):
                 return again_in(0)
             if has_finalizer(service):
                 break
@@ -323,10 +335,12 @@ class ServiceReconciler:
                 parts.metrics.host_update_duration.observe(_now() - began)
         if step.is_drift:
             parts.metrics.service_drift_repaired.inc()
-        if any(change.effect is Effect.DELETE for change in done) and after.desired.spec is None:
+        parts.notes.progress(uid, tuple(change.summary for change in done))
+        if after.is_whole_deletion(step.changes, done):
             deletion = replace(parts.notes.of(uid).deletion, accepted=True)
             parts.notes.update(uid, deletion=deletion)
         parts.reporter.announce(service, step.after)
+        parts.reporter.notices(service, after.balancer, full=False)
         before = seen.applied
         applied = Applied(
             (*before.done, *done), step.changes, before.rounds + 1, attempt=step.attempt
@@ -336,12 +350,14 @@ class ServiceReconciler:
     def _before_changes(self, seen: Observation, step: ApplyChanges) -> None:
         parts, service, uid = self._parts, seen.service, seen.service.metadata.uid
         parts.reporter.announce(service, step.before)
-        if step.before is not None:
-            parts.notes.update(uid, announced=_announced(step.attempt.stage))
-        if step.attempt.stage in {Stage.ENSURE, Stage.UPDATE}:
-            parts.notes.update(uid, known=True)
-        if not seen.nodes_confirmed:
-            parts.notes.update(uid, members_kept_since=None)
+        note, stage = parts.notes.of(uid), step.attempt.stage
+        parts.notes.update(
+            uid,
+            deletion=Deletion(),
+            announced=note.announced if step.before is None else stage.announced,
+            known=note.known or stage in {Stage.ENSURE, Stage.UPDATE},
+            members_kept_since=note.members_kept_since if seen.nodes_confirmed else None,
+        )
         for change in step.changes:
             log.info(
                 "Changing load balancer",
@@ -400,25 +416,26 @@ class ServiceReconciler:
 
     async def _confirm_deletion(self, seen: Observation) -> Observation | Result:
         """A Service that one watch does not show may still exist."""
-        if await self._exists(seen.service):
+        with suppress(NotFound, ServiceReplaced):
+            await self._parts.cluster.read(seen.service)
             return again_in(FORMER)
-        deleted = seen.deleted and replace(seen.deleted, is_confirmed=True)
-        return replace(seen, deleted=deleted)
+        return replace(seen, deleted=seen.deleted and replace(seen.deleted, is_confirmed=True))
 
-    async def _exists(self, service: Service) -> bool:
-        try:
-            await self._parts.cluster.read(service)
-        except (NotFound, ServiceReplaced):
-            return False
-        return True
-
-    def _keep_as_orphans(self, seen: Observation, step: KeepAsOrphans) -> Result:
-        parts = self._parts
-        parts.deleted.keep_as_orphans()
-        parts.reporter.many_vanished(step.count)
-        parts.metrics.vanished_services_kept.inc(step.count)
-        parts.notes.forget(seen.service.metadata.uid)
-        return DONE
+    async def _keep_as_orphans(self, seen: Observation) -> Observation | Result:
+        """The pass goes on if most of them exist: one watch may show fewer Services."""
+        parts, uid = self._parts, seen.service.metadata.uid
+        existing = await parts.cluster.listed_uids()
+        count = parts.deleted.too_many(self._served(existing), _now(), existing)
+        if count:
+            parts.deleted.keep_as_orphans(_now(), existing)
+            parts.reporter.many_vanished(count)
+            parts.metrics.vanished_services_kept.inc(count)
+        if uid not in parts.deleted:  # kept by this pass or by another one
+            parts.notes.forget(uid)
+            return DONE
+        if uid in existing:
+            return again_in(FORMER)
+        return replace(seen, deleted=seen.deleted and replace(seen.deleted, too_many=0))
 
     def _forget(self, seen: Observation, step: Forget) -> Result:
         parts, uid = self._parts, seen.service.metadata.uid
@@ -448,6 +465,8 @@ class ServiceReconciler:
                 parts.reporter.failure_event(seen.service, error)
             raise error
         await parts.reporter.failure(seen.service, error, since=began)
+        needs_others = isinstance(error, cloud.NeedsMembers)
+        parts.notes.fail_with(uid, seen.members if needs_others else None)
         if parts.notes.of(uid).doing.stage is not Stage.UPDATE:
             raise error
         return self._ensure_next(seen.service, error, began)
@@ -472,10 +491,6 @@ class ServiceReconciler:
 
 def _changes(steps: Plan) -> bool:
     return any(isinstance(step, ApplyChanges) for step in steps)
-
-
-def _announced(stage: Stage) -> Stage:
-    return Stage.ENSURE if stage is Stage.ENSURE else Stage.DELETE
 
 
 def _now() -> float:

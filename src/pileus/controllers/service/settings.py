@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pileus.cloud.choice import CloudSettings
+from pileus.dataclass import dataclass
 from pileus.settings.checks import at_least_one, not_negative
 from pileus.settings.config import Config
 from pileus.settings.declare import choice, optional, setting, switch

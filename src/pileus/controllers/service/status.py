@@ -3,8 +3,8 @@
 All of it goes through `services/status`, in one patch per write.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 from datetime import datetime
 from enum import Enum, StrEnum
 
@@ -13,13 +13,16 @@ from msgspec.structs import replace as replace_fields
 
 from pileus.cloud.balancer import Balancer, BalancerState, Ingress
 from pileus.cloud.fingerprint import usual_address
+from pileus.cloud.options import Options
 from pileus.controllers.service.annotations import (
     ENSURED,
     Classes,
     Mode,
+    annotation_changes,
     class_of,
     is_load_balancer,
 )
+from pileus.dataclass import dataclass, replace
 from pileus.kube.model.core_v1 import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -112,6 +115,14 @@ def _published(one: Ingress) -> LoadBalancerIngress:
 def published_ingress(service: Service) -> tuple[LoadBalancerIngress, ...]:
     status = service.status and service.status.load_balancer
     return (status and status.ingress) or ()
+
+
+def published_addresses(service: Service) -> frozenset[str]:
+    """Returns the IP addresses and host names in the Service's status."""
+    named = (
+        (usual_address(each.ip or ""), each.hostname or "") for each in published_ingress(service)
+    )
+    return frozenset(name for entry in named for name in entry if name)
 
 
 def is_same_ingress(
@@ -230,8 +241,8 @@ class Write:
     """The condition with the class under which it is served."""
     drops: tuple[str, ...] = ()
     """Types of conditions that are removed."""
-    record: str | None = None
-    """The provider's record of what it built (annotation `pileus.dev/ensured`)."""
+    annotations: Mapping[str, str | None] = field(default_factory=dict[str, str | None], hash=False)
+    """None removes the annotation."""
     only_this_version: bool = False
     """Whether the write fails with a conflict if the Service has changed meanwhile."""
 
@@ -268,6 +279,8 @@ class Outcome:
     balancer: Balancer | None
     members: int
     record: Record = Record()
+    declared: Options | None = None
+    """The annotations that the provider declares."""
 
 
 def finalizer_addition(service: Service, classes: Classes, now: datetime) -> Write:
@@ -313,8 +326,18 @@ def with_class(write: Write, service: Service, classes: Classes, now: datetime) 
 def with_record(write: Write, service: Service, record: Record) -> Write:
     """Returns the write with the provider's record, unless the Service has it already."""
     has = (service.metadata.annotations or {}).get(ENSURED)
-    is_there = record.text == has and not record.is_new
-    return write if record.text is None or is_there else replace(write, record=record.text)
+    if record.text is None or (record.text == has and not record.is_new):
+        return write
+    return replace(write, annotations={**write.annotations, ENSURED: record.text})
+
+
+def with_reported(write: Write, service: Service, outcome: Outcome) -> Write:
+    """Returns the write with the annotations that the provider reports of a ready balancer."""
+    balancer = outcome.balancer
+    if balancer is None or balancer.state is not BalancerState.READY:
+        return write
+    changes = annotation_changes(service, balancer.annotations, outcome.declared)
+    return replace(write, annotations={**write.annotations, **changes})
 
 
 def without_finalizer(write: Write, service: Service, mode: Mode) -> Write:
@@ -331,28 +354,37 @@ def without_finalizer(write: Write, service: Service, mode: Mode) -> Write:
 def publication(
     service: Service, outcome: Outcome, classes: Classes, mode: Mode, wording: Wording
 ) -> Write:
-    """Returns the last write of a pass that serves: addresses, condition, class and record."""
+    """Returns the last write of a pass that serves: addresses, condition and annotations."""
     verdict = verdict_of(outcome.balancer, mode, outcome.members)
     write = published(service, outcome.balancer, verdict, wording)
     if mode.writes:
         write = with_class(write, service, classes, wording.now)
         write = with_record(write, service, outcome.record)
+        write = with_reported(write, service, outcome)
     if is_of_other_cloud(service, classes):
         return write
     return without_finalizer(write, service, mode)
 
 
-def release(service: Service, classes: Classes, mode: Mode, now: datetime) -> Write:
+def release(
+    service: Service, classes: Classes, mode: Mode, now: datetime, declared: Options | None = None
+) -> Write:
     """Returns the last write to a Service that is no longer served, unless another manager does.
 
     Of several clouds of this manager, the last one removes the finalizer: one that has cleaned up
-    records the class of the cloud that is next.
+    records the class of the cloud that is next. With the load balancer, the annotations about it
+    are removed.
     """
     if is_of_other_cloud(service, classes):
         return NOTHING
     if is_load_balancer(service) and class_of(service) in classes.of_others:
         return handover(service, now)
-    return NOTHING if is_served_elsewhere(service, classes) else finalizer_removal(service, mode)
+    if is_served_elsewhere(service, classes):
+        return NOTHING
+    write = finalizer_removal(service, mode)
+    if mode is not Mode.FULL or service.metadata.deletion_timestamp is not None:
+        return write
+    return replace(write, annotations=annotation_changes(service, {}, declared))
 
 
 def handover(service: Service, now: datetime) -> Write:
@@ -392,7 +424,12 @@ def expected(service: Service, write: Write) -> Service:
             finalizers = tuple(each for each in finalizers if each != FINALIZER)
         case _:
             pass
-    metadata = replace_fields(service.metadata, finalizers=finalizers)
+    annotations = {**(service.metadata.annotations or {}), **write.annotations}
+    metadata = replace_fields(
+        service.metadata,
+        finalizers=finalizers,
+        annotations={name: value for name, value in annotations.items() if value is not None},
+    )
     status = service.status or ServiceStatus()
     written = tuple(each for each in (write.condition, write.served) if each is not None)
     gone = {*write.drops, *(each.type for each in written)}
@@ -419,8 +456,8 @@ def patch_of(service: Service, write: Write) -> StrategicPatch:
             metadata["$deleteFromPrimitiveList/finalizers"] = [FINALIZER]
         case None:
             pass
-    if write.record is not None:
-        metadata["annotations"] = {ENSURED: write.record}
+    if write.annotations:
+        metadata["annotations"] = dict(write.annotations)
     if write.only_this_version:
         metadata["resourceVersion"] = service.metadata.resource_version
     status = _status(write)

@@ -4,14 +4,13 @@
 steps that they announce.
 """
 
-from dataclasses import dataclass
-
 from pileus.cloud.balancer import Change, Wish
 from pileus.cloud.errors import CloudError
 from pileus.controllers.service.events import Event
 from pileus.controllers.service.notes import Attempt
 from pileus.controllers.service.observation import Fallback
 from pileus.controllers.service.status import Write
+from pileus.dataclass import dataclass
 
 SECOND_CHECK_OF_NODES = 5.0
 """Seconds between the first and the second check of the nodes, before many members are removed."""
@@ -116,7 +115,10 @@ class ConfirmDeletion:
 
 @dataclass(frozen=True, slots=True)
 class KeepAsOrphans:
-    """Too many Services vanished: keep their load balancers as orphans. Ends the pass."""
+    """Too many Services seem to have vanished: keep their load balancers as orphans.
+
+    Ends the pass, unless the API server lists most of the Services.
+    """
 
     count: int
 

@@ -7,9 +7,9 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from pileus.cloud.model import SshKey
+from pileus.dataclass import dataclass
 from pileus.settings.go_quote import quote
 
 ALGORITHMS = (

@@ -1,9 +1,7 @@
 """The SSH key controller: passes over all nodes, woken by changes of the source and of nodes."""
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from pileus.cloud.interface import SshKeys
 from pileus.cloud.model import NodeName
@@ -11,19 +9,17 @@ from pileus.controllers.ssh_keys.events import KeyEvents
 from pileus.controllers.ssh_keys.preview import SshKeysPreview
 from pileus.controllers.ssh_keys.reconciler import KeyObserver, SshKeysReconciler, Tools
 from pileus.controllers.ssh_keys.settings import Location
-from pileus.controllers.ssh_keys.source import Source
-from pileus.kube.model.core_v1 import Node
-from pileus.objects.cluster_nodes import NodeInformer
+from pileus.controllers.ssh_keys.source import source_of
+from pileus.kube.model.core_v1 import NODES, Node
+from pileus.objects.descriptor import ControllerContext
 from pileus.objects.events import ObjectEvents
 from pileus.objects.nodes import is_uninitialized
-from pileus.objects.ownership import Ownership, Whose
+from pileus.objects.ownership import Ownership
 from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.backoff import Exponential, RetryPolicy
 from pileus.runtime.controller import Controller
-from pileus.runtime.events import Recorder
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.supervision import Supervised
-from pileus.telemetry.metrics import Metrics
 
 QUEUE = "SshKeys"
 FOLLOWING = "ssh-key-source"
@@ -33,52 +29,37 @@ GATHER = 2.0
 """Seconds for which new nodes are collected, so that they share one call to the cloud."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the controller needs from the process."""
-
-    source: Source
-    informer: NodeInformer
-    keys: SshKeys
-    whose: Whose
-    identify: Callable[[], Awaitable[str]]
-    """Returns the cluster's ID."""
-    events: Recorder
-    metrics: Metrics
-    random: random.Random
-    scoped: Callable[[str], str] = field(default=str)
-    """Returns the name of a queue or task in the scope of this cloud."""
-
-
 class SshKeysController:
     """Gives every node of this cloud the desired keys."""
 
-    def __init__(self, around: Surroundings, location: Location) -> None:
-        self._around = around
+    def __init__(self, context: ControllerContext, keys: SshKeys, location: Location) -> None:
+        self._informer = context.informers.of(NODES)
+        self._whose = context.scope.whose
+        self._source = source_of(location, context.client, context.informers)
         tools = Tools(
-            source=around.source,
+            source=self._source,
             nodes=self._nodes,
-            keys=around.keys,
-            observer=KeyObserver(around.keys),
-            identify=around.identify,
-            events=KeyEvents(location, ObjectEvents(around.events), around.metrics),
+            keys=keys,
+            observer=KeyObserver(keys),
+            identify=context.cluster_id,
+            events=KeyEvents(location, ObjectEvents(context.events), context.metrics),
         )
         self._preview = SshKeysPreview(tools, location)
-        self._queue = WorkQueue[str](around.scoped(QUEUE), around.metrics)
+        self._queue = WorkQueue[str](context.scoped(QUEUE), context.metrics)
         self._controller = Controller(
-            around.scoped("ssh-key-controller"),
+            context.scoped(context.names.canonical),
             SshKeysReconciler(tools),
             self._queue,
-            RetryPolicy(RETRIES, around.random),
+            RetryPolicy(RETRIES, context.random),
         )
         self._following = Supervised(
-            around.scoped(FOLLOWING), self._follow, around.random, around.metrics
+            context.scoped(FOLLOWING), self._follow, context.random, context.metrics
         )
 
     async def run(self) -> None:
         """Works until cancelled, after the informer has synced. Call once."""
-        await self._around.informer.wait_synced()
-        self._around.informer.subscribe(_Joined(self._queue))
+        await self._informer.wait_synced()
+        self._informer.subscribe(_Joined(self._queue))
         async with asyncio.TaskGroup() as group:
             self._queue.add(ALL)
             group.create_task(self._following.run())
@@ -86,7 +67,7 @@ class SshKeysController:
 
     async def preview(self, scope: Scope) -> Sequence[Planned | Trouble]:
         """Returns what this controller would do now. Needs only a running informer."""
-        await self._around.informer.wait_synced()
+        await self._informer.wait_synced()
         return await self._preview.of(scope)
 
     def stuck(self, limit: float) -> str | None:
@@ -98,13 +79,13 @@ class SshKeysController:
         return self._following.health()
 
     async def _follow(self) -> None:
-        await self._around.source.follow(lambda: self._queue.add(ALL))
+        await self._source.follow(lambda: self._queue.add(ALL))
 
     def _nodes(self) -> Mapping[NodeName, Node]:
         return {
             NodeName(node.metadata.name): node
-            for node in self._around.informer.store.list()
-            if takes_keys(node) and self._around.whose(node) is not Ownership.FOREIGN
+            for node in self._informer.store.list()
+            if takes_keys(node) and self._whose(node) is not Ownership.FOREIGN
         }
 
 

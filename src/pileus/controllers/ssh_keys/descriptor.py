@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pileus.controllers.ssh_keys.settings import SshKeysSettings
+from pileus.controllers.ssh_keys.settings import KINDS, SshKeysSettings
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.descriptor import (
     ControllerContext,
@@ -10,6 +10,7 @@ from pileus.objects.descriptor import (
     ControllerNames,
     Skipped,
 )
+from pileus.objects.rights import Right, events
 
 if TYPE_CHECKING:
     from pileus.controllers.ssh_keys.controller import SshKeysController
@@ -23,33 +24,39 @@ SSH_KEYS = ControllerNames(
 )
 
 
-def build(context: ControllerContext, settings: SshKeysSettings) -> "SshKeysController | Skipped":
-    from pileus.controllers.ssh_keys.controller import (  # noqa: PLC0415 -- not needed by help
-        SshKeysController,
-        Surroundings,
+def rights(settings: SshKeysSettings) -> tuple[Right, ...]:
+    """Returns the right to read the one ConfigMap or Secret with the keys."""
+    source = settings.source
+    if source is None:
+        return ()
+    published = events("Events about nodes and the source of the keys.")
+    if source.kind == KINDS["file"]:
+        return (published,)
+    read = Right(
+        purpose="The SSH keys of --ssh-keys-from.",
+        resources=(f"{source.kind.lower()}s",),
+        names=(source.name,),
+        namespace=source.namespace,
+        verbs=("get", "list", "watch"),
+        planning=("get",),
     )
-    from pileus.controllers.ssh_keys.source import source_of  # noqa: PLC0415 -- the same
+    return (read, published)
 
+
+def build(context: ControllerContext, settings: SshKeysSettings) -> "SshKeysController | Skipped":
     keys = context.scope.cloud.ssh_keys
     location = settings.source
     if location is None:
         return Skipped("--ssh-keys-from is not set", is_news=False)
     if keys is None:
         return Skipped("the cloud provider does not support SSH keys")
-    around = Surroundings(
-        source=source_of(location, context.client, context.informers),
-        informer=context.informers.of(NODES),
-        keys=keys,
-        whose=context.scope.whose,
-        identify=context.cluster_id,
-        events=context.events,
-        metrics=context.metrics,
-        random=context.random,
-        scoped=context.scoped,
+    from pileus.controllers.ssh_keys.controller import (  # noqa: PLC0415 -- not needed by help
+        SshKeysController,
     )
-    return SshKeysController(around, location)
+
+    return SshKeysController(context, keys, location)
 
 
 DESCRIPTOR = ControllerDescriptor(
-    names=SSH_KEYS, settings=SshKeysSettings, build=build, kinds=(NODES,)
+    names=SSH_KEYS, settings=SshKeysSettings, build=build, kinds=(NODES,), rights=rights
 )

@@ -4,12 +4,13 @@ Up to 10 nodes get an event each; a change on more nodes is one event on the sou
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import NodeName, SshKey
 from pileus.controllers.ssh_keys.plan import AddKeys, WithdrawKeys
 from pileus.controllers.ssh_keys.settings import Location
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, ObjectReference
 from pileus.objects.events import ObjectEvents, shortened
 from pileus.objects.nodes import about_node

@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import NodeKeys, NodeName, SshKey
 from pileus.controllers.ssh_keys.authorized_keys import DesiredKeys
+from pileus.dataclass import dataclass
 
 SECOND_CHECK = 10.0
 """Seconds for which a key must have been unwanted, in each pass, before it is withdrawn."""

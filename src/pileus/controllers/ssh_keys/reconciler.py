@@ -9,7 +9,7 @@ A source that is missing, empty or invalid adds what can be read and withdraws n
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from pileus.cloud.errors import CloudError, NotFound, Unsupported
@@ -17,6 +17,7 @@ from pileus.cloud.interface import SshKeys
 from pileus.cloud.model import Failure, NodeKeys, NodeName, SshKey
 from pileus.controllers.ssh_keys.authorized_keys import DesiredKeys
 from pileus.controllers.ssh_keys.events import KeyEvents
+from pileus.controllers.ssh_keys.lines import rendered
 from pileus.controllers.ssh_keys.plan import (
     SECOND_CHECK,
     AddKeys,
@@ -29,7 +30,9 @@ from pileus.controllers.ssh_keys.plan import (
     unwanted_since,
 )
 from pileus.controllers.ssh_keys.source import Source
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
+from pileus.objects.decisions import record_plan
 from pileus.objects.nodes import reference
 from pileus.runtime.memory import PerObject
 from pileus.runtime.reconcile import Result, again_in, refresh_in
@@ -124,6 +127,7 @@ class SshKeysReconciler:
         this = _Pass(await self._tools.identify(), nodes)
         seen = await self._observe(this, desired)
         steps = plan(seen)
+        record_plan(line for step in steps for line in rendered(step, nodes))
         self._unwanted_since = unwanted_since(steps, seen)
         for step in steps:
             await self._perform(step, this)

@@ -4,8 +4,8 @@ A source is `configmap:NAMESPACE/NAME`, `secret:NAMESPACE/NAME` or `file:PATH`.
 """
 
 import re
-from dataclasses import dataclass
 
+from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.settings.declare import converted
 from pileus.settings.go_quote import quote

@@ -2,14 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, cast
 
-import yaml
-
 from pileus.controllers.ssh_keys.authorized_keys import DesiredKeys, parse
 from pileus.controllers.ssh_keys.settings import Location
+from pileus.dataclass import dataclass
 from pileus.kube.client import Client, Selector
 from pileus.kube.errors import NotFound
 from pileus.kube.model.core_v1 import CONFIG_MAPS, SECRETS, ConfigMap, Secret
@@ -135,6 +133,8 @@ class FileSource:
 
 def _mapping(text: bytes) -> dict[str, bytes] | None:
     """Returns users and their keys. The parser's error is dropped: it quotes the text."""
+    import yaml  # noqa: PLC0415 -- only for this source
+
     try:
         document: object = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):

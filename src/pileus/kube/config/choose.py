@@ -1,12 +1,13 @@
 """Which of the sources wins: `--kubeconfig`, `--master`, the pod's own access, the environment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from msgspec import structs
 
 from pileus.clock import Clock, SystemClock
+from pileus.dataclass import dataclass
 from pileus.kube.access import Access
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.config.from_kubeconfig import (

@@ -5,7 +5,7 @@ import base64
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -13,10 +13,11 @@ from typing import Generic, Protocol, TypeVar
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from pileus.clock import Clock
+from pileus.dataclass import dataclass
+from pileus.key_pair import KeyPair
 from pileus.kube.config.errors import reason
 from pileus.kube.config.tls import TlsContexts
 from pileus.kube.errors import CredentialsError
-from pileus.pki import KeyPair
 from pileus.telemetry.log import Log
 
 _HEADER_SAFE = re.compile(r"[\x21-\x7e]+")

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -17,13 +17,14 @@ from typing import IO
 import msgspec
 
 from pileus.clock import Clock
+from pileus.dataclass import dataclass
+from pileus.key_pair import KeyPair
 from pileus.kube.config.credentials import Issued, Renewing, bearer
 from pileus.kube.config.errors import InvalidConfiguration, reason
 from pileus.kube.config.kubeconfig import Exec
 from pileus.kube.config.tls import check_pair
 from pileus.kube.decoding import Malformed, decode
 from pileus.kube.errors import CredentialsError
-from pileus.pki import KeyPair
 
 MASK = "***"
 

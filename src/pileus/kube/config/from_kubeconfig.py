@@ -7,10 +7,11 @@ import re
 import stat
 import string
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pileus.clock import Clock
+from pileus.dataclass import dataclass
 from pileus.kube.access import Access
 from pileus.kube.config.credentials import (
     ANONYMOUS,

@@ -1,10 +1,10 @@
 """The access that every pod has: environment variables and the mounted service account."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pileus.clock import Clock
+from pileus.dataclass import dataclass
 from pileus.kube.access import Access
 from pileus.kube.config.credentials import ANONYMOUS, ConfiguredCredentials, TokenFile
 from pileus.kube.config.endpoint import bracketed, proxy_for, server_url

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
+from pileus.dataclass import dataclass
 from pileus.kube.config.errors import InvalidConfiguration, reason
 from pileus.kube.decoding import DEEPEST, Malformed, decode
 from pileus.suggest import did_you_mean

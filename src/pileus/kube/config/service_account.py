@@ -22,10 +22,10 @@ SHORTEST_LIFE = timedelta(minutes=10)
 LEFT_AT_RENEWAL = 0.2
 TRIES = 4
 FIRST_PAUSE = 0.5
-MANIFEST = "deploy/rbac-own-identities.yaml"
+MANIFESTS = "pileus manifests --use-service-account-credentials"
 FIX = (
-    f"Fix: kubectl apply -f {MANIFEST}; an account that a provider uses for its own controllers "
-    "must be added to that file first"
+    f"Fix: run {MANIFESTS} with the other flags of the manager, and pipe it to kubectl apply -f -; "
+    "an account that a provider uses for its own controllers must be created as well"
 )
 
 _log = Log(__name__)
@@ -73,8 +73,8 @@ def rebind(access: Access, credentials: Credentials) -> Access:
 class ServiceAccountCredentials:
     """Tokens of one hour, renewed when a fifth of it is left.
 
-    A missing account is created if the manager has the right to; the manifest in `deploy` ships
-    the accounts instead and does not grant it. A renewal that fails is tried again while the last
+    A missing account is created if the manager has the right to; `pileus manifests` prints the
+    accounts instead and does not grant it. A renewal that fails is tried again while the last
     token is still valid.
     """
 

@@ -6,14 +6,15 @@ import os
 import re
 import ssl
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
 
 from pileus.clock import Clock
+from pileus.dataclass import dataclass
+from pileus.key_pair import KeyPair
 from pileus.kube.config.errors import InvalidConfiguration, reason
-from pileus.pki import KeyPair
 from pileus.telemetry.log import Log
 
 Stamp = tuple[int, int, int]

@@ -1,8 +1,17 @@
-"""Core API group: nodes, services, events and the few others that the manager touches."""
+"""Core API group: nodes, services, volumes, events and the few others that the manager touches."""
 
 import msgspec
 
-from pileus.kube.model.meta import Condition, Int32, KubeObject, Labels, Resource, Time, Wire
+from pileus.kube.model.meta import (
+    Condition,
+    Int32,
+    KubeObject,
+    Labels,
+    Resource,
+    Time,
+    Wire,
+    share,
+)
 
 
 class Taint(Wire, frozen=True):
@@ -43,11 +52,20 @@ class NodeStatus(Wire, frozen=True):
     addresses: tuple[NodeAddress, ...] | None = None
     conditions: tuple[NodeCondition, ...] | None = None
     node_info: NodeSystemInfo | None = None
+    volumes_in_use: tuple[str, ...] | None = None
 
 
 class Node(KubeObject, frozen=True):
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
+
+    def share_strings(self) -> None:
+        super().share_strings()
+        if self.spec is not None:
+            share(self.spec.taints, "key", "value", "effect")
+        if self.status is not None:
+            share(self.status.conditions, "type", "status", "reason", "message")
+            share(self.status.addresses, "type")
 
 
 class ObjectReference(Wire, frozen=True):
@@ -150,6 +168,118 @@ class Secret(KubeObject, frozen=True):
         return f"Secret({self.metadata.namespace}/{self.metadata.name})"
 
 
+class NodeSelectorRequirement(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(Wire, frozen=True):
+    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(Wire, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class VolumeNodeAffinity(Wire, frozen=True):
+    required: NodeSelector | None = None
+
+
+class SecretReference(Wire, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class CsiSource(Wire, frozen=True):
+    driver: str = ""
+    volume_handle: str = ""
+    fs_type: str = ""
+    read_only: bool = False
+    volume_attributes: Labels | None = None
+    controller_publish_secret_ref: SecretReference | None = None
+    node_stage_secret_ref: SecretReference | None = None
+    node_publish_secret_ref: SecretReference | None = None
+    controller_expand_secret_ref: SecretReference | None = None
+    node_expand_secret_ref: SecretReference | None = None
+
+
+class CinderSource(Wire, frozen=True):
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class FlexSource(Wire, frozen=True):
+    driver: str = ""
+    options: Labels | None = None
+
+
+class PersistentVolumeSpec(Wire, frozen=True):
+    capacity: Labels | None = None
+    access_modes: tuple[str, ...] | None = None
+    persistent_volume_reclaim_policy: str = ""
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    mount_options: tuple[str, ...] | None = None
+    claim_ref: ObjectReference | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CsiSource | None = None
+    cinder: CinderSource | None = None
+    flex_volume: FlexSource | None = None
+
+
+class PersistentVolumeStatus(Wire, frozen=True):
+    phase: str = ""
+    message: str = ""
+    reason: str = ""
+
+
+class PersistentVolume(KubeObject, frozen=True):
+    spec: PersistentVolumeSpec | None = None
+    status: PersistentVolumeStatus | None = None
+
+
+class VolumeResources(Wire, frozen=True):
+    requests: Labels | None = None
+    limits: Labels | None = None
+
+
+class TypedReference(Wire, frozen=True):
+    api_group: str | None = None
+    kind: str = ""
+    name: str = ""
+    namespace: str | None = None
+
+
+class LabelSelector(Wire, frozen=True):
+    match_labels: Labels | None = None
+
+
+class PersistentVolumeClaimSpec(Wire, frozen=True):
+    access_modes: tuple[str, ...] | None = None
+    resources: VolumeResources | None = None
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_name: str = ""
+    data_source: TypedReference | None = None
+    data_source_ref: TypedReference | None = None
+    selector: LabelSelector | None = None
+
+
+class PersistentVolumeClaimStatus(Wire, frozen=True):
+    phase: str = ""
+    access_modes: tuple[str, ...] | None = None
+    capacity: Labels | None = None
+    allocated_resources: Labels | None = None
+    allocated_resource_statuses: Labels | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+class PersistentVolumeClaim(KubeObject, frozen=True):
+    spec: PersistentVolumeClaimSpec | None = None
+    status: PersistentVolumeClaimStatus | None = None
+
+
 class Namespace(KubeObject, frozen=True):
     pass
 
@@ -162,6 +292,12 @@ NODES = Resource(Node, "Node", "nodes", namespaced=False)
 SERVICES = Resource(Service, "Service", "services")
 EVENTS = Resource(Event, "Event", "events")
 CONFIG_MAPS = Resource(ConfigMap, "ConfigMap", "configmaps")
+PERSISTENT_VOLUMES = Resource(
+    PersistentVolume, "PersistentVolume", "persistentvolumes", namespaced=False
+)
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    PersistentVolumeClaim, "PersistentVolumeClaim", "persistentvolumeclaims"
+)
 SECRETS = Resource(Secret, "Secret", "secrets")
 NAMESPACES = Resource(Namespace, "Namespace", "namespaces", namespaced=False)
 SERVICE_ACCOUNTS = Resource(ServiceAccount, "ServiceAccount", "serviceaccounts")

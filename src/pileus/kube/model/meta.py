@@ -3,11 +3,15 @@
 Every field has a default and tolerates `null`: one odd object must never fail a whole list.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime
+from sys import intern
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
+
+from pileus.dataclass import dataclass
 
 Labels = dict[str, str]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -56,6 +60,23 @@ class KubeObject(Wire, frozen=True):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
+
+    def share_strings(self) -> None:
+        """Let objects in a cache share equal texts. A decoder makes one for each object."""
+        labels = self.metadata.labels
+        if labels:
+            shared = [(intern(name), intern(value)) for name, value in labels.items()]
+            labels.clear()
+            labels.update(shared)
+
+
+def share(values: Iterable[msgspec.Struct] | None, *fields: str) -> None:
+    """Let these fields share equal texts."""
+    for value in values or ():
+        for field in fields:
+            text = getattr(value, field)
+            if text is not None:
+                force_setattr(value, field, intern(text))
 
 
 T = TypeVar("T", bound=KubeObject)

@@ -6,7 +6,6 @@ for, and a provider that cannot adopt raises `Unsupported`.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from pileus.cloud.balancer import Balancers, BalancerSpec, Effect, Owner, Part
 from pileus.cloud.errors import Conflict
+from pileus.dataclass import dataclass
 from pileus.testing.conformance import abilities, identity, repair
 from pileus.testing.conformance.convergence import (
     SMALL,

@@ -8,7 +8,6 @@ from the provider, so that the provider cannot hide its own mistakes.
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from pileus.cloud.abilities import Abilities
@@ -16,6 +15,7 @@ from pileus.cloud.balancer import Balancers, BalancerSpec, Owner, Wish
 from pileus.cloud.interface import Instances, Routes, SshKeys
 from pileus.cloud.model import InstanceId, NodeName, NodeRef, SshKey
 from pileus.cloud.volume import VolumeId, Volumes
+from pileus.dataclass import dataclass
 
 T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -193,11 +193,17 @@ class SshKeysHarness(Protocol):
 class VolumesHarness(Protocol):
     """A cloud with volumes."""
 
+    abilities: Abilities = ABLE
+    """What the provider declares in `Cloud.abilities`."""
+
     other_topology: Mapping[str, str] | None = None
     """Labels of a place where volumes can be created that is not the usual one; None: none is."""
 
     countable: int = 32
     """Limits on attachments up to this number are tried out."""
+
+    spacious: int = 10_000
+    """Volumes up to this size in GiB are created, to try out how much space is left."""
 
     def connect(self) -> AbstractAsyncContextManager[Volumes]: ...
 

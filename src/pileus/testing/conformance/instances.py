@@ -82,10 +82,10 @@ async def no_memory_of_absence(harness: InstancesHarness) -> None:
 
     async with harness.connect() as instances:
         await instances.find([node], fresh=False)
-        harness.add("late")
-        found = await instances.find([node], fresh=False)
+        again = harness.add("late")
+        found = await instances.find([again], fresh=False)
 
-    assert not isinstance(found.get(node.name), Absent), "absence came from a cache"
+    assert not isinstance(found.get(again.name), Absent), "absence came from a cache"
 
 
 async def stopped_exists(harness: InstancesHarness) -> None:

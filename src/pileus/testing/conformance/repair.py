@@ -42,10 +42,14 @@ async def quick_check_finds_nothing(harness: BalancersHarness) -> None:
     async with harness.connect() as balancers:
         await settle(harness, balancers, wish)
         assert not balancers.changes(wish, await look(balancers, wish, deep=False))
-    if not harness.keeps_fingerprints:
-        return
+        full = await look(balancers, wish, deep=True)
     async with harness.connect() as balancers:
         seen = await look(balancers, wish, deep=False)
+        if seen.balancer is not None and full.balancer is not None:
+            found, whole = dict(seen.balancer.annotations), dict(full.balancer.annotations)
+            assert found == whole, "annotations of a quick check differ from those of a full one"
+        if not harness.keeps_fingerprints:
+            return
         assert not balancers.changes(wish, seen), "a new process finds something to do"
         assert seen.balancer is not None, "a quick check lost the load balancer"
 

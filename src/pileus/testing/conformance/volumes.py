@@ -91,11 +91,17 @@ class VolumesLaws:
     def test_a_volume_grows_and_never_shrinks(self) -> None:
         self._hold(grows_only)
 
+    def test_volumes_can_grow_if_the_provider_declares_it(self) -> None:
+        self._hold(resizes_as_declared)
+
     def test_a_volume_is_created_where_the_spec_asks(self) -> None:
         self._hold(placed_as_asked)
 
     def test_limits_are_those_of_the_cloud(self) -> None:
         self._hold(limits_are_kept)
+
+    def test_capacity_is_that_of_the_cloud(self) -> None:
+        self._hold(capacity_is_kept)
 
     def test_a_volume_is_cloned_or_it_is_unsupported(self) -> None:
         self._hold(cloned)
@@ -364,6 +370,23 @@ async def grows_only(harness: VolumesHarness) -> None:
                 await volumes.resize(CLUSTER, MISSING, 10)
 
 
+async def resizes_as_declared(harness: VolumesHarness) -> None:
+    async with harness.connect() as volumes:
+        volume = await made(volumes, ONE)
+        try:
+            await volumes.resize(CLUSTER, volume.id, volume.size_gib + 10)
+        except Unsupported:
+            can = False
+        else:
+            can = True
+
+    declared = harness.abilities.resizes_volumes
+    assert can is declared, (
+        f"abilities.resizes_volumes is {declared}, but a volume "
+        f"{'was' if can else 'could not be'} resized"
+    )
+
+
 async def placed_as_asked(harness: VolumesHarness) -> None:
     topology = harness.other_topology
     if topology is None:
@@ -407,6 +430,29 @@ async def limits_are_kept(harness: VolumesHarness) -> None:
         with raising(Rejected):
             await volumes.attach(CLUSTER, last.id, instance)
         assert (await volumes.limits(instance)).attachments == limit, "the limit has changed"
+
+
+async def capacity_is_kept(harness: VolumesHarness) -> None:
+    async with harness.connect() as volumes:
+        try:
+            before = (await volumes.capacity()).available_gib
+        except Unsupported:
+            return
+        if before is None:
+            return
+        volume = await made(volumes, ONE)
+        left = (await volumes.capacity()).available_gib
+        assert left is not None, "the capacity was known, and is not any more"
+        assert left <= before - volume.size_gib, f"{before} GiB, and {left} with one volume more"
+        with raising(Rejected):
+            await volumes.create(replace(TWO, size_gib=left + 1))
+        if topology := harness.other_topology:
+            nowhere = await volumes.capacity("", dict.fromkeys(topology, "no-such-place"))
+            assert nowhere.available_gib == 0, "there is space in a place that does not exist"
+        if not 0 < left <= harness.spacious:
+            return
+        await made(volumes, replace(TWO, size_gib=left))
+        assert (await volumes.capacity()).available_gib == 0, "all space is used, but some is left"
 
 
 # -- copies -------------------------------------------------------------------------------------

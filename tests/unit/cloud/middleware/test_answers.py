@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from pileus.cloud.balancer import Balancer, BalancerState, Ingress, Owner
+from pileus.cloud.balancer import Balancer, BalancerState, Ingress, Notice, Owner
 from pileus.cloud.errors import CloudError, NotFound, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import Absent, Failure, Instance, InstanceId, NodeKeys, SshKey
@@ -176,6 +176,33 @@ async def test_addresses_of_a_wrong_type_fail_for_their_owner_alone(metrics, ing
 
     assert isinstance(seen[OWNER], Failure)
     assert "Odd whose ingress is" in str(seen[OWNER].error)
+
+
+ODD_REPORTS: list[tuple[dict[str, Any], str]] = [
+    ({"notices": [Notice("Kept", "x")]}, "notices are not a tuple of Notice"),
+    ({"notices": ("Kept",)}, "notices are not a tuple of Notice"),
+    ({"notices": (Notice("two words", "x"),)}, "instead of one CamelCase word"),
+    ({"notices": (Notice(cast("Any", None), "x"),)}, "instead of one CamelCase word"),
+    ({"notices": (Notice("Kept", " "),)}, "and a message"),
+    ({"annotations": None}, "annotations are no texts"),
+    ({"annotations": [("a/b", "c")]}, "annotations are no texts"),
+    ({"annotations": {"a/b": 1}}, "annotations are no texts"),
+]
+
+
+@pytest.mark.parametrize(("report", "text"), ODD_REPORTS)
+async def test_notices_and_annotations_of_a_wrong_type_fail_for_their_owner_alone(
+    metrics, report: dict[str, Any], text: str
+):
+    @dataclass(frozen=True)
+    class Odd:
+        balancer: Balancer
+
+    odd = Odd(Balancer(id="lb", state=BalancerState.READY, **report))
+    seen = await balancers(metrics, lambda: {OWNER: odd}).observe([WISH], deep=True)
+
+    assert isinstance(seen[OWNER], Failure)
+    assert text in str(seen[OWNER].error)
 
 
 async def test_why_an_owner_is_unknown_is_passed_on(metrics):

@@ -149,7 +149,9 @@ async def rush(cloud: Cloud, count: int) -> None:
 
 async def test_calls_beyond_the_burst_leave_at_the_rate(metrics):
     cloud = equipped(
-        cloud_of(FakeInstances()), metrics, budget=Budget(Limits(per_second=2, burst=10), metrics)
+        cloud_of(FakeInstances()),
+        metrics,
+        budget=Budget(Limits(per_second=2, burst=10, growth=1), metrics),
     )
 
     await rush(cloud, 30)
@@ -173,7 +175,8 @@ async def test_no_more_than_so_many_calls_run_at_once(metrics):
     instances = Counting(latency=1)
 
     await rush(
-        equipped(cloud_of(instances), metrics, budget=Budget(Limits(at_once=3), metrics)), 20
+        equipped(cloud_of(instances), metrics, budget=Budget(Limits(at_once=3, growth=1), metrics)),
+        20,
     )
 
     assert instances.most == 3
@@ -181,7 +184,9 @@ async def test_no_more_than_so_many_calls_run_at_once(metrics):
 
 async def test_tokens_are_not_saved_beyond_the_burst(metrics):
     cloud = equipped(
-        cloud_of(FakeInstances()), metrics, budget=Budget(Limits(per_second=1, burst=2), metrics)
+        cloud_of(FakeInstances()),
+        metrics,
+        budget=Budget(Limits(per_second=1, burst=2, growth=1), metrics),
     )
     await asyncio.sleep(1000)
 
@@ -200,7 +205,9 @@ async def test_when_the_cloud_asks_one_caller_to_wait_all_wait(metrics):
         return {}
 
     cloud = equipped(
-        cloud_of(FakeInstances(answer)), metrics, budget=Budget(Limits(at_once=1), metrics)
+        cloud_of(FakeInstances(answer)),
+        metrics,
+        budget=Budget(Limits(at_once=1, growth=1), metrics),
     )
     with pytest.raises(Throttled):
         await find(cloud, "a")
@@ -247,7 +254,7 @@ async def test_who_is_cancelled_while_waiting_blocks_nobody(metrics):
     cloud = equipped(
         cloud_of(FakeInstances()),
         metrics,
-        budget=Budget(Limits(per_second=1, burst=1, at_once=2), metrics),
+        budget=Budget(Limits(per_second=1, burst=1, at_once=2, growth=1), metrics),
     )
 
     async with asyncio.TaskGroup() as group:

@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from pileus.cloud.abilities import Limits
-from pileus.cloud.errors import CloudError, Throttled, Unavailable
+from pileus.cloud.errors import (
+    CloudError,
+    Conflict,
+    NotFound,
+    QuotaExceeded,
+    Rejected,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
 from pileus.cloud.middleware.budget import Budget
 from pileus.cloud.middleware.faults import Delay, Rule
 from pileus.cloud.middleware.stack import Equipment, stacked
@@ -19,6 +28,7 @@ from tests.unit.cloud.fakes import (
     FakeRoutes,
     Seen,
     cloud_of,
+    equipped,
     node,
 )
 
@@ -165,3 +175,44 @@ async def test_what_one_request_is_told_holds_for_others_of_its_call_even_in_thr
 def test_outside_of_a_call_everything_is_permitted_and_nobody_listens():
     pass_on(Throttled("slow down", retry_after=10))
     check_permission()
+
+
+def failing(metrics) -> float | None:
+    return metrics.registry.get_sample_value("pileus_cloud_failing_seconds", {"provider": "fake"})
+
+
+async def test_a_cloud_that_stops_answering_is_counted_and_logged_until_it_answers(metrics, caplog):
+    errors: list[CloudError] = [Unauthorized("expired"), Unavailable("down"), Throttled("busy")]
+
+    def answer(_: object) -> Mapping[str, object]:
+        if errors:
+            raise errors.pop()
+        return {}
+
+    instances = equipped(cloud_of(FakeInstances(answer)), metrics).instances
+    assert instances
+    for _ in range(3):
+        with pytest.raises(CloudError):
+            await instances.find([node("a")], fresh=True)
+        await asyncio.sleep(40)
+    assert failing(metrics) == 120
+    logged = [record.message for record in caplog.records]
+    assert len([each for each in logged if "All calls to the cloud fail" in each]) == 1
+
+    await instances.find([node("a")], fresh=True)
+
+    assert failing(metrics) == 0
+
+
+@pytest.mark.parametrize("error", [NotFound("x"), Rejected("x"), Conflict("x"), QuotaExceeded("x")])
+async def test_an_error_about_one_request_is_an_answer(metrics, error: CloudError):
+    def refuse(_: object) -> Mapping[str, object]:
+        raise error
+
+    instances = equipped(cloud_of(FakeInstances(refuse)), metrics).instances
+    assert instances
+    with pytest.raises(type(error)):
+        await instances.find([node("a")], fresh=True)
+    await asyncio.sleep(100)
+
+    assert failing(metrics) == 0

@@ -15,6 +15,7 @@ from pileus.cloud.volume import (
     SnapshotSpec,
     SnapshotState,
     Volume,
+    VolumeCapacity,
     VolumeId,
     VolumeLimits,
     VolumeSpec,
@@ -164,3 +165,11 @@ async def test_limits_are_numbers_or_unknown(metrics, attachments):
         assert await volumes(metrics, good).limits(I1) == good
     with pytest.raises(Unavailable, match="whose attachments are"):
         await volumes(metrics, VolumeLimits(attachments=attachments)).limits(I1)
+
+
+@pytest.mark.parametrize("available", [-1, "much", True, 1.5])
+async def test_capacity_is_a_number_or_unknown(metrics, available):
+    for good in (VolumeCapacity(), VolumeCapacity(available_gib=0)):
+        assert await volumes(metrics, good).capacity("ssd", {"zone": "a"}) == good
+    with pytest.raises(Unavailable, match="whose available_gib is"):
+        await volumes(metrics, VolumeCapacity(available_gib=available)).capacity()

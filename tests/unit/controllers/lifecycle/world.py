@@ -12,7 +12,8 @@ from pileus.cloud.interface import Cloud, Instances
 from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.cloud.model import Absent, Found, Instance, InstanceId, InstanceState, NodeName, NodeRef
-from pileus.controllers.lifecycle.controller import LifecycleController, Surroundings
+from pileus.controllers.lifecycle.controller import LifecycleController
+from pileus.controllers.lifecycle.descriptor import LIFECYCLE
 from pileus.controllers.lifecycle.settings import LifecycleSettings
 from pileus.fence import Open
 from pileus.kube.client import Client
@@ -21,12 +22,13 @@ from pileus.kube.informer import Informer
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.patch import MergePatch, StrategicPatch
 from pileus.kube.transport import Reply, Request, Transport
+from pileus.objects.cloud_scope import only_scope
 from pileus.objects.nodes import taints_of
-from pileus.objects.ownership import whose_by
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, loop_time
 from pileus_lab.apiserver.in_process import InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
+from tests.unit.controllers.cluster import Controlled, NodesOnly
 from tests.unit.controllers.events import FakeEvents
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule"
@@ -212,17 +214,11 @@ class World:
 
     def controller(self, cloud: Cloud, settings: LifecycleSettings) -> LifecycleController:
         assert cloud.instances is not None
-        around = Surroundings(
-            client=self.ours,
-            informer=self.informer,
-            instances=self.joined(cloud.instances),
-            whose=whose_by(cloud),
-            events=self.events,
-            clock=LoopClock(),
-            metrics=self.metrics,
-            random=random.Random(1),
+        given = Controlled(
+            client=self.ours, metrics=self.metrics, events=self.events, random=random.Random(1)
         )
-        return LifecycleController(around, settings)
+        context = given.context(LIFECYCLE, only_scope(cloud), NodesOnly(self.informer))
+        return LifecycleController(context, self.joined(cloud.instances), settings)
 
 
 async def until(when: float) -> None:

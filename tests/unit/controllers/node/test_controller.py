@@ -14,22 +14,24 @@ from pileus.cloud.errors import Unauthorized, Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.batching import Batches, batched
 from pileus.cloud.model import Failure
-from pileus.controllers.node.controller import NodeController, Surroundings
+from pileus.controllers.node.controller import NodeController
+from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.node.patches import ObjectWrite, Write, patch_of
+from pileus.controllers.node.reconciler import TURNS
 from pileus.controllers.node.settings import NodeSettings
 from pileus.kube.client import Client
 from pileus.kube.errors import Invalid
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.store import Added, Deleted, Table
+from pileus.objects.cloud_scope import only_scope
 from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced
 from pileus.objects.lookup import DEADLINE as LOOK_UP
 from pileus.objects.nodes import is_uninitialized
 from pileus.objects.own_writes import CATCH_UP
-from pileus.objects.ownership import whose_by
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport, in_order, refused
-from pileus.testing.virtual_time import LoopClock
+from tests.unit.controllers.cluster import Controlled, NodesOnly
 from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.node.api_server import ApiServer
 from tests.unit.controllers.node.harness import FakeInstances
@@ -72,17 +74,9 @@ async def running(at: Site) -> AsyncGenerator[NodeController]:
     cloud = Cloud(name="fake", instances=at.cloud)
     async with batched(cloud, Batches()) as gathered, asyncio.TaskGroup() as group:
         assert gathered.instances is not None
-        around = Surroundings(
-            client=client,
-            informer=informer,
-            instances=gathered.instances,
-            whose=whose_by(cloud),
-            events=at.events,
-            clock=LoopClock(),
-            metrics=at.metrics,
-            random=chance,
-        )
-        controller = NodeController(around, NodeSettings())
+        given = Controlled(client=client, metrics=at.metrics, events=at.events, random=chance)
+        context = given.context(NODE, only_scope(gathered), NodesOnly(informer))
+        controller = NodeController(context, gathered.instances, NodeSettings())
         tasks = [group.create_task(informer.run()), group.create_task(controller.run())]
         yield controller
         for task in tasks:
@@ -97,9 +91,20 @@ async def test_a_thousand_new_nodes_cost_few_look_ups_two_writes_each_and_one_ev
         await asyncio.sleep(60)
 
     assert not at.uninitialized()
-    assert len(at.cloud.calls) <= 20
+    assert len(at.cloud.calls) <= 10
     assert len(at.server.patches) == 2000
     assert at.events.reasons() == ["Synced"] * 1000
+
+
+async def test_the_first_of_many_nodes_is_ready_long_before_the_last_one_is_begun() -> None:
+    names = [f"n{number}" for number in range(1000)]
+    at = site([document(name) for name in names], {name: instance(name) for name in names})
+
+    async with running(at):
+        await asyncio.sleep(60)
+
+    ready = [name for name in at.server.patches if not name.endswith("/status")]
+    assert at.server.patches.index(ready[0]) <= 2 * TURNS
 
 
 async def test_a_second_start_writes_nothing_and_says_nothing() -> None:

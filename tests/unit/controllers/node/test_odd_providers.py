@@ -13,16 +13,17 @@ from pileus.cloud.errors import Unauthorized
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.cloud.model import Absent, NodeRef
-from pileus.controllers.node.controller import NodeController, Surroundings
+from pileus.controllers.node.controller import NodeController
+from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.node.settings import NodeSettings
 from pileus.fence import Open
 from pileus.kube.client import Client
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES
-from pileus.objects.ownership import whose_by
+from pileus.objects.cloud_scope import only_scope
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport
-from pileus.testing.virtual_time import LoopClock
+from tests.unit.controllers.cluster import Controlled, NodesOnly
 from tests.unit.controllers.events import FakeEvents
 from tests.unit.controllers.node.api_server import ApiServer
 from tests.unit.controllers.node.objects import document, instance
@@ -86,17 +87,11 @@ class Site:
             asyncio.TaskGroup() as group,
         ):
             assert equipped.instances
-            around = Surroundings(
-                client=client,
-                informer=informer,
-                instances=equipped.instances,
-                whose=whose_by(cloud),
-                events=self.events,
-                clock=LoopClock(),
-                metrics=self.metrics,
-                random=chance,
+            given = Controlled(
+                client=client, metrics=self.metrics, events=self.events, random=chance
             )
-            controller = NodeController(around, NodeSettings())
+            context = given.context(NODE, only_scope(equipped), NodesOnly(informer))
+            controller = NodeController(context, equipped.instances, NodeSettings())
             tasks = [group.create_task(informer.run()), group.create_task(controller.run())]
             yield
             for task in tasks:

@@ -208,6 +208,24 @@ async def test_a_node_registered_anew_during_a_conflict_is_left_to_its_own_pass(
     assert not world.events.told
 
 
+async def test_addresses_that_something_changes_before_the_taint_goes_are_written_again() -> None:
+    world = World([document()], {"n1": instance()})
+
+    def tamper(name: str, write: Write) -> None:
+        world.nodes.replace(document(addresses=[("InternalIP", "192.0.2.8"), ("Hostname", "n1")]))
+        raise api_error(Conflict, 409)
+
+    world.nodes.before_write = [let_pass, tamper]
+
+    assert await world.reconciler.reconcile("n1") == DONE
+
+    node = world.node()
+    assert not is_uninitialized(node)
+    assert [each.address for each in addresses_of(node)] == ["10.0.0.1", "n1"]
+    kinds = [type(write) for _, write in world.nodes.writes]
+    assert kinds == [StatusWrite, StatusWrite, ObjectWrite]
+
+
 async def test_a_process_that_does_not_lead_writes_nothing_and_says_nothing() -> None:
     world = World([document()], {"n1": instance()})
 

@@ -49,6 +49,23 @@ async def test_defect_3_what_is_not_found_is_retried_until_it_is(
     assert len(world.nodes.writes) == 2
 
 
+async def test_the_age_of_the_oldest_uninitialized_node_is_measured() -> None:
+    nodes = [
+        document("n1"),
+        document("initialized", taints=()),
+        document("foreign", provider_id="other://x"),
+    ]
+    world = World(nodes, {})
+    await asyncio.sleep(590)
+    assert world.samples("pileus_oldest_uninitialized_node_seconds") == 600
+
+    world.cloud.answers["n1"] = instance()
+    await world.reconciler.reconcile("n1")
+
+    assert is_uninitialized(world.node("foreign"))
+    assert world.samples("pileus_oldest_uninitialized_node_seconds") == 0
+
+
 async def test_a_hint_of_the_cloud_reaches_the_queue() -> None:
     world = World([document()], {"n1": Failure(Throttled("slow down", retry_after=42))})
 
@@ -224,3 +241,17 @@ async def test_the_back_off_is_over_once_the_node_was_initialized() -> None:
 
     assert not is_uninitialized(world.node())
     assert world.reconciler.performer._pacing == {}
+
+
+async def test_a_condition_that_the_watch_has_not_delivered_is_turned_off() -> None:
+    world = World([document()], {"n1": Absent("GET /servers?name=n1: empty")})
+    before = world.nodes.documents["n1"]
+    await fail(world, times=5, apart=6)
+    world.nodes.stale["n1"] = before
+
+    world.cloud.answers["n1"] = instance()
+    await world.reconciler.reconcile("n1")
+
+    condition = condition_of(world.node(), CONDITION)
+    assert condition is not None
+    assert condition.status == "False"

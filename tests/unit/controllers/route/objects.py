@@ -17,7 +17,14 @@ from pileus.controllers.route.plan import (
 )
 from pileus.controllers.route.record import NOTHING, Recorded
 from pileus.controllers.route.settings import Ownership
-from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
+from pileus.kube.model.core_v1 import (
+    Node,
+    NodeAddress,
+    NodeCondition,
+    NodeSpec,
+    NodeStatus,
+    Taint,
+)
 from pileus.kube.model.meta import ObjectMeta
 from pileus.objects.ranges import parse_range, parse_ranges
 
@@ -32,13 +39,20 @@ def node(
     age: int = 0,
     addresses: Sequence[str] = ("192.168.0.1",),
     conditions: Sequence[NodeCondition] = (),
+    provider_id: str = "",
+    taints: Sequence[Taint] = (),
 ) -> Node:
     """`age`: seconds; the older, the more."""
     return Node(
         metadata=ObjectMeta(
             name=name, uid=uid or f"uid-{name}", creation_timestamp=START - timedelta(seconds=age)
         ),
-        spec=NodeSpec(pod_cidr=ranges[0] if ranges else None, pod_cidrs=ranges or None),
+        spec=NodeSpec(
+            pod_cidr=ranges[0] if ranges else None,
+            pod_cidrs=ranges or None,
+            provider_id=provider_id or None,
+            taints=tuple(taints) or None,
+        ),
         status=NodeStatus(
             addresses=tuple(NodeAddress(type="InternalIP", address=ip) for ip in addresses),
             conditions=tuple(conditions),
@@ -61,8 +75,8 @@ def internal(ip: str) -> Address:
 WIDE = replace(RULES, ownership=Ownership.CLUSTER_CIDR)
 
 
-def deleted(name: str, text: str) -> DeletedNode:
-    return DeletedNode(name, f"uid-{name}", parse_range(text))
+def deleted(name: str, text: str, machine: str = "") -> DeletedNode:
+    return DeletedNode(name, f"uid-{name}", parse_range(text), machine)
 
 
 def places(routes: Iterable[Route]) -> list[tuple[str, str | None]]:
@@ -104,5 +118,5 @@ def planned(
     recorded: Recorded = NOTHING,
     rules: Rules = RULES,
 ) -> Made:
-    observed = Observation(nodes=tuple(nodes), routes=tuple(listed), recorded=recorded)
+    observed = Observation(nodes=tuple(nodes), routes=tuple(listed), recorded=recorded, date=START)
     return Made(plan(observed, rules))

@@ -1,23 +1,30 @@
 """The decisions about routes: what is created, what is deleted, and above all what is not."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace as replace_fields
 
+from pileus.cloud.model import Route
 from pileus.controllers.route.plan import (
     CONDITION,
     CreateRoutes,
     DeleteRoutes,
+    ReportNode,
+    Step,
     condition,
     is_available,
     is_worth_a_round,
 )
-from pileus.controllers.route.record import Recorded
-from pileus.kube.model.core_v1 import Node, NodeCondition
+from pileus.controllers.route.record import PATIENCE, Recorded, RouteRecord
+from pileus.kube.model.core_v1 import Node, NodeCondition, Taint
+from pileus.objects.nodes import UNINITIALIZED
 from pileus.objects.ranges import parse_range
 from tests.unit.controllers.route.objects import (
     RULES,
     START,
     WIDE,
+    deleted,
     internal,
     node,
     places,
@@ -48,7 +55,25 @@ def test_steps_carry_what_one_call_to_the_cloud_carries_and_deletions_come_first
         (CreateRoutes, 100),
         (CreateRoutes, 20),
     ]
-    assert tuple(calls) == steps[:4]
+    assert tuple(calls[:3]) == steps[:3]
+
+
+def test_nodes_are_reported_as_soon_as_their_own_routes_are_created():
+    many = [
+        node(f"n{number}", f"10.1.{number}.0/24", f"fd00:{number}::/64") for number in range(75)
+    ]
+
+    steps = planned(many, []).steps
+
+    kinds = [type(each) for each in steps]
+    assert kinds == [CreateRoutes, *[ReportNode] * 50, CreateRoutes, *[ReportNode] * 25]
+    for position, step in enumerate(steps):
+        created = {route for each in steps[:position] for route in _created(each)}
+        assert not isinstance(step, ReportNode) or created.issuperset(step.create)
+
+
+def _created(step: Step) -> tuple[Route, ...]:
+    return step.routes if isinstance(step, CreateRoutes) else ()
 
 
 def test_a_plan_is_empty_if_routes_and_conditions_match():
@@ -277,3 +302,84 @@ def test_heartbeats_and_nodes_without_ranges_cause_no_round():
     assert is_worth_a_round(one, node("n1", "10.1.0.0/24", addresses=["192.168.0.7"]))
     assert is_worth_a_round(node("n1"), one)
     assert is_worth_a_round(one, None)
+
+
+FORMS = frozenset({"acme:///i-1", "acme://east/i-1"})
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_a_route_belongs_to_its_node_in_whatever_form_the_node_has_its_provider_id(
+    form: str,
+) -> None:
+    listed = route("10.1.0.0/24", None, provider_id="acme:///i-1", aliases=FORMS)
+
+    made = planned([node("n1", "10.1.0.0/24", provider_id=form)], [listed])
+
+    assert (made.create, made.delete) == ((), ())
+    assert not made.reports[0].problems
+
+
+def test_the_route_of_a_deleted_node_is_deleted_although_its_machine_still_runs() -> None:
+    listed = route("10.1.0.0/24", None, provider_id="acme:///i-1", aliases=FORMS)
+    gone = deleted("n1", "10.1.0.0/24", "acme://east/i-1")
+
+    made = planned([], [listed], Recorded(deleted=frozenset({gone})))
+
+    assert places(made.delete) == [("10.1.0.0/24", "n1")]
+
+
+async def test_the_record_of_a_deleted_node_has_its_machine() -> None:
+    record = RouteRecord()
+
+    record.node_deleted(node("n1", "10.1.0.0/24", provider_id="acme:///i-1"))
+
+    assert record.now().deleted == {deleted("n1", "10.1.0.0/24", "acme:///i-1")}
+
+
+def test_a_route_to_a_machine_that_is_another_node_now_is_that_nodes() -> None:
+    listed = route("10.1.0.0/24", None, provider_id="acme:///i-1")
+    gone = deleted("old", "10.1.0.0/24", "acme:///i-1")
+
+    made = planned(
+        [node("new", "10.1.0.0/24", provider_id="acme:///i-1")],
+        [listed],
+        Recorded(deleted=frozenset({gone})),
+    )
+
+    assert (made.create, made.delete) == ((), ())
+
+
+def test_a_node_that_is_not_initialized_waits_for_its_addresses_without_a_report() -> None:
+    taint = Taint(key=UNINITIALIZED, value="true", effect="NoSchedule")
+    waiting = node("n1", "10.1.0.0/24", addresses=(), taints=[taint])
+
+    made = planned([waiting], [route("10.1.0.0/24", "n1")])
+
+    assert made.steps == ()
+    assert planned([waiting], []).steps == ()
+    without_taint = node("n1", "10.1.0.0/24", addresses=())
+    old = node("n1", "10.1.0.0/24", addresses=(), taints=[taint], age=90)
+    for each in (without_taint, old):
+        assert places(planned([each], []).create) == [("10.1.0.0/24", "n1")]
+
+
+@pytest.mark.parametrize("age", [-3600, -90, 0, 30])
+def test_a_node_that_is_known_for_a_while_is_not_new_whatever_the_clock_says(age: int) -> None:
+    taint = Taint(key=UNINITIALIZED, value="true", effect="NoSchedule")
+    waiting = node("n1", "10.1.0.0/24", addresses=(), taints=[taint], age=age)
+    assert planned([waiting], []).steps == ()
+    familiar = Recorded(familiar=frozenset({waiting.metadata.uid}))
+    assert places(planned([waiting], [], familiar).create) == [("10.1.0.0/24", "n1")]
+
+
+async def test_a_node_is_familiar_a_minute_after_it_was_first_seen() -> None:
+    record, first, second = RouteRecord(), node("n1"), node("n2")
+    record.nodes_seen([first])
+    await asyncio.sleep(PATIENCE - 1)
+    record.nodes_seen([first, second])
+    assert record.now().familiar == frozenset()
+    await asyncio.sleep(1)
+    record.nodes_seen([first, second])
+    assert record.now().familiar == {first.metadata.uid}
+    record.nodes_seen([])
+    assert record.now().familiar == frozenset()

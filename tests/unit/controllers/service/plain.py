@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pileus.cloud.balancer import (
     Balancer,
@@ -10,11 +11,12 @@ from pileus.cloud.balancer import (
     BalancerState,
     Effect,
     Ingress,
+    Notice,
     Owner,
     Part,
     Wish,
 )
-from pileus.cloud.errors import CloudError
+from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.model import Failure
 
 
@@ -27,6 +29,8 @@ class Seen:
     ingress: tuple[Ingress, ...] = ()
     problem: str = ""
     check_again_in: float | None = None
+    notices: tuple[Notice, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def wanted(self) -> BalancerSpec:
@@ -45,6 +49,9 @@ class Seen:
             problem=self.problem,
             members=len(self.spec.members),
             check_again_in=self.check_again_in,
+            owner=self.owner,
+            notices=self.notices,
+            annotations=self.annotations,
         )
 
 
@@ -73,6 +80,8 @@ class PlainBalancers:
     changing: Callable[[Owner, Change], None] = lambda owner, change: None
     """Is called before each change, and may raise."""
     key: Callable[[Wish], str] = lambda wish: wish.owner.uid
+    reports: Callable[[Seen], Mapping[str, Any]] = lambda seen: {}
+    """What is to be set on a balancer that was changed, such as its annotations."""
     untidy: set[Owner] = field(default_factory=set[Owner])
     """Whose wish for nothing leaves something to do even where no balancer is found."""
     at_work: list[str] = field(default_factory=list[str])
@@ -93,7 +102,11 @@ class PlainBalancers:
         if wish.owner.uid in self.answers:
             error = self.answers[wish.owner.uid]
             return None if error is None else Failure(error)
-        return self.standing.get(wish.owner, Seen(wish.owner))
+        if wish.owner in self.standing or not wish.adopts:
+            return self.standing.get(wish.owner, Seen(wish.owner))
+        named = (each for each in self.standing.values() if f"lb-{each.owner.uid}" == wish.adopts)
+        missing = Failure(Misconfigured(f"there is no load balancer {wish.adopts}"))
+        return next(named, missing)
 
     def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
         want, have = wish.spec, seen.spec
@@ -123,6 +136,7 @@ class PlainBalancers:
             return Seen(seen.owner)
         ingress = seen.ingress or (Ingress(ip=f"192.0.2.{len(self.standing) % 250 + 1}"),)
         after = replace(self.standing.get(seen.owner, seen), spec=change.spec, ingress=ingress)
+        after = replace(after, **self.reports(after))
         self.standing[seen.owner] = after
         return after
 

@@ -1,12 +1,16 @@
 """Slow clouds: a write may take its whole time, and a pass that runs out of time is reported."""
 
 import asyncio
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from pileus.cloud.balancer import Owner
+from pileus.cloud.balancer import BalancerState, Effect, Ingress, Owner, Wish
+from pileus.cloud.model import Failure
+from pileus.controllers.service.notes import WAITS
 from pileus.runtime.controller import DEFAULT_LIMITS
-from tests.unit.controllers.service.plain import Change, PlainBalancers
+from tests.unit.controllers.service.plain import Change, PlainBalancers, Seen
 from tests.unit.controllers.service.world import World
 
 
@@ -113,3 +117,58 @@ async def test_a_pass_that_ends_by_a_bug_is_reported_on_the_service(
         assert reason == "SyncFailed"
         assert "internal error ZeroDivisionError (see the manager's log)" in message
         assert "secret" not in message
+
+
+PARTS = 12
+"""Changes that a cloud accepts one by one."""
+BUSY = 2.0
+"""Seconds for which it is busy after each of them."""
+
+
+class OneByOne(PlainBalancers):
+    """A cloud that makes one part of a load balancer at a time, such as Octavia."""
+
+    def __init__(self, *, makes_progress: bool) -> None:
+        super().__init__()
+        self.made: list[float] = []
+        """When it accepted changes."""
+        self._makes_progress = makes_progress
+
+    def _seen(self, wish: Wish) -> Seen | Failure | None:
+        is_busy = self.made and asyncio.get_running_loop().time() < self.made[-1] + BUSY
+        state = BalancerState.PENDING if is_busy else BalancerState.READY
+        return Seen(wish.owner, wish.spec, state, (Ingress(ip="192.0.2.1"),))
+
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        if seen.state is BalancerState.PENDING or len(self.made) == PARTS:
+            return ()
+        number = len(self.made) if self._makes_progress else 0
+        return (Change(Effect.UPDATE, f"part {number}", wish.spec),)
+
+    async def apply(self, change: Change, seen: Seen) -> Seen:
+        self.made.append(asyncio.get_running_loop().time())
+        return replace(seen, state=BalancerState.PENDING)
+
+
+async def pauses_between_parts(*, makes_progress: bool) -> list[float]:
+    world = World()
+    world.plain = cloud = OneByOne(makes_progress=makes_progress)
+    await world.add_node("a")
+    await world.add("web")
+    async with world.managed():
+        await asyncio.sleep(600)
+
+    assert len(cloud.made) == PARTS
+    return [after - before for before, after in pairwise(cloud.made)]
+
+
+async def test_checks_are_frequent_again_after_each_change_that_the_cloud_accepts():
+    pauses = await pauses_between_parts(makes_progress=True)
+
+    assert max(pauses) < 4 * BUSY
+
+
+async def test_a_change_that_is_made_again_and_again_is_made_less_and_less_often():
+    pauses = await pauses_between_parts(makes_progress=False)
+
+    assert pauses[-1] > WAITS.last * 0.8

@@ -6,8 +6,9 @@ from itertools import pairwise
 from pileus.cloud.balancer import Ingress, Owner
 from pileus.cloud.errors import Throttled, Unavailable
 from pileus.controllers.service.notes import DeletedServices
-from pileus.kube.model.core_v1 import Service
+from pileus.kube.model.core_v1 import SERVICES, Service
 from pileus.kube.model.meta import ObjectMeta
+from pileus.kube.store import Deleted
 from pileus_lab.local.model.account import AddFault
 from pileus_lab.local.model.balancers import AddMembers, DeleteBalancer, RemovePort
 from pileus_lab.local.model.records import FaultKind, Member
@@ -303,6 +304,29 @@ async def test_one_empty_list_does_not_end_the_clean_up_of_a_vanished_service():
         assert cloud.standing == {}
 
 
+async def test_services_that_only_a_watch_lacks_do_not_stop_the_clean_up_of_one_that_vanished():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("a")
+    for number in range(10):
+        await world.add(f"s{number}")
+    async with world.managed():
+        await asyncio.sleep(10)
+        await world.change("s0", metadata={"finalizers": None})
+        await world.delete("s0")
+        await asyncio.sleep(5)
+        informer = world.informers.of(SERVICES)
+        for each in informer.store.list():
+            informer._commit(Deleted(each))
+        world.wire.reads.clear()
+        await asyncio.sleep(15)
+
+        assert len(cloud.standing) == 9
+        assert len(world.wire.reads) <= 9, "a list in 10 s for all of them, and not one for each"
+        assert world.sample("pileus_vanished_services_kept_total") == 0
+        assert "ManyServicesVanished" not in world.events.reasons("kube-system")
+
+
 def test_a_service_that_exists_after_all_does_not_count_as_vanished():
     deleted = DeletedServices()
     for number in range(6):
@@ -312,3 +336,17 @@ def test_a_service_that_exists_after_all_does_not_count_as_vanished():
 
     assert deleted.too_many(6, 20.0) == 0
     assert "gone" in deleted
+
+
+def test_vanished_services_that_exist_are_neither_counted_nor_forgotten():
+    deleted = DeletedServices()
+    names = [f"s{number}" for number in range(12)]
+    for name in names:
+        deleted.add(Service(metadata=ObjectMeta(uid=name, name=name)), 0.0)
+    assert deleted.too_many(0, 20.0) == 12
+    assert deleted.too_many(8, 20.0, existing=set(names[4:])) == 0
+    assert deleted.too_many(4, 20.0, existing=set(names[8:])) == 8
+
+    deleted.keep_as_orphans(20.0, existing=set(names[8:]))
+    assert [name for name in names if name in deleted] == names[8:]
+    assert deleted.too_many(4, 30.0) == 4, "nothing is trusted for a while"

@@ -63,6 +63,19 @@ def test_ports_of_several_protocols_with_names_and_application_protocols():
     }
 
 
+def test_listeners_have_the_positions_of_their_ports_which_make_no_difference():
+    ports = (
+        ServicePort(port=443, node_port=30443, name="tls"),
+        ServicePort(port=80, node_port=30080, name="plain"),
+    )
+
+    found, reversed_ = spec_of(ports=ports), spec_of(ports=ports[::-1])
+
+    assert {one.port: one.position for one in found.listeners} == {443: 0, 80: 1}
+    assert {one.port: one.position for one in reversed_.listeners} == {443: 1, 80: 0}
+    assert found == reversed_
+
+
 def test_a_service_without_node_ports():
     ports = (ServicePort(port=80),)
 

@@ -1,10 +1,14 @@
 """The finalizer: added before the first change, removed after the last."""
 
 import asyncio
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pileus.cloud import errors as cloud_errors
+from pileus.cloud.balancer import BalancerState, Effect, Owner, Wish
 from pileus.kube.errors import Conflict, Status
 from pileus.kube.transport import Request
+from tests.unit.controllers.service.plain import Change, PlainBalancers, Seen
 from tests.unit.controllers.service.world import FINALIZER, World
 
 
@@ -119,6 +123,105 @@ async def test_tidying_up_what_was_noted_is_no_proof_that_the_balancer_is_gone()
         await asyncio.sleep(20)
 
         assert cloud.standing == {}
+        assert await world.services() == {}
+
+
+@dataclass
+class InTwoParts(PlainBalancers):
+    """A cloud with a part beside each load balancer: they are deleted one after the other."""
+
+    beside: set[Owner] = field(default_factory=set[Owner])
+    """Whose part is there."""
+    beside_first: bool = True
+    refuses: bool = False
+    """Whether the part cannot be deleted now."""
+
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        changes = super().changes(wish, seen)
+        if wish.spec is not None or seen.state is BalancerState.PENDING:
+            return changes
+        beside = (Change(Effect.DELETE, "part", None),) if seen.owner in self.beside else ()
+        if not self.beside_first:
+            return changes or beside
+        return *beside, *changes
+
+    async def apply(self, change: Change, seen: Seen) -> Seen:
+        if change.summary != "part":
+            return await super().apply(change, seen)
+        if self.refuses:
+            raise cloud_errors.Conflict("it is in use")
+        self.beside.discard(seen.owner)
+        return replace(seen, state=BalancerState.PENDING)
+
+
+async def test_the_deletion_of_a_part_is_no_proof_that_the_balancer_is_gone():
+    world = World()
+    world.plain = cloud = InTwoParts()
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+        standing = cloud.standing
+        cloud.beside.update(standing)
+        await world.delete()
+        await asyncio.sleep(0.5)
+        assert not cloud.beside
+        cloud.standing = {}
+        await asyncio.sleep(20)
+        assert FINALIZER in (await world.service())["metadata"]["finalizers"]
+
+        cloud.standing = standing
+        await asyncio.sleep(20)
+
+        assert cloud.standing == {}
+        assert await world.services() == {}
+
+
+async def test_two_checks_that_find_nothing_do_not_count_if_one_between_them_finds_a_part():
+    world = World()
+    world.plain = cloud = InTwoParts()
+    cloud.beside_first, cloud.refuses = False, True
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+        parts = set(cloud.standing)
+        cloud.standing = {}
+        await world.delete()
+        await asyncio.sleep(5)  # the first check finds nothing
+        cloud.beside.update(parts)
+        await asyncio.sleep(27)  # the second one finds a part that cannot be deleted
+        cloud.beside.clear()
+        await asyncio.sleep(20)
+        assert FINALIZER in (await world.service())["metadata"]["finalizers"]
+
+        cloud.beside.update(parts)
+        cloud.refuses = False
+        await asyncio.sleep(60)
+
+        assert not cloud.beside
+        assert await world.services() == {}
+
+
+async def test_what_is_found_beside_a_deleted_balancer_is_not_forgotten_if_it_is_not_shown_again():
+    world = World()
+    world.plain = cloud = InTwoParts()
+    cloud.beside_first, cloud.refuses = False, True
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+        parts = set(cloud.standing)
+        cloud.beside.update(parts)
+        await world.delete()
+        await asyncio.sleep(5)
+        assert cloud.standing == {}
+        cloud.beside.clear()
+        await asyncio.sleep(10)
+        assert FINALIZER in (await world.service())["metadata"]["finalizers"]
+
+        cloud.beside.update(parts)
+        cloud.refuses = False
+        await asyncio.sleep(60)
+
+        assert not cloud.beside
         assert await world.services() == {}
 
 

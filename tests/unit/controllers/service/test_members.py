@@ -7,7 +7,11 @@ import pytest
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Effect
 from pileus.cloud.errors import Rejected
-from pileus.controllers.service.members import EXCLUDED, MemberRules, means_the_same
+from pileus.controllers.service.members import (
+    EXCLUDED,
+    MemberRules,
+    means_the_same,
+)
 from pileus.kube.model.core_v1 import Node, NodeSpec, Taint
 from pileus.kube.model.meta import ObjectMeta
 from pileus.objects.nodes import reference

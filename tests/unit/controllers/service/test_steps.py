@@ -13,14 +13,22 @@ from pileus.cloud.balancer import (
     Listener,
     Owner,
     Part,
+    Wish,
 )
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.controllers.service.annotations import MANAGE, Classes, Mode
 from pileus.controllers.service.desired import Desires
+from pileus.controllers.service.lines import lines
 from pileus.controllers.service.notes import Deletion, Note
-from pileus.controllers.service.observation import Applied, Deleted, Observation, Observed
+from pileus.controllers.service.observation import (
+    Applied,
+    BalancerOperations,
+    Deleted,
+    Observation,
+    Observed,
+)
 from pileus.controllers.service.plan import Rules, plan
-from pileus.controllers.service.preview import lines
+from pileus.controllers.service.preview import checked_plan
 from pileus.controllers.service.status import FINALIZER, Finalizer, expected
 from pileus.controllers.service.steps import (
     AddFinalizer,
@@ -107,7 +115,7 @@ NOTES = st.builds(
 def observed(seen: Seen, changes: tuple[Change, ...], members: int) -> Observed:
     desired = RULES.desires.wish(service(), frozenset(NODES[:members]))
     assert not hasattr(desired, "problems")
-    return Observed(desired, seen, changes)  # type: ignore[arg-type]
+    return Observed(desired, seen, seen.balancer, changes)  # type: ignore[arg-type]
 
 
 OBSERVATIONS = st.builds(
@@ -281,3 +289,40 @@ def test_a_deleted_service_is_cleaned_up_after_a_pause_and_a_confirmation():
     (check,) = plan(RULES, deleted(80.0, is_confirmed=True))
     assert isinstance(check, CheckBalancer)
     assert (check.desired.spec, check.full) == (None, True)
+
+
+RECORD = Change(Effect.UPDATE, "tags: up to date", None, Part.RECORD)
+UP_TO_DATE = Seen(
+    Owner("c", "u1"), spec=SPEC, state=BalancerState.READY, ingress=(Ingress(ip="192.0.2.1"),)
+)
+
+
+def test_a_record_of_the_provider_is_written_without_an_event_and_is_no_drift() -> None:
+    checked = observed(UP_TO_DATE, (RECORD,), len(NODES))
+    seen = Observation(
+        service=service(has_finalizer=True),
+        note=Note(settled=checked.desired),
+        time=0.0,
+        date=EPOCH,
+        balancer=checked,
+    )
+
+    applied = next(each for each in plan(RULES, seen) if isinstance(each, ApplyChanges))
+
+    assert (applied.before, applied.after, applied.is_drift) == (None, None, False)
+
+
+async def test_a_record_of_the_provider_is_not_part_of_what_pileus_plan_shows() -> None:
+    class Checked(BalancerOperations):
+        async def check(self, desired: Wish, *, full: bool) -> Observed:
+            del full
+            return Observed(desired, UP_TO_DATE, UP_TO_DATE.balancer, (RECORD,))
+
+    before = Observation(
+        service=service(has_finalizer=True), time=0.0, date=EPOCH, members=frozenset(NODES)
+    )
+
+    _, steps = await checked_plan(RULES, Checked(None), before)  # type: ignore[arg-type]
+
+    assert not [each for each in steps if isinstance(each, ApplyChanges)]
+    assert any(isinstance(each, Settle) for each in steps)

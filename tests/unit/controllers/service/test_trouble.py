@@ -11,6 +11,7 @@ from pileus.cloud.errors import (
     CloudError,
     Conflict,
     Misconfigured,
+    NeedsMembers,
     QuotaExceeded,
     Rejected,
     Throttled,
@@ -318,3 +319,26 @@ async def test_a_condition_that_cannot_be_written_is_tried_again_with_a_back_off
         world.wire.before = lambda request: None
         await asyncio.sleep(70)
         assert (await world.condition("web"))[1] == "Throttled"
+
+
+async def test_a_balancer_that_needs_its_first_member_waits_quietly_and_is_created_with_it():
+    world = World()
+    cloud = world.plainly()
+
+    def refuse_lonely(owner: Owner, change: Change) -> None:
+        if change.spec is not None and not change.spec.members:
+            raise NeedsMembers("no subnet yet")
+
+    cloud.changing = refuse_lonely
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(9)
+        assert world.events.messages("SyncLoadBalancerFailed") == []
+        await asyncio.sleep(400)
+        assert (await world.condition())[:2] == ("False", "WaitsForMembers")
+        assert len(world.events.messages("SyncLoadBalancerFailed")) == 1
+        await world.add_node("a")
+        await asyncio.sleep(5)
+
+        assert (await world.condition())[0] == "True"
+        assert await world.ingress()

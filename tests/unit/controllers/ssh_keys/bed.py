@@ -12,20 +12,21 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from pileus.cloud.errors import CloudError, Unsupported
+from pileus.cloud.interface import Cloud as CloudOf
 from pileus.cloud.model import NodeName, NodeRef, SshKey
-from pileus.controllers.ssh_keys.controller import SshKeysController, Surroundings
+from pileus.controllers.ssh_keys.controller import SshKeysController
+from pileus.controllers.ssh_keys.descriptor import SSH_KEYS
 from pileus.controllers.ssh_keys.settings import located
-from pileus.controllers.ssh_keys.source import source_of
 from pileus.kube.client import Client
-from pileus.kube.model.core_v1 import NODES
+from pileus.objects.cloud_scope import only_scope
 from pileus.objects.nodes import UNINITIALIZED
-from pileus.objects.ownership import owner_by
 from pileus.runtime.informers import Informers
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
 from tests.contract.keyring import Keyring, Machines
+from tests.unit.controllers.cluster import Controlled
 from tests.unit.controllers.events import FakeEvents
 
 CLUSTER = "cluster-uid"
@@ -125,22 +126,13 @@ async def bed(
     metrics = Metrics(CollectorRegistry())
     client = Client(InProcessTransport(api), user_agent="test", metrics=metrics)
     informers = Informers(client, Random(1), 0.0)
-    informer = informers.of(NODES)
     machines: Machines = {}
-    location = located(source)
-    events = FakeEvents()
-    around = Surroundings(
-        source=source_of(location, client, informers),
-        informer=informer,
-        keys=cloud(machines),
-        whose=owner_by("fake", lambda node: not node.name.startswith("foreign")),
-        identify=identify,
-        events=events,
-        metrics=metrics,
-        random=Random(3),
-    )
-    controller = SshKeysController(around, location)
-    it = Bed(client, around.keys, machines, metrics, controller, events)  # type: ignore[arg-type]
+    keys, events = cloud(machines), FakeEvents()
+    provider = CloudOf(name="fake", ssh_keys=keys, owns=lambda node: "foreign" not in node.name)
+    given = Controlled(client=client, metrics=metrics, events=events, random=Random(3))
+    context = given.context(SSH_KEYS, only_scope(provider), informers, identify)
+    controller = SshKeysController(context, keys, located(source))
+    it = Bed(client, keys, machines, metrics, controller, events)
     for name in nodes:
         await it.join(name)
     async with asyncio.TaskGroup() as group:

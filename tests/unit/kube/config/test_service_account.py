@@ -127,7 +127,7 @@ async def test_a_missing_account_that_the_manager_may_not_create_names_the_manif
     assert "service account kube-system/node-controller: the service account does not exist" in str(
         failed.value
     )
-    assert "kubectl apply -f deploy/rbac-own-identities.yaml" in str(failed.value)
+    assert "pileus manifests --use-service-account-credentials" in str(failed.value)
 
 
 async def test_a_missing_right_to_create_tokens_names_the_manifest(
@@ -136,7 +136,7 @@ async def test_a_missing_right_to_create_tokens_names_the_manifest(
     api.failures["token kube-system/node-controller"] = [refused(Forbidden)] * 4
 
     with pytest.raises(
-        CredentialsError, match=r"kubectl apply -f deploy/rbac-own-identities\.yaml"
+        CredentialsError, match="pileus manifests --use-service-account-credentials"
     ):
         await authorization(access)
 

@@ -5,6 +5,7 @@ from random import Random
 
 from pileus.clock import Clock
 from pileus_lab.local.cloud import Behaviour, LocalCloud, Surroundings
+from pileus_lab.local.disks import Disks
 from pileus_lab.local.journal import Journal
 from pileus_lab.local.model.state import Moment, Settings
 
@@ -30,6 +31,7 @@ def local_cloud(
     settings: Settings | None = None,
     behaviour: Behaviour | None = None,
     journal: Journal | None = None,
+    disks: Disks | None = None,
     seed: int = 1,
 ) -> LocalCloud:
     return LocalCloud(
@@ -39,6 +41,7 @@ def local_cloud(
             journal=journal,
             settings=settings or Settings(),
             behaviour=behaviour or Behaviour(),
+            disks=disks,
         )
     )
 

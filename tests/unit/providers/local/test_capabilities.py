@@ -108,6 +108,20 @@ async def test_a_machine_made_anew_under_an_old_name_is_another_machine():
     assert isinstance(found[NodeName("a")], Absent)
 
 
+async def test_an_absent_machine_is_reported_by_what_it_was_looked_up_by():
+    local = local_cloud()
+    await local.call(CreateMachine(name="a"))
+    cloud = await connected(local)
+    assert cloud.instances
+    asked = [node("a", uuid="other"), node("b"), node("c", "local://i-9")]
+
+    found = await cloud.instances.find(asked, fresh=True)
+
+    reasons = [str(found[each.name]) for each in asked]
+    for reason, identity in zip(reasons, ("system UUID other", 'name "b"', "i-9"), strict=True):
+        assert f"{identity} is not among the 1 instances" in reason
+
+
 async def test_a_node_without_provider_id_is_known_by_its_firmware_before_its_name():
     local = local_cloud()
     machine = await local.call(CreateMachine(name="a"))

@@ -252,8 +252,10 @@ class TestSshKeys(SshKeysLaws):
 
 
 class Disks(Doors):
+    abilities = ABILITIES
     other_topology: Mapping[str, str] | None = MappingProxyType({ZONE_LABEL: "local-1b"})
     countable = 8
+    spacious = 10_000
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[Volumes]:

@@ -6,6 +6,7 @@ import pytest
 
 from pileus_lab.simulation.clouds.loading import UnusableCloud, load
 from pileus_lab.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
 from tests.unit.simulation.clouds.faulty import MachinesAlone
 
 FAULTY = "tests.unit.simulation.clouds.faulty"
@@ -29,10 +30,16 @@ def test_a_cloud_is_found_in_the_working_directory(tmp_path: Path, monkeypatch: 
     assert load("cloud_found_here:Mine") is SimulatedLocal
 
 
+def test_clouds_of_the_laboratory_have_short_names() -> None:
+    assert load("local") is SimulatedLocal
+    assert load("openstack") is SimulatedOpenStack
+
+
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        ("acme", 'named by MODULE:NAME, as acme.simulated:SimulatedAcme, not "acme"'),
+        ("acme", 'by MODULE:NAME, as acme.simulated:SimulatedAcme, not "acme"'),
+        ("openstak", 'not "openstak" (did you mean "openstack"?)'),
         (":Acme", "MODULE:NAME"),
         ("acme:", "MODULE:NAME"),
         ("no_such_acme:Acme", 'no module "no_such_acme" can be imported'),

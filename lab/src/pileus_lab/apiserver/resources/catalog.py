@@ -12,6 +12,7 @@ from pileus_lab.apiserver.resources import (
     rbac,
     review,
     service,
+    storage,
 )
 
 ALL: tuple[Resource, ...] = (
@@ -19,6 +20,8 @@ ALL: tuple[Resource, ...] = (
     event.EVENTS,
     core.NAMESPACES,
     node.NODES,
+    storage.PERSISTENT_VOLUME_CLAIMS,
+    storage.PERSISTENT_VOLUMES,
     pod.PODS,
     core.SECRETS,
     core.SERVICE_ACCOUNTS,
@@ -36,6 +39,9 @@ ALL: tuple[Resource, ...] = (
     rbac.CLUSTER_ROLES,
     rbac.ROLE_BINDINGS,
     rbac.ROLES,
+    storage.CSI_DRIVERS,
+    storage.STORAGE_CLASSES,
+    storage.VOLUME_ATTACHMENTS,
 )
 
 

@@ -5,6 +5,13 @@ from pileus_lab.apiserver.allocation import Unallocated
 from pileus_lab.apiserver.call import Call
 from pileus_lab.apiserver.field_errors import Fault
 from pileus_lab.apiserver.resource import Resource
+from pileus_lab.apiserver.resources.storage import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    requested,
+)
+from pileus_lab.apiserver.schema.conversion import amount
 from pileus_lab.apiserver.state import State
 from pileus_lab.apiserver.store import Entry, Key
 from pileus_lab.apiserver.tree import (
@@ -111,7 +118,36 @@ def changed_object(state: State, call: Call, new: Obj, old: Obj) -> None:
     if call.subresource == "":
         faults += rules.validate_update(new, old)
     _raise_faults(resource, new, faults + list(rules.validate(new)))
+    if resource is PERSISTENT_VOLUME_CLAIMS and call.subresource == "":
+        _check_growth(state, new, old)
+    if resource is PERSISTENT_VOLUMES and call.subresource == "status":
+        _note_phase(state, new, old)
     _allocate(state, resource, new, old)
+
+
+def _note_phase(state: State, new: Obj, old: Obj) -> None:
+    before, after = branch(old, "status"), branch(new, "status")
+    is_noted = look(before, "lastPhaseTransitionTime") != look(after, "lastPhaseTransitionTime")
+    if text(before, "phase") != text(after, "phase") and not is_noted:
+        after["lastPhaseTransitionTime"] = state.now()
+
+
+def _check_growth(state: State, new: Obj, old: Obj) -> None:
+    """Refuses a larger claim unless it is bound and its class allows it. Raises `Problem` 403."""
+    if amount(requested(new)) <= amount(requested(old)):
+        return
+    subject = PERSISTENT_VOLUME_CLAIMS.subject
+    if text(old, "status", "phase") != "Bound":
+        why = "Only bound persistent volume claims can be expanded"
+        raise errors.forbidden(subject, name_of(new), why)
+    name = text(new, "spec", "storageClassName")
+    found = state.shelf(STORAGE_CLASSES).entries.get(Key("", name))
+    if found is None or look(found.decode(), "allowVolumeExpansion") is not True:
+        why = (
+            "only dynamically provisioned pvc can be resized and the storageclass that "
+            "provisions the pvc must support resize"
+        )
+        raise errors.forbidden(subject, name_of(new), why)
 
 
 def check_name(call: Call, value: Obj) -> None:
@@ -183,6 +219,9 @@ def _isolate(call: Call, new: Obj, old: Obj) -> None:
         )
         if not branch(new, "metadata").get("ownerReferences"):
             branch(new, "metadata").pop("ownerReferences", None)
+        if resource.status_is_apart:
+            for part in ("labels", "annotations", "finalizers"):
+                _take(grow(new, "metadata"), branch(old, "metadata"), part)
     elif resource.has_status:
         _take(new, old, "status")
 

@@ -152,7 +152,7 @@ class DeleteMachine(Request, frozen=True):
         except NotFound:
             return state, None
         volumes = {
-            key: changed(one, machine="", device="") if one.machine == machine.id else one
+            key: one.without_machine(machine.id) if machine.id in one.machines else one
             for key, one in state.volumes.items()
         }
         machines = without(state.machines, machine.id)

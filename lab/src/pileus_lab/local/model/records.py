@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace as changed
 
 from pileus.cloud.balancer import Transport
 
@@ -150,6 +151,22 @@ class Volume(Record, frozen=True):
     """ID of the snapshot that it was created from; empty: none."""
     from_volume: str = ""
     """ID of the volume that it was cloned from; empty: none."""
+    others: tuple[str, ...] = ()
+    """IDs of further machines that have it, in a cloud that allows several."""
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """All machines that have it."""
+        return (self.machine, *self.others) if self.machine else ()
+
+    def without_machine(self, machine: str) -> "Volume":
+        """Returns the volume after that machine has lost it."""
+        if machine in self.others:
+            return changed(self, others=tuple(one for one in self.others if one != machine))
+        if machine != self.machine:
+            return self
+        first, *rest = (*self.others, "")
+        return changed(self, machine=first, device="", others=tuple(filter(None, rest)))
 
 
 class Snapshot(Record, frozen=True):

@@ -56,6 +56,10 @@ class Settings:
     boot_seconds: float = 0.0
     settle_seconds: float = 0.0
     """Seconds that a balancer is busy after each change."""
+    shares_volumes: bool = False
+    """Whether a volume can be attached to several machines."""
+    deletes_attached: bool = False
+    """Whether a volume can be deleted while it is attached."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class DeleteVolume(Request, frozen=True):
         if volume is None:
             return state, None
         check_mark(volume, self.cluster, deletes=True)
-        if volume.machine:
+        if volume.machine and not moment.settings.deletes_attached:
             raise Conflict(f"volume {volume.id} is attached to {volume.machine}; detach it first")
         return replace(state, volumes=without(state.volumes, self.volume)), None
 
@@ -146,16 +146,19 @@ class AttachVolume(Request, frozen=True):
     def step(self, state: State, moment: Moment) -> tuple[State, Volume]:
         volume, machine = find_volume(state, self.volume), state.machine(self.machine)
         check_mark(volume, self.cluster)
-        if volume.machine == machine.id:
+        if machine.id in volume.machines:
             return state, volume
-        if volume.machine:
+        if volume.machine and not moment.settings.shares_volumes:
             raise Conflict(f"volume {volume.id} is attached to {volume.machine}; detach it first")
         if volume.zone != machine.zone:
             raise Rejected(
                 f"volume {volume.id} is in zone {volume.zone}, "
                 f"instance {machine.name} in {machine.zone}"
             )
-        return _put(state, changed(volume, machine=machine.id, device=_free(state, machine)))
+        device = _free(state, machine)
+        if volume.machine:
+            return _put(state, changed(volume, others=(*volume.others, machine.id)))
+        return _put(state, changed(volume, machine=machine.id, device=device))
 
 
 class DetachVolume(Request, frozen=True):
@@ -179,9 +182,9 @@ class DetachVolume(Request, frozen=True):
             machine = state.machine(self.machine)
         except NotFound:
             return state, None
-        if machine.id != volume.machine:
+        if machine.id not in volume.machines:
             return state, None
-        state, _ = _put(state, changed(volume, machine="", device=""))
+        state, _ = _put(state, volume.without_machine(machine.id))
         return state, None
 
 
@@ -225,6 +228,31 @@ class VolumeLimit(Request, frozen=True):
         return state, Limit(volumes=TYPES[state.machine(self.machine).type].volumes)
 
 
+class Space(Record, frozen=True):
+    gib: int
+    """The total size of volumes that can be created now."""
+
+
+class VolumeSpace(Request, frozen=True):
+    """Returns what the quota leaves for new volumes of a type in one of the zones."""
+
+    NAME: ClassVar[str] = "volumes.list_capacity"
+    WRITES: ClassVar[bool] = False
+    ANSWER: ClassVar[type] = Space
+
+    type: str = ""
+    zones: tuple[str, ...] = ()
+    """Empty: any."""
+
+    def step(self, state: State, moment: Moment) -> tuple[State, Space]:
+        is_offered = self.type in {"", *VOLUME_TYPES}
+        is_here = not self.zones or bool(set(self.zones) & set(moment.settings.zones))
+        left = state.quota.volume_gib - _total(state)
+        if not is_offered or not is_here or len(state.volumes) >= state.quota.volumes:
+            left = 0
+        return state, Space(gib=max(left, 0))
+
+
 class ListVolumes(Request, frozen=True):
     NAME: ClassVar[str] = "volumes.list"
     WRITES: ClassVar[bool] = False
@@ -258,7 +286,7 @@ def find_volume(state: State, identity: str) -> Volume:
 
 
 def _free(state: State, machine: Machine) -> str:
-    used = {one.device for one in state.volumes.values() if one.machine == machine.id}
+    used = [one.device for one in state.volumes.values() if machine.id in one.machines]
     slots = TYPES[machine.type].volumes
     if len(used) >= slots:
         raise QuotaExceeded(

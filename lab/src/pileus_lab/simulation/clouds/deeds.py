@@ -15,6 +15,8 @@ class AddMachine:
     """UUID that the firmware reports; empty: any."""
     ipv6: bool = False
     """Whether it has addresses of both families, if the cloud supports it."""
+    near_volumes: bool = False
+    """Whether it can have any volume, if the cloud has zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,13 @@ class AddKey:
     comment: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteVolume:
+    volume: str
+    """ID of the volume."""
+
+
 MachineDeed = AddMachine | DeleteMachine | StopMachine | StartMachine
 BalancerDeed = AddBalancer | DeleteBalancer | AddPort | RemoveMember
 RouteDeed = AddRoute | DeleteRoute
-CloudDeed = MachineDeed | BalancerDeed | RouteDeed | AddKey
+CloudDeed = MachineDeed | BalancerDeed | RouteDeed | AddKey | DeleteVolume

@@ -42,6 +42,9 @@ class Moment:
     """Why changes that are accepted now fail later; empty: they do not."""
     is_shuffled: bool = False
     """Whether the addresses of machines are listed in another order, if the cloud supports it."""
+    is_lax: bool = False
+    """Whether volumes may be attached to several machines, and deleted while they are attached, if
+    the cloud supports it: then only the manager prevents it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,15 @@ class Asked:
     name: str
     """`capability.method`, such as `balancers.create`: faults are counted by capability."""
     writes: bool
+    what: str = ""
+    """What a write asks for: two that ask for the same count as one that is repeated. Empty: the
+    text of the operation, if that shows all of it."""
+    shared: str = ""
+    """The object of a write that several Services or routes change. Changes of it that the cloud
+    itself refuses count together: they must not refuse each other. Empty: none."""
+    continues: bool = False
+    """Whether a read is for a further page of a list that a real cloud would return in one: pages
+    of the simulated one may be shorter than its provider declares, so that there are several."""
 
 
 class SimulatedCloud(Protocol[StateT, OperationT]):
@@ -58,6 +70,9 @@ class SimulatedCloud(Protocol[StateT, OperationT]):
 
     impossible_address: str
     """An address that cannot be requested for a balancer. Empty: no Service requests an address."""
+
+    shares_balancers: bool
+    """Whether several Services may use one balancer, if users name it."""
 
     annotations: Sequence[tuple[str, str]]
     """Annotations on Services for this cloud: valid, misspelt, meaningless."""

@@ -1,8 +1,8 @@
-"""Loads the cloud to simulate from `MODULE:NAME`."""
+"""Loads the cloud to simulate: by a short name, or from `MODULE:NAME`."""
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -12,6 +12,12 @@ from typing import cast
 from pileus.suggest import did_you_mean
 from pileus_lab.simulation.clouds.interface import MakeCloud, SimulatedCloud
 from pileus_lab.simulation.clouds.local import SimulatedLocal
+
+NAMES: Mapping[str, str] = {
+    "local": "pileus_lab.simulation.clouds.local:SimulatedLocal",
+    "openstack": "pileus_lab.simulation.clouds.openstack:SimulatedOpenStack",
+}
+"""Clouds that are part of the laboratory, by their short names."""
 
 
 class UnusableCloud(Exception):
@@ -27,10 +33,11 @@ def load(text: str) -> MakeCloud:
     """
     if not text:
         return SimulatedLocal
-    module, colon, name = text.partition(":")
+    module, colon, name = NAMES.get(text, text).partition(":")
     if not (module and colon and name):
         raise UnusableCloud(
-            f'a cloud is named by MODULE:NAME, as acme.simulated:SimulatedAcme, not "{text}"'
+            f"a cloud is named {' or '.join(NAMES)}, or by MODULE:NAME, as "
+            f'acme.simulated:SimulatedAcme, not "{text}"{did_you_mean(text, NAMES)}'
         )
     make = _named(_imported(module), name)
     check(text, make)

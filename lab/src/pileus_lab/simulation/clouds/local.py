@@ -14,14 +14,23 @@ from pileus_lab.local import capabilities
 from pileus_lab.local.api import provider_id
 from pileus_lab.local.capabilities import STATES, addresses_of
 from pileus_lab.local.connect import cloud_of
-from pileus_lab.local.model import account, balancers, machines, records, routes
+from pileus_lab.local.model import account, balancers, machines, records, routes, volumes
 from pileus_lab.local.model.records import Mark, Page, Power
 from pileus_lab.local.model.state import Moment as LocalMoment
 from pileus_lab.local.model.state import Operation, Settings, State
 from pileus_lab.simulation.clouds import deeds
-from pileus_lab.simulation.clouds.deeds import BalancerDeed, CloudDeed, MachineDeed
+from pileus_lab.simulation.clouds.deeds import BalancerDeed, CloudDeed, MachineDeed, RouteDeed
 from pileus_lab.simulation.clouds.interface import Api, Asked, Moment
-from pileus_lab.simulation.clouds.truth import Balancer, Key, Machine, Port, Route, Traffic, Truth
+from pileus_lab.simulation.clouds.truth import (
+    Balancer,
+    Key,
+    Machine,
+    Port,
+    Route,
+    Traffic,
+    Truth,
+    Volume,
+)
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -31,6 +40,7 @@ class SimulatedLocal:
     """Its speed is drawn."""
 
     impossible_address = "203.0.113.9"
+    shares_balancers = False
     annotations: Sequence[tuple[str, str]] = (
         ("local.pileus/drain-seconds", "5"),
         ("local.pileus/drain-secnds", "5"),
@@ -43,10 +53,12 @@ class SimulatedLocal:
             settle_seconds=chance.choice((0.0, 0.0, 4.0)),
             balancer_pool_v6="fd78::/64",
         )
+        self._lax = replace(self._settings, shares_volumes=True, deletes_attached=True)
         self._machines = _Machines()
         self._balancers = _Kept(_balancer)
         self._routes = _Kept(_route)
         self._keys = _Kept(_key)
+        self._volumes = _Kept(_volume)
 
     @asynccontextmanager
     async def connect(self, api: Api) -> AsyncGenerator[Cloud]:
@@ -58,7 +70,7 @@ class SimulatedLocal:
     def step(
         self, state: State, operation: Operation[object], moment: Moment
     ) -> tuple[State, object]:
-        settings = self._settings
+        settings = self._lax if moment.is_lax else self._settings
         if moment.at_work:
             settings = replace(settings, settle_seconds=settings.settle_seconds + moment.at_work)
         given = LocalMoment(moment.now, moment.chance, settings, doom=moment.doom)
@@ -76,17 +88,16 @@ class SimulatedLocal:
 
     def operation(self, state: State, deed: CloudDeed) -> Operation[object]:  # noqa: ARG002
         match deed:
-            case deeds.AddRoute(there, target, cluster):
-                return routes.CreateRoute(destination=there, target=target, cluster=cluster)
-            case deeds.DeleteRoute(route):
-                cluster = route.cluster or ""
-                return routes.DeleteRoute(destination=route.destination, cluster=cluster)
+            case deeds.AddRoute() | deeds.DeleteRoute():
+                return _to_route(deed)
             case deeds.AddKey(user, public_key, comment):
                 return account.AddKey(user=user, public_key=f"{public_key} {comment}")
+            case deeds.DeleteVolume(volume):
+                return volumes.DeleteVolume(volume=volume)
             case deeds.AddMachine() | deeds.DeleteMachine():
-                return _to_machine(deed)
+                return _to_machine(deed, self._settings.zones[0])
             case deeds.StopMachine() | deeds.StartMachine():
-                return _to_machine(deed)
+                return _to_machine(deed, "")
             case _:
                 return _to_balancer(deed)
 
@@ -95,7 +106,10 @@ class SimulatedLocal:
         balancers = self._balancers.of(state.balancers)
         routes = self._routes.of(state.routes)
         keys = self._keys.of(state.keys)
-        return Truth(machines=machines, balancers=balancers, routes=routes, keys=keys)
+        disks = self._volumes.of(state.volumes)
+        return Truth(
+            machines=machines, balancers=balancers, routes=routes, keys=keys, volumes=disks
+        )
 
 
 class _Machines:
@@ -196,10 +210,34 @@ def _key(key: records.Key) -> Key:
     return Key(key.user, f"{algorithm} {body}", marks[0] if marks else None)
 
 
-def _to_machine(deed: MachineDeed) -> Operation[object]:
+def _volume(volume: records.Volume) -> Volume:
+    mark = volume.mark
+    return Volume(
+        id=volume.id,
+        owner=Owner(mark.cluster, mark.owner) if mark != Mark() else None,
+        size_gib=volume.size_gib,
+        machine=volume.machine,
+        zone=volume.zone,
+        machines=frozenset(volume.machines),
+    )
+
+
+def _to_route(deed: RouteDeed) -> Operation[object]:
     match deed:
-        case deeds.AddMachine(name, external, uuid, ipv6):
-            return machines.CreateMachine(name=name, external=external, uuid=uuid, ipv6=ipv6)
+        case deeds.AddRoute(there, target, cluster):
+            return routes.CreateRoute(destination=there, target=target, cluster=cluster)
+        case deeds.DeleteRoute(route):
+            cluster = route.cluster or ""
+            return routes.DeleteRoute(destination=route.destination, cluster=cluster)
+
+
+def _to_machine(deed: MachineDeed, zone: str) -> Operation[object]:
+    """`zone`: that of volumes."""
+    match deed:
+        case deeds.AddMachine(name, external, uuid, ipv6, near):
+            return machines.CreateMachine(
+                name=name, external=external, uuid=uuid, ipv6=ipv6, zone=zone if near else ""
+            )
         case deeds.DeleteMachine(machine):
             return machines.DeleteMachine(machine=machine)
         case deeds.StopMachine(machine):

@@ -2,7 +2,8 @@
 
 Its trouble (calls that hang, fail or are throttled, and connections that are refused) ends with the
 schedule. The first cloud is judged by the same bounds as without it: trouble of one cloud must not
-delay the other. The second cloud has one machine and one Service of its own.
+delay the other. The second cloud has one machine and one Service of its own, which users change,
+delete and create again.
 """
 
 import asyncio
@@ -31,6 +32,10 @@ SECOND = "second"
 MACHINE, ADDRESS = "second-1", "10.77.0.1"
 SERVICE = "second-web"
 CLASS = f"pileus.dev/{SECOND}"
+SERVICES_PATH = "/api/v1/namespaces/default/services"
+INGRESS = "203.0.113.77"
+"""The address of its load balancers: there is one at a time."""
+MOST_DEEDS = 5
 LONGEST = 60.0
 """Seconds of one trouble."""
 HANG = 45.0
@@ -49,7 +54,7 @@ class Seen:
         return Balancer(
             id=f"second-{self.owner.uid}",
             state=BalancerState.READY,
-            ingress=(Ingress(ip="203.0.113.77"),),
+            ingress=(Ingress(ip=INGRESS),),
             members=len(self.spec.members),
         )
 
@@ -78,6 +83,32 @@ def troubles(chance: Random, seconds: float) -> tuple[Trouble, ...]:
         found.append(Trouble(now, ends, chance.choice(["hangs", "fails", "throttled", "refused"])))
         now = ends + chance.uniform(5, LONGEST)
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class UserRequest:
+    """What a user does to the Service of the second cloud."""
+
+    at: float
+    method: str
+    path: str
+    body: Any = None
+
+
+def user_requests(chance: Random, seconds: float) -> tuple[UserRequest, ...]:
+    """Draws what users do in one seed. A Service that exists cannot be created again."""
+    count = chance.randint(0, MOST_DEEDS)
+    times = sorted(chance.uniform(0.1, 0.9) * seconds for _ in range(count))
+    return tuple(_request(chance.choice(["change", "delete", "create"]), at) for at in times)
+
+
+def _request(kind: str, at: float) -> UserRequest:
+    if kind == "create":
+        return UserRequest(at, "POST", SERVICES_PATH, service())
+    if kind == "delete":
+        return UserRequest(at, "DELETE", f"{SERVICES_PATH}/{SERVICE}")
+    ports = [{"port": 81 + int(at) % 100}]
+    return UserRequest(at, "PATCH", f"{SERVICES_PATH}/{SERVICE}", {"spec": {"ports": ports}})
 
 
 @dataclass

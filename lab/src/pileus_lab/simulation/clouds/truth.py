@@ -29,6 +29,7 @@ class Port:
 
     port: int
     node_port: int
+    """0: it has no members, and this cloud stores node ports with members only."""
     transport: Transport = Transport.TCP
 
 
@@ -60,6 +61,13 @@ class Balancer:
     """None: this cloud does not report it, and it is not checked."""
     is_noted: bool | None = None
     """Whether it has a note that it is complete; None: this cloud keeps no such note."""
+    has_failed: bool = False
+    """Whether the cloud reports that it failed, so that it can only be deleted."""
+    is_remains: bool = False
+    """Whether it is deleted, and only parts beside it are left, which have to be deleted, too."""
+    twin_of: Owner | None = None
+    """The owner in its mark, if another balancer has the same: this one has to be deleted, as if it
+    were of a Service that does not exist (`owner`)."""
     record: object = None
     """Everything that the cloud stores of it, as a frozen value. Only its owner may change any
     of it."""
@@ -93,6 +101,18 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    id: str
+    owner: Owner | None
+    size_gib: int
+    machine: str
+    """ID of the machine that can write to it; empty: none."""
+    zone: str = ""
+    machines: frozenset[str] = frozenset()
+    """IDs of all machines that can write to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
     """Everything in the cloud, whatever its callers get."""
 
@@ -102,3 +122,4 @@ class Truth:
     routes: Mapping[str, Route] = field(default_factory=dict[str, Route])
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
     """By names that no balancer or route has."""
+    volumes: Mapping[str, Volume] = field(default_factory=dict[str, Volume])

@@ -28,7 +28,9 @@ WRITES_ONLY = frozenset({
     FaultKind.CLOUD_BUSY,
     FaultKind.CLOUD_SLOW,
     FaultKind.CLOUD_FAILS,
+    FaultKind.CLOUD_IGNORED,
 })
+IGNORABLE = frozenset({"volumes.detach", "volumes.delete"})
 SLOWNESS = 30.0
 """How many times longer than other faults a slow cloud takes: up to minutes."""
 
@@ -59,10 +61,13 @@ class _Journey:
     def __init__(self, operation: object, life: Life, around: Surroundings) -> None:
         self._operation = operation
         self._asked = around.account.cloud.asked(operation)
+        self._text = self._asked.what or str(operation)
         self._life = life
         self._around = around
         self.answer: asyncio.Future[object] = around.loop.create_future()
         spared = READS_ONLY if self._asked.writes else WRITES_ONLY
+        if self._asked.name not in IGNORABLE:
+            spared |= {FaultKind.CLOUD_IGNORED}
         capability = self._asked.name.partition(".")[0]
         self._strike = around.weather.strike(
             Place.CLOUD, f"cloud {capability}", may=lambda kind: kind not in spared
@@ -73,7 +78,9 @@ class _Journey:
             at=around.loop.now(),
             channel=Channel.CLOUD_WRITE if self._asked.writes else Channel.CLOUD_READ,
             agent=f"cloud {capability}",
-            what=str(operation) if self._asked.writes else self._asked.name,
+            what=self._text if self._asked.writes else self._asked.name,
+            shared=self._asked.shared,
+            continues=self._asked.continues,
         )
 
     def begin(self) -> None:
@@ -106,6 +113,8 @@ class _Journey:
             self._around.later(self._around.latency(), self._hear, answer)
 
     def _perform(self) -> object:
+        if self._is(FaultKind.CLOUD_IGNORED):
+            return None
         seconds = self._strike.seconds if self._strike else 0.0
         is_slow, fails = self._is(FaultKind.CLOUD_SLOW), self._is(FaultKind.CLOUD_FAILS)
         return self._around.account.perform(
@@ -150,7 +159,10 @@ class _Journey:
     def _fail(self, error: CloudError) -> None:
         self._note(f"{type(error).__name__}: {error}")
         patience = error.retry_after if isinstance(error, Throttled) else None
-        self._around.told(Answer(self._call, type(error).__name__, patience))
+        is_injected = self._strike is not None
+        self._around.told(
+            Answer(self._call, type(error).__name__, patience, is_injected=is_injected)
+        )
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -159,7 +171,7 @@ class _Journey:
 
     def _note(self, how: str) -> None:
         fault = f" [{self._strike.kind}]" if self._strike else ""
-        self._around.trace.note(self._life.name, f"cloud {self._operation} {how}{fault}")
+        self._around.trace.note(self._life.name, f"cloud {self._text} {how}{fault}")
 
 
 def _refusal(strike: Strike | None) -> CloudError | None:

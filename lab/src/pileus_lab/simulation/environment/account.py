@@ -28,7 +28,11 @@ class Account:
         clock: Clock,
         chance: Random,
         told: Callable[[CloudStep], None],
+        *,
+        is_lax: bool = False,
     ) -> None:
+        """`is_lax`: whether the cloud accepts changes of volumes that managers must not make."""
+        self._is_lax = is_lax
         self.cloud = cloud
         self._clock = clock
         self._chance = chance
@@ -68,7 +72,7 @@ class Account:
         is_shuffled: bool = False,
     ) -> object:
         """Raises `CloudError`; then nothing has changed."""
-        moment = Moment(self.now(), self._chance, at_work, doom, is_shuffled)
+        moment = Moment(self.now(), self._chance, at_work, doom, is_shuffled, self._is_lax)
         if not self.cloud.asked(operation).writes:
             return self.cloud.step(self._as_of(moment.now - staleness), operation, moment)[1]
         after, answer = self.cloud.step(self._state, operation, moment)

@@ -27,7 +27,10 @@ from pileus_lab.apiserver.tree import Obj, rows, text
 from pileus_lab.simulation.clouds.second import SERVICE as SECOND_SERVICE
 from pileus_lab.simulation.environment.steps import ObjectStep
 
-LOOKED_AT = ("nodes", "services")
+CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
+ATTACHMENTS = "volumeattachments.storage.k8s.io"
+OF_VOLUMES = (CLAIMS, VOLUMES, ATTACHMENTS)
+LOOKED_AT = ("nodes", "services", *OF_VOLUMES)
 """Resources whose every change is a step."""
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -19,6 +19,8 @@ from pileus_lab.simulation.setup import KEYS
 WHO = "operators"
 LEAVING = "ToBeDeletedByClusterAutoscaler"
 ZONE = "topology.kubernetes.io/zone"
+MISTAKEN = "192.0.2.8"
+"""An address that operators give to a node, and no machine has."""
 KEYS_NAMESPACE, KEYS_NAME = KEYS.split("/")
 CONFIG_MAPS = f"/api/v1/namespaces/{KEYS_NAMESPACE}/configmaps"
 USERS = ("admin", "backup", "root")
@@ -125,7 +127,7 @@ class Operators:
         if self._syncs_labels and deed.choice // 7 % 2:
             self._patch(node, {"metadata": {"labels": {ZONE: "elsewhere"}}})
         else:
-            addresses = [{"type": "InternalIP", "address": "192.0.2.8"}]
+            addresses = [{"type": "InternalIP", "address": MISTAKEN}]
             self._patch(node, {"status": {"addresses": addresses}}, "/status")
 
     def _register_early(self, deed: Deed) -> None:

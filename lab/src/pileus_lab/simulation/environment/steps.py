@@ -31,6 +31,28 @@ class CloudStep:
     after: Truth
 
 
+class HostEvent(StrEnum):
+    """What happens to a volume on a machine."""
+
+    FORMAT = "is formatted"
+    MOUNT = "is mounted"
+    READ = "is read by a pod"
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """Something happens to a volume on a machine."""
+
+    machine: str
+    """ID of the machine."""
+    event: HostEvent
+    volume: str
+    """ID of the volume; empty: a disk of the machine that is no volume."""
+    what: str = ""
+    wrong: str = ""
+    """What a pod found instead of its data; empty: nothing is wrong."""
+
+
 class Channel(StrEnum):
     """The kind of a request."""
 
@@ -57,6 +79,10 @@ class Call:
     what: str
     """Method and path; or the operation and its subject."""
     content: bytes = field(default=b"", repr=False)
+    shared: str = ""
+    """The object of a write to the cloud, if several Services or routes change it."""
+    continues: bool = False
+    """Whether it is for a further page of a list with pages that are shorter than declared."""
 
     @property
     def is_work(self) -> bool:
@@ -84,9 +110,11 @@ class Answer:
     """Seconds of Retry-After."""
     is_untrue: bool = False
     """Whether it shows a false state as true."""
+    is_injected: bool = False
+    """Whether the error is a fault of the schedule, and not the cloud's own."""
 
 
-Step = ObjectStep | CloudStep | Call | Answer
+Step = ObjectStep | CloudStep | HostStep | Call | Answer
 
 
 FORMAT = "pileus simulation trace, version 1"

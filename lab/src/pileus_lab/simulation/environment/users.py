@@ -66,13 +66,22 @@ class Users:
                 options = self._account.cloud.annotations
                 self._annotated(service, dict(options[choice // 4 % max(1, len(options)) :][:1]))
             case 1:
-                found = sorted(self._account.truth().balancers)
+                found = self._nameable()
                 given = found[choice % len(found)] if found else "nowhere"
                 self._annotated(service, {ADOPT: given})
             case _:
                 given = words(service, "metadata", "annotations").get(MANAGE)
                 mode = None if given else MODES[choice // 4 % len(MODES)]
                 self._annotated(service, {MANAGE: mode})
+
+    def _nameable(self) -> list[str]:
+        """Returns the balancers that users may name for another Service.
+
+        If the cloud lets Services share one, none that has an owner: sharing is not simulated.
+        """
+        found = self._account.truth().balancers
+        may_share = self._account.cloud.shares_balancers
+        return sorted(key for key, one in found.items() if not (may_share and one.owner))
 
     def _write_status(self, deed: Deed) -> None:
         """Another controller treats the Service as its own."""

@@ -22,6 +22,12 @@ def requests_of_lists(able: Abilities, truth: Truth) -> int:
     return max(requests.of_lists(len(truth.balancers), len(truth.machines)), of_routes)
 
 
+def requests_of_single_nodes(able: Abilities, nodes: int, absent: int, unknown: int) -> int:
+    """How many requests for single machines a lookup of so many nodes may make."""
+    requests = able.requests
+    return 0 if requests is None else requests.of_single_nodes(nodes, absent, unknown)
+
+
 def is_beyond(able: Abilities, service: Obj) -> bool:
     """Whether a Service asks for what the cloud cannot do: it is refused."""
     if text(service, "spec", "type") != "LoadBalancer":

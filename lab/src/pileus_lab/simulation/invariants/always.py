@@ -6,10 +6,18 @@ from typing import TypeVar
 
 from pileus.controllers.node.labels import INSTANCE_TYPE, REGION, ZONE
 from pileus_lab.apiserver.tree import Obj, number, rows, text, texts, words
+from pileus_lab.simulation.clouds.second import INGRESS
 from pileus_lab.simulation.clouds.truth import Machine, Route
-from pileus_lab.simulation.environment.cluster import ready_status
+from pileus_lab.simulation.environment.cluster import OF_VOLUMES, ready_status
 from pileus_lab.simulation.environment.operators import NEVER
-from pileus_lab.simulation.environment.steps import Answer, Call, CloudStep, ObjectStep, Step
+from pileus_lab.simulation.environment.steps import (
+    Answer,
+    Call,
+    CloudStep,
+    HostStep,
+    ObjectStep,
+    Step,
+)
 from pileus_lab.simulation.environment.users import ADOPT
 from pileus_lab.simulation.invariants import calls, untouched
 from pileus_lab.simulation.invariants.facts import (
@@ -25,6 +33,16 @@ from pileus_lab.simulation.invariants.service_history import (
     has_finalizer,
     is_left_to_others,
     is_manager,
+)
+from pileus_lab.simulation.invariants.volumes import (
+    claims_get_one_volume,
+    mounted_volumes_are_not_detached,
+    pods_read_what_pods_wrote,
+    volumes_are_attached_once,
+    volumes_are_mounted_on_one_machine,
+    volumes_outlive_their_claims,
+    volumes_stay_where_pods_are,
+    volumes_with_data_are_never_formatted,
 )
 
 
@@ -203,10 +221,11 @@ def the_finalizer_comes_before_the_balancer(facts: Facts, step: CloudStep) -> st
     for identity, balancer in step.after.balancers.items():
         if identity in step.before.balancers:
             continue
-        if balancer.owner is None:
+        owner = balancer.twin_of or balancer.owner
+        if owner is None:
             return f"{identity} was created without a mark: its owner is unknown"
-        if balancer.owner.uid not in facts.finalized:
-            return f"Service {balancer.owner.uid} had no finalizer"
+        if owner.uid not in facts.finalized:
+            return f"Service {owner.uid} had no finalizer"
     return None
 
 
@@ -219,23 +238,28 @@ def the_finalizer_goes_when_nothing_is_left(facts: Facts, step: ObjectStep) -> s
     if is_left_to_others(after or before):
         return None
     uid = text(before, "metadata", "uid")
-    left = facts.balancer_of(uid)
-    return f"Service {uid} lost its finalizer, but {left.id} is left" if left else None
+    left = facts.left_in_any_cloud(uid)
+    return f"Service {uid} lost its finalizer, but {left} is left" if left else None
 
 
 def members_are_never_emptied(facts: Facts, step: CloudStep) -> str | None:
-    """No balancer loses all members while nodes exist that have long been known."""
+    """No balancer loses all members while nodes exist that have long been known.
+
+    For one that is deleted see `nothing_wanted_is_deleted`.
+    """
     if not is_manager(step.who):
         return None
     for identity, balancer in step.after.balancers.items():
         before = step.before.balancers.get(identity)
-        if before is None or not before.members or balancer.members:
+        if before is None or not before.members or balancer.members or balancer.is_remains:
             continue
         known = [n for n, since in facts.member_since.items() if facts.now() - since > SETTLED]
         if facts.abilities.members_by_provider_id:
             known = [name for name in known if name in _identified(facts)]
+        if facts.abilities.members_by_address:
+            known = [name for name in known if name not in _never_addressed(facts)]
         owner = balancer.owner.uid if balancer.owner else ""
-        if known and not facts.is_bidden_farewell(owner):
+        if known and not facts.is_bidden_farewell(owner) and facts.is_wanted(owner):
             return f"{identity} lost all members, though {', '.join(known)} should be members"
     return None
 
@@ -244,6 +268,18 @@ def _identified(facts: Facts) -> set[str]:
     """Names of nodes with a provider ID, whose machine exists."""
     nodes = [one for one in facts.cluster.objects("nodes") if text(one, "spec", "providerID")]
     return {text(one, "metadata", "name") for one in nodes if facts.machine_of(one) is not None}
+
+
+ADDRESSED = 600.0
+"""Seconds after which members of nodes that left need not wait for a node that gets no address:
+their addresses may get other machines."""
+
+
+def _never_addressed(facts: Facts) -> set[str]:
+    """Names of nodes that have been there for long, without an address."""
+    nodes = [one for one in facts.cluster.objects("nodes") if not rows(one, "status", "addresses")]
+    names, now = {text(one, "metadata", "name") for one in nodes}, facts.now()
+    return {name for name in names if now - facts.member_since.get(name, now) > ADDRESSED}
 
 
 def one_balancer_for_each_owner(_: Facts, step: CloudStep) -> str | None:
@@ -271,6 +307,7 @@ def only_true_addresses_are_published(facts: Facts, step: ObjectStep) -> str | N
     named = words(step.after, "metadata", "annotations").get(ADOPT, "")
     adopted = facts.account.truth().balancers.get(named)
     had = had | {*adopted.addresses} if adopted else had
+    had = had | {INGRESS} if facts.is_of_second(step.after) else had
     before = ingress_of(step.before) if step.before else []
     wrong = [ip for ip in ingress_of(step.after) if ip not in had and ip not in before]
     return f"{wrong[0]} was never an address of its balancer" if wrong else None
@@ -319,7 +356,11 @@ OF_ANY_CLOUD: Mapping[str, Check[ObjectStep]] = _named(
     untouched.who_wants_a_balancer_is_not_released,
     vetoes_are_obeyed,
     no_ready_node_is_deleted,
+    addresses_keep_their_order,
     no_node_is_deleted_whose_machine_exists,
+    the_finalizer_goes_when_nothing_is_left,
+    no_address_serves_two,
+    only_true_addresses_are_published,
     no_range_is_given_twice,
     untouched.others_parts_are_left_alone,
     untouched.nodes_of_other_clouds_are_left_alone,
@@ -333,6 +374,16 @@ OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
     untouched.nothing_wanted_is_deleted,
     untouched.unmanaged_balancers_are_left_alone,
     untouched.few_vanished_services_are_cleaned_up_at_once,
+    volumes_outlive_their_claims,
+    volumes_stay_where_pods_are,
+    claims_get_one_volume,
+    volumes_are_attached_once,
+    mounted_volumes_are_not_detached,
+)
+OF_HOSTS: Mapping[str, Check[HostStep]] = _named(
+    volumes_with_data_are_never_formatted,
+    volumes_are_mounted_on_one_machine,
+    pods_read_what_pods_wrote,
 )
 OF_CALLS: Mapping[str, Check[Call]] = _named(
     calls.calls_are_bounded,
@@ -351,7 +402,7 @@ OF_TROUBLE: Mapping[str, Check[Answer]] = _named(
     calls.what_fails_comes_ever_more_seldom,
     calls.what_the_cloud_refuses_is_told,
 )
-ALWAYS: frozenset[str] = frozenset({*OF_OBJECTS, *OF_CLOUD, *OF_WORK, *OF_TROUBLE})
+ALWAYS: frozenset[str] = frozenset({*OF_OBJECTS, *OF_CLOUD, *OF_HOSTS, *OF_WORK, *OF_TROUBLE})
 """Their names."""
 
 
@@ -362,9 +413,13 @@ def breaches(facts: Facts, step: Step) -> Iterator[tuple[str, str]]:
             return _broken(OF_WORK if step.is_work else OF_CALLS, facts, step)
         case Answer():
             return _broken(OF_TROUBLE, facts, step) if step.trouble else iter(())
+        case ObjectStep() if step.resource in OF_VOLUMES:
+            return iter(())
         case ObjectStep():
             is_of_second = facts.is_of_second(step.after or step.before or {})
             return _broken(OF_ANY_CLOUD if is_of_second else OF_OBJECTS, facts, step)
+        case HostStep():
+            return _broken(OF_HOSTS, facts, step)
         case CloudStep():
             return _broken(OF_CLOUD, facts, step)
 

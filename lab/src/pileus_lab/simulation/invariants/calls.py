@@ -7,9 +7,12 @@ from pileus.controllers.ipam.controller import QUEUE as RANGES_OF_NODES
 from pileus.controllers.node.controller import QUEUE as NEW_NODES
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.service.controller import SERVICE_QUEUE
+from pileus.controllers.volume.controller import QUEUE as VOLUME_QUEUE
 from pileus.kube.client import DEAD_AFTER
 from pileus.runtime.events import BURST, LONGEST_QUEUE
+from pileus.volumes.parameters import claim_owner
 from pileus_lab.apiserver.tree import Obj, text, texts
+from pileus_lab.simulation.environment.cluster import CLAIMS, OF_VOLUMES
 from pileus_lab.simulation.environment.steps import Answer, Call, Channel
 from pileus_lab.simulation.invariants.abilities import requests_of_check, requests_of_lists
 from pileus_lab.simulation.invariants.facts import (
@@ -30,6 +33,7 @@ from pileus_lab.simulation.invariants.limits import (
     Things,
     most_calls,
     same,
+    shared,
     who_waits,
 )
 from pileus_lab.simulation.managers import SLOWEST
@@ -69,6 +73,8 @@ def calls_are_bounded(facts: Facts, call: Call) -> str | None:
     able, truth = facts.abilities, facts.account.truth()
     costs = Costs(requests_of_check(able, truth), requests_of_lists(able, truth))
     most = most_calls(call.agent, call.channel, facts.things, facts.election, costs)
+    if call.channel is Channel.CLOUD_READ:
+        most += costs.of(call.agent) * paces.accepted.get(whose, 0)
     if sent <= most + INVITED * paces.invited.get(whose, 0):
         return None
     return f"{call.identity}: {sent} {call.channel} of {call.agent} in a minute"
@@ -89,15 +95,15 @@ def who_is_told_to_wait_waits(facts: Facts, call: Call) -> str | None:
 
 def what_fails_comes_ever_more_seldom(facts: Facts, answer: Answer) -> str | None:
     call = answer.call
-    vain = facts.paces.vain.get(same(call)) if call.is_work else None
-    if vain is None:
-        return None
-    law, elapsed = LAWS.get(call.agent, OTHERS), facts.now() - vain.since
-    if vain.passes <= law.passes(elapsed):
-        return None
-    return (
-        f"{call.identity} sent {call.what} {vain.passes} times without success in {elapsed:.1f} s"
-    )
+    for key in (same(call), shared(call)) if call.is_work else ():
+        vain = facts.paces.vain.get(key)
+        if vain is None:
+            continue
+        law, elapsed = LAWS.get(call.agent, OTHERS), facts.now() - vain.since
+        if vain.passes > law.passes(elapsed):
+            times = f"{vain.passes} times without success in {elapsed:.1f} s"
+            return f"{call.identity} sent {key[2]} {times}"
+    return None
 
 
 def what_the_cloud_refuses_is_told(facts: Facts, answer: Answer) -> str | None:
@@ -177,6 +183,7 @@ HOLDS: Mapping[str, str] = {
     NEW_NODES: NODES,
     RANGES_OF_NODES: NODES,
     SERVICE_QUEUE: SERVICES,
+    VOLUME_QUEUE: CLAIMS,
 }
 """By queue: the kind of its keys. The other queues have one key for everything."""
 
@@ -197,10 +204,19 @@ def no_queue_outgrows_its_objects(facts: Facts, call: Call) -> str | None:
 def queues_have_drained(facts: Facts) -> Iterator[str]:
     """Nothing waits, delayed keys are of existing objects, and all events are written."""
     there = {
-        kind: [text(one, "metadata", "uid") for one in facts.cluster.objects(kind)]
-        for kind in (NODES, SERVICES)
+        kind: [text(one, "metadata", field) for one in facts.cluster.objects(kind)]
+        for kind, field in ((NODES, "name"), (SERVICES, "uid"))
     }
+    there[CLAIMS] = [
+        claim_owner(text(one, "metadata", "uid")) for one in facts.cluster.objects(CLAIMS)
+    ]
     for identity, queues in facts.queues().items():
+        for queue, held in queues.keys.keys().items():
+            kind = HOLDS.get(queue.partition("@")[0])
+            left = held.difference(there.get(kind or "", held))
+            if left:
+                names = ", ".join(sorted(map(str, left)))
+                yield f"{identity} keeps keys of deleted objects in its queue {queue}: {names}"
         for queue, waiting in queues.waiting.now().items():
             if waiting:
                 yield f"{waiting} keys wait in the queue {queue} of {identity}"
@@ -228,7 +244,13 @@ def memories_are_of_what_exists(facts: Facts) -> Iterator[str]:
     No Service waits to be cleaned up: its clean-up ends with an event, even if nothing is left.
     """
     nodes, services = (len(tuple(facts.cluster.objects(kind))) for kind in (NODES, SERVICES))
-    most = {"nodes": nodes, "services": services, "objects": max(nodes, services) + CLUSTER_WIDE}
+    volumes = sum(len(facts.cluster.objects(kind)) for kind in OF_VOLUMES)
+    most = {
+        "nodes": nodes,
+        "services": services,
+        "volumes": len(facts.cluster.objects(CLAIMS)),
+        "objects": max(nodes, services, volumes) + CLUSTER_WIDE,
+    }
     there = f"{nodes} nodes and {services} Services"
     for identity, queues in facts.queues().items():
         for memory, entries in queues.remembered.now().items():

@@ -1,10 +1,11 @@
 """What must hold at the end, after a while without faults and changes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS, Abilities
-from pileus.cloud.balancer import Transport
+from pileus.cloud.balancer import BalancerSpec, Owner, Transport
 from pileus.cloud.model import InstanceState
 from pileus.controllers.ipam.descriptor import IPAM
 from pileus.controllers.lifecycle.descriptor import LIFECYCLE
@@ -15,7 +16,7 @@ from pileus.controllers.service.descriptor import SERVICE
 from pileus.controllers.ssh_keys.descriptor import SSH_KEYS
 from pileus.objects.nodes import UNINITIALIZED
 from pileus_lab.apiserver.tree import Obj, branch, number, rows, text, texts, words
-from pileus_lab.simulation.clouds.second import ADDRESS
+from pileus_lab.simulation.clouds.second import ADDRESS, INGRESS
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Port, Traffic
 from pileus_lab.simulation.environment.cluster import ready_status
 from pileus_lab.simulation.environment.operators import (
@@ -40,10 +41,12 @@ from pileus_lab.simulation.invariants.facts import (
     is_approved,
     is_new,
     reason_of,
+    with_address,
 )
 from pileus_lab.simulation.invariants.service_history import has_finalizer
 from pileus_lab.simulation.invariants.steady_state import no_balancer_is_left_behind
 from pileus_lab.simulation.invariants.untouched import events_are_about_those_they_name
+from pileus_lab.simulation.invariants.volumes import FOR_VOLUMES
 from pileus_lab.simulation.kinds import SIMULATED
 from pileus_lab.simulation.setup import SECRET
 
@@ -91,6 +94,7 @@ def no_manager_caught_an_unexpected_exception(facts: Facts) -> Iterator[str]:
     yield from facts.sayings.unexpected()
 
 
+MISPLACED = "Misconfigured"
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 
 GONE = "CloudProviderInstanceGone"
@@ -195,15 +199,17 @@ def services_have_what_they_want(facts: Facts) -> Iterator[str]:
     """Each Service that needs a balancer has a complete one and publishes its address."""
     if not facts.runs(SERVICE.canonical):
         return
-    is_judged_by_members = not facts.has_only_foreign_nodes()
+    keeps_members = facts.keeps_members()
     for service in facts.cluster.objects("services"):
         if not facts.wants_balancer(service) or facts.is_impossible(service):
             continue
-        if not is_judged_by_members:
+        balancer = facts.balancer_of(_uid(service))
+        if keeps_members and balancer is not None and balancer.members:
             if reason_of(service, READY) == "Pending":
                 yield f"Service {text(service, 'metadata', 'name')}: its balancer is still pending"
             continue
-        balancer = facts.balancer_of(_uid(service))
+        if balancer is None and facts.is_placeless() and reason_of(service, READY) == MISPLACED:
+            continue
         missing = iter(["it has no balancer"])
         wrong = missing if balancer is None else _lacks(facts, service, balancer)
         yield from (f"Service {text(service, 'metadata', 'name')}: {one}" for one in wrong)
@@ -227,8 +233,13 @@ def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
 
 
 def _keeps_notes(facts: Facts) -> bool:
-    """Whether a full check renews lost notes. Ported providers keep none in the cloud."""
-    return facts.schedule.setup.repairs and facts.account.offered.knows_leftovers
+    """Whether lost notes are renewed by then. Ported providers keep none in the cloud.
+
+    Where only a full check writes them, and only if nothing else is to be changed, the second one
+    after a change may be too late.
+    """
+    is_late = facts.abilities.notes_at_full_check
+    return facts.schedule.setup.repairs and facts.account.offered.knows_leftovers and not is_late
 
 
 def _misses(facts: Facts, balancer: Balancer, members: Sequence[Obj]) -> Iterator[str]:
@@ -239,6 +250,8 @@ def _misses(facts: Facts, balancer: Balancer, members: Sequence[Obj]) -> Iterato
         known = (node for node in members if text(node, "spec", "providerID"))
         there = (node for node in known if facts.machine_of(node) is not None)
         must = frozenset(text(node, "metadata", "name") for node in there)
+    if facts.abilities.members_by_address:
+        must &= with_address(members, besides=balancer.members)
     if not must <= balancer.members <= names:
         yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(must)}"
     known = [facts.machine_of(node) for node in members if text(node, "spec", "providerID")]
@@ -253,6 +266,8 @@ def _misdirects(able: Abilities, service: Obj, balancer: Balancer) -> Iterator[s
         Port(number(one, "port"), number(one, "nodePort"), Transport(text(one, "protocol")))
         for one in rows(service, "spec", "ports")
     )
+    if not balancer.members and any(one.node_port == 0 for one in balancer.ports):
+        wanted = frozenset(replace(one, node_port=0) for one in wanted)
     if balancer.ports != wanted:
         yield f"{balancer.id} listens on {sorted(balancer.ports)}, not {sorted(wanted)}"
     ranges = frozenset(texts(service, "spec", "loadBalancerSourceRanges"))
@@ -338,7 +353,8 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
 
 def _with_machines(facts: Facts) -> set[str]:
     """Names that have a machine; where the cloud knows machines by ID, the node's very own."""
-    if not facts.abilities.members_by_provider_id:
+    able = facts.abilities
+    if not (able.members_by_provider_id or able.members_by_address):
         return {one.name for one in facts.account.truth().machines}
     nodes = facts.cluster.objects("nodes")
     return {text(one, "metadata", "name") for one in nodes if facts.machine_of(one) is not None}
@@ -398,22 +414,51 @@ def nodes_have_ranges(facts: Facts) -> Iterator[str]:
 
 
 def the_second_cloud_serves_its_own(facts: Facts) -> Iterator[str]:
-    """Its node matches its machine, and is the only member of its balancer."""
+    """Its node matches its machine, and its Service has a balancer with exactly that member."""
     if facts.second is None:
         return
-    for node in facts.cluster.objects("nodes"):
-        taints = {text(taint, "key") for taint in rows(node, "spec", "taints")}
-        if facts.is_of_second(node) and UNINITIALIZED in taints:
-            yield f"node {text(node, 'metadata', 'name')} of the second cloud is not initialized"
-        addresses = [text(one, "address") for one in rows(node, "status", "addresses")]
-        if facts.is_of_second(node) and addresses != [ADDRESS]:
-            yield f"node {text(node, 'metadata', 'name')} of the second cloud has {addresses}"
-    members = [sorted(ref.name for ref in spec.members) for spec in facts.second.balancers.values()]
-    wanted = [one for one in facts.cluster.objects("services") if facts.is_of_second(one)]
     nodes = [one for one in facts.cluster.objects("nodes") if facts.is_of_second(one)]
-    expected = [text(one, "metadata", "name") for one in nodes if counts_as_member(one)]
-    if members != [expected] * len(wanted):
-        yield f"balancers of the second cloud have the members {members}"
+    for node in nodes:
+        wrong = _lacks_as_second_node(node)
+        yield from (f"node {text(node, 'metadata', 'name')} of the second cloud {x}" for x in wrong)
+    members = [text(one, "metadata", "name") for one in nodes if counts_as_member(one)]
+    wanted = [one for one in facts.cluster.objects("services") if facts.is_of_second(one)]
+    balancers = facts.second.balancers
+    if len(balancers) != len(wanted):
+        yield f"the second cloud has {len(balancers)} balancers for {len(wanted)} Services"
+    for service in wanted:
+        spec = balancers.get(Owner(facts.cluster_id, _uid(service)))
+        is_kept = spec is not None and spec.members and facts.keeps_members_of_second()
+        wrong = _misreports_kept(service) if is_kept else _lacks_in_second(service, spec)
+        yield from (f"Service {text(service, 'metadata', 'name')}: {one}" for one in wrong)
+    for spec in () if facts.keeps_members_of_second() else balancers.values():
+        found = sorted(ref.name for ref in spec.members)
+        if found != members:
+            yield f"a balancer of the second cloud has the members {found}, not {members}"
+
+
+def _misreports_kept(service: Obj) -> Iterator[str]:
+    if reason_of(service, READY) != "Misconfigured":
+        yield f"its members are kept, and it reports {reason_of(service, READY)}"
+
+
+def _lacks_as_second_node(node: Obj) -> Iterator[str]:
+    if has_taint(node, UNINITIALIZED):
+        yield "is not initialized"
+    addresses = [text(one, "address") for one in rows(node, "status", "addresses")]
+    if addresses != [ADDRESS]:
+        yield f"has {addresses}"
+
+
+def _lacks_in_second(service: Obj, spec: BalancerSpec | None) -> Iterator[str]:
+    """What the Service of the second cloud, or its balancer, lacks."""
+    ports = {number(one, "port") for one in rows(service, "spec", "ports")}
+    if spec is None or {one.port for one in spec.listeners} != ports:
+        yield f"the second cloud has no balancer with the ports {sorted(ports)}"
+    if not has_finalizer(service):
+        yield "it has no finalizer"
+    if ingress_of(service) != [INGRESS]:
+        yield f"it publishes {ingress_of(service)}"
 
 
 QUIET: Mapping[str, Quiet] = {
@@ -433,6 +478,7 @@ QUIET: Mapping[str, Quiet] = {
         nodes_say_that_routes_lead_to_them,
         nodes_have_ranges,
         machines_have_the_wanted_keys,
+        *FOR_VOLUMES,
         *NOTHING_LEFT_OVER,
         events_are_about_those_they_name,
         secrets_stay_secret,

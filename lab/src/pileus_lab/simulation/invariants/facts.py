@@ -1,7 +1,9 @@
 """What invariants may use: the actual state of everything, and some history."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pileus.app.settings import LeaderMigrationSettings
 from pileus.cloud.abilities import Abilities
@@ -19,9 +21,9 @@ from pileus_lab.simulation.clouds.truth import Balancer, Machine, Truth
 from pileus_lab.simulation.connections.process import Life
 from pileus_lab.simulation.diagnostics import Queues, Sayings
 from pileus_lab.simulation.environment.account import Account
-from pileus_lab.simulation.environment.cluster import LEASE, MIGRATION_LEASE, Cluster
-from pileus_lab.simulation.environment.operators import LEAVING
-from pileus_lab.simulation.environment.steps import Call, CloudStep, ObjectStep, Step, Trace
+from pileus_lab.simulation.environment.cluster import LEASE, MIGRATION_LEASE, OF_VOLUMES, Cluster
+from pileus_lab.simulation.environment.operators import LEAVING, MISTAKEN
+from pileus_lab.simulation.environment.steps import Answer, Call, CloudStep, ObjectStep, Trace
 from pileus_lab.simulation.environment.users import ADOPT, EXCLUDED, MANAGE
 from pileus_lab.simulation.invariants.abilities import is_beyond
 from pileus_lab.simulation.invariants.limits import RANGES, Paces
@@ -35,6 +37,9 @@ from pileus_lab.simulation.invariants.service_history import (
 )
 from pileus_lab.simulation.managers import SLOWEST
 from pileus_lab.simulation.schedule import Schedule
+
+if TYPE_CHECKING:
+    from pileus_lab.simulation.hosts.machines import Hosts
 
 DELETION = "pileus.dev/deletion"
 WARY = SUSPICION + 60.0
@@ -70,6 +75,10 @@ class Facts:
     """By identity of each process that was not ended."""
     second: SecondCloud | None = None
     """In worlds with a second cloud."""
+    hosts: "Hosts | None" = None
+    """In worlds in which volumes are mounted."""
+    lost_volumes: AbstractSet[str] = frozenset()
+    """Volumes that users have deleted in the cloud."""
     made_by_managers: set[str] = field(default_factory=set[str])
     """IDs of balancers and destinations of routes that managers created; all others are not
     ours."""
@@ -77,6 +86,10 @@ class Facts:
     """UIDs of Services that ever had the finalizer."""
     addresses: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """All addresses that a Service's balancer ever had, by UID."""
+    own_nodes: set[str] = field(default_factory=set[str])
+    """UIDs of nodes that were of this cloud at any time, or may have been."""
+    second_nodes: set[str] = field(default_factory=set[str])
+    """UIDs of nodes of the second cloud, also of deleted ones."""
     member_since: dict[str, float] = field(default_factory=dict[str, float])
     """Since when a node counts as a member of balancers, by name."""
     deleted: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
@@ -120,7 +133,7 @@ class Facts:
     ranged_since: dict[str, float] = field(default_factory=dict[str, float])
     """When a node got its pod ranges, by UID."""
 
-    def learn(self, step: Step) -> None:
+    def learn(self, step: ObjectStep | CloudStep | Call | Answer) -> None:
         """Records what later checks need; called after the step was checked."""
         if isinstance(step, CloudStep):
             self._learn_of_cloud(step)
@@ -133,7 +146,9 @@ class Facts:
             if step.agent == BALANCERS:
                 self.serving.add(step.identity)
         else:
-            self.paces.learn_of_answer(step, self.now())
+            life = self.lives().get(step.call.who)
+            is_paused = life is not None and life.process.paused
+            self.paces.learn_of_answer(step, self.now(), is_paused=is_paused)
             if step.is_untrue:
                 self._learn_of_lie(step.call)
             if step.call.is_renewal and not step.trouble:
@@ -151,8 +166,10 @@ class Facts:
         self.things.setdefault(step.resource, set()).add(text(metadata, "uid"))
         if step.before is None:
             self.named.setdefault(name_of(step), set()).add(text(metadata, "uid"))
-        path, by_manager = f"/{step.resource}/{text(metadata, 'name')}", is_manager(step.who)
-        self.paces.changed(path, by_manager=by_manager)
+        plural, by_manager = step.resource.partition(".")[0], is_manager(step.who)
+        self.paces.changed(f"/{plural}/{text(metadata, 'name')}", by_manager=by_manager)
+        if step.resource in OF_VOLUMES:
+            return
         if not by_manager and (step.before is None or step.resource == "services"):
             self.known_since[text(metadata, "uid")] = self.now()
         if step.resource == "nodes":
@@ -171,6 +188,8 @@ class Facts:
         wants = self.wants_balancer(service)
         if wants:
             self.asked_for.add(uid)
+        is_leaving = text(service, "metadata", "deletionTimestamp")
+        wants = wants or (self.is_of_second(service) and not is_leaving)
         if not wants or is_left_to_others(service):
             self.let_go.add(uid)
 
@@ -227,6 +246,10 @@ class Facts:
         self.things.setdefault(RANGES, set()).update(texts(step.after, "spec", "podCIDRs"))
         name = text(step.after or step.before, "metadata", "name")
         foreign = step.after is not None and self.is_foreign(step.after)
+        if step.after is not None and self.is_of_second(step.after):
+            self.second_nodes.add(text(step.after, "metadata", "uid"))
+        if step.after is not None and not foreign:
+            self.own_nodes.add(text(step.after, "metadata", "uid"))
         if step.after is not None and counts_as_member(step.after) and not foreign:
             self.member_since.setdefault(name, self.now())
         else:
@@ -309,10 +332,25 @@ class Facts:
         """Whether no cloud of the manager has the node."""
         return self.is_foreign(node) and not self.is_of_second(node)
 
-    def has_only_foreign_nodes(self) -> bool:
-        """Then a manager that never saw a node of this cloud keeps the members that it finds."""
+    def keeps_members(self) -> bool:
+        """Whether the leader keeps the members that balancers have.
+
+        It does if all nodes are of other clouds and it never saw one of its own: then the provider
+        may not recognise its nodes.
+        """
+        return self._knows_none_of(self.own_nodes, self.is_foreign)
+
+    def keeps_members_of_second(self) -> bool:
+        """The same for the second cloud."""
+        return self._knows_none_of(self.second_nodes, lambda node: not self.is_of_second(node))
+
+    def _knows_none_of(self, own: set[str], is_foreign: Callable[[Obj], bool]) -> bool:
         nodes = self.cluster.objects("nodes")
-        return bool(nodes) and all(map(self.is_foreign, nodes))
+        if not nodes or not all(map(is_foreign, nodes)):
+            return False
+        leader = self.cluster.leader()
+        life = next((one for one in self.lives().values() if one.identity == leader), None)
+        return life is None or all(life.heard_at(uid) is None for uid in sorted(own))
 
     def balancers(self) -> list[Balancer]:
         """The balancers of this cluster."""
@@ -324,6 +362,14 @@ class Facts:
         owner = Owner(self.cluster_id, uid)
         found = self.account.truth().balancers.values()
         return next((one for one in found if one.owner == owner), None)
+
+    def left_in_any_cloud(self, uid: str) -> str:
+        """The ID of a balancer of that Service, in any cloud; "" if there is none."""
+        found = self.balancer_of(uid)
+        if found is not None:
+            return found.id
+        is_left = self.second and Owner(self.cluster_id, uid) in self.second.balancers
+        return f"the second cloud's balancer of {uid}" if is_left else ""
 
     def wants_balancer(self, service: Obj) -> bool:
         if text(service, "metadata", "deletionTimestamp"):
@@ -350,11 +396,29 @@ class Facts:
             return True
         return bool(wanted) and wanted == self.account.cloud.impossible_address
 
+    def is_wanted(self, uid: str) -> bool:
+        """Whether a Service with that UID wants a balancer now."""
+        services = self.cluster.objects("services")
+        return any(
+            self.wants_balancer(one) for one in services if text(one, "metadata", "uid") == uid
+        )
+
     def is_bidden_farewell(self, owner: str) -> bool:
         """Whether members are removed from a balancer that stays after its Service is deleted."""
         services = self.cluster.objects("services")
         wanting = [text(one, "metadata", "uid") for one in services if self.wants_balancer(one)]
         return owner in self.left_to_others and owner not in wanting
+
+    def is_placeless(self) -> bool:
+        """Whether all members have an address that operators made up, and no machine.
+
+        Then nothing says where a balancer is to be created, in clouds that reach members by
+        address.
+        """
+        members = self.members()
+        made_up = [one for one in members if _addresses_of(one) == [MISTAKEN]]
+        gone = all(self.machine_of(one) is None for one in members)
+        return self.abilities.members_by_address and bool(members) and members == made_up and gone
 
     def members(self) -> list[Obj]:
         """The nodes that should be members of balancers; none of another cloud."""
@@ -392,6 +456,25 @@ def counts_as_member(node: Obj) -> bool:
         return False
     excluded = words(node, "metadata", "labels").get(EXCLUDED)
     return excluded is None and not has_taint(node, LEAVING)
+
+
+def with_address(nodes: Sequence[Obj], besides: frozenset[str]) -> frozenset[str]:
+    """Returns the names of the nodes that have an address which none of the others has.
+
+    Users may have given two nodes the same one: a balancer leads to each address once.
+    """
+    taken = {
+        address
+        for node in nodes
+        if text(node, "metadata", "name") in besides
+        for address in _addresses_of(node)
+    }
+    free = (node for node in nodes if any(one not in taken for one in _addresses_of(node)))
+    return frozenset(text(node, "metadata", "name") for node in free) | besides
+
+
+def _addresses_of(node: Obj) -> list[str]:
+    return [text(one, "address") for one in rows(node, "status", "addresses")]
 
 
 def conditions_of(thing: Obj) -> dict[str, str]:

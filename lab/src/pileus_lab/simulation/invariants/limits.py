@@ -11,17 +11,22 @@ from pileus.controllers.route import controller as route
 from pileus.controllers.service.notes import WAITS
 from pileus.controllers.ssh_keys import controller as ssh_keys
 from pileus.controllers.ssh_keys.source import FILE_PERIOD
+from pileus.controllers.volume import controller as volume
+from pileus.controllers.volume.reconciler import PAUSE
 from pileus.kube.informer import FIRST_DELAY, FRUITLESS, LONGEST_DELAY
 from pileus.objects.cluster_nodes import TRIES
 from pileus.runtime.backoff import SERVICE_RETRIES
 from pileus.runtime.events import RETRY
 from pileus.runtime.settings import Durations
+from pileus_lab.simulation.environment.cluster import OF_VOLUMES
 from pileus_lab.simulation.environment.steps import Answer, Call, Channel
 from pileus_lab.simulation.setup import MONITOR_PERIOD
 
 AT_ONCE = TRIES
 """Attempts of one pass that finds an object changed meanwhile (409)."""
 CONFLICT = "409"
+REFUSED = "Conflict"
+"""The same, of the cloud."""
 PASS = 1.0
 """Seconds that a pass takes if it only fails to write."""
 TICK = 0.001
@@ -50,6 +55,8 @@ LAWS: Mapping[str, Law] = {
     "cloud routes": _ROUTES,
     "route-controller": _ROUTES,
     "node-controller": Law(node.RETRIES.first, ipam.DOUBT),
+    "volume-controller": Law(volume.RETRIES.first, PAUSE),
+    "cloud volumes": Law(volume.RETRIES.first, PAUSE),
 }
 OTHERS = Law(node.RETRIES.first, MONITOR_PERIOD)
 """For periodic checks."""
@@ -90,9 +97,14 @@ class Paces:
     """By process and part of it, in this minute."""
     invited: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """How often each was asked to retry later, or with a fresh view, in this minute."""
+    accepted: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """How many changes of the cloud were accepted in this minute: the checks that follow each of
+    them start over at short intervals."""
     vain: dict[Key, Vain] = field(default_factory=dict[Key, Vain])
     quiet_until: dict[Waiting, float] = field(default_factory=dict[Waiting, float])
     """Until when a call must not be repeated; for the cloud, no call at all."""
+    told_at: dict[Waiting, float] = field(default_factory=dict[Waiting, float])
+    """When that was said. What is sent at that very moment was on its way before."""
     woken: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     """Paths of objects that changed, and by part of the manager until when its one immediate pass
     for that change may run, whatever the last one was asked. A part that has not begun its pass is
@@ -106,26 +118,33 @@ class Paces:
             self.minute = minute
             self.sent.clear()
             self.invited.clear()
+            self.accepted.clear()
         self.sent[call.identity, call.agent, call.channel] += 1
         if self.is_early(call):
             for path, begun in self.woken.items():
-                if path in call.what:
+                if is_about(call, path):
                     begun.setdefault(call.agent, call.at + PASS)
 
-    def learn_of_answer(self, answer: Answer, now: float) -> None:
+    def learn_of_answer(self, answer: Answer, now: float, *, is_paused: bool = False) -> None:
+        """`is_paused`: the process reads the answer only after it is resumed."""
         call = answer.call
         if answer.patience is not None:
             # Also to a call that came early because its object had changed: the newest word counts.
             self.quiet_until[who_waits(call)] = now + answer.patience
+            self.told_at[who_waits(call)] = inf if is_paused else now
         if answer.patience is not None or answer.trouble == CONFLICT:
             self.invited[call.identity, call.agent] += 1
         if not answer.trouble:
-            self.vain.pop(same(call), None)
+            self.accepted[call.identity, call.agent] += call.channel is Channel.CLOUD_WRITE
+            for key in (same(call), shared(call)):
+                self.vain.pop(key, None)
             return
         if not call.is_to_cloud:
             self.ill[call.identity] = now
         if call.is_work or call.is_to_cloud:
             self.vain.setdefault(same(call), Vain(call.at)).count(answer)
+        if call.shared and answer.trouble == REFUSED and not answer.is_injected:
+            self.vain.setdefault(shared(call), Vain(call.at)).count(answer)
 
     def changed(self, path: str, *, by_manager: bool) -> None:
         """An object changed: one more pass may run at once; it starts over if others changed it."""
@@ -137,18 +156,38 @@ class Paces:
                 del self.vain[key]
 
     def is_early(self, call: Call) -> bool:
-        return call.at < self.quiet_until.get(who_waits(call), 0.0) - TICK
+        whose = who_waits(call)
+        is_known = call.at > self.told_at.get(whose, 0.0)
+        return is_known and call.at < self.quiet_until.get(whose, 0.0) - TICK
 
     def may_be_early(self, call: Call) -> bool:
         """Whether its object has changed."""
         return any(
-            path in call.what and call.at <= begun.get(call.agent, inf)
+            is_about(call, path) and call.at <= begun.get(call.agent, inf)
             for path, begun in self.woken.items()
         )
 
 
+CLAIM = "/persistentvolumeclaims/"
+FOR_A_CLAIM = "POST /api/v1/persistentvolumes"
+"""The request that creates the volume of a claim, which only its content names."""
+
+
+def is_about(call: Call, path: str) -> bool:
+    """Whether a call is made for the object with this path."""
+    if path in call.what:
+        return True
+    named = f'"name":"{path.removeprefix(CLAIM)}"'.encode()
+    return call.what == FOR_A_CLAIM and path.startswith(CLAIM) and named in call.content
+
+
 def same(call: Call) -> Key:
     return call.identity, call.agent, call.what
+
+
+def shared(call: Call) -> Key:
+    """The key of all changes of an object that several Services or routes change."""
+    return call.identity, call.agent, f"changes of {call.shared}"
 
 
 def who_waits(call: Call) -> Waiting:
@@ -201,6 +240,8 @@ RATES: Mapping[str, Rate] = {
     "cloud instances": Rate(OTHERS, (NODES,)),
     "cloud routes": Rate(LAWS["cloud routes"], (RANGES,), 1),
     "cloud keys": _KEYS,
+    "volume-controller": Rate(LAWS["volume-controller"], OF_VOLUMES),
+    "cloud volumes": Rate(LAWS["cloud volumes"], OF_VOLUMES),
     "shared-informers": Rate(Law(FIRST_DELAY, LONGEST_DELAY), (NODES, SERVICES), 1),
     "healthz": Rate(EACH_SECOND, (), 1),
 }

@@ -35,8 +35,9 @@ class ServiceHistory:
         default_factory=dict[str, tuple[str, Version]]
     )
     """By UID of a Service: its `pileus.dev/manage`, and the version that set it."""
-    cleaned_up: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-    """Which leader deleted the balancer of a deleted Service, and when."""
+    cleaned_up: list[tuple[str, str, float]] = field(default_factory=list[tuple[str, str, float]])
+    """Which leader deleted a balancer of which deleted Service, and when. A deletion that fails in
+    the cloud is repeated."""
     vanished: dict[str, Vanished] = field(default_factory=dict[str, Vanished])
     """By UID: Services that were deleted while they had the finalizer or a balancer."""
     kept_on_purpose: set[str] = field(default_factory=set[str])
@@ -80,9 +81,10 @@ class ServiceHistory:
         if before is after:
             return
         self.born |= {key: now for key in after if key not in before}
-        owners = [one.owner.uid for key, one in before.items() if key not in after and one.owner]
+        lost = (one.twin_of or one.owner for key, one in before.items() if key not in after)
+        owners = [owner.uid for owner in lost if owner]
         gone = set(owners).difference(there)
-        self.cleaned_up += [(leader, now) for uid in owners if uid in gone]
+        self.cleaned_up += [(leader, uid, now) for uid in owners if uid in gone]
 
     def _learn_of_mode(self, service: Obj, uid: str) -> None:
         mode = words(service, "metadata", "annotations").get(MANAGE, "")

@@ -11,10 +11,17 @@ from pileus.controllers.route.descriptor import ROUTE
 from pileus.controllers.route.settings import RouteSettings
 from pileus.controllers.service import notes
 from pileus.controllers.service.descriptor import SERVICE
+from pileus.controllers.volume.descriptor import VOLUME
+from pileus.controllers.volume.settings import VolumeSettings
 from pileus_lab.apiserver.tree import Obj, text, texts
 from pileus_lab.simulation.clouds.truth import Balancer
+from pileus_lab.simulation.environment.cluster import ready_status
 from pileus_lab.simulation.environment.steps import Channel
-from pileus_lab.simulation.invariants.abilities import requests_of_check, requests_of_lists
+from pileus_lab.simulation.invariants.abilities import (
+    requests_of_check,
+    requests_of_lists,
+    requests_of_single_nodes,
+)
 from pileus_lab.simulation.invariants.facts import Facts, is_new
 from pileus_lab.simulation.setup import MONITOR_PERIOD
 
@@ -30,10 +37,16 @@ CHECKS = 2
 """Requests for each Service: at most one full check, or two quick ones."""
 SEARCHED = 60.0
 """Seconds for which a new node's machine has been looked up by then, with exponential backoff."""
+TOLD = 2
+"""Events of one change of a balancer: that it began, and that it is done."""
 LISTS = 5
 """Without streaming lists, one list at the end of each watch; and one of Services and nodes,
 page by page, before orphans are reported."""
 # Where nodes are not watched, rounds over the routes are as frequent as checks of machines (10 s).
+SIDECARS = 3
+"""Leases of CSI sidecars that a check of all volumes looks for."""
+VOLUME_KINDS, NODES_AND_SERVICES = 4, 2
+"""Kinds that are watched for volumes besides nodes, and without them."""
 SWEPT = 60.0
 """Seconds between two paged lists of Services, while there are orphaned balancers."""
 ROUNDS = 4
@@ -58,22 +71,40 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
     gone = len(_gone(facts))
     times = 1 + int(spent.seconds // REWORDED)
     hopeless = _hopeless(facts, spent.seconds)
+    renewed = _renewed(facts)
+    checks = _volume_checks(facts, spent.seconds)
+    kinds = 1 + (VOLUME_KINDS / NODES_AND_SERVICES if checks else 0)
     most = {
         Channel.WRITE: (gone + _lost(facts)) * times,  # the lost have two conditions that say so
         # By the first check after its deletion; and of a route that leads nowhere and
         # is tried once in five minutes, that it fails no more because the cloud was in disorder.
-        Channel.EVENT: gone + len(_unroutable(facts)),
-        Channel.CLOUD_WRITE: hopeless,
-        Channel.READ: LISTS * times + _pages(facts) * (1 + int(spent.seconds // SWEPT)),
-        Channel.WATCH: 2 * (1 + times),
-        Channel.CLOUD_READ: _looks(facts, spent.seconds) + hopeless,
+        Channel.EVENT: gone + len(_unroutable(facts)) + TOLD * renewed,
+        Channel.CLOUD_WRITE: hopeless + renewed,
+        Channel.READ: int(LISTS * times * kinds)
+        + _pages(facts) * (1 + int(spent.seconds // SWEPT))
+        + SIDECARS * checks,
+        Channel.WATCH: int(2 * (1 + times) * kinds),
+        Channel.CLOUD_READ: _looks(facts, spent.seconds) + hopeless + checks,
     }
     for channel, limit in most.items():
         if spent.calls[channel] > limit:
             many = f"{spent.calls[channel]} {channel} in {spent.seconds:.0f} s"
             yield f"{many}, not {limit} at most; last written: {spent.last_write}"
-    if spent.accepted:
+    if spent.accepted > renewed:
         yield f"the cloud was changed; last written: {spent.last_write}"
+
+
+def _volume_checks(facts: Facts, seconds: float) -> int:
+    """How many checks of all volumes there may be: one list of the cloud each."""
+    if not facts.runs(VOLUME.canonical):
+        return 0
+    return 1 + int(seconds // facts.schedule.setup.config[VolumeSettings].check_period)
+
+
+def _renewed(facts: Facts) -> int:
+    """How many outdated notes one full check may write again: at most one per balancer."""
+    is_late = facts.abilities.notes_at_full_check and facts.schedule.setup.repairs
+    return len(facts.balancers()) if is_late else 0
 
 
 def _looks(facts: Facts, seconds: float) -> int:
@@ -91,7 +122,20 @@ def _looks(facts: Facts, seconds: float) -> int:
         searching += refreshes * (SEARCH - 1)  # absence is never concluded from a cache
     a_check = max(CHECKS, requests_of_check(able, truth))
     services = len(facts.cluster.objects("services"))
-    return rounds * a_round + a_check * services + searching
+    singles = _single_lookups(facts, seconds, refreshes)
+    return rounds * a_round + a_check * services + searching + singles
+
+
+def _single_lookups(facts: Facts, seconds: float, refreshes: int) -> int:
+    """Requests for single machines, if the provider declares any.
+
+    Checks of machines ask for nodes that are not ready, refreshes for all.
+    """
+    nodes, gone, lost = facts.cluster.objects("nodes"), len(_gone(facts)), _lost(facts)
+    unready = sum(ready_status(node) != "True" for node in nodes)
+    a_check = requests_of_single_nodes(facts.abilities, unready, gone, lost)
+    a_refresh = requests_of_single_nodes(facts.abilities, len(nodes), gone, lost)
+    return (1 + int(seconds / MONITOR_PERIOD)) * a_check + refreshes * a_refresh
 
 
 def _refreshes(facts: Facts, seconds: float) -> int:

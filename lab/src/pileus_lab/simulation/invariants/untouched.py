@@ -90,13 +90,21 @@ def _without_ranges(node: Obj) -> tuple[object, ...]:
     return metadata, spec, branch(node, "status")
 
 
-def others_parts_are_left_alone(_: Facts, step: ObjectStep) -> str | None:
-    """Labels, taints, finalizers, conditions and other fields that are not ours do not change."""
+def others_parts_are_left_alone(facts: Facts, step: ObjectStep) -> str | None:
+    """Labels, taints, finalizers, conditions and other fields that are not ours do not change.
+
+    Annotations that the provider reports on Services are ours, too.
+    """
     before, after = step.before, step.after
     if not is_manager(step.who) or before is None or after is None:
         return None
     changed = _changed_metadata(before, after)
-    for what in (_annotations, _labels, _taints, _finalizers, _conditions, _spec, _status):
+    declared = facts.account.offered.annotations
+    reported = declared.reported if declared else frozenset[str]()
+    was, now = _annotations(before, reported), _annotations(after, reported)
+    if was != now:
+        changed.append(f"annotations from {was} to {now}")
+    for what in (_labels, _taints, _finalizers, _conditions, _spec, _status):
         if what(before) != what(after):
             changed.append(f"{what.__name__.strip('_')} from {what(before)} to {what(after)}")
     name = text(before, "metadata", "name")
@@ -109,9 +117,10 @@ def _changed_metadata(before: Obj, after: Obj) -> list[str]:
     return sorted(key for key in keys if was.get(key) != now.get(key))
 
 
-def _annotations(thing: Obj) -> Mapping[str, str]:
+def _annotations(thing: Obj, reported: frozenset[str]) -> Mapping[str, str]:
     given = words(thing, "metadata", "annotations")
-    return {key: value for key, value in given.items() if not key.startswith(OUR_ANNOTATIONS)}
+    others = (key for key in given if not key.startswith(OUR_ANNOTATIONS) and key not in reported)
+    return {key: given[key] for key in others}
 
 
 def _labels(thing: Obj) -> Mapping[str, str]:
@@ -152,7 +161,7 @@ def nothing_wanted_is_deleted(facts: Facts, step: CloudStep) -> str | None:
     """No desired balancer or route is deleted, not even to be created again."""
     if not is_manager(step.who):
         return None
-    for balancer in _lost(step):
+    for balancer in (*_lost(step), *_left(step)):
         if _is_wanted(facts, balancer):
             uid = balancer.owner.uid if balancer.owner else ""
             return f"{balancer.id} was deleted, though Service {uid} needs it"
@@ -172,9 +181,18 @@ def _lost(step: CloudStep) -> list[Balancer]:
     return [] if before is after else [one for key, one in before.items() if key not in after]
 
 
+def _left(step: CloudStep) -> list[Balancer]:
+    """Returns those that were deleted, while parts beside them are left."""
+    before, after = step.before.balancers, step.after.balancers
+    if before is after:
+        return []
+    left = {key for key, one in after.items() if one.is_remains}
+    return [one for key, one in before.items() if key in left and not one.is_remains]
+
+
 def _is_wanted(facts: Facts, balancer: Balancer) -> bool:
     """Whether its Service has requested it for so long that every manager knows."""
-    if balancer.owner is None or not balancer.is_of(facts.cluster_id):
+    if balancer.owner is None or not balancer.is_of(facts.cluster_id) or balancer.has_failed:
         return False
     uid = balancer.owner.uid
     since = facts.history.wanted_since.get(uid)
@@ -208,7 +226,7 @@ def unmanaged_balancers_are_left_alone(facts: Facts, step: CloudStep) -> str | N
         return None
     for key, before in step.before.balancers.items():
         after = step.after.balancers.get(key)
-        if after is before or before.owner is None:
+        if after == before or before.owner is None:
             continue
         mode, since = facts.history.unmanaged.get(before.owner.uid, ("", None))
         if since is None or _is_allowed(mode, before, after):
@@ -232,8 +250,17 @@ def _is_allowed(mode: str, before: Balancer, after: Balancer | None) -> bool:
     """Whether only members were changed, if that is allowed."""
     if mode != "members" or after is None:
         return False
-    parts = ("ports", "source_ranges", "traffic", "addresses", "owner")
-    return all(getattr(before, part) == getattr(after, part) for part in parts)
+    parts = ("source_ranges", "traffic", "addresses", "owner")
+    is_same = all(getattr(before, part) == getattr(after, part) for part in parts)
+    return is_same and _same_ports(before, after)
+
+
+def _same_ports(before: Balancer, after: Balancer) -> bool:
+    """Where node ports belong to members, a balancer without members shows none."""
+    if before.members and after.members:
+        return before.ports == after.ports
+    was, now = ({(one.port, one.transport) for one in each.ports} for each in (before, after))
+    return was == now
 
 
 def few_vanished_services_are_cleaned_up_at_once(facts: Facts, step: CloudStep) -> str | None:
@@ -241,11 +268,13 @@ def few_vanished_services_are_cleaned_up_at_once(facts: Facts, step: CloudStep) 
     if not is_manager(step.who):
         return None
     there = {text(one, "metadata", "uid") for one in facts.cluster.objects("services")}
-    gone = [one for one in _lost(step) if one.owner and one.owner.uid not in there]
+    owners = (one.twin_of or one.owner for one in _lost(step))
+    gone = {owner.uid for owner in owners if owner and owner.uid not in there}
     if not gone:
         return None
     leader, now = facts.cluster.leader(LEASE), facts.now()
-    before = sum(1 for who, at in facts.history.cleaned_up if who == leader and now - at < WINDOW)
+    recent = (one for one in facts.history.cleaned_up if now - one[2] < WINDOW)
+    before = len({uid for who, uid, _ in recent if who == leader} - gone)
     owners = len(facts.balancers()) + len(gone) + before
     limit = max(notes.FEW, int(notes.FRACTION * owners))
     if facts.schedule.setup.deletes_orphans:

@@ -1,0 +1,196 @@
+"""What users do in the modelled OpenStack directly, without a manager: several requests at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pileus.cloud.balancer import Owner
+from pileus.providers.openstack.api import Call, Service
+from pileus_lab.openstack.handle import handle, settled
+from pileus_lab.openstack.state import Moment, Record, State
+from pileus_lab.simulation.clouds import deeds
+from pileus_lab.simulation.clouds.truth import Route
+
+ELSEWHERE = "192.0.2.77"
+"""Address of a machine of another cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """IDs of what exists before the first machine."""
+
+    network: str
+    subnet: str
+    router: str
+    public: str
+    """The external network; empty: none."""
+
+
+@dataclass(slots=True)
+class _Hands:
+    state: State
+    moment: Moment
+    site: Site
+
+    def send(self, service: Service, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 -- JSON
+        query = (("cascade", "true"),) if method == "DELETE" and "/lbaas/" in path else ()
+        call = Call(service=service, method=method, path=path, body=body, query=query)
+        self.state, reply = handle(self.state, call, self.moment)
+        return reply.body
+
+    def server(self, name: str) -> Record | None:
+        found = [one for one in self.state.table("servers").values() if one["name"] == name]
+        return found[-1] if found else None
+
+    def address(self, name: str, version: int) -> str:
+        """Returns the address of a server of that name; empty if there is none."""
+        server = self.server(name)
+        for port in self.state.table("ports").values():
+            if server is not None and port["device_id"] == server["id"]:
+                addresses = [one["ip_address"] for one in port["fixed_ips"]]
+                return next((one for one in addresses if (":" in one) == (version == 6)), "")  # noqa: PLR2004 -- IPv6
+        return ""
+
+
+def performed(state: State, deed: deeds.CloudDeed, moment: Moment, site: Site) -> State:
+    """Returns the state after the deed. What OpenStack refuses has no effect."""
+    hands = _Hands(settled(state, moment.now), moment, site)
+    match deed:
+        case deeds.AddMachine():
+            _add_machine(hands, deed)
+        case deeds.DeleteMachine(machine):
+            hands.send(Service.COMPUTE, "DELETE", f"/servers/{machine}")
+        case deeds.StopMachine(machine):
+            hands.send(Service.COMPUTE, "POST", f"/servers/{machine}/action", {"os-stop": None})
+        case deeds.StartMachine(machine):
+            hands.send(Service.COMPUTE, "POST", f"/servers/{machine}/action", {"os-start": None})
+        case deeds.AddRoute(destination, target):
+            _add_route(hands, destination, target)
+        case deeds.DeleteRoute(route):
+            _delete_route(hands, route)
+        case deeds.AddKey() | deeds.DeleteVolume():
+            pass
+        case _:
+            _change_balancer(hands, deed)
+    return hands.state
+
+
+def _add_machine(hands: _Hands, deed: deeds.AddMachine) -> None:
+    hands.moment = Moment(hands.moment.now, hands.moment.chance)
+    networks = [{"uuid": hands.site.network}]  # both families, since it has subnets of both
+    server: dict[str, Any] = {"name": deed.name, "networks": networks, "id": deed.uuid}
+    server["availability_zone"] = "az1"
+    made = hands.send(Service.COMPUTE, "POST", "/servers", {"server": server})
+    hands.state = settled(hands.state, hands.moment.now)
+    if deed.external and hands.site.public:
+        ports = hands.state.table("ports").values()
+        port = next(one["id"] for one in ports if one["device_id"] == made["server"]["id"])
+        fields = {"floating_network_id": hands.site.public, "port_id": port}
+        hands.send(Service.NETWORK, "POST", "/v2.0/floatingips", {"floatingip": fields})
+
+
+def _add_route(hands: _Hands, destination: str, target: str) -> None:
+    hop = hands.address(target, 6 if ":" in destination else 4)
+    if hop:
+        routes = [{"destination": destination, "nexthop": hop}]
+        path = f"/v2.0/routers/{hands.site.router}/add_extraroutes"
+        hands.send(Service.NETWORK, "PUT", path, {"router": {"routes": routes}})
+
+
+def _delete_route(hands: _Hands, route: Route) -> None:
+    routes = [{"destination": route.destination, "nexthop": route.id.partition(" via ")[2]}]
+    path = f"/v2.0/routers/{hands.site.router}/remove_extraroutes"
+    hands.send(Service.NETWORK, "PUT", path, {"router": {"routes": routes}})
+
+
+def _change_balancer(hands: _Hands, deed: deeds.BalancerDeed) -> None:
+    match deed:
+        case deeds.AddBalancer():
+            _add_balancer(hands, deed)
+        case deeds.DeleteBalancer(balancer):
+            hands.send(Service.LOAD_BALANCER, "DELETE", f"/v2.0/lbaas/loadbalancers/{balancer}")
+        case deeds.AddPort(balancer, port, node_port):
+            _add_port(hands, balancer, port, node_port)
+        case deeds.RemoveMember(balancer, member):
+            _remove_member(hands, balancer, member)
+
+
+def _add_balancer(hands: _Hands, deed: deeds.AddBalancer) -> None:
+    tags = _tags(deed.owner)
+    for one in hands.state.table("loadbalancers").values():
+        if tags and set(tags) <= set(one["tags"]):
+            return
+    member = {"name": deed.member, "address": ELSEWHERE, "protocol_port": deed.node_port}
+    listener = {
+        "name": f"listener_0_{deed.name}",
+        "protocol": "TCP",
+        "protocol_port": deed.port,
+        "tags": tags,
+        "default_pool": {**_pool(f"pool_0_{deed.name}", [member]), "tags": tags},
+    }
+    fields = {
+        "name": deed.name,
+        "vip_subnet_id": hands.site.subnet,
+        "tags": tags,
+        "listeners": [listener],
+    }
+    body = {"loadbalancer": fields}
+    hands.send(Service.LOAD_BALANCER, "POST", "/v2.0/lbaas/loadbalancers", body)
+
+
+def _tags(owner: Owner | None) -> list[str]:
+    if owner is None:
+        return []
+    return [f"pileus.dev/cluster={owner.cluster}", f"pileus.dev/service={owner.uid}"]
+
+
+def _pool(name: str, members: list[Mapping[str, Any]]) -> dict[str, Any]:
+    pool = {"name": name, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"}
+    return {**pool, "members": members}
+
+
+def _add_port(hands: _Hands, balancer: str, port: int, node_port: int) -> None:
+    """A listener and its pool, in two requests that nothing comes between."""
+    record = hands.state.get("loadbalancers", balancer)
+    if record is None:
+        return
+    used = [hands.state.table("pools")[one["id"]] for one in record["pools"]][:1]
+    members = [
+        {"name": one["name"], "address": one["address"], "protocol_port": node_port}
+        for pool in used
+        for one in (hands.state.table("members")[ref["id"]] for ref in pool["members"])
+    ]
+    listener = {"protocol": "TCP", "protocol_port": port, "loadbalancer_id": balancer}
+    listener["name"] = f"by-hand-{port}"
+    made = hands.send(
+        Service.LOAD_BALANCER, "POST", "/v2.0/lbaas/listeners", {"listener": listener}
+    )
+    if "listener" not in made:
+        return
+    _at_once(hands, balancer)
+    pool = {**_pool(f"by-hand-{port}", []), "listener_id": made["listener"]["id"]}
+    made = hands.send(Service.LOAD_BALANCER, "POST", "/v2.0/lbaas/pools", {"pool": pool})
+    _at_once(hands, balancer)
+    path = f"/v2.0/lbaas/pools/{made['pool']['id']}/members"
+    hands.send(Service.LOAD_BALANCER, "PUT", path, {"members": members})
+
+
+def _at_once(hands: _Hands, balancer: str) -> None:
+    """End what the load balancer is pending for."""
+    due = [one for one in hands.state.due if one.id == balancer]
+    if due:
+        hands.state = settled(hands.state, max(one.at for one in due))
+
+
+def _remove_member(hands: _Hands, balancer: str, name: str) -> None:
+    record = hands.state.get("loadbalancers", balancer)
+    if record is None or record["provisioning_status"] != "ACTIVE":
+        return
+    for ref in record["pools"]:
+        pool = hands.state.table("pools")[ref["id"]]
+        found = (hands.state.table("members")[one["id"]] for one in pool["members"])
+        member = next((one["id"] for one in found if one["name"] == name), "")
+        if member:
+            path = f"/v2.0/lbaas/pools/{pool['id']}/members/{member}"
+            hands.send(Service.LOAD_BALANCER, "DELETE", path)
+            _at_once(hands, balancer)

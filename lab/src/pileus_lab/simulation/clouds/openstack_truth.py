@@ -1,0 +1,280 @@
+"""What is true of a modelled OpenStack, computed from its state and never through the provider."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS
+from pileus.cloud.balancer import Owner, Transport
+from pileus.cloud.model import Address, AddressType, InstanceState
+from pileus.providers.openstack.config import OpenStackConfig
+from pileus_lab.openstack.handle import settled
+from pileus_lab.openstack.state import Record, State
+from pileus_lab.simulation.clouds.truth import Balancer, Machine, Port, Route, Traffic, Truth
+
+T = TypeVar("T")
+CLUSTER, SERVICE, SPEC = "pileus.dev/cluster=", "pileus.dev/service=", "pileus.dev/spec="
+EVERYWHERE = frozenset({"0.0.0.0/0", "::/0"})
+VOLATILE = frozenset({"provisioning_status", "operating_status", "updated_at", "revision_number"})
+"""Fields that change without anyone changing the object."""
+STATES = {
+    "ACTIVE": InstanceState.RUNNING,
+    "SHUTOFF": InstanceState.STOPPED,
+    "BUILD": InstanceState.PENDING,
+}
+GROUP, UID_LENGTH = "lb-sg-", 36
+"""Names of security groups of Services begin so, and go on with the UID."""
+DELETED = "PENDING_DELETE"
+
+
+class TruthOf:
+    """What is true, each part cached until what it is made from changes."""
+
+    def __init__(self, config: OpenStackConfig) -> None:
+        self._config = config
+        self._machines: tuple[tuple[object, ...], tuple[Machine, ...]] = ((), ())
+        self._routes: tuple[tuple[object, ...], Mapping[str, Route]] = ((), {})
+        self._balancers: Mapping[str, tuple[tuple[Record, ...], Balancer]] = {}
+        self._shown: Mapping[str, Balancer] = {}
+        self._source: tuple[object, ...] = ()
+        self._clusters: dict[str, str] = {}
+        """Clusters of Services, by UID, from all marks that were ever there."""
+        self._ids: dict[Owner, str] = {}
+        """IDs of the last load balancers of owners."""
+
+    def at(self, state: State, now: float) -> Truth:
+        state = settled(state, now)
+        tables = state.tables
+        servers = tuple(tables.get(one) for one in ("servers", "ports", "floatingips"))
+        if not _same(servers, self._machines[0]):
+            self._machines = servers, tuple(self._all_machines(state))
+        routes = tuple(tables.get(one) for one in ("servers", "ports", "routers"))
+        if not _same(routes, self._routes[0]):
+            self._routes = routes, _routes(state, self._config.route.router_id)
+        return Truth(
+            machines=self._machines[1], balancers=self._all_balancers(state), routes=self._routes[1]
+        )
+
+    def _all_machines(self, state: State) -> Iterator[Machine]:
+        region = self._config.auth.region if self._config.is_regional else ""
+        floating = {one["port_id"]: one for one in state.table("floatingips").values()}
+        ports: dict[str, list[Record]] = {}
+        for port in state.table("ports").values():
+            ports.setdefault(port["device_id"], []).append(port)
+        for one in state.table("servers").values():
+            mine = ports.get(one["id"], [])
+            outside = [floating[port["id"]] for port in mine if port["id"] in floating]
+            inside = [each["ip_address"] for port in mine for each in port["fixed_ips"]]
+            yield Machine(
+                id=one["id"],
+                provider_id=f"openstack://{region}/{one['id']}",
+                name=one["name"],
+                uuid=one["id"],
+                state=STATES[one["status"]],
+                type=one["flavor"]["original_name"],
+                zone=one["OS-EXT-AZ:availability_zone"],
+                region=self._config.auth.region,
+                addresses=(
+                    *(Address(AddressType.INTERNAL_IP, each) for each in inside),
+                    *(
+                        Address(AddressType.EXTERNAL_IP, each["floating_ip_address"])
+                        for each in outside
+                    ),
+                ),
+            )
+
+    def _all_balancers(self, state: State) -> Mapping[str, Balancer]:
+        names = ("loadbalancers", "listeners", "pools", "members", "healthmonitors")
+        tables = tuple(state.tables.get(one) for one in (*names, "floatingips", "security-groups"))
+        if _same(tables, self._source):
+            return self._shown
+        self._source = tables
+        known: dict[str, tuple[tuple[Record, ...], Balancer]] = {}
+        for id_, records, made in self._each(state):
+            before = self._balancers.get(id_)
+            is_same = before and before[1].owner == made.owner and _same(before[0], records)
+            known[id_] = before if before and is_same else (records, made)
+        self._balancers = known
+        self._shown = {id_: one for id_, (_, one) in known.items()}
+        return self._shown
+
+    def _each(self, state: State) -> Iterator[tuple[str, tuple[Record, ...], Balancer]]:
+        floating = {one["port_id"]: one for one in state.table("floatingips").values()}
+        owners: set[Owner] = set()
+        present = [
+            one
+            for one in state.table("loadbalancers").values()
+            if one["provisioning_status"] != DELETED
+        ]
+        for one in sorted(present, key=lambda one: (one["created_at"], one["id"])):
+            outside = floating.pop(one["vip_port_id"], None)
+            records = (one, *_parts(state, one), *((outside,) if outside else ()))
+            made = self._balancer(state, one, records, outside)
+            if made.owner:
+                self._clusters[made.owner.uid] = made.owner.cluster
+                self._ids[made.owner] = made.id
+            if made.owner in owners:
+                made = _twin(made)
+            elif made.owner:
+                owners.add(made.owner)
+            yield one["id"], records, made
+        beside = [*floating.values(), *state.table("security-groups").values()]
+        left: dict[Owner | str, tuple[Record, ...]] = {}
+        for one in beside:
+            owner = owner_of(one) or self._named(one)
+            if owner not in owners:
+                key = owner or one["id"]
+                left[key] = (*left.get(key, ()), one)
+        for key, records in left.items():
+            owner = key if isinstance(key, Owner) else None
+            first = str(records[0]["id"])
+            id_ = self._ids.get(owner, first) if owner else first
+            yield id_, records, _leftover(id_, records, owner)
+
+    def _named(self, record: Record) -> Owner | None:
+        """Returns the owner of a security group that has no tags yet: its name has the UID."""
+        name = str(record.get("name", ""))
+        if not name.startswith(GROUP):
+            return None
+        uid = name.removeprefix(GROUP)[:UID_LENGTH]
+        return Owner(self._clusters[uid], uid) if uid in self._clusters else None
+
+    def _balancer(
+        self, state: State, one: Record, records: tuple[Record, ...], outside: Record | None
+    ) -> Balancer:
+        listeners = [
+            part
+            for ref in one["listeners"]
+            if (part := state.table("listeners")[ref["id"]])["provisioning_status"] != DELETED
+        ]
+        pools = [
+            state.table("pools")[each["default_pool_id"]]
+            for each in listeners
+            if each["default_pool_id"]
+        ]
+        ranges = {frozenset(each["allowed_cidrs"] or ()) - EVERYWHERE for each in listeners}
+        return Balancer(
+            id=one["id"],
+            owner=owner_of(one),
+            addresses=(
+                outside["floating_ip_address"] if outside else one["vip_address"],
+                *(each["ip_address"] for each in one["additional_vips"]),
+            ),
+            ports=frozenset(port for each in listeners for port in _ports(state, each)),
+            members=frozenset(each["name"] for pool in pools for each in _members(state, pool)),
+            source_ranges=ranges.pop() if len(ranges) == 1 else frozenset({"various"} & ranges),
+            traffic=self._traffic(state, pools),
+            is_noted=_is_noted(one),
+            has_failed=one["provisioning_status"] == "ERROR",
+            record=_frozen(records),
+        )
+
+    def _traffic(self, state: State, pools: list[Record]) -> Traffic | None:
+        """Without monitors, nothing shows the port of health checks."""
+        if not self._config.load_balancer.create_monitor:
+            return None
+        sticky = _one(bool(pool["session_persistence"]) for pool in pools)
+        ports = {each["monitor_port"] for pool in pools for each in _members(state, pool)}
+        seconds = DEFAULT_AFFINITY_SECONDS if sticky else None
+        return Traffic(seconds, _one(ports)) if ports else None
+
+
+def owner_of(record: Record) -> Owner | None:
+    """Returns the owner in the tags. Two Services never share a load balancer here."""
+    clusters = [tag.removeprefix(CLUSTER) for tag in record["tags"] if tag.startswith(CLUSTER)]
+    services = [tag.removeprefix(SERVICE) for tag in record["tags"] if tag.startswith(SERVICE)]
+    return Owner(clusters[0], services[0]) if clusters and services else None
+
+
+def _is_noted(record: Record) -> bool:
+    notes = [tag for tag in record["tags"] if tag.startswith(SPEC)]
+    return bool(notes) and not any("changing" in tag for tag in notes)
+
+
+def _twin(balancer: Balancer) -> Balancer:
+    """A second one with the same mark is not the Service's: it has to be deleted."""
+    owner = balancer.owner
+    mark = Owner(owner.cluster, f"{owner.uid} again {balancer.id}") if owner else None
+    return Balancer(
+        id=balancer.id,
+        owner=mark,
+        addresses=balancer.addresses,
+        ports=balancer.ports,
+        members=balancer.members,
+        twin_of=owner,
+        record=balancer.record,
+    )
+
+
+def _leftover(id_: str, records: tuple[Record, ...], owner: Owner | None) -> Balancer:
+    """Floating IPs and security groups of an owner that has no load balancer.
+
+    They count as the remains of the last one.
+    """
+    return Balancer(
+        id=id_,
+        owner=owner,
+        addresses=(),
+        ports=frozenset(),
+        members=frozenset(),
+        has_failed=True,
+        is_remains=True,
+        record=_frozen(records),
+    )
+
+
+def _parts(state: State, one: Record) -> Iterator[Record]:
+    for ref in one["listeners"]:
+        yield state.table("listeners")[ref["id"]]
+    for ref in one["pools"]:
+        pool = state.table("pools")[ref["id"]]
+        yield pool
+        yield from (state.table("members")[each["id"]] for each in pool["members"])
+        if monitor := pool.get("healthmonitor_id"):
+            yield state.table("healthmonitors")[monitor]
+
+
+def _members(state: State, pool: Record) -> Iterator[Record]:
+    for ref in pool["members"]:
+        member = state.table("members")[ref["id"]]
+        if member["provisioning_status"] != DELETED:
+            yield member
+
+
+def _ports(state: State, listener: Record) -> Iterator[Port]:
+    """A pool without members has no node port: 0."""
+    transport = listener["protocol"] if listener["protocol"] in {"UDP", "SCTP"} else "TCP"
+    pool = state.get("pools", listener["default_pool_id"] or "")
+    found = {one["protocol_port"] for one in _members(state, pool)} if pool else {-1}
+    for node_port in sorted(found) or [0]:
+        yield Port(listener["protocol_port"], node_port, Transport(transport))
+
+
+def _routes(state: State, router: str) -> Mapping[str, Route]:
+    by_address: dict[str, Record] = {}
+    for port in state.table("ports").values():
+        by_address |= {one["ip_address"]: port for one in port["fixed_ips"]}
+    names = {one["id"]: one["name"] for one in state.table("servers").values()}
+    found: dict[str, Route] = {}
+    for one in state.table("routers")[router]["routes"]:
+        there, hop = one["destination"], one["nexthop"]
+        port = by_address.get(hop)
+        target = names.get(port["device_id"], hop) if port else hop
+        id_ = f"{there} via {hop}"
+        found[id_] = Route(id=id_, destination=there, target=target, cluster=None, record=id_)
+    return found
+
+
+def _frozen(records: Iterable[Record]) -> str:
+    kept = [{k: v for k, v in one.items() if k not in VOLATILE} for one in records]
+    return json.dumps(kept, sort_keys=True)
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _one(values: Iterable[T]) -> T | None:
+    """What all values are; None if they differ."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None

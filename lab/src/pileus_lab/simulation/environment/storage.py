@@ -1,0 +1,234 @@
+"""Claims and their pods: users, the scheduler and kube-controller-manager's part for volumes."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from pileus.cloud.model import InstanceState
+from pileus_lab.apiserver.tree import Obj, name_of, rows, text, texts, words
+from pileus_lab.local.model.state import TYPES
+from pileus_lab.node_agents.volume_binder import (
+    Storage,
+    claim_path,
+    is_deleting,
+    patches,
+    uid_of,
+)
+from pileus_lab.simulation.clouds.deeds import DeleteVolume
+from pileus_lab.simulation.environment.account import Account
+from pileus_lab.simulation.environment.cluster import (
+    ATTACHMENTS,
+    CLAIMS,
+    MERGE,
+    VOLUMES,
+    Cluster,
+    ready_status,
+)
+from pileus_lab.simulation.kinds import DeedKind
+from pileus_lab.simulation.schedule import Deed
+
+WHO = "storage"
+PERIOD = 3.0
+DRIVER = "local.csi.pileus.dev"
+CLASSES = "storageclasses.storage.k8s.io"
+CLAIMS_PATH = f"/api/v1/namespaces/default/{CLAIMS}"
+ATTACHMENTS_PATH = "/apis/storage.k8s.io/v1/volumeattachments"
+ZONE = "topology.kubernetes.io/zone"
+MOST_CLAIMS = 6
+MOST_GIB = 8
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+UNMOUNT = 60.0
+"""Seconds after which volumes of a silent node are detached anyway."""
+MOST_ATTACHED = TYPES["small"].volumes
+"""Volumes that a machine of the default type can have."""
+
+
+def in_use(handle: str) -> str:
+    """The name of a volume in the status of nodes."""
+    return f"kubernetes.io/csi/{DRIVER}^{handle}"
+
+
+def is_tainted(node: Obj) -> bool:
+    return any(text(one, "key") == OUT_OF_SERVICE for one in rows(node, "spec", "taints"))
+
+
+class Claims:
+    """Users create claims and pods; the rest of a cluster binds, attaches and protects them."""
+
+    def __init__(self, cluster: Cluster, account: Account, *, has_kubelets: bool = False) -> None:
+        """`has_kubelets`: whether kubelets mount the volumes of pods (`simulation.hosts`)."""
+        self._cluster = cluster
+        self._account = account
+        self._has_kubelets = has_kubelets
+        self._named = 0
+        self.pods: dict[str, str] = {}
+        """By UID of the claim: the node of its pod."""
+        self.lost: set[str] = set()
+        """Volumes that users have deleted in the cloud."""
+        self._silent_since: dict[str, float] = {}
+        self.deeds: Mapping[DeedKind, Callable[[Deed], None]] = {
+            DeedKind.CLAIM_CREATE: self._create,
+            DeedKind.CLAIM_GROW: self._grow,
+            DeedKind.CLAIM_DELETE: self._delete,
+            DeedKind.POD_MOVE: self._move,
+            DeedKind.POD_END: self._end,
+            DeedKind.VOLUME_VANISH: self._vanish,
+        }
+
+    def furnish(self, claims: int) -> None:
+        """What exists before the first manager starts; with that many claims."""
+        body = {
+            "metadata": {"name": "fast"},
+            "provisioner": DRIVER,
+            "allowVolumeExpansion": True,
+        }
+        self._cluster.act(WHO, "POST", "/apis/storage.k8s.io/v1/storageclasses", body)
+        for number in range(claims):
+            self._create(
+                Deed(number=0, at=0.0, kind=DeedKind.CLAIM_CREATE, choice=number, seconds=0.0)
+            )
+
+    async def run(self) -> None:
+        while True:
+            if not self._cluster.is_down:
+                self._bind()
+                if self._has_kubelets:
+                    self._evict()
+                self._attach()
+            await asyncio.sleep(PERIOD)
+
+    def _bind(self) -> None:
+        found = Storage(
+            self._cluster.objects(CLAIMS),
+            self._cluster.objects(VOLUMES),
+            self._cluster.objects(CLASSES),
+            self.pods.keys(),
+            self._has_kubelets,
+        )
+        for patch in patches(found):
+            self._cluster.act(WHO, "PATCH", patch.path, patch.body, MERGE)
+
+    def _attach(self) -> None:
+        """As the attach-detach controller: an attachment for each pod, and no others."""
+        wanted = {
+            (text(one, "spec", "volumeName"), self.pods[uid_of(one)])
+            for one in self._cluster.objects(CLAIMS)
+            if uid_of(one) in self.pods and text(one, "status", "phase") == "Bound"
+        }
+        present: set[tuple[str, str]] = set()
+        for one in self._cluster.objects(ATTACHMENTS):
+            volume = text(one, "spec", "source", "persistentVolumeName")
+            key = (volume, text(one, "spec", "nodeName"))
+            present.add(key)
+            if key not in wanted and not is_deleting(one) and self._may_detach(*key):
+                self._cluster.act(WHO, "DELETE", f"{ATTACHMENTS_PATH}/{name_of(one)}")
+        for volume, node in sorted(wanted - present):
+            source = {"persistentVolumeName": volume}
+            spec = {"attacher": DRIVER, "nodeName": node, "source": source}
+            body = {"metadata": {"name": f"va-{volume[-12:]}-{node}"}, "spec": spec}
+            self._cluster.act(WHO, "POST", ATTACHMENTS_PATH, body)
+
+    def _may_detach(self, volume: str, node: str) -> bool:
+        """Whether the kubelet has unmounted the volume, or is not waited for any longer."""
+        found = next((one for one in self._cluster.objects("nodes") if name_of(one) == node), None)
+        if not self._has_kubelets or found is None or is_tainted(found):
+            return True
+        now = self._account.now()
+        if ready_status(found) == "True":
+            self._silent_since.pop(node, None)
+        elif now - self._silent_since.setdefault(node, now) >= UNMOUNT:
+            return True
+        handles = {
+            name_of(one): text(one, "spec", "csi", "volumeHandle")
+            for one in self._cluster.objects(VOLUMES)
+        }
+        return in_use(handles.get(volume, "")) not in texts(found, "status", "volumesInUse")
+
+    def _evict(self) -> None:
+        """As the garbage collector of pods: those on tainted nodes are deleted by force."""
+        nodes = self._cluster.objects("nodes")
+        tainted = {name_of(one) for one in nodes if is_tainted(one)}
+        for claim in self._cluster.objects(CLAIMS):
+            if self.pods.get(uid_of(claim)) in tainted:
+                others = [one for one in self._nodes(claim) if one not in tainted]
+                if others:
+                    self.pods[uid_of(claim)] = others[0]
+                else:
+                    del self.pods[uid_of(claim)]
+
+    def tidy(self) -> None:
+        """Pods whose nodes cannot run them end."""
+        ready = {
+            name_of(one) for one in self._cluster.objects("nodes") if ready_status(one) == "True"
+        }
+        machines = self._account.truth().machines
+        running = {one.name for one in machines if one.state is InstanceState.RUNNING}
+        for uid, node in [*self.pods.items()]:
+            if node not in ready & running:
+                del self.pods[uid]
+
+    def _vanish(self, deed: Deed) -> None:
+        volume = deed.one_of([*self._account.truth().volumes.values()])
+        if volume is not None:
+            self._account.do(WHO, DeleteVolume(volume.id))
+            if volume.id not in self._account.truth().volumes:
+                self.lost.add(volume.id)
+
+    def _create(self, deed: Deed) -> None:
+        if len(self._cluster.objects(CLAIMS)) >= MOST_CLAIMS:
+            return
+        self._named += 1
+        size = {"requests": {"storage": f"{1 + deed.choice % 3}Gi"}}
+        spec = {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "resources": size}
+        body = {"metadata": {"name": f"claim-{self._named}"}, "spec": spec}
+        self._cluster.act(WHO, "POST", CLAIMS_PATH, body)
+
+    def _grow(self, deed: Deed) -> None:
+        claim = deed.one_of(self._alive())
+        if claim is None:
+            return
+        now = int(text(claim, "spec", "resources", "requests", "storage").removesuffix("Gi"))
+        if now < MOST_GIB:
+            size = {"requests": {"storage": f"{now + 1}Gi"}}
+            body: Obj = {"spec": {"resources": size}}
+            self._cluster.act(WHO, "PATCH", claim_path(claim), body, MERGE)
+
+    def _delete(self, deed: Deed) -> None:
+        claim = deed.one_of(self._alive())
+        if claim is not None:
+            self.pods.pop(uid_of(claim), None)
+            self._cluster.act(WHO, "DELETE", claim_path(claim))
+
+    def _move(self, deed: Deed) -> None:
+        """To a node that the volume can be attached to, as the scheduler does."""
+        claim = deed.one_of(self._alive())
+        nodes = self._nodes(claim) if claim is not None else []
+        node = nodes[deed.choice // 7 % len(nodes)] if nodes else None
+        if claim is not None and node is not None:
+            self.pods[uid_of(claim)] = node
+
+    def _end(self, deed: Deed) -> None:
+        uid = deed.one_of(sorted(self.pods))
+        if uid is not None:
+            del self.pods[uid]
+
+    def _alive(self) -> list[Obj]:
+        return [one for one in self._cluster.objects(CLAIMS) if not is_deleting(one)]
+
+    def _nodes(self, claim: Obj) -> list[str]:
+        bound = text(claim, "spec", "volumeName")
+        zones = {
+            zone
+            for volume in self._cluster.objects(VOLUMES)
+            if name_of(volume) == bound
+            for term in rows(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
+            for one in rows(term, "matchExpressions")
+            if text(one, "key") == ZONE
+            for zone in texts(one, "values")
+        }
+        others = [node for uid, node in self.pods.items() if uid != uid_of(claim)]
+        return [
+            name_of(one)
+            for one in self._cluster.objects("nodes")
+            if words(one, "metadata", "labels").get(ZONE) in zones
+            and others.count(name_of(one)) < MOST_ATTACHED
+        ]

@@ -1,0 +1,1 @@
+"""Machines as the node plugin sees them: devices, mounts and commands, without a kernel."""

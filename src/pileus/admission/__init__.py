@@ -1,0 +1,1 @@
+"""Admission webhooks: what they answer, the port that serves them, and its certificates."""

@@ -1,0 +1,203 @@
+"""`pileus doctor`: checks a cluster and its cloud. Changes nothing.
+
+Exit codes: 0 healthy · 2 findings · 1 the command could not run. docs/reference/doctor.md describes
+the checks, the findings and the fields of the JSON form.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import yaml
+
+from pileus.cli.arguments import UsageError
+from pileus.cli.cluster_command import (
+    CONTEXT,
+    Command,
+    Request,
+    Runner,
+    json_text,
+    run_cluster_command,
+)
+from pileus.cli.terminal import Ink, Style, Terminal
+from pileus.cloud.finding import Finding, Severity
+from pileus.doctor.doctor import Checked, Diagnosis, diagnose
+from pileus.doctor.observation import Expected, Observation
+from pileus.doctor.reading import observe
+from pileus.settings.flags import Flag, Group
+from pileus.settings.kinds import STRING
+
+FINDINGS = 2
+VERSION = 1
+"""Version of the JSON form: raised when a field changes its meaning or is removed."""
+OUTPUTS = ("text", "json", "yaml")
+OUTPUT = Flag(
+    "output", STRING, "text", "Output format: text, json or yaml.", short="o", only_flag=True
+)
+ACCOUNT = Flag(
+    "manager-account",
+    STRING,
+    Expected().account,
+    "Service account of the manager, as NAMESPACE/NAME. Its rights are checked.",
+    only_flag=True,
+)
+COMMAND = Command(
+    "Check a cluster and its cloud: API server, rights, leader election, nodes, webhooks, other "
+    "managers, leftovers, credentials and quotas. Each finding has a reason and a fix. Changes "
+    "nothing. Without --cloud-provider, the cloud is not checked.\n\n"
+    "Exit codes: 0 healthy, 2 findings, 1 the command could not run.",
+    Group("Doctor", (CONTEXT, ACCOUNT, OUTPUT), ours=True),
+    needs_cloud=False,
+    outputs=OUTPUTS,
+)
+INKS = {Severity.ERROR: Ink.RED, Severity.WARNING: Ink.YELLOW, Severity.NOTE: Ink.DIM}
+GOOD, BAD, ODD, UNREAD, SKIPPED = "✓", "✗", "!", "?", "-"
+INDENT = 4
+PROGRAMS = frozenset({"kubectl", "openstack", "pileus", "timedatectl"})
+"""A fix that begins with one of them is a command."""
+
+
+def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
+    def work(request: Request, run: Runner) -> int:
+        account = request.values[ACCOUNT]
+        if account.count("/") != 1 or not all(account.split("/")):
+            raise UsageError(
+                f'--manager-account: "{account}" is not NAMESPACE/NAME',
+                f"for example --manager-account={Expected().account}",
+            )
+        diagnosis = diagnose(run(_observe(request, account)))
+        terminal.out.write(shown(diagnosis, request.values[OUTPUT], Style.of(terminal)))
+        return exit_code(diagnosis)
+
+    return run_cluster_command(program, COMMAND, arguments, terminal, work)
+
+
+async def _observe(request: Request, account: str) -> Observation:
+    return await observe(request.config, request.world, account)
+
+
+def exit_code(diagnosis: Diagnosis) -> int:
+    return 0 if diagnosis.is_healthy else FINDINGS
+
+
+def shown(diagnosis: Diagnosis, form: str, style: Style) -> str:
+    if form == "json":
+        return json_text(document(diagnosis))
+    if form == "yaml":
+        return yaml.safe_dump(document(diagnosis), sort_keys=False, allow_unicode=True)
+    return as_text(diagnosis, style)
+
+
+def as_text(diagnosis: Diagnosis, style: Style) -> str:
+    lines = [line for each in diagnosis.checked for line in _check_lines(each, style)]
+    for finding in diagnosis.obstacles:
+        lines += ["", *_finding_lines(finding, style)]
+    lines += ["", style.inked(summary(diagnosis), Ink.BOLD)]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _check_lines(each: Checked, style: Style) -> Iterator[str]:
+    mark, ink = mark_of(each)
+    head = f"{style.inked(mark, ink)} {style.inked(each.check.title, Ink.BOLD)}"
+    if each.unread is not None:
+        first, *rest = style.lines(f"not checked: {each.unread.what} cannot be read", INDENT)
+        yield head
+        yield from (f"{'':{INDENT}}{style.inked(line, Ink.DIM)}" for line in (first, *rest))
+        return
+    if not each.findings:
+        text = f"{each.check.title}: {each.summary}"
+        first, *rest = style.lines(text, 2)
+        yield f"{style.inked(mark, ink)} {first}"
+        yield from (f"  {line}" for line in rest)
+        return
+    yield head
+    for finding in each.findings:
+        yield from _finding_lines(finding, style)
+
+
+def mark_of(each: Checked) -> tuple[str, Ink]:
+    severities = {finding.severity for finding in each.findings}
+    if each.unread is not None:
+        return UNREAD, Ink.YELLOW
+    if each.is_skipped:
+        return SKIPPED, Ink.DIM
+    if Severity.ERROR in severities:
+        return BAD, Ink.RED
+    if Severity.WARNING in severities:
+        return ODD, Ink.YELLOW
+    return GOOD, Ink.GREEN
+
+
+def _finding_lines(finding: Finding, style: Style) -> Iterator[str]:
+    word = style.inked(finding.severity.value, INKS[finding.severity])
+    indent, margin = " " * INDENT, INDENT + 2
+    first, *rest = style.lines(
+        f"{finding.severity.value} {finding.subject}: {finding.what} [{finding.id}]", margin
+    )
+    yield f"{indent}{word}{first.removeprefix(finding.severity.value)}"
+    yield from (f"{indent}  {line}" for line in rest)
+    if finding.reason:
+        for line in style.lines(finding.reason, margin):
+            yield f"{indent}  {style.inked(line, Ink.DIM)}"
+    yield from (f"{indent}  {line}" for line in _fix_lines(finding.fix, style, margin))
+
+
+def _fix_lines(fix: str, style: Style, margin: int) -> Iterator[str]:
+    """Yields a fix. A command can be pasted into a shell, also if it takes several lines."""
+    if not fix:
+        return
+    command, _, comment = fix.partition("   # ")
+    if command.split()[0] not in PROGRAMS:
+        yield from style.lines(f"fix: {fix}", margin)
+        return
+    *lines, last = style.lines(f"fix: {command}", margin + len(" \\"))
+    yield from (f"{line} \\" for line in lines)
+    yield last
+    if comment:
+        yield from (style.inked(line, Ink.DIM) for line in style.lines(f"# {comment}", margin))
+
+
+def summary(diagnosis: Diagnosis) -> str:
+    made = sum(each.is_made for each in diagnosis.checked)
+    checks = f"{made} of {len(diagnosis.checked)} checks made"
+    if diagnosis.is_healthy:
+        return f"Healthy: no problems found ({checks})."
+    words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
+    counts = {word: diagnosis.count(severity) for severity, word in words.items()}
+    found = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items() if n)
+    return f"{found} ({checks})."
+
+
+def document(diagnosis: Diagnosis) -> Mapping[str, object]:
+    return {
+        "version": VERSION,
+        "healthy": diagnosis.is_healthy,
+        "summary": {severity.value: diagnosis.count(severity) for severity in Severity},
+        "checks": [
+            {
+                "id": each.check.id,
+                "title": each.check.title,
+                "made": each.is_made,
+                "summary": each.summary if each.unread is None else each.unread.why,
+            }
+            for each in diagnosis.checked
+        ],
+        "findings": [
+            *(
+                _finding_document(each.check.id, finding)
+                for each in diagnosis.checked
+                for finding in each.findings
+            ),
+            *(_finding_document("", finding) for finding in diagnosis.obstacles),
+        ],
+    }
+
+
+def _finding_document(check: str, finding: Finding) -> Mapping[str, str]:
+    return {
+        "check": check,
+        "id": finding.id,
+        "severity": finding.severity.value,
+        "subject": finding.subject,
+        "what": finding.what,
+        "reason": finding.reason,
+        "fix": finding.fix,
+    }

@@ -1,0 +1,87 @@
+"""Full-screen views in sections that fit the terminal, for `pileus top` and the demo."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from pileus.dataclass import dataclass
+
+GAP = 2
+"""Columns between two cells."""
+LEAST = 2
+"""Lines of a list that are kept as long as possible when it is shortened, including the title."""
+NONE = (Text("none", style="dim"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled list. `shrinks`: its oldest lines are dropped if there is not enough room."""
+
+    title: str
+    lines: tuple[Text, ...]
+    shrinks: bool = False
+
+    @property
+    def height(self) -> int:
+        return 1 + len(self.lines)
+
+
+def stack(sections: Sequence[Section], width: int, room: int) -> list[Text]:
+    """The sections below each other, each line at most `width` wide, at most `room` lines."""
+    lines: list[Text] = []
+    for section, height in zip(sections, shares(sections, room), strict=True):
+        if height < 1:
+            continue
+        lines.append(title_line(section.title, width))
+        kept = section.lines[-(height - 1) :] if section.shrinks else section.lines[: height - 1]
+        lines.extend(cut(line, width) for line in kept if height > 1)
+    return lines[:room]
+
+
+def shares(sections: Sequence[Section], room: int) -> list[int]:
+    """How many lines each section gets: lists that shrink share the remaining room."""
+    fixed = sum(section.height for section in sections if not section.shrinks)
+    wanting = [section for section in sections if section.shrinks]
+    left = max(room - fixed, LEAST * len(wanting))
+    given: dict[int, int] = {}
+    for count, section in sorted(enumerate(wanting), key=lambda one: one[1].height):
+        fair = left // (len(wanting) - len(given))
+        given[count] = min(section.height, fair)
+        left -= given[count]
+    order = iter(range(len(wanting)))
+    return [given[next(order)] if one.shrinks else one.height for one in sections]
+
+
+def title_line(title: str, width: int) -> Text:
+    line = Text(f"{title} ", style="bold blue")
+    line.append("─" * max(0, width - line.cell_len), style="dim")
+    return cut(line, width)
+
+
+def cut(line: Text, width: int) -> Text:
+    short = line.copy()
+    short.truncate(width, overflow="ellipsis" if width > 1 else "crop")
+    short.no_wrap = True
+    return short
+
+
+def aligned(rows: Sequence[tuple[Text, ...]], width: int) -> tuple[Text, ...]:
+    """The rows in columns; columns that do not fit are dropped, the last ones first."""
+    if not rows:
+        return ()
+    wide = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    shown = len(wide)
+    while shown > 1 and sum(wide[:shown]) + GAP * (shown - 1) > width:
+        shown -= 1
+    return tuple(joined(row[:shown], wide) for row in rows)
+
+
+def joined(cells: Iterable[Text], wide: Sequence[int]) -> Text:
+    """The cells next to each other, padded to their width."""
+    line = Text(no_wrap=True)
+    for index, (cell, columns) in enumerate(zip(cells, wide, strict=False)):
+        line.append(" " * GAP if index else "")
+        line.append_text(cell)
+        line.append(" " * (columns - cell.cell_len))
+    line.rstrip()
+    return line

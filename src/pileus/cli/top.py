@@ -1,0 +1,207 @@
+"""`pileus top`: watches nodes, Services and the decisions of the running manager.
+
+Exit codes: 0 ended by the user, or one frame was printed · 1 an error.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from datetime import datetime
+from itertools import zip_longest
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from pileus.app.errors import CommandFailed
+from pileus.app.history import HistoryReader, history_reader
+from pileus.cli.cluster_command import Command, Request, Runner, run_cluster_command, shown_name
+from pileus.cli.explain import age
+from pileus.cli.history import OUTPUT, REACH_FLAGS, headline, reach_of
+from pileus.cli.screen import GAP, NONE, Section, aligned, cut, joined, stack
+from pileus.cli.terminal import Terminal
+from pileus.dataclass import dataclass
+from pileus.kube.errors import KubeError
+from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
+from pileus.kube.settings import ClientSettings
+from pileus.objects.nodes import addresses_of, is_ready, is_uninitialized
+from pileus.settings import flags
+from pileus.telemetry.journal import Entry, History, Question, decoded
+from pileus.telemetry.metrics import new_metrics
+
+ONCE = flags.switch("once", "Print one frame and exit.")
+COMMAND = Command(
+    "Watch nodes, Services of type LoadBalancer and the decisions of the running manager. Reads "
+    "only, with your own token; no cloud credentials are needed. Ctrl-C ends it.\n\n"
+    "Exit codes: 0 ended, 1 an error.",
+    flags.Group("Top", (*REACH_FLAGS, ONCE, OUTPUT), ours=True),
+    needs_cloud=False,
+    outputs=("text",),
+)
+PERIOD = 2.0
+"""Seconds between two frames."""
+KEPT = 200
+TWO_COLUMNS = 110
+ONE_FRAME = (100, 40)
+"""Columns and lines of a frame that is printed to a file."""
+ZONE = "topology.kubernetes.io/zone"
+RESULTS = {"done": "green", "failed": "bold red"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What one frame shows."""
+
+    history: History
+    entries: Sequence[Entry]
+    nodes: Sequence[Node] = ()
+    services: Sequence[Service] = ()
+    problem: str = ""
+    """Why nodes and Services, or newer decisions, are not shown."""
+
+    @property
+    def now(self) -> datetime:
+        return self.history.now
+
+
+def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
+    def work(request: Request, run: Runner) -> int:
+        if request.values[ONCE] or not terminal.width(terminal.out):
+            frame = run(_first(request))
+            width = terminal.width(terminal.out) or ONE_FRAME[0]
+            console = Console(file=terminal.out, width=width, highlight=False)
+            console.print(draw(frame, width, ONE_FRAME[1]))
+            return 0
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_watch(request, Console(file=terminal.out, highlight=False)))
+        return 0
+
+    return run_cluster_command(program, COMMAND, arguments, terminal, work)
+
+
+async def _first(request: Request) -> Frame:
+    async with _reader(request) as reader:
+        return await Watcher(reader).frame()
+
+
+async def _watch(request: Request, console: Console) -> None:
+    async with _reader(request) as reader:
+        watcher = Watcher(reader)
+        frame = await watcher.frame()
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                await asyncio.to_thread(live.update, draw(frame, *console.size), refresh=True)
+                await asyncio.sleep(PERIOD)
+                frame = await watcher.next_frame(frame)
+
+
+def _reader(request: Request) -> AbstractAsyncContextManager[HistoryReader]:
+    world = request.world
+    access = world.access(request.config[ClientSettings], world.environ)
+    reach, clock = reach_of(request.values), world.times.wall
+    return history_reader(access, reach, request.config, clock, new_metrics())
+
+
+class Watcher:
+    """Collects frames: decisions that are new, and the current nodes and Services."""
+
+    def __init__(self, reader: HistoryReader) -> None:
+        self._reader = reader
+        self._entries = deque[Entry](maxlen=KEPT)
+        self._after = 0
+        self._identity: str = ""
+
+    async def frame(self) -> Frame:
+        """Raises CommandFailed if the leader cannot be asked."""
+        history = await self._reader.read(Question(limit=KEPT, after=self._after))
+        if history.identity != self._identity and self._identity:  # another leader, from its start
+            self._entries.clear()
+            self._after = 0
+            history = await self._reader.read(Question(limit=KEPT))
+        self._identity, self._after = history.identity, history.sequence
+        self._entries.extend(decoded(history))
+        try:
+            nodes = (await self._reader.client.list(NODES)).items
+            services = (await self._reader.client.list(SERVICES)).items
+        except KubeError as error:
+            return Frame(history=history, entries=[*self._entries], problem=str(error))
+        return Frame(history=history, entries=[*self._entries], nodes=nodes, services=services)
+
+    async def next_frame(self, last: Frame) -> Frame:
+        """Returns the next frame; the last one with the problem if the leader does not answer."""
+        try:
+            return await self.frame()
+        except CommandFailed as error:
+            return Frame(
+                history=last.history,
+                entries=last.entries,
+                nodes=last.nodes,
+                services=last.services,
+                problem=str(error),
+            )
+
+
+def draw(frame: Frame, width: int, height: int) -> Group:
+    """The whole screen, never wider or higher than the terminal."""
+    room = height - 1 - bool(frame.problem)
+    decisions = Section("Decisions", tuple(_decisions(frame, width)) or NONE, shrinks=True)
+    there = (
+        Section("Nodes", aligned([_node(each) for each in frame.nodes], width) or NONE),
+        Section("Services", aligned([*map(_service, _balanced(frame))], width) or NONE),
+    )
+    if width < TWO_COLUMNS:
+        lines = stack((*there, decisions), width, room)
+    else:
+        half = (width - GAP) // 2
+        left, right = stack((decisions,), half, room), stack(there, half, room)
+        pairs = zip_longest(left, right, fillvalue=Text())
+        lines = [joined(pair, (half, half)) for pair in pairs]
+    trouble = [cut(Text(f"! {frame.problem}", style="red"), width)] if frame.problem else []
+    return Group(_head(frame, width), *trouble, *lines)
+
+
+def _head(frame: Frame, width: int) -> Text:
+    head = Text("Pileus", style="bold")
+    history = frame.history
+    text = f"  leader {history.identity}, started {age(history.since, frame.now)} ago"
+    head.append(text, style="dim")
+    return cut(head, width)
+
+
+def _decisions(frame: Frame, width: int) -> Sequence[Text]:
+    rows = [_decision(entry, frame.now) for entry in frame.entries]
+    return aligned(rows, max(width, ONE_FRAME[0]) * 4)  # the last column is cut, not dropped
+
+
+def _decision(entry: Entry, now: datetime) -> tuple[Text, ...]:
+    often = f" (x{entry.count})" if entry.count > 1 else ""
+    return (
+        Text(age(entry.at, now), style="dim"),
+        Text(entry.object.title, style="bold"),
+        Text(headline(entry) + often, style=RESULTS.get(entry.result, "yellow")),
+    )
+
+
+def _node(node: Node) -> tuple[Text, ...]:
+    is_new = is_uninitialized(node)
+    addresses = (each.address for each in addresses_of(node) if each.type == "InternalIP")
+    return (
+        Text(node.metadata.name, style="bold"),
+        Text("uninitialized" if is_new else "initialized", style="yellow" if is_new else "green"),
+        Text("Ready", style="green") if is_ready(node) else Text("NotReady", style="red"),
+        Text(next(addresses, "-")),
+        Text((node.metadata.labels or {}).get(ZONE, "-"), style="dim"),
+    )
+
+
+def _balanced(frame: Frame) -> Sequence[Service]:
+    return [each for each in frame.services if each.spec and each.spec.type == "LoadBalancer"]
+
+
+def _service(service: Service) -> tuple[Text, ...]:
+    status = service.status.load_balancer if service.status else None
+    found = [each.ip or each.hostname or "" for each in (status and status.ingress) or ()]
+    name = shown_name(service.metadata.namespace, service.metadata.name)
+    address = Text(", ".join(found), style="cyan") if found else Text("pending", style="yellow")
+    return Text(name, style="bold"), address

@@ -1,0 +1,350 @@
+"""The objects of the CSI driver: CSIDriver, controller with its sidecars, node plugin, rights.
+
+The sidecars are those of the Kubernetes project. Their rights are what their versions below use.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pileus.cloud.choice import CloudSettings
+from pileus.deployment.choice import NODE as OWN_NODE
+from pileus.deployment.choice import Choice, CsiChoice, Shape
+from pileus.deployment.commented import Commented, Object
+from pileus.deployment.rbac import account, roles
+from pileus.objects.rights import KUBE_SYSTEM, Right
+from pileus.objects.settings import ClusterSettings
+from pileus.volumes.parameters import driver_name
+
+CONTROLLER, NODE = "pileus-csi-controller", "pileus-csi-node"
+IMAGES = {
+    "csi-provisioner": "v5.3.0",
+    "csi-attacher": "v4.9.0",
+    "csi-resizer": "v1.14.0",
+    "csi-snapshotter": "v8.3.0",
+}
+SOCKET_FOLDER = "/csi"
+SOCKET = f"{SOCKET_FOLDER}/csi.sock"
+READ = ("get", "list", "watch")
+STORAGE, SNAPSHOTS, COORDINATION = (
+    "storage.k8s.io",
+    "snapshot.storage.k8s.io",
+    "coordination.k8s.io",
+)
+PASSED = (
+    "--cloud-provider=",
+    "--cloud-config=",
+    "--cluster-id=",
+    "--cluster-name=",
+    "--allow-untagged-cloud=",
+    "--user-agent=",
+    "--logging-format=",
+    "--v=",
+)
+"""Flags of the manager that the controller gets as well."""
+SMALL = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}}
+DRIVER = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def csi_objects(choice: Choice, pod: Callable[[Choice], Object]) -> Iterator[Object]:
+    """Yields the objects of the driver. `pod` returns the template of a manager's pods."""
+    csi = choice.csi
+    if csi is None:
+        return
+    cloud = choice.config[CloudSettings].clouds[0].name
+    driver = driver_name(cloud)
+    yield csi_driver(driver)
+    if csi.sidecars:
+        yield from _controller(choice, csi, pod)
+    yield from _node(choice, csi)
+    yield storage_class(cloud, driver)
+    if csi.snapshots:
+        yield snapshot_class(cloud, driver)
+
+
+def csi_driver(driver: str) -> Object:
+    return Commented(
+        "kubelet changes the group of files in volumes (fsGroup) by itself.",
+        {
+            "apiVersion": f"{STORAGE}/v1",
+            "kind": "CSIDriver",
+            "metadata": {"name": driver},
+            "spec": {
+                "attachRequired": True,
+                "podInfoOnMount": False,
+                "fsGroupPolicy": "ReadWriteOnceWithFSType",
+                "storageCapacity": False,
+                "volumeLifecycleModes": ["Persistent"],
+            },
+        },
+    )
+
+
+def storage_class(cloud: str, driver: str) -> Object:
+    return Commented(
+        "An example. Parameters: docs/guides/volumes.md.",
+        {
+            "apiVersion": f"{STORAGE}/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": cloud},
+            "provisioner": driver,
+            "parameters": {"csi.storage.k8s.io/fstype": "ext4"},
+            "allowVolumeExpansion": True,
+            "reclaimPolicy": "Delete",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+    )
+
+
+def snapshot_class(cloud: str, driver: str) -> Object:
+    return Commented(
+        "An example.",
+        {
+            "apiVersion": f"{SNAPSHOTS}/v1",
+            "kind": "VolumeSnapshotClass",
+            "metadata": {"name": cloud},
+            "driver": driver,
+            "deletionPolicy": "Delete",
+        },
+    )
+
+
+# -- controller --------------------------------------------------------------------------------
+
+
+def _controller(
+    choice: Choice, csi: CsiChoice, of_manager: Callable[[Choice], Object]
+) -> Iterator[Object]:
+    own = replace(choice, name=CONTROLLER, shape=Shape.DEPLOYMENT)
+    pod = of_manager(own)
+    subject = account(CONTROLLER, choice.namespace)
+    yield subject
+    yield from roles(CONTROLLER, _driver_rights(choice), subject, "The driver.")
+    for name, rights in sidecar_rights(choice.namespace, snapshots=csi.snapshots).items():
+        yield from roles(f"{CONTROLLER}:{name}", rights, subject, f"{name}.")
+    spec: Object = {
+        **pod["spec"],
+        "containers": [_driver(choice, pod), *_sidecars(csi)],
+        "volumes": [*pod["spec"]["volumes"], {"name": "socket", "emptyDir": {}}],
+    }
+    yield Commented(
+        "The driver and its sidecars, each of which has a Lease. One replica of each is at work.",
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": own.metadata(),
+            "spec": {
+                "replicas": choice.replicas,
+                "selector": {"matchLabels": own.labels()},
+                "template": {"metadata": pod["metadata"], "spec": spec},
+            },
+        },
+    )
+
+
+def _driver(choice: Choice, pod: Object) -> Object:
+    (manager,) = pod["spec"]["containers"]
+    flags = [one for one in choice.arguments if one.startswith(PASSED)]
+    kept = {key: manager[key] for key in ("envFrom", "env") if key in manager}
+    return {
+        "name": "driver",
+        "image": choice.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["pileus", "csi"],
+        "args": ["--mode=controller", f"--endpoint=unix://{SOCKET}", *flags],
+        **kept,
+        "resources": DRIVER,
+        "securityContext": CONFINED,
+        "volumeMounts": [*manager["volumeMounts"], {"name": "socket", "mountPath": SOCKET_FOLDER}],
+    }
+
+
+def _sidecars(csi: CsiChoice) -> Iterator[Object]:
+    found: dict[str, Sequence[str]] = {
+        "csi-provisioner": ("--feature-gates=Topology=true", "--extra-create-metadata=true"),
+        "csi-attacher": (),
+        "csi-resizer": (),
+    }
+    if csi.snapshots:
+        found["csi-snapshotter"] = ()
+    for name, flags in found.items():
+        common = (f"--csi-address={SOCKET}", "--leader-election=true", "--timeout=90s")
+        yield _sidecar(csi, name, (*common, *flags))
+
+
+def _sidecar(csi: CsiChoice, name: str, flags: Sequence[str]) -> Object:
+    return {
+        "name": name,
+        "image": f"{csi.registry}/{name}:{IMAGES[name]}",
+        "imagePullPolicy": "IfNotPresent",
+        "args": list(flags),
+        "resources": SMALL,
+        "securityContext": CONFINED,
+        "volumeMounts": [{"name": "socket", "mountPath": SOCKET_FOLDER}],
+    }
+
+
+def _driver_rights(choice: Choice) -> tuple[Right, ...]:
+    if choice.config[ClusterSettings].id:
+        return ()
+    purpose = "The UID of kube-system is the ID of the cluster in the marks of volumes."
+    names = (KUBE_SYSTEM,)
+    return (Right(purpose=purpose, resources=("namespaces",), names=names, verbs=("get",)),)
+
+
+def sidecar_rights(namespace: str, *, snapshots: bool) -> Mapping[str, tuple[Right, ...]]:
+    """Returns the rights of each sidecar, by its name."""
+    found = {
+        "csi-provisioner": _provisioner(namespace),
+        "csi-attacher": _attacher(namespace),
+        "csi-resizer": _resizer(namespace),
+    }
+    return found | ({"csi-snapshotter": _snapshotter(namespace)} if snapshots else {})
+
+
+def _right(purpose: str, group: str, verbs: Sequence[str], *resources: str) -> Right:
+    return Right(purpose=purpose, group=group, resources=resources, verbs=tuple(verbs))
+
+
+def _common(namespace: str) -> tuple[Right, ...]:
+    lease = ("get", "list", "watch", "create", "update", "patch", "delete")
+    return (
+        _right("Events.", "", ("list", "watch", "create", "update", "patch"), "events"),
+        replace(_right("Its Lease.", COORDINATION, lease, "leases"), namespace=namespace),
+    )
+
+
+def _provisioner(namespace: str) -> tuple[Right, ...]:
+    return (
+        _right("Volumes of claims.", "", (*READ, "create", "patch", "delete"), "persistentvolumes"),
+        _right("Claims.", "", (*READ, "update"), "persistentvolumeclaims"),
+        _right("Where pods can run.", "", READ, "nodes"),
+        _right(
+            "Classes, and where volumes are needed.",
+            STORAGE,
+            READ,
+            *("storageclasses", "csinodes", "volumeattachments", "volumeattributesclasses"),
+        ),
+        _right(
+            "Volumes from snapshots.",
+            SNAPSHOTS,
+            ("get", "list"),
+            *("volumesnapshots", "volumesnapshotcontents"),
+        ),
+        *_common(namespace),
+    )
+
+
+def _attacher(namespace: str) -> tuple[Right, ...]:
+    return (
+        _right("Their finalizer.", "", (*READ, "patch"), "persistentvolumes"),
+        _right("IDs of nodes.", STORAGE, READ, "csinodes"),
+        _right("What to attach.", STORAGE, (*READ, "patch"), "volumeattachments"),
+        _right("What is attached.", STORAGE, ("patch",), "volumeattachments/status"),
+        *_common(namespace),
+    )
+
+
+def _resizer(namespace: str) -> tuple[Right, ...]:
+    return (
+        _right("Their size.", "", (*READ, "patch"), "persistentvolumes"),
+        _right(
+            "What is to grow, and which pods use it.", "", READ, "persistentvolumeclaims", "pods"
+        ),
+        _right("Conditions of claims.", "", ("patch",), "persistentvolumeclaims/status"),
+        _right("Classes.", STORAGE, READ, "storageclasses", "volumeattributesclasses"),
+        *_common(namespace),
+    )
+
+
+def _snapshotter(namespace: str) -> tuple[Right, ...]:
+    contents = "volumesnapshotcontents"
+    return (
+        _right("Classes.", SNAPSHOTS, READ, "volumesnapshotclasses"),
+        _right("Snapshots.", SNAPSHOTS, (*READ, "update", "patch"), contents),
+        _right("Their state.", SNAPSHOTS, ("update", "patch"), f"{contents}/status"),
+        *_common(namespace),
+    )
+
+
+# -- node --------------------------------------------------------------------------------------
+
+
+def _node(choice: Choice, csi: CsiChoice) -> Iterator[Object]:
+    own = replace(choice, name=NODE)
+    subject = account(NODE, choice.namespace)
+    yield subject
+    right = _right("The provider ID and the zone of the node.", "", ("get",), "nodes")
+    yield from roles(NODE, (right,), subject, "The driver on nodes.")
+    yield Commented(
+        "The driver on every node. It registers itself with the kubelet, and formats and mounts "
+        "volumes, as root; it has no credentials of the cloud.",
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": own.metadata(),
+            "spec": {
+                "updateStrategy": {
+                    "type": "RollingUpdate",
+                    "rollingUpdate": {"maxUnavailable": "10%"},
+                },
+                "selector": {"matchLabels": own.labels()},
+                "template": {
+                    "metadata": {"labels": own.metadata()["labels"]},
+                    "spec": _node_pod(choice, csi),
+                },
+            },
+        },
+    )
+
+
+def _node_pod(choice: Choice, csi: CsiChoice) -> Object:
+    return {
+        "serviceAccountName": NODE,
+        "hostNetwork": True,
+        "dnsPolicy": "Default",
+        "priorityClassName": "system-node-critical",
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [_node_driver(choice, csi)],
+        "volumes": [_host_path("kubelet", csi.kubelet), _host_path("dev", "/dev")],
+    }
+
+
+def _host_path(name: str, path: str) -> Object:
+    return {"name": name, "hostPath": {"path": path, "type": "Directory"}}
+
+
+def _node_driver(choice: Choice, csi: CsiChoice) -> Object:
+    flags = [one for one in choice.arguments if one.startswith(("--cloud-provider=", "--v="))]
+    names = [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+    server = choice.api_server
+    if server is not None and server.host != OWN_NODE:
+        names += [
+            {"name": "KUBERNETES_SERVICE_HOST", "value": server.host},
+            {"name": "KUBERNETES_SERVICE_PORT", "value": server.port},
+        ]
+    return {
+        "name": "driver",
+        "image": csi.node_image or choice.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["pileus", "csi"],
+        "args": ["--mode=node", f"--kubelet-dir={csi.kubelet}", *flags],
+        "env": names,
+        "resources": DRIVER,
+        "securityContext": Commented(
+            "Mounts have to appear on the host, and devices to be used.",
+            {"privileged": True, "runAsUser": 0, "runAsGroup": 0},
+        ),
+        "volumeMounts": [
+            {
+                "name": "kubelet",
+                "mountPath": csi.kubelet,
+                "mountPropagation": "Bidirectional",
+            },
+            {"name": "dev", "mountPath": "/dev"},
+        ],
+    }

@@ -1,0 +1,176 @@
+"""What the doctor knows about a cluster and its clouds, as frozen values.
+
+A part that could not be read is an `Unread`. A check gets at a part with `known(part)`: if the part
+could not be read, the check is not made, and all others are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field, fields
+from datetime import datetime, timedelta
+from typing import TypeAlias, TypeVar
+
+from pileus.cloud.finding import Finding
+from pileus.dataclass import dataclass
+from pileus.doctor.records import (
+    Event,
+    Lease,
+    Node,
+    Pod,
+    Service,
+)
+from pileus.kube.model.admissionregistration_v1 import (
+    WebhookConfiguration,
+)
+from pileus.objects.rights import Right
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A part that could not be read, and why."""
+
+    what: str
+    """In words, such as `Leases in kube-system`."""
+    why: str
+    missing: Right | None = None
+    """The right that the doctor's own user lacks; None: there is another reason."""
+    fix: str = "fix what the message names, then: pileus doctor"
+
+
+Read: TypeAlias = T | Unread
+
+
+class NotRead(Exception):
+    """A check needs a part that could not be read."""
+
+    def __init__(self, part: Unread) -> None:
+        super().__init__(part.why)
+        self.part = part
+
+
+def known(part: Read[T]) -> T:
+    """Returns the part. Raises NotRead if it could not be read."""
+    if isinstance(part, Unread):
+        raise NotRead(part)
+    return part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the flags say about the manager that the doctor looks for."""
+
+    account: str = "kube-system/cloud-controller-manager"
+    """Namespace and name of its service account."""
+    lease_namespace: str = "kube-system"
+    lease_name: str = "cloud-controller-manager"
+    lease_names: frozenset[str] = frozenset({"cloud-controller-manager"})
+    """All Leases that the manager takes: with leader migration there is a second one."""
+    elects: bool = True
+    """False: --leader-elect=false."""
+    cluster_id: str = ""
+    """--cluster-id; empty: the UID of kube-system."""
+    providers: tuple[str, ...] = ()
+    """Names of the selected cloud providers; empty: none is selected."""
+    initializes: bool = True
+    """Whether the cloud-node controller is enabled."""
+
+    @property
+    def lease(self) -> str:
+        return f"{self.lease_namespace}/{self.lease_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The API server."""
+
+    host: str
+    version: str
+    ahead: float | None = None
+    """Seconds by which its clock is ahead of the local one; None: it sent no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """A right that an account needs, and whether it has it."""
+
+    account: str
+    """Namespace and name of the service account."""
+    right: Right
+    verb: str
+    resource: str
+    """The resource with its subresource, or a URL."""
+    name: str = ""
+    is_allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    account: str
+    """Namespace and name of the manager's service account."""
+    exists: bool
+    """Whether there is such a service account."""
+    reviews: tuple[Reviewed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudState:
+    """One selected cloud."""
+
+    name: str
+    scheme: str = ""
+    """Scheme of its provider IDs; empty if it could not be connected."""
+    problem: str = ""
+    """Why it cannot be used."""
+    has_cluster_id: bool = True
+    has_checks: bool = False
+    """Whether the provider checks itself."""
+    findings: tuple[Finding, ...] = ()
+    absent: frozenset[str] = frozenset()
+    """Nodes among those asked about that the cloud does not have."""
+    asked: int = 0
+    """Number of nodes that it was asked about."""
+
+
+def _no_endpoints() -> Mapping[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The input of all checks."""
+
+    expected: Expected
+    now: datetime
+    """By the local clock."""
+    user: str = ""
+    """The doctor's own user; empty if it is not known."""
+    server: Read[Server]
+    rights: Read[Rights]
+    cluster_id: Read[str]
+    lease: Read[Lease | None]
+    """The Lease of the manager; None: there is none."""
+    leases: Read[tuple[Lease, ...]]
+    """All Leases in its namespace."""
+    nodes: Read[tuple[Node, ...]]
+    services: Read[tuple[Service, ...]]
+    pods: Read[tuple[Pod, ...]]
+    """Pods in the namespaces of the Lease and of the manager's account."""
+    lease_events: Read[tuple[Event, ...]]
+    node_events: Read[tuple[Event, ...]]
+    webhooks: Read[tuple[WebhookConfiguration, ...]]
+    endpoints: Read[Mapping[str, int]] = field(default_factory=_no_endpoints)
+    """Ready endpoints of the Services that webhooks name, by `namespace/name`."""
+    clouds: tuple[CloudState, ...] = ()
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        """The parts that could not be read, each once."""
+        parts = (getattr(self, each.name) for each in fields(self))
+        return tuple(dict.fromkeys(part for part in parts if isinstance(part, Unread)))
+
+    @property
+    def server_now(self) -> datetime:
+        """The time by the API server's clock, as far as it is known."""
+        ahead = None if isinstance(self.server, Unread) else self.server.ahead
+        return self.now + timedelta(seconds=ahead or 0.0)

@@ -1,0 +1,473 @@
+"""Reads a cluster and its clouds for the doctor. Nothing is changed.
+
+    API server ──▶ objects, reviews of rights ──┐
+    clouds ──────▶ lookups, their own checks ───┴──▶ Observation
+
+Each part is read on its own: one that fails becomes an `Unread`, and the others are kept. Reviews
+are the only requests that are not reads; the API server answers them and stores nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from pileus.app.errors import CommandFailed
+from pileus.app.migration import DEFAULT, MigrationError, read_migration
+from pileus.app.registry import AnyDescriptor
+from pileus.app.rights import controller_rights, process_rights, uses_own_accounts
+from pileus.app.settings import LeaderMigrationSettings, ManagerSettings
+from pileus.app.startup import World, connections
+from pileus.controllers.node.descriptor import NODE
+from pileus.dataclass import dataclass
+from pileus.doctor.cloud_reading import PATIENCE, observe_clouds, selected_clouds
+from pileus.doctor.observation import (
+    Expected,
+    Observation,
+    Read,
+    Reviewed,
+    Rights,
+    Server,
+    Unread,
+)
+from pileus.doctor.records import (
+    ACCESS,
+    ENDPOINT_SLICES,
+    EVENTS,
+    LEASES,
+    NODES,
+    OWN_ACCESS,
+    PODS,
+    REVIEWS,
+    SELF_REVIEWS,
+    SERVICES,
+    EndpointSlice,
+    Event,
+    Lease,
+    Pod,
+    ResourceAttributes,
+    Review,
+    ReviewSpec,
+    SelfReview,
+    UrlAttributes,
+    Version,
+)
+from pileus.kube.client import EVERYTHING, Client, Listed, Selector
+from pileus.kube.errors import Forbidden, KubeError, NotFound
+from pileus.kube.model.admissionregistration_v1 import (
+    MUTATING,
+    VALIDATING,
+    WebhookConfiguration,
+)
+from pileus.kube.model.core_v1 import NAMESPACES, SERVICE_ACCOUNTS
+from pileus.kube.model.meta import KubeObject, Resource
+from pileus.kube.settings import ClientSettings
+from pileus.kube.transport import Request, reads
+from pileus.objects.rights import KUBE_SYSTEM, Right
+from pileus.objects.settings import ClusterSettings
+from pileus.runtime.settings import LeaderElectionSettings
+from pileus.settings.config import Config
+
+T = TypeVar("T")
+K = TypeVar("K", bound=KubeObject)
+
+SERVICE_NAME = "kubernetes.io/service-name"
+REVIEW_PATHS = frozenset(resource.path() for resource in REVIEWS)
+
+
+def reads_and_reviews(request: Request) -> bool:
+    """Permits reads, and the questions about users and rights."""
+    return reads(request) or (request.method == "POST" and request.path in REVIEW_PATHS)
+
+
+async def observe(config: Config, world: World, account: str) -> Observation:
+    """Reads everything that the checks need. Raises CommandFailed if no API server is configured.
+
+    `account` is the namespace and name of the manager's service account.
+    """
+    needed = _needed(config, world, account)
+    config = config.having(replace(config[ManagerSettings], dry_run=True))
+    expected = expectation(config, world, account)
+    metrics = world.metrics()
+    async with connections(config, world, metrics, permits=reads_and_reviews) as clients:
+        reader = Reader(clients.main("doctor"), expected)
+        server = await _server(config, world)
+        now = world.times.wall.now()
+        if isinstance(server, Unread):
+            seen = _unreadable(expected, now, server)
+        else:
+            seen = await reader.read(server, needed, now)
+    nodes = () if isinstance(seen.nodes, Unread) else seen.nodes
+    return replace(seen, clouds=await observe_clouds(config, world, nodes))
+
+
+def expectation(config: Config, world: World, account: str) -> Expected:
+    election = config[LeaderElectionSettings]
+    enabled = _enabled(config, world)
+    names = {election.resource_name, *_migration_lease(config)}
+    return Expected(
+        account=account,
+        lease_namespace=election.resource_namespace,
+        lease_name=election.resource_name,
+        lease_names=frozenset(names),
+        elects=election.enabled,
+        cluster_id=config[ClusterSettings].id,
+        providers=tuple(choice.provider for choice in selected_clouds(config)),
+        initializes=any(each.names is NODE for each in enabled),
+    )
+
+
+def _enabled(config: Config, world: World) -> tuple[AnyDescriptor, ...]:
+    return world.controllers.enabled(config[ManagerSettings].controllers)
+
+
+def _migration_lease(config: Config) -> tuple[str, ...]:
+    """Returns the name of the second Lease; nothing without leader migration."""
+    migration = config[LeaderMigrationSettings]
+    if not migration.enabled:
+        return ()
+    if not migration.config_file:
+        return (DEFAULT.leader_name,)
+    try:
+        return (read_migration(Path(migration.config_file)).leader_name,)
+    except MigrationError as error:
+        raise CommandFailed(str(error)) from error
+
+
+Needed = tuple[str, Right]
+"""A service account, as `namespace/name`, and a right that it needs."""
+
+
+def _needed(config: Config, world: World, account: str) -> tuple[Needed, ...]:
+    """Returns the rights that the manager's accounts need with these flags."""
+    active = [each for each in _enabled(config, world) if each.rights(config[each.settings])]
+    parts = process_rights(config, active, *_migration_lease(config)).values()
+    found = [(account, each) for part in parts for each in part]
+    for controller in active:
+        own = f"{KUBE_SYSTEM}/{controller.names.identity}"
+        user = own if uses_own_accounts(config) else account
+        found += [(user, each) for each in controller_rights(controller, config)]
+    return tuple(dict.fromkeys(found))
+
+
+async def _server(config: Config, world: World) -> Read[Server]:
+    """Asks the API server for its version, and reads its clock from the answer."""
+    access = world.access(config[ClientSettings], world.environ)
+    now = world.times.wall.now
+    headers = {"Accept": "application/json"}
+    request = Request(method="GET", path="/version", headers=headers, timeout=10.0)
+    try:
+        async with world.connect(access) as transport:
+            began = now()
+            async with transport.send(request) as reply:
+                ended = now()
+                body, date = await reply.read(), reply.headers.get("Date", "")
+                status = reply.status
+            host = transport.host
+    except KubeError as error:
+        return unreachable(str(error))
+    if status != 200:  # noqa: PLR2004 -- HTTP's own number
+        why = f"GET /version: {status}. {access.refused}".rstrip(". ")
+        return unreachable(why)
+    try:
+        version = msgspec.json.decode(body, type=Version).git_version
+    except msgspec.DecodeError:
+        return unreachable(f"GET /version: {host} does not answer like an API server")
+    return Server(host, version, _ahead(date, began, ended))
+
+
+def unreachable(why: str) -> Unread:
+    fix = "kubectl cluster-info   # check address, network and credentials of the kubeconfig"
+    return Unread("API server", why, fix=fix)
+
+
+def _ahead(date: str, began: datetime, ended: datetime) -> float | None:
+    """Returns the seconds by which a server is ahead, from its header Date; None if it has none.
+
+    The header counts whole seconds, and the answer was made some time during the request.
+    """
+    try:
+        theirs = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    if theirs > ended:
+        return (theirs - ended).total_seconds()
+    latest = theirs + timedelta(seconds=1)
+    return min((latest - began).total_seconds(), 0.0)
+
+
+def _unreadable(expected: Expected, now: datetime, part: Unread) -> Observation:
+    return Observation(
+        expected=expected,
+        now=now,
+        server=part,
+        rights=part,
+        cluster_id=part,
+        lease=part,
+        leases=part,
+        nodes=part,
+        services=part,
+        pods=part,
+        lease_events=part,
+        node_events=part,
+        webhooks=part,
+        endpoints=part,
+    )
+
+
+async def reading(what: str, right: Right, work: Awaitable[T]) -> Read[T]:
+    """Returns what `work` returns, or why it failed."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await work
+    except Forbidden as error:
+        return Unread(what, str(error), right)
+    except KubeError as error:
+        return Unread(what, str(error))
+    except TimeoutError:
+        return Unread(what, f"no answer within {PATIENCE:.0f} s")
+
+
+def right(
+    verb: str, resource: Resource[Any], namespace: str = "", also: tuple[Resource[Any], ...] = ()
+) -> Right:
+    """`also`: further resources of the same API group."""
+    return Right(
+        purpose="",
+        verbs=(verb,),
+        resources=(resource.plural, *(each.plural for each in also)),
+        group=resource.group,
+        namespace=namespace,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the cluster."""
+
+    client: Client
+    expected: Expected
+
+    async def read(self, server: Server, needed: tuple[Needed, ...], now: datetime) -> Observation:
+        where, name = self.expected.lease_namespace, self.expected.lease_name
+        user = await self._user()
+        async with asyncio.TaskGroup() as group:
+
+            def part(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+                return group.create_task(work)
+
+            rights = part(self._rights(user, needed))
+            identity = part(self._cluster_id())
+            lease = part(self._lease(where, name))
+            leases = part(self._list(LEASES, where))
+            nodes, services = part(self._list(NODES)), part(self._list(SERVICES))
+            pods = part(self._pods())
+            about_lease = part(self._events(where, "involvedObject.kind=Lease"))
+            about_nodes = part(self._events("default", "involvedObject.kind=Node,type=Warning"))
+            webhooks = part(self._webhooks())
+        hooks = webhooks.result()
+        return Observation(
+            expected=self.expected,
+            now=now,
+            user=user,
+            server=server,
+            rights=rights.result(),
+            cluster_id=identity.result(),
+            lease=lease.result(),
+            leases=leases.result(),
+            nodes=nodes.result(),
+            services=services.result(),
+            pods=pods.result(),
+            lease_events=about_lease.result(),
+            node_events=about_nodes.result(),
+            webhooks=hooks,
+            endpoints=await self._endpoints(hooks),
+        )
+
+    async def _list(
+        self, resource: Resource[K], namespace: str = "", selector: Selector = EVERYTHING
+    ) -> Read[tuple[K, ...]]:
+        where = f" in {namespace}" if namespace else ""
+        work = self.client.list(resource, namespace=namespace, selector=selector)
+        needed = right("list", resource, namespace)
+        found = await reading(f"{resource.plural}{where}", needed, work)
+        return found if isinstance(found, Unread) else (*found.items, *found.unreadable)
+
+    async def _user(self) -> str:
+        """Returns the user of the doctor; empty if the API server does not say."""
+        try:
+            found = await self.client.create(SELF_REVIEWS, SelfReview())
+        except KubeError:
+            return ""
+        return found.status.user_info.username if found.status and found.status.user_info else ""
+
+    async def _cluster_id(self) -> Read[str]:
+        if self.expected.cluster_id:
+            return self.expected.cluster_id
+
+        async def uid() -> str:
+            return (await self.client.get(NAMESPACES, KUBE_SYSTEM)).metadata.uid
+
+        return await reading("namespace kube-system", right("get", NAMESPACES), uid())
+
+    async def _lease(self, namespace: str, name: str) -> Read[Lease | None]:
+        async def get() -> Lease | None:
+            try:
+                return await self.client.get(LEASES, name, namespace=namespace)
+            except NotFound:
+                return None
+
+        return await reading(f"Lease {namespace}/{name}", right("get", LEASES, namespace), get())
+
+    async def _pods(self) -> Read[tuple[Pod, ...]]:
+        spaces = {self.expected.lease_namespace, self.expected.account.partition("/")[0]}
+        found: list[Pod] = []
+        for space in sorted(spaces):
+            pods = await self._list(PODS, space)
+            if isinstance(pods, Unread):
+                return pods
+            found += pods
+        return tuple(found)
+
+    async def _events(self, namespace: str, fields: str) -> Read[tuple[Event, ...]]:
+        return await self._list(EVENTS, namespace, Selector(fields=fields))
+
+    async def _webhooks(self) -> Read[tuple[WebhookConfiguration, ...]]:
+        found: list[WebhookConfiguration] = []
+        for resource in (VALIDATING, MUTATING):
+            work = _served(self.client.list(resource))
+            needed = right("list", VALIDATING, also=(MUTATING,))
+            listed = await reading("webhook configurations", needed, work)
+            if isinstance(listed, Unread):
+                return listed
+            found += [msgspec.structs.replace(each, kind=resource.kind) for each in listed]
+        return tuple(found)
+
+    async def _endpoints(
+        self, webhooks: Read[tuple[WebhookConfiguration, ...]]
+    ) -> Read[Mapping[str, int]]:
+        """Returns how many endpoints are ready, for each Service that a webhook names."""
+        if isinstance(webhooks, Unread):
+            return replace(webhooks, missing=webhooks.missing and right("list", ENDPOINT_SLICES))
+        ready: dict[str, int] = {}
+        for each in webhooks:
+            for hook in each.webhooks or ():
+                service = hook.client_config.service
+                if service is None or f"{service.namespace}/{service.name}" in ready:
+                    continue
+                selector = Selector(labels=f"{SERVICE_NAME}={service.name}")
+                slices = await self._list(ENDPOINT_SLICES, service.namespace, selector)
+                if isinstance(slices, Unread):
+                    return slices
+                ready[f"{service.namespace}/{service.name}"] = sum(map(_ready, slices))
+        return ready
+
+    async def _rights(self, user: str, needed: tuple[Needed, ...]) -> Read[Rights]:
+        manager = self.expected.account
+
+        async def review() -> Rights:
+            if user != user_of(manager) and not await self._has_account(manager):
+                return Rights(manager, exists=False)
+            asked = [one for account, each in needed for one in _questions(account, each)]
+            answers = await self._answers(user, asked)
+            return Rights(
+                manager,
+                exists=True,
+                reviews=tuple(
+                    replace(question, is_allowed=answer)
+                    for (question, _), answer in zip(asked, answers, strict=True)
+                ),
+            )
+
+        return await reading(f"rights of {manager}", right("create", ACCESS), review())
+
+    async def _answers(self, user: str, asked: Sequence["Question"]) -> Sequence[bool]:
+        """Asks side by side. Raises the first error."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                answers = [group.create_task(self._may(user, *question)) for question in asked]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [answer.result() for answer in answers]
+
+    async def _has_account(self, account: str) -> bool:
+        namespace, _, name = account.partition("/")
+        try:
+            await self.client.get(SERVICE_ACCOUNTS, name, namespace=namespace)
+        except NotFound:
+            return False
+        except Forbidden:
+            return True  # its rights can be reviewed all the same
+        return True
+
+    async def _may(
+        self, user: str, question: Reviewed, asked: ResourceAttributes | UrlAttributes
+    ) -> bool:
+        """Asks whether an account may do something; about the own account, as that account."""
+        is_own = user == user_of(question.account)
+        spec = ReviewSpec() if is_own else _as_account(question.account)
+        about = (
+            {"resource_attributes": asked}
+            if isinstance(asked, ResourceAttributes)
+            else {"non_resource_attributes": asked}
+        )
+        review = Review(spec=msgspec.structs.replace(spec, **about))
+        answer = await self.client.create(OWN_ACCESS if is_own else ACCESS, review)
+        return bool(answer.status and answer.status.allowed)
+
+
+async def _served(
+    listing: Awaitable[Listed[WebhookConfiguration]],
+) -> tuple[WebhookConfiguration, ...]:
+    """Returns the items; none if the API server does not have the resource."""
+    try:
+        return (await listing).items
+    except NotFound:
+        return ()
+
+
+def _ready(piece: EndpointSlice) -> int:
+    return sum(
+        each.conditions is None or each.conditions.ready is not False
+        for each in piece.endpoints or ()
+    )
+
+
+def user_of(account: str) -> str:
+    """Returns the user name of a service account, given as `namespace/name`."""
+    return f"system:serviceaccount:{account.replace('/', ':', 1)}"
+
+
+def _as_account(account: str) -> ReviewSpec:
+    namespace = account.partition("/")[0]
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return ReviewSpec(user=user_of(account), groups=(*groups, "system:authenticated"))
+
+
+Question = tuple[Reviewed, ResourceAttributes | UrlAttributes]
+
+
+def _questions(account: str, needed: Right) -> Iterator[Question]:
+    def about(verb: str, resource: str, name: str = "") -> Reviewed:
+        return Reviewed(account, needed, verb, resource, name)
+
+    for verb in needed.verbs:
+        for url in needed.urls:
+            yield about(verb, url), UrlAttributes(path=url, verb=verb)
+        for resource, name in product(needed.resources, needed.names or ("",)):
+            plural, _, below = resource.partition("/")
+            attributes = ResourceAttributes(
+                namespace=needed.namespace,
+                verb=verb,
+                group=needed.group,
+                resource=plural,
+                subresource=below,
+                name=name,
+            )
+            yield about(verb, resource, name), attributes

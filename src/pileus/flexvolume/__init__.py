@@ -1,0 +1,1 @@
+"""The FlexVolume driver: one process per call of kubelet or kube-controller-manager."""

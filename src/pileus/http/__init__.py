@@ -1,0 +1,1 @@
+"""HTTP/1.1 over asyncio, as the manager needs it."""

@@ -1,0 +1,1 @@
+"""OpenStack: Nova machines, Octavia load balancers, Neutron routes, Cinder volumes."""

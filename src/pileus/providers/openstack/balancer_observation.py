@@ -1,0 +1,498 @@
+"""What is read of load balancers, in as few requests as possible.
+
+One Service: its load balancer by its mark, its pools, and the floating IPs. Many Services: one list
+of each in the project. Listeners, members and monitors are read only if the load balancer has no
+valid stamp, or in a full check; networks only if something is to be created.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+
+from pileus.clock import Clock
+from pileus.cloud.balancer import Owner, Wish
+from pileus.cloud.errors import CloudError, Conflict, NotFound
+from pileus.cloud.fingerprint import usual_address
+from pileus.cloud.model import Failure
+from pileus.dataclass import dataclass
+from pileus.providers.openstack import annotations, networks, security_group
+from pileus.providers.openstack.api import Client, Service, each_of
+from pileus.providers.openstack.balancer_notices import in_effect, name_taken, notices_of
+from pileus.providers.openstack.balancer_plan import (
+    changes,
+    existing_request,
+    floating_spec,
+    forced_internal,
+    is_deleted_whole,
+)
+from pileus.providers.openstack.balancer_seen import Face, Parts, Seen, is_pending
+from pileus.providers.openstack.balancer_steps import Change, Outcome
+from pileus.providers.openstack.desired import Desired, Setup, balancer_name, desire, legacy_name
+from pileus.providers.openstack.draining import Draining, Leaving
+from pileus.providers.openstack.floating_ip import FloatingIps, FloatingIpSpec
+from pileus.providers.openstack.marks import tags_of
+from pileus.providers.openstack.networks import FloatingChoice, NetworkRequest, Topology
+from pileus.providers.openstack.neutron import Neutron
+from pileus.providers.openstack.octavia import (
+    Listeners,
+    LoadBalancer,
+    Octavia,
+    Pool,
+    Provisioning,
+    by_balancer,
+)
+from pileus.providers.openstack.ownership import (
+    Candidate,
+    Claim,
+    addresses_of,
+    belongs_to,
+    candidates_of,
+    is_gone,
+    marked_for,
+    may_serve,
+    twins_of,
+)
+from pileus.providers.openstack.recent import Known, Recent
+from pileus.providers.openstack.security_group import SecurityGroups
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What is read once for all wishes of an observation."""
+
+    balancers: tuple[LoadBalancer, ...]
+    listeners: Listeners
+    """Read when the parts of a load balancer are."""
+    pools: Mapping[str, tuple[Pool, ...]] = field(default_factory=dict[str, tuple[Pool, ...]])
+    """By load balancer."""
+    floating_ips: FloatingIps = field(default_factory=FloatingIps)
+
+
+@dataclass(slots=True)
+class Observer:
+    """Reads load balancers, and remembers which of them it found up to date."""
+
+    client: Client
+    setup: Setup
+    clock: Clock
+    _complete: dict[Owner, tuple[object, ...]] = field(
+        default_factory=dict[Owner, tuple[object, ...]]
+    )
+    """What a load balancer looked like when all its parts were read and up to date."""
+    _expected: dict[Owner, tuple[str, Outcome]] = field(
+        default_factory=dict[Owner, tuple[str, Outcome]]
+    )
+    """Load balancers for which Octavia accepted the last change that was needed, and what they are
+    when it is made."""
+    _ids: dict[Owner, str] = field(default_factory=dict[Owner, str])
+    """IDs of the load balancers that were last observed or created."""
+    _created: Recent = field(default_factory=Recent)
+    """Of whom load balancers were created that may not be listed yet."""
+    floating_ips: Known = field(init=False)
+    groups: Known = field(init=False)
+    _leaving: Leaving = field(default_factory=Leaving)
+    _marked: set[Owner] = field(default_factory=set[Owner])
+    """Owners whose load balancer had their mark when it was last observed."""
+
+    def __post_init__(self) -> None:
+        self.floating_ips = Known("floating IP", self.clock)
+        self.groups = Known("security group", self.clock)
+
+    def changed(self, change: Change, after: Seen) -> None:
+        """Remember what a change that Octavia accepted leads to: it is not read again."""
+        if not after.is_busy:
+            return
+        self._complete.pop(after.owner, None)
+        self._expected.pop(after.owner, None)
+        if change.completes is not None and after.found is not None:
+            self._expected[after.owner] = after.found.id, change.completes
+
+    def balancer_of(self, owner: Owner) -> str:
+        """Returns the ID of the load balancer that was last observed; empty if there was none."""
+        return self._ids.get(owner, "")
+
+    def created(self, owner: Owner, balancer: LoadBalancer) -> None:
+        """Remember what was just created: a list may not have it yet."""
+        self._ids[owner] = balancer.id
+        self._created.add(owner, self.clock.now())
+
+    def deleted(self, owner: Owner, balancer: str) -> None:
+        """Forget a load balancer whose deletion Octavia accepted: lists may lack it from now on."""
+        if self._ids.get(owner) == balancer:
+            del self._ids[owner]
+            self._created.forget(owner)
+
+    async def observe(
+        self, wishes: Sequence[Wish], *, is_full: bool
+    ) -> Mapping[Owner, Seen | Failure]:
+        lists = await self._lists(wishes, is_full=is_full)
+        found = await each_of(wishes, lambda wish: self._seen(wish, lists, is_full=is_full))
+        pairs = zip(wishes, found, strict=True)
+        seen = {wish.owner: one if isinstance(one, Seen) else Failure(one) for wish, one in pairs}
+        return await self._with_networks(wishes, seen)
+
+    async def _lists(self, wishes: Sequence[Wish], *, is_full: bool) -> Lists:
+        """While Octavia is busy with all of the load balancers, nothing else is read."""
+        octavia, alone = Octavia(self.client), wishes[0] if len(wishes) == 1 else None
+        balancers = await (self._balancers_for(alone) if alone else octavia.balancers())
+        present = tuple(one for one in balancers if not is_gone(one))
+        listeners = Listeners(octavia, of_many=alone is None)
+        if all(_is_awaited(wish, present, is_full=is_full) for wish in wishes):
+            return Lists(present, listeners)
+        pools: Sequence[Pool] = ()
+        if alone is None:
+            pools = await octavia.pools()
+        elif mine := marked_for(alone.owner, present):
+            pools = await octavia.pools(mine[0].id) if self._needs_pools(alone, mine[0]) else ()
+        floating = FloatingIps(await Neutron(self.client).floating_ips())
+        return Lists(present, listeners, by_balancer(pools), floating)
+
+    def _needs_pools(self, wish: Wish, balancer: LoadBalancer) -> bool:
+        """A load balancer that is deleted with all its parts is not read."""
+        is_cascade = self.setup.balancers.cascade_delete and is_deleted_whole(balancer, wish)
+        return wish.spec is not None or not is_cascade
+
+    async def _unlisted(self, owner: Owner) -> LoadBalancer | None:
+        """Returns the owner's load balancer by its ID, if that is known; None if it is gone.
+
+        Raises `Conflict` if it was created a moment ago and is not found yet: another one would be
+        created otherwise.
+        """
+        id_ = self._ids.get(owner, "")
+        if not id_:
+            return None
+        try:
+            found = await Octavia(self.client).balancer(id_)
+        except NotFound:
+            if self._created.has(owner, self.clock.now()):
+                raise Conflict(f"load balancer {id_} was just created and is not found") from None
+            return None
+        return found if belongs_to(found.tags, owner) and not is_gone(found) else None
+
+    async def _balancers_for(self, wish: Wish) -> tuple[LoadBalancer, ...]:
+        """Returns those with the mark; if there are none, those that may be taken over.
+
+        After the deletion of one with the mark there is nothing to be taken over.
+        """
+        octavia = Octavia(self.client)
+        found = await octavia.balancers(tags=tags_of(wish.owner))
+        if found or (wish.spec is None and wish.owner in self._marked):
+            return found
+        if wish.adopts:
+            return await octavia.balancers(id_=wish.adopts)
+        if not wish.service or (wish.spec is None and not wish.published):
+            return ()
+        named = await octavia.balancers(name=balancer_name(wish, self.setup.cluster_name))
+        return named or await octavia.balancers(name=legacy_name(wish.owner))
+
+    async def _seen(self, wish: Wish, lists: Lists, *, is_full: bool) -> Seen:
+        ours = marked_for(wish.owner, lists.balancers)
+        if ours:
+            self._created.forget(wish.owner)
+        found = next(iter(ours), None) or await self._unlisted(wish.owner)
+        seen = Seen(
+            owner=wish.owner,
+            found=found,
+            is_full=is_full,
+            duplicates=twins_of(ours),
+            draining=Draining(self.setup.balancers.member_drain_time, self.clock.now()),
+            published=wish.published,
+        )
+        if found is None and wish.spec is not None:
+            seen = await self._candidates(wish, seen, lists)
+        elif found is None:
+            seen = replace(seen, ambiguous=self._left_unmarked(wish, lists))
+        self._remember(seen)
+        pools = lists.pools.get(seen.subject.id, ()) if seen.subject else ()
+        if found is not None and not ours:
+            pools = await Octavia(self.client).pools(found.id)
+        mine = tuple(one for one in pools if may_serve(one, wish.owner))
+        seen = replace(seen, pools=mine)
+        seen = await self._with_parts(wish, seen, lists.listeners)
+        return await self._finished(wish, seen, lists)
+
+    def _remember(self, seen: Seen) -> None:
+        if seen.subject is None:
+            self._ids.pop(seen.owner, None)
+            self._complete.pop(seen.owner, None)
+            self._expected.pop(seen.owner, None)
+            self._leaving.forget(seen.owner)
+        else:
+            self._ids[seen.owner] = seen.subject.id
+        if seen.found is not None:
+            self._marked.add(seen.owner)
+        else:
+            self._marked.discard(seen.owner)
+
+    async def _candidates(self, wish: Wish, seen: Seen, lists: Lists) -> Seen:
+        """Returns which load balancer without our mark is to be adopted, or may be ours."""
+        named = next((one for one in lists.balancers if one.id == wish.adopts), None)
+        candidates = candidates_of(wish, lists.balancers, self.setup.cluster_name)
+        claims: dict[str, Claim] = {}
+        for one in candidates:
+            parts = await self._parts_of(one, lists.listeners)
+            addresses = _addresses(one, lists)
+            claims[one.id] = Candidate(one, addresses, parts.addresses).claim(wish)
+        if named is not None and claims.get(named.id) is not Claim.FOREIGN:
+            return replace(seen, named=named)
+        return _sorted_out(seen, candidates, claims, named)
+
+    def _left_unmarked(self, wish: Wish, lists: Lists) -> tuple[LoadBalancer, ...]:
+        """Returns what the Go program left of a Service that is deleted before it was taken over.
+
+        It has the name of the Service's load balancer and an address in the status of the Service.
+        """
+        published = frozenset(map(usual_address, wish.published))
+        candidates = candidates_of(wish, lists.balancers, self.setup.cluster_name)
+        return tuple(one for one in candidates if published & _addresses(one, lists))
+
+    async def _parts_of(
+        self,
+        balancer: LoadBalancer,
+        listeners: Listeners,
+        pools: Sequence[Pool] = (),
+        owner: Owner | None = None,
+    ) -> Parts:
+        """Returns all parts; if an owner is given, pools of other Services may be left out."""
+        octavia, found = Octavia(self.client), await listeners.of(balancer)
+        known = tuple(pools) or await octavia.pools(balancer.id)
+        served = [one for one in found if owner is None or may_serve(one, owner)]
+        known = await octavia.with_default_pools(known, served)
+        monitors = [
+            await octavia.health_monitor(one.healthmonitor_id)
+            for one in known
+            if one.healthmonitor_id
+        ]
+        return Parts(
+            listeners=found,
+            pools=known,
+            members={one.id: await octavia.members(one.id) for one in known},
+            monitors={one.id: one for one in monitors},
+        )
+
+    async def _with_parts(self, wish: Wish, seen: Seen, listeners: Listeners) -> Seen:
+        """Returns the state with all parts, unless nothing has to be changed or can be."""
+        subject = seen.subject
+        if subject is None or seen.is_busy or not self._needs_parts(wish, seen):
+            return seen
+        pools, owner = (seen.pools, seen.owner) if seen.found is not None else ((), None)
+        return replace(seen, parts=await self._parts_of(subject, listeners, pools, owner))
+
+    def _needs_parts(self, wish: Wish, seen: Seen) -> bool:
+        found, expected = seen.found, self._expected.pop(seen.owner, None)
+        if found is not None and wish.spec is None:
+            return self._needs_pools(wish, found)
+        if found is None or seen.is_full:
+            return True
+        fingerprint = self.setup.fingerprint(wish)
+        looks = _looks(fingerprint, seen)
+        if found.provisioning_status == Provisioning.ACTIVE and expected == (
+            found.id,
+            Outcome(fingerprint, tuple(sorted(len(one.members) for one in seen.pools))),
+        ):
+            self._complete[seen.owner] = looks
+        return not (seen.has_stamp(fingerprint) or self._complete.get(seen.owner) == looks)
+
+    async def _finished(self, wish: Wish, seen: Seen, lists: Lists) -> Seen:
+        desired = self._desired(wish)
+        spec = FloatingIpSpec(owner=wish.owner, is_wanted=False)
+        if desired is not None:
+            spec = floating_spec(desired, FloatingChoice(), may_attach=True)
+        seen = replace(seen, floating_ips=await self._floating_ips(spec, seen, lists))
+        if desired is None:
+            return seen
+        if seen.parts is not None:
+            grace = self._leaving.grace(desired, seen.parts.names, self.clock.now())
+            seen = replace(seen, draining=replace(seen.draining, grace=grace))
+        return replace(seen, face=self._face(wish, desired, seen))
+
+    async def _floating_ips(self, spec: FloatingIpSpec, seen: Seen, lists: Lists) -> FloatingIps:
+        """Returns those of the Service. They may not have been read if Octavia is busy."""
+        port = (seen.subject.vip_port_id or "") if seen.subject else ""
+        listed, owner = lists.floating_ips, spec.owner
+        own = listed.of(spec, port)
+        if seen.is_busy:
+            return own
+        read = Neutron(self.client).floating_ip
+        more = await self.floating_ips.unlisted(owner, own.found, listed.found, read)
+        own = FloatingIps((*own.found, *more)).of(spec, port) if more else own
+        self.floating_ips.observed(owner, own.found)
+        return own
+
+    def _desired(self, wish: Wish) -> Desired | None:
+        """Returns the desired state; None if there is none, or `changes` refuses it."""
+        if wish.spec is None:
+            return None
+        try:
+            return desire(wish, wish.spec, self.setup)
+        except CloudError:
+            return None
+
+    def _face(self, wish: Wish, desired: Desired, seen: Seen) -> Face:
+        config = self.setup.balancers
+        uses_name = desired.is_proxied and config.enable_ingress_hostname
+        return Face(
+            hostname=desired.hostname,
+            suffix=config.ingress_hostname_suffix if uses_name else "",
+            is_proxied=desired.is_proxied,
+            uses_floating_ip=not desired.is_internal,
+            notices=(*seen.face.notices, *desired.notices, *notices_of(wish, desired, seen)),
+            options=in_effect(wish, seen.subject),
+        )
+
+    async def _with_networks(
+        self, wishes: Sequence[Wish], seen: Mapping[Owner, Seen | Failure]
+    ) -> Mapping[Owner, Seen | Failure]:
+        """Read networks and security groups once, if they are needed; then judge what was read."""
+        desired = {wish.owner: self._desired(wish) for wish in wishes}
+        requests = {
+            owner: request
+            for owner, one in seen.items()
+            if isinstance(one, Seen) and (request := self._request(desired[owner], one))
+        }
+        topology = await self._topology(tuple(requests.values()))
+        groups = await self._groups(wishes, seen, topology)
+
+        async def finished(wish: Wish) -> Seen | Failure:
+            one, wanted = seen[wish.owner], desired[wish.owner]
+            if isinstance(one, Failure):
+                return one
+            known = topology if wish.owner in requests else None
+            own = await self._own(wish, groups) if self._needs_group(wish, one) else None
+            one = replace(one, topology=known, groups=own)
+            return await self._judged(wish, wanted, one) if wanted else one
+
+        after = zip(wishes, await each_of(wishes, finished), strict=True)
+        return {w.owner: Failure(one) if isinstance(one, CloudError) else one for w, one in after}
+
+    async def _own(self, wish: Wish, groups: SecurityGroups) -> SecurityGroups:
+        """Returns the owner's security groups with the ports that have them."""
+        neutron, owner, own = Neutron(self.client), wish.owner, groups.of(wish.owner)
+        listed, read = groups.groups, neutron.security_group
+        more = await self.groups.unlisted(owner, own.groups, listed, read)
+        if more:
+            both = (*own.groups, *more)
+            own = (await security_group.with_ports(neutron, both, own.ports)).of(owner)
+        self.groups.observed(owner, own.groups)
+        return own
+
+    async def _judged(self, wish: Wish, desired: Desired, seen: Seen) -> Seen:
+        """Returns the state, and remembers it if all parts were read and are up to date."""
+        notices = (*seen.face.notices, *forced_internal(desired, seen, self.setup))
+        seen = replace(seen, face=replace(seen.face, notices=notices))
+        seen = replace(seen, problem=seen.problem or await self._problem(desired, seen))
+        try:
+            is_read = seen.parts is not None and seen.drains_for is None and not seen.has_failed
+            is_complete = is_read and not changes(wish, seen, self.setup)
+        except CloudError:
+            is_complete = False
+        if is_complete:
+            self._complete[wish.owner] = _looks(self.setup.fingerprint(wish), seen)
+        return seen
+
+    def _request(self, desired: Desired | None, seen: Seen) -> NetworkRequest | None:
+        """Returns the request for networks, if something has to be created in them."""
+        found = seen.found
+        if desired is None or seen.is_busy:
+            return None
+        if found is None:
+            is_new = seen.named is None and not seen.ambiguous and not seen.problem
+            return desired.request if is_new else None
+        is_floating = seen.floating_ips.on(found.vip_port_id or "") is not None
+        manages_group = self.setup.balancers.manage_security_groups and seen.parts is not None
+        if manages_group or (desired.has_floating_ip and not is_floating):
+            return existing_request(desired, found)
+        return None
+
+    async def _groups(
+        self, wishes: Sequence[Wish], seen: Mapping[Owner, Seen | Failure], topology: Topology
+    ) -> SecurityGroups:
+        """Read security groups once, if a Service has or may have one."""
+        for wish in wishes:
+            one = seen[wish.owner]
+            if isinstance(one, Seen) and self._needs_group(wish, one):
+                return await security_group.read_groups(Neutron(self.client), topology.ports)
+        return SecurityGroups()
+
+    def _needs_group(self, wish: Wish, seen: Seen) -> bool:
+        """One that is left from when they were managed is found by a full check."""
+        if wish.spec is None:
+            return not seen.is_busy
+        is_managed = self.setup.balancers.manage_security_groups
+        return seen.parts is not None and (is_managed or seen.is_full)
+
+    async def _topology(self, requests: tuple[NetworkRequest, ...]) -> Topology:
+        """A cloud without external networks costs one request, not two, at every check."""
+        if not requests:
+            return Topology()
+        neutron, config = Neutron(self.client), self.setup.config
+        is_managed = config.load_balancer.manage_security_groups
+        external = None
+        if not is_managed and all(one.existing_subnet_id for one in requests):
+            external = await neutron.networks([("router:external", "true")])
+            if not external:
+                return Topology()
+        return await networks.read_topology(
+            neutron, requests, config.load_balancer, config.classes, external
+        )
+
+    async def _problem(self, desired: Desired, seen: Seen) -> str:
+        """Returns what is wrong with the certificate, if it is about to be used."""
+        reference = desired.tls_container_ref
+        is_used = seen.found is None or seen.parts is not None
+        if not reference or not is_used or self.setup.balancers.container_store != "barbican":
+            return ""
+        kind, _, id_ = reference.rpartition("/")
+        name = kind.rpartition("/")[2]
+        if name not in {"containers", "secrets"} or not id_:
+            return (
+                f"annotation {annotations.TLS_CONTAINER_REF.name}: {reference} is not a Barbican "
+                "reference. Expected https://HOST/v1/containers/ID or https://HOST/v1/secrets/ID"
+            )
+        try:
+            await self.client.send("GET", Service.KEY_MANAGER, f"/v1/{name}/{id_}")
+        except NotFound as error:
+            return f"annotation {annotations.TLS_CONTAINER_REF.name}: {reference}: {error}"
+        return ""
+
+
+def _is_awaited(wish: Wish, balancers: Iterable[LoadBalancer], *, is_full: bool) -> bool:
+    """Whether Octavia is busy with the load balancer, and no one asks for more than that."""
+    ours = marked_for(wish.owner, balancers)
+    return bool(ours) and is_pending(ours[0]) and (wish.spec is None or not is_full)
+
+
+def _addresses(balancer: LoadBalancer, lists: Lists) -> frozenset[str]:
+    """Returns the VIPs of a load balancer and its floating IP."""
+    floating = lists.floating_ips.on(balancer.vip_port_id or "")
+    return addresses_of(balancer, (floating.floating_ip_address,) if floating else ())
+
+
+def _looks(fingerprint: str, seen: Seen) -> tuple[object, ...]:
+    """Returns all that changes if anyone changes the load balancer."""
+    found = seen.found
+    tags = tuple(sorted(found.tags)) if found else ()
+    return fingerprint, seen.structure, tags, found and found.updated_at
+
+
+def _sorted_out(
+    seen: Seen,
+    candidates: Sequence[LoadBalancer],
+    claims: Mapping[str, Claim],
+    named: LoadBalancer | None,
+) -> Seen:
+    def of(claim: Claim) -> tuple[LoadBalancer, ...]:
+        return tuple(one for one in candidates if claims[one.id] is claim)
+
+    proven, ambiguous = of(Claim.PROVEN), of(Claim.AMBIGUOUS)
+    if len(proven) == 1:
+        return replace(seen, named=proven[0])
+    if named is not None:
+        problem = (
+            f"load balancer {named.id} was created for a Service of this name, but none of its "
+            "members is a node of this cluster: it belongs to another cluster. Fix: remove "
+            f"annotation {annotations.LOAD_BALANCER_ID.name}"
+        )
+        return replace(seen, problem=problem)
+    notices = tuple(name_taken(one) for one in of(Claim.FOREIGN))
+    face = replace(seen.face, notices=notices)
+    return replace(seen, ambiguous=(*proven, *ambiguous), face=face)

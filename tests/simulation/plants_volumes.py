@@ -1,0 +1,71 @@
+"""Defects of the volume controller."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pileus.controllers.volume import attach, plan, reconciler
+from pileus.controllers.volume.cluster import Cached
+from pileus.controllers.volume.reconciler import VolumeReconciler
+from pileus.controllers.volume.steps import (
+    DeletePersistentVolume,
+    RemoveAttachmentFinalizer,
+    Resize,
+)
+from tests.simulation.planting import Patch
+
+
+def every_volume_counts_as_released() -> Iterable[Patch]:
+    """Neither the phase nor fresh reads of the claim are looked at."""
+    yield plan, "is_released", lambda pv: True
+    yield plan, "_not_released", lambda seen, pv: ""
+
+
+def released_volumes_are_forgotten() -> Iterable[Patch]:
+    """The PersistentVolume is deleted, and its volume stays in the cloud."""
+
+    async def delete(self: VolumeReconciler, step: DeletePersistentVolume) -> None:
+        if not reconciler.is_deleting(step.volume):
+            await self._parts.cluster.delete_volume(step.volume)
+        else:
+            finalizer = reconciler.DELETE_FINALIZER
+            patch = reconciler.finalizer_patch(step.volume, finalizer, adds=False)
+            await self._parts.cluster.volumes.patch(step.volume, patch)
+
+    yield VolumeReconciler, "_delete", delete
+    yield plan, "_deleted", lambda seen, pv, id_: (DeletePersistentVolume(pv, id_),)
+
+
+def detachments_are_only_reported() -> Iterable[Patch]:
+    """The finalizer is removed at once, and the machine keeps the volume."""
+
+    def detached(_: object, __: object, ___: object, held: attach.Held) -> Iterable[object]:
+        return (RemoveAttachmentFinalizer(held.attachment, None, None),)
+
+    yield attach, "_detached", detached
+    yield plan, "plan_strays", lambda seen, pv: ()
+
+
+def volumes_are_detached_for_growth() -> Iterable[Patch]:
+    """A volume in use is detached before it grows, as some clouds need it."""
+    sound = VolumeReconciler._in_cloud
+
+    async def in_cloud(self: VolumeReconciler, step: Any) -> None:
+        if isinstance(step, Resize):
+            volumes, cluster = self._parts.volumes, self._parts.rules.cluster
+            found = (await volumes.list_volumes(cluster, [step.volume])).get(step.volume)
+            for one in found.attachments if found else ():
+                await volumes.detach(cluster, step.volume, one.instance)
+        await sound(self, step)
+
+    yield VolumeReconciler, "_in_cloud", in_cloud
+
+
+def growth_is_not_published() -> Iterable[Patch]:
+    """The volume grows, and the claim never learns of it."""
+    sound = Cached[Any].patch
+
+    async def patch(self: Cached[Any], item: Any, change: Any, subresource: str = "") -> None:
+        if "allocatedResourceStatuses" not in str(change.body):
+            await sound(self, item, change, subresource)
+
+    yield Cached, "patch", patch

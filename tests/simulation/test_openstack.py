@@ -1,0 +1,255 @@
+"""The OpenStack provider under faults, on the model of OpenStack, and a planted defect of it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from pileus.cloud.balancer import Effect
+from pileus.controllers.service.events import Reporter
+from pileus.providers.openstack import balancer_plan, networks, port_plan
+from pileus.providers.openstack.balancer_seen import Seen
+from pileus.providers.openstack.balancer_steps import Change, DeleteBalancer
+from pileus.providers.openstack.desired import Desired, Setup
+from pileus.providers.openstack.neutron import Neutron, Port
+from pileus.providers.openstack.nova import Nova, Server
+from pileus.providers.openstack.port_writes import Fields, PortWrites
+from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
+from pileus_lab.simulation.trial import assert_everything_holds
+
+BLOCK = 4
+MEMBERS_WITHOUT_ADDRESS = 39
+"""The seed that found it: all nodes registered again at once, and a load balancer lost all members
+because nodes have no addresses until they are initialized."""
+REPLACED_BEFORE_INITIALIZED = 172
+"""A machine was replaced before its node was initialized, and the node got the ID of the new one,
+which had its name."""
+FAILED_WITH_A_GROUP = 196
+"""The judge took a failed load balancer that was deleted for one that lost its members, because its
+security group was left."""
+ONLY_NEW_NODES = 249
+"""All nodes but a new one were excluded, and a load balancer lost all members before that one had
+an address."""
+ADDRESS_WITHOUT_NETWORK = 231
+"""A cloud without an external network ignored `spec.loadBalancerIP`."""
+DELETED_TWINS = 371
+"""The judge took the deletion of second load balancers for clean-ups after vanished Services."""
+SLOW_STEPS = 773
+"""The pauses between the changes of one Service grew, although the cloud accepted each of them."""
+PART_DELETED = 859
+"""The deletion of a pool was accepted, and an empty list after it was taken for the end."""
+GROUP_LEFT = 956
+"""A security group that could not be deleted was forgotten after an empty list."""
+NO_NODES = 655
+"""No node was left to tell the subnet of a load balancer that had to be created again."""
+STALE_MEMBER = 1176
+"""A node that left was a member forever, because the only node that joined never got an address."""
+STOPPED_MACHINE = 1922
+"""The route to a deleted node stayed, because its machine still existed, and blocked the next
+node with its pod range."""
+ADDRESSES_CHANGED = 266
+"""Someone changed the addresses of a node after they were written and before its taint was
+removed."""
+CLOCK_BEHIND = 1569
+"""The clock of the manager was behind, and a node seemed to be new for an hour: its missing route
+was not reported."""
+GROUP_HIDDEN = 1950
+"""After the deletion of a load balancer was accepted, its security group was forgotten because of
+one empty list."""
+FAILED_OVER = 682
+"""A load balancer counted as up to date because nothing could be changed while it was in ERROR: a
+member kept its old address after the failover."""
+FOUND = [
+    MEMBERS_WITHOUT_ADDRESS,
+    REPLACED_BEFORE_INITIALIZED,
+    FAILED_WITH_A_GROUP,
+    ONLY_NEW_NODES,
+    ADDRESS_WITHOUT_NETWORK,
+    DELETED_TWINS,
+    SLOW_STEPS,
+    PART_DELETED,
+    GROUP_LEFT,
+    NO_NODES,
+    STALE_MEMBER,
+    STOPPED_MACHINE,
+    ADDRESSES_CHANGED,
+    CLOCK_BEHIND,
+    GROUP_HIDDEN,
+    FAILED_OVER,
+]
+SAME_PORTS = 100
+"""Services that were created at once gave their security groups to the same ports, and refused each
+other all but one change."""
+CREATED_TWICE = 57
+"""An old list does not show the load balancer that was just created."""
+OLD_ROUTER = 197
+"""Routes are refused one after another by a Neutron that takes them only all together."""
+DECLARED_READS = 624
+"""Machines of few nodes are asked for one by one, as the provider declares."""
+LAST_MEMBER = 1237
+"""A balancer without members shows no node ports: that is no change of its ports."""
+UNCHANGED = 1451
+"""A balancer that is shown again as it was has not changed."""
+AT_THE_SAME_MOMENT = 1663
+"""A request was sent at the very moment at which the cloud asked to wait."""
+MADE_UP = 1683
+"""The only node has no machine, and an address that operators made up: the Service reports that no
+subnet is known."""
+SAME_ADDRESS = 1085
+"""Users gave two nodes the same address: a pool has it once."""
+FAILED_LATER = 606
+"""A change of members failed: nothing but a failover by an administrator helps then."""
+DELETED_AGAIN = 9110
+"""The deletion of one load balancer failed in the cloud six times: that is one Service."""
+SAME_PORT_REFUSED = 458
+"""A fault refuses all changes of a port: several Services try again, each at its own pace."""
+SAME_PORT_GONE = 1066
+"""A port was deleted before several Services changed it."""
+MANY_REFUSED = 24
+"""In scenario services: the answers to all creations of a fleet of Services are lost."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(1, 13, BLOCK))
+def test_everything_holds(first: int) -> None:
+    assert_everything_holds(SimulatedOpenStack, seeds=range(first, first + BLOCK))
+
+
+@pytest.mark.timeout(300)
+def test_seeds_that_once_found_something() -> None:
+    assert_everything_holds(SimulatedOpenStack, seeds=[*FOUND, SAME_PORTS])
+
+
+@pytest.mark.timeout(300)
+def test_seeds_that_were_once_misjudged() -> None:
+    assert_everything_holds(
+        SimulatedOpenStack, seeds=[CREATED_TWICE, OLD_ROUTER, FAILED_LATER, DELETED_AGAIN]
+    )
+    assert_everything_holds(SimulatedOpenStack, seeds=[DECLARED_READS, LAST_MEMBER, SAME_ADDRESS])
+    assert_everything_holds(SimulatedOpenStack, seeds=[UNCHANGED, AT_THE_SAME_MOMENT, MADE_UP])
+    assert_everything_holds(SimulatedOpenStack, seeds=[SAME_PORT_REFUSED, SAME_PORT_GONE])
+    assert_everything_holds(SimulatedOpenStack, seeds=[MANY_REFUSED], scenario="services")
+
+
+@pytest.mark.timeout(300)
+def test_a_seed_gives_the_same_run_in_every_process() -> None:
+    program = "from pileus_lab.simulation.campaign import played;"
+    program += f"print(played('mixed', 'openstack', {MEMBERS_WITHOUT_ADDRESS}).digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": str(number), "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for number in (1, 2)
+    }
+    assert len(digests) == 1
+
+
+@pytest.mark.timeout(300)
+def test_more_reads_than_the_provider_declares_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Nova.server
+
+    async def thrice(nova: Nova, server_id: str) -> Server:
+        await asked(nova, server_id)
+        await asked(nova, server_id)
+        return await asked(nova, server_id)
+
+    monkeypatch.setattr(Nova, "server", thrice)
+    with pytest.raises(AssertionError, match="a_quiet_world_is_left_alone"):
+        assert_everything_holds(SimulatedOpenStack, seeds=[DECLARED_READS])
+
+
+@pytest.mark.timeout(300)
+def test_a_service_that_waits_for_a_subnet_without_need_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(*_: object) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr(networks, "_on_router", none)
+    with pytest.raises(AssertionError, match="services_have_what_they_want"):
+        assert_everything_holds(SimulatedOpenStack, seeds=[NO_NODES])
+
+
+@pytest.mark.timeout(300)
+def test_a_service_that_waits_for_a_subnet_and_does_not_report_it_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def silent(*_: object, **__: object) -> None:
+        return
+
+    monkeypatch.setattr(Reporter, "failure", silent)
+    with pytest.raises(AssertionError, match="services_have_what_they_want"):
+        assert_everything_holds(SimulatedOpenStack, seeds=[MADE_UP])
+
+
+@pytest.mark.timeout(300)
+def test_services_that_refuse_each_other_changes_of_ports_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def as_observed(writes: PortWrites, neutron: Neutron, port: Port, fields: Fields) -> Port:
+        return await writes._write(neutron, port, fields)
+
+    monkeypatch.setattr(PortWrites, "change", as_observed)
+    with pytest.raises(AssertionError, match="what_fails_comes_ever_more_seldom"):
+        assert_everything_holds(SimulatedOpenStack, seeds=[SAME_PORTS])
+
+
+@pytest.mark.timeout(300)
+def test_a_wanted_balancer_that_is_deleted_is_found_although_its_floating_ip_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = balancer_plan._ports
+
+    def again(desired: Desired, seen: Seen, setup: Setup) -> Iterator[Change]:
+        changes = tuple(sound(desired, seen, setup))
+        if changes and seen.found is not None:
+            yield Change(Effect.REPLACE, "created again", DeleteBalancer(seen.found.id))
+
+    monkeypatch.setattr(balancer_plan, "_ports", again)
+    with pytest.raises(AssertionError, match="nothing_wanted_is_deleted"):
+        assert_everything_holds(SimulatedOpenStack, seeds=[GROUP_LEFT])
+
+
+@pytest.mark.timeout(300)
+def test_members_that_are_dropped_without_an_address_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(*_: object) -> Iterator[object]:
+        return iter(())
+
+    def never(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(port_plan, "_kept", none)
+    monkeypatch.setattr(port_plan, "_has_to_wait", never)
+    with pytest.raises(AssertionError, match="members_are_never_emptied"):
+        assert_everything_holds(SimulatedOpenStack, seeds=[MEMBERS_WITHOUT_ADDRESS])
+
+
+@pytest.mark.timeout(300)
+def test_members_that_leave_before_a_new_one_has_an_address_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(port_plan, "_has_to_wait", never)
+    with pytest.raises(AssertionError, match="members_are_never_emptied"):
+        assert_everything_holds(SimulatedOpenStack, seeds=[ONLY_NEW_NODES])
+
+
+@pytest.mark.timeout(300)
+def test_a_node_that_gets_the_successor_of_its_machine_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(Nova, "has_known", never)
+    with pytest.raises(AssertionError, match="nodes_get_the_id_of_their_own_machine"):
+        assert_everything_holds(SimulatedOpenStack, seeds=[REPLACED_BEFORE_INITIALIZED])

@@ -1,0 +1,148 @@
+"""Completion in real shells, manual pages, and the kubectl plugin."""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tools import krew_plugin
+
+from pileus.app.settings import TABLE
+from pileus.cli.completion import candidates, script
+from pileus.cli.declared import declared
+from pileus.cli.main import COMMANDS, dispatch
+from pileus.cli.man import page
+from pileus.cli.terminal import Terminal
+
+BIN = Path(sys.executable).parent
+SHELLS = {name: shutil.which(name) for name in ("bash", "zsh", "fish", "man")}
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not SHELLS[name], reason=f"{name} is not installed")
+
+
+def bash(line: str, folder: Path) -> list[str]:
+    """What bash offers for a line that ends at the cursor."""
+    (folder / "pileus.bash").write_text(script("bash", declared()))
+    code = (
+        f"source {folder}/pileus.bash; COMP_LINE=$1; COMP_POINT=${{#1}}; _pileus; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", code, "bash", line], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@needs("bash")
+def test_bash_completes_commands_flags_and_values(tmp_path: Path) -> None:
+    assert set(COMMANDS) <= set(bash("pileus ", tmp_path))
+    assert bash("pileus hist", tmp_path) == ["history"]
+    assert bash("pileus history n", tmp_path) == ["node"]
+    assert bash("pileus history --tok", tmp_path) == ["--token-file="]
+    assert bash("kubectl-pileus history --output=w", tmp_path) == ["wide"]
+    assert bash("pileus doctor --output=", tmp_path) == ["text", "json", "yaml"]
+    assert bash("pileus completion f", tmp_path) == ["fish"]
+
+
+@needs("bash")
+def test_bash_offers_every_flag_of_the_manager(tmp_path: Path) -> None:
+    offered = {word.strip("-=") for word in bash("pileus run --", tmp_path)}
+    usable = {flag.name for flag in TABLE if not flag.deprecated and not flag.only_file}
+    assert usable <= offered
+
+
+@needs("fish")
+def test_fish_completes_commands_flags_and_values(tmp_path: Path) -> None:
+    (tmp_path / "pileus.fish").write_text(script("fish", declared()))
+
+    def fish(line: str) -> list[str]:
+        code = f"source {tmp_path}/pileus.fish; complete -C '{line}'"
+        done = subprocess.run(["fish", "-c", code], capture_output=True, text=True, check=True)
+        return [each.split("\t")[0] for each in done.stdout.splitlines()]
+
+    assert fish("pileus hist") == ["history"]
+    assert fish("pileus history --tok") == ["--token-file"]
+    assert "--output=wide" in fish("pileus history --output=")
+
+
+@needs("zsh")
+def test_zsh_reads_the_script(tmp_path: Path) -> None:
+    (tmp_path / "_pileus").write_text(script("zsh", declared()))
+    subprocess.run(["zsh", "-n", str(tmp_path / "_pileus")], check=True)
+
+
+def test_kubectl_gets_the_same_candidates() -> None:
+    commands = declared()
+    assert candidates(["hist"], commands) == ["history"]
+    assert candidates(["history", "--output=w"], commands) == ["--output=wide"]
+    assert candidates(["history", "s"], commands) == ["service"]
+    assert candidates(["nonsense", ""], commands) == ()
+
+
+@needs("man")
+@pytest.mark.parametrize("name", ["pileus", *COMMANDS])
+def test_every_manual_page_is_read_without_a_warning(name: str, tmp_path: Path) -> None:
+    file = tmp_path / f"{name}.1"
+    file.write_text(page(name))
+    done = subprocess.run(
+        ["man", "--warnings", "--local-file", str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "MANWIDTH": "100", "LC_ALL": "C.UTF-8"},
+    )
+    assert done.stderr == ""
+    assert "NAME" in done.stdout
+
+
+def test_a_manual_page_has_the_flags_of_its_command() -> None:
+    assert "\\-\\-token\\-file=string" in page("history")
+    assert "\\-\\-cluster\\-cidr=string" in page("run")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("completion", "bsh"), "did you mean bash?"),
+        (("completion",), "missing SHELL"),
+        (("man", "histroy"), "did you mean history?"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_one_meant(arguments: tuple[str, ...], text: str) -> None:
+    terminal = Terminal(io.StringIO(), io.StringIO(), {})
+    assert dispatch(arguments, terminal) == 1
+    assert text in terminal.err.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_plugin_of_kubectl_names_itself_in_help_and_errors() -> None:
+    told = subprocess.run(
+        [str(BIN / "kubectl-pileus"), "histroy"], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 1
+    assert "did you mean kubectl pileus history?" in told.stderr
+
+
+def test_the_krew_manifest_names_the_archive_that_is_built() -> None:
+    content = krew_plugin.archive()
+    assert krew_plugin.archive() == content
+    assert krew_plugin.MANIFEST.read_text() == krew_plugin.manifest(content)
+    spec = yaml.safe_load(krew_plugin.MANIFEST.read_text())["spec"]
+    assert {one["bin"] for one in spec["platforms"]} == {"kubectl-pileus"}
+
+
+def test_the_krew_plugin_without_pileus_says_what_to_install(tmp_path: Path) -> None:
+    told = subprocess.run(
+        ["/bin/sh", str(krew_plugin.FILES["kubectl-pileus"])],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": str(tmp_path)},
+    )
+    assert (told.returncode, "pipx install pileus" in told.stderr) == (1, True)

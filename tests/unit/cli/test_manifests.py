@@ -1,0 +1,173 @@
+"""`pileus manifests`: what it prints, and how it answers wrong input."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pileus.cli.manifests import main
+from pileus.cli.terminal import Terminal
+from pileus.deployment.choice import DEFAULT_IMAGE
+
+OPENSTACK = "--cloud-provider=openstack"
+
+
+def call(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = main("pileus manifests", arguments, Terminal(out, err, environment))
+    return code, out.getvalue(), err.getvalue()
+
+
+def printed(*arguments: str) -> list[dict[str, Any]]:
+    code, out, err = call(*arguments)
+    assert (code, err) == (0, "")
+    return list(yaml.safe_load_all(out))
+
+
+def of_kind(found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    (one,) = (each for each in found if each["kind"] == kind)
+    return one
+
+
+def container(found: list[dict[str, Any]], kind: str = "Deployment") -> dict[str, Any]:
+    return of_kind(found, kind)["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_flags_of_the_manager_become_arguments_of_the_container():
+    found = printed(OPENSTACK, "--cluster-name", "shop", "--controllers=*,-service-lb-controller")
+
+    arguments = container(found)["args"]
+    assert container(found)["image"] == DEFAULT_IMAGE
+    assert {OPENSTACK, "--cluster-name=shop", "--permit-port-sharing=true"} < set(arguments)
+    assert "--controllers=*,-service-lb-controller" in arguments
+
+
+def test_the_cloud_config_becomes_a_secret_that_the_container_reads(tmp_path: Path):
+    file = tmp_path / "my.conf"
+    file.write_text("[Global]\n")
+
+    found = printed(OPENSTACK, f"--cloud-config={file}")
+
+    secret, pod = of_kind(found, "Secret"), of_kind(found, "Deployment")["spec"]["template"]
+    assert secret["data"] == {"cloud-config": "W0dsb2JhbF0K"}
+    assert "--cloud-config=/etc/cloud/cloud-config" in container(found)["args"]
+    assert pod["spec"]["volumes"][0]["secret"]["secretName"] == secret["metadata"]["name"]
+
+
+def test_the_lease_of_a_migration_file_is_granted(tmp_path: Path):
+    file = tmp_path / "migration.yaml"
+    file.write_text(
+        "apiVersion: controllermanager.config.k8s.io/v1\n"
+        "kind: LeaderMigrationConfiguration\n"
+        "leaderName: shared\n"
+        "controllerLeaders: []\n"
+    )
+    flags = ("--enable-leader-migration", f"--leader-migration-config={file}")
+
+    found = printed(OPENSTACK, *flags)
+
+    leases = [
+        rule["resourceNames"]
+        for each in found
+        for rule in each.get("rules", ())
+        if "leases" in rule.get("resources", ()) and "resourceNames" in rule
+    ]
+    assert leases == [["cloud-controller-manager", "shared"]]
+    assert "--leader-migration-config=/etc/cloud/leader-migration.yaml" in container(found)["args"]
+
+
+def test_outside_of_the_cluster_only_rights_are_needed():
+    kinds = {each["kind"] for each in printed(OPENSTACK, "--external")}
+
+    assert kinds == {
+        "ServiceAccount",
+        "Secret",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+    }
+
+
+def test_a_daemon_set_needs_neither_shared_ports_nor_a_budget():
+    found = printed(OPENSTACK, "--daemonset", "--image=registry.example/ccm:1")
+
+    assert container(found, "DaemonSet")["image"] == "registry.example/ccm:1"
+    assert "--permit-port-sharing=true" not in container(found, "DaemonSet")["args"]
+    assert "PodDisruptionBudget" not in {each["kind"] for each in found}
+
+
+def test_the_unit_runs_the_manager_with_its_flags_and_reads_files_as_credentials():
+    code, out, _ = call(OPENSTACK, "--external", "--cloud-config=/etc/my.conf", "-o", "systemd")
+
+    lines = out.splitlines()
+    assert code == 0
+    assert "LoadCredential=kubeconfig:/etc/pileus/kubeconfig" in lines
+    assert "LoadCredential=cloud-config:/etc/my.conf" in lines
+    assert "  --cloud-provider=openstack \\" in lines
+    assert "  --cloud-config=%d/cloud-config \\" in lines
+    assert "  --authorization-kubeconfig=%d/kubeconfig" in out
+
+
+def test_several_clouds_have_a_credential_for_each_file():
+    flags = ("--cloud-provider=openstack,local", "--cloud-config=/a,/b", "--external")
+
+    lines = call(*flags, "-o", "systemd")[1].splitlines()
+
+    assert "LoadCredential=cloud-config-2:/b" in lines
+    assert "  --cloud-config=%d/cloud-config-1,%d/cloud-config-2 \\" in lines
+
+
+def test_signs_that_systemd_expands_are_escaped():
+    out = call(OPENSTACK, "--external", "--cluster-name=a%b $c", "-o", "systemd")[1]
+
+    assert '  "--cluster-name=a%%b $$c" \\' in out.splitlines()
+
+
+WRONG = [
+    ((), "--cloud-provider is not set: use local or openstack"),
+    (("--cloud-provider=openstak",), '(did you mean "openstack"?)'),
+    (("--cloud-provider=acme",), "run the command in your image"),
+    (("--cloud-provider=external",), "it is the value for kubelets"),
+    ((OPENSTACK, "--controllers=cloud-nodes"), '(did you mean "cloud-node-controller"?)'),
+    ((OPENSTACK, "--ha", "--daemonset"), "--ha and --daemonset exclude each other"),
+    ((OPENSTACK, "--daemonset", "--replicas=3"), "--replicas is for a Deployment"),
+    ((OPENSTACK, "--replicas=0"), "use 1 or more"),
+    ((OPENSTACK, "--cloud-config=/absent"), "cannot read /absent: No such file"),
+    ((OPENSTACK, "-o", "systemd"), "add --external"),
+    ((OPENSTACK, "-o", "yml"), '(did you mean "yaml"?)'),
+    ((OPENSTACK, "--namespace=My"), '"My" is not a valid name for --namespace'),
+    ((OPENSTACK, "--cloud-config-secret=a_b"), '"a_b" is not a valid name'),
+    ((OPENSTACK, "--image="), '"" is not a valid name for --image'),
+    ((OPENSTACK, "--authorization-always-allow-paths=/healthz,/livez"), "lacks /readyz, which"),
+    ((OPENSTACK, "--leader-migration-config=/absent"), "--leader-migration-config: "),
+    ((OPENSTACK, "--api-server=a b"), "use HOST, HOST:PORT"),
+    ((OPENSTACK, "--kubeconfig=/x"), "--kubeconfig is not for pods"),
+    ((OPENSTACK, "--cloud-config=/x", "--cloud-config-secret=s"), "put them into the Secret"),
+    ((OPENSTACK, "--monitoring=servce"), '(did you mean "service"?)'),
+    ((OPENSTACK, "--monitoring=pod", "--external"), "no pods to monitor"),
+    ((OPENSTACK, "--monitoring=pod", "--secure-port=0"), "--secure-port=0 serves no metrics"),
+    ((OPENSTACK, "--monitoring=pod", "--bind-address=::1"), "cannot be reached by Prometheus"),
+    ((OPENSTACK, "--monitoring=pod", "--monitoring-labels=release"), "use NAME=VALUE"),
+    ((OPENSTACK, "--monitoring=service", "--prometheus-account=prom"), "use NAMESPACE/NAME"),
+    ((OPENSTACK, "--prometheus-account=a/b"), "needs --monitoring=service"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_wrong_input_is_answered_with_one_sentence(arguments: tuple[str, ...], message: str):
+    code, out, err = call(*arguments)
+
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+
+
+def test_an_unknown_flag_is_answered_with_the_one_meant():
+    code, _, err = call(OPENSTACK, "--daemon-set")
+
+    assert code == 1
+    assert "did you mean --daemonset?" in err

@@ -1,0 +1,313 @@
+"""Laws of the plan, over all combinations of what can be observed."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+import msgspec
+import pytest
+
+from pileus.cloud.balancer import Owner
+from pileus.cloud.errors import Unavailable
+from pileus.cloud.model import Absent, Instance, InstanceId, InstanceState
+from pileus.cloud.volume import Attachment, Volume, VolumeId, VolumeState
+from pileus.controllers.volume.attach import GONE_AFTER
+from pileus.controllers.volume.objects import (
+    CLAIM_FINALIZER,
+    DELETE_FINALIZER,
+    NODE_ID,
+    PROVISIONED_BY,
+    VOLUME_ID,
+    Rules,
+)
+from pileus.controllers.volume.observation import Held, Observation, Released
+from pileus.controllers.volume.plan import plan
+from pileus.controllers.volume.steps import (
+    Attach,
+    CheckInstances,
+    CheckVolume,
+    DeletePersistentVolume,
+    DeleteVolume,
+    Detach,
+    PublishAttached,
+    RemoveAttachmentFinalizer,
+    RemoveClaimFinalizer,
+    Resize,
+    SetFinalizer,
+)
+from pileus.kube.model.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from pileus.kube.model.storage_v1 import VolumeAttachment
+
+DRIVER = "local.csi.pileus.dev"
+RULES = Rules(DRIVER, "cluster")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ID = VolumeId("vol-1")
+ON, OFF = InstanceState.RUNNING, InstanceState.STOPPED
+BOOLS = (False, True)
+NAME = "pvc-u1"
+
+
+def made(kind: type[Any], value: dict[str, Any]) -> Any:
+    return msgspec.convert(value, kind)
+
+
+def claim(**changes: Any) -> PersistentVolumeClaim:
+    metadata: dict[str, Any] = {"name": "data", "namespace": "default", "uid": "u1"}
+    finalizers = changes.pop("finalizers", None)
+    deleting = changes.pop("deleting", False)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    if deleting:
+        metadata["deletionTimestamp"] = NOW
+    return made(PersistentVolumeClaim, {"metadata": metadata, **changes})
+
+
+def pv(
+    *, phase: str = "Bound", deleting: bool = False, policy: str = "Delete", ours: bool = True
+) -> PersistentVolume:
+    metadata: dict[str, Any] = {"name": NAME, "uid": "pv-uid", "finalizers": [DELETE_FINALIZER]}
+    if ours:
+        metadata["annotations"] = {PROVISIONED_BY: DRIVER}
+    if deleting:
+        metadata["deletionTimestamp"] = NOW
+    spec = {
+        "csi": {"driver": DRIVER, "volumeHandle": ID},
+        "capacity": {"storage": "1Gi"},
+        "persistentVolumeReclaimPolicy": policy,
+        "claimRef": {"name": "data", "namespace": "default", "uid": "u1"},
+    }
+    return made(PersistentVolume, {"metadata": metadata, "spec": spec, "status": {"phase": phase}})
+
+
+def volume(state: VolumeState, *holders: str) -> Volume:
+    held = tuple(Attachment(InstanceId(one), "/dev/vdb") for one in holders)
+    owner = Owner("cluster", NAME)
+    return Volume(id=ID, owner=owner, size_gib=1, state=state, attachments=held)
+
+
+def held(host: str, *, deleting: bool, attached: bool = False, **given: Any) -> Held:
+    metadata: dict[str, Any] = {
+        "name": f"va-{host}",
+        "uid": f"va-{host}",
+        "finalizers": [RULES.attach_finalizer],
+        "annotations": {NODE_ID: f"i-{host}", VOLUME_ID: ID},
+    }
+    if deleting:
+        metadata["deletionTimestamp"] = NOW
+    source = {"persistentVolumeName": NAME}
+    spec = {"attacher": DRIVER, "nodeName": host, "source": source}
+    status = {"attached": attached}
+    item = made(VolumeAttachment, {"metadata": metadata, "spec": spec, "status": status})
+    return Held(item, **given)
+
+
+def node(*, in_use: bool, ready: bool = False) -> Node:
+    used = [f"kubernetes.io/csi/{DRIVER}^{ID}"] if in_use else []
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    status = {"volumesInUse": used, "conditions": conditions}
+    return made(Node, {"metadata": {"name": "n1"}, "status": status})
+
+
+def instance(state: InstanceState) -> Instance:
+    return Instance(id=InstanceId("i-n1"), provider_id="local://i-n1", state=state)
+
+
+ANSWERS = (None, instance(ON), instance(OFF), Absent("not listed"), Unavailable("no answer"))
+VOLUMES = (
+    None,
+    volume(VolumeState.AVAILABLE),
+    volume(VolumeState.CREATING),
+    volume(VolumeState.ATTACHED, "i-n1"),
+    volume(VolumeState.ATTACHED, "i-n2"),
+    volume(VolumeState.DETACHING, "i-n1"),
+    volume(VolumeState.ATTACHING, "i-n1"),
+    volume(VolumeState.RESIZING),
+    volume(VolumeState.DELETING),
+    volume(VolumeState.ERROR),
+)
+FRESH = (
+    None,
+    Released(pv(phase="Released"), None),
+    Released(pv(phase="Released"), claim()),
+    Released(pv(phase="Bound"), None),
+    Released(pv(phase="Released", policy="Retain"), None),
+    Released(None, None),
+)
+
+
+def reclaims() -> Iterator[Observation]:
+    for phase, deleting, policy, ours in product(
+        ("Bound", "Released", "Available"), BOOLS, ("Delete", "Retain"), BOOLS
+    ):
+        item = pv(phase=phase, deleting=deleting, policy=policy, ours=ours)
+        for found, fresh, has, shared in product(VOLUMES, FRESH, BOOLS, ((), ("other",))):
+            yield Observation(
+                name=NAME,
+                date=NOW,
+                pv=item,
+                attachments=(held("n1", deleting=False, attached=True),) if has else (),
+                shared_with=shared,
+                volume=found,
+                is_checked=True,
+                released=fresh,
+            )
+
+
+def test_a_volume_is_deleted_only_if_fresh_reads_prove_that_it_is_released_and_free():
+    deleted = 0
+    for seen in reclaims():
+        if any(isinstance(step, DeleteVolume) for step in plan(RULES, seen)):
+            deleted += 1
+            assert seen.pv is not None
+            assert seen.released == Released(pv(phase="Released"), None)
+            assert seen.pv.status is not None
+            assert seen.pv.status.phase == "Released" or seen.pv.metadata.deletion_timestamp
+            assert seen.pv.status.phase != "Bound"
+            assert RULES.is_provisioned(seen.pv)
+            assert not seen.attachments
+            assert not seen.shared_with
+            assert seen.volume is not None
+            assert not seen.volume.attachments
+    assert deleted
+
+
+def test_a_persistent_volume_goes_only_after_its_volume():
+    for seen in reclaims():
+        steps = plan(RULES, seen)
+        removed = [
+            step
+            for step in steps
+            if isinstance(step, DeletePersistentVolume)
+            or (isinstance(step, SetFinalizer) and step.finalizer == DELETE_FINALIZER)
+        ]
+        assert seen.pv is not None
+        assert seen.pv.spec is not None
+        if removed and seen.pv.spec.persistent_volume_reclaim_policy == "Delete":
+            first = next(step for step in steps if not isinstance(step, CheckVolume))
+            assert seen.volume is None or isinstance(first, DeleteVolume)
+
+
+def moves() -> Iterator[Observation]:
+    nodes = (None, node(in_use=False), node(in_use=True), node(in_use=True, ready=True))
+    known = (
+        {"node": host, "answer": answer, "gone_for": gone, "is_fresh": fresh}
+        for host, answer, gone, fresh in product(nodes, ANSWERS, (0.0, GONE_AFTER), BOOLS)
+    )
+    for found, given, deleting, attached in product(VOLUMES, known, BOOLS, BOOLS):
+        first = held("n1", deleting=deleting, attached=attached, **given)
+        second = held("n2", deleting=False, node=node(in_use=False), answer=instance(ON))
+        for both in ((first,), (first, second)):
+            yield Observation(
+                name=NAME, date=NOW, pv=pv(), attachments=both, volume=found, is_checked=True
+            )
+
+
+def test_a_volume_in_use_is_detached_only_from_a_machine_that_is_off_or_does_not_exist():
+    forced = 0
+    plans = ((seen, plan(RULES, seen)) for seen in moves())
+    detached = ((seen, one) for seen, steps in plans for one in steps if isinstance(one, Detach))
+    for seen, step in detached:
+        by = next(each for each in seen.attachments if each.attachment == step.attachment)
+        assert by.attachment.metadata.deletion_timestamp is not None
+        assert by.is_fresh
+        assert step.is_forced == (by.node is not None and RULES.is_in_use(by.node, ID))
+        if step.is_forced:
+            forced += 1
+            gone = by.gone_for >= GONE_AFTER and by.node == node(in_use=True)
+            assert by.answer == instance(OFF) or (isinstance(by.answer, Absent) and gone)
+    assert forced
+
+
+def test_a_volume_is_attached_only_if_no_other_machine_has_it():
+    attached = 0
+    for seen in moves():
+        steps = plan(RULES, seen)
+        wants = [step for step in steps if isinstance(step, Attach)]
+        assert len(wants) <= 1
+        for step in wants:
+            attached += 1
+            assert seen.volume is not None
+            assert {one.instance for one in seen.volume.attachments} <= {step.instance}
+            assert seen.volume.state in {VolumeState.AVAILABLE, VolumeState.ATTACHED}
+            assert step.attachment.metadata.deletion_timestamp is None
+    assert attached
+
+
+def test_an_attachment_is_reported_only_if_the_cloud_has_it():
+    for seen in moves():
+        steps = plan(RULES, seen)
+        for number, step in enumerate(steps):
+            if isinstance(step, PublishAttached) and not any(
+                isinstance(each, Attach) for each in steps[:number]
+            ):
+                assert seen.volume is not None
+                assert seen.volume.state not in {VolumeState.ATTACHING, VolumeState.DETACHING}
+                assert seen.volume.attachments
+
+
+def test_an_attachment_keeps_its_finalizer_while_its_machine_has_the_volume():
+    for seen in moves():
+        steps = plan(RULES, seen)
+        for number, step in enumerate(steps):
+            if isinstance(step, RemoveAttachmentFinalizer):
+                machine = step.attachment.metadata.annotations
+                assert machine is not None
+                holders = [one.instance for one in seen.volume.attachments] if seen.volume else []
+                detached = any(isinstance(each, Detach) for each in steps[:number])
+                assert machine[NODE_ID] not in holders or detached
+
+
+@pytest.mark.parametrize("found", [one for one in VOLUMES if one])
+@pytest.mark.parametrize("bound", ["", NAME, "other"])
+@pytest.mark.parametrize("deleting", BOOLS)
+@pytest.mark.parametrize("fresh_pv", [None, pv()])
+def test_an_abandoned_volume_is_deleted_only_if_it_never_had_a_persistent_volume(
+    found: Volume, bound: str, deleting: bool, fresh_pv: PersistentVolume | None
+):
+    item = claim(
+        finalizers=[CLAIM_FINALIZER], deleting=deleting, spec={"volumeName": bound}, status={}
+    )
+    seen = Observation(
+        name=NAME,
+        date=NOW,
+        claim=item,
+        volume=found,
+        is_checked=True,
+        released=Released(fresh_pv, item),
+    )
+
+    steps = plan(RULES, seen)
+
+    if any(isinstance(step, DeleteVolume) for step in steps):
+        assert fresh_pv is None
+        assert bound != NAME
+        assert deleting or bound
+        assert not found.attachments
+    elif any(isinstance(step, RemoveClaimFinalizer) for step in steps):
+        assert bound == NAME
+        assert deleting
+
+
+def test_a_claim_never_shrinks_its_volume():
+    for size in ("1Gi", "512Mi", "1"):
+        status = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
+        item = claim(spec={"resources": {"requests": {"storage": size}}}, status=status)
+        seen = Observation(name=NAME, date=NOW, pv=pv(), claim=item)
+        assert not any(isinstance(step, Resize) for step in plan(RULES, seen))
+
+
+def test_the_cloud_is_asked_before_anything_is_done_to_a_volume():
+    item = held("n1", deleting=False, node=node(in_use=False))
+    seen = Observation(name=NAME, date=NOW, pv=pv(), attachments=(item,))
+
+    assert plan(RULES, seen) == (CheckVolume(ID),)
+    checked = Observation(
+        name=NAME,
+        date=NOW,
+        pv=pv(),
+        attachments=(item,),
+        is_checked=True,
+        volume=volume(VolumeState.AVAILABLE),
+    )
+    assert plan(RULES, checked) == (CheckInstances(),)

@@ -1,0 +1,109 @@
+"""The objects of `pileus manifests --csi`."""
+
+import io
+from typing import Any
+
+import pytest
+import yaml
+
+from pileus.cli.manifests import main
+from pileus.cli.terminal import Terminal
+from pileus.csi.run import Mode
+
+OPENSTACK = "--cloud-provider=openstack"
+
+
+def call(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = main("pileus manifests", (OPENSTACK, *arguments), Terminal(out, err, {}))
+    return code, out.getvalue(), err.getvalue()
+
+
+def printed(*arguments: str) -> dict[tuple[str, str], dict[str, Any]]:
+    code, out, err = call(*arguments)
+    assert (code, err) == (0, "")
+    found = yaml.safe_load_all(out)
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+def pod(one: dict[str, Any]) -> dict[str, Any]:
+    return one["spec"]["template"]["spec"]
+
+
+def test_nothing_of_the_driver_is_printed_without_the_flag():
+    assert not [name for _, name in printed() if "csi" in name]
+
+
+def test_the_controller_has_its_sidecars_and_the_clouds_configuration():
+    found = printed("--csi", "--cloud-config-secret=mine", "--cluster-id=c1", "--replicas=3")
+
+    controller = found["Deployment", "pileus-csi-controller"]
+    containers = {each["name"]: each for each in pod(controller)["containers"]}
+    assert list(containers) == ["driver", "csi-provisioner", "csi-attacher", "csi-resizer"]
+    driver = containers["driver"]
+    assert driver["args"][0] == f"--mode={Mode.CONTROLLER}"
+    assert {OPENSTACK, "--cluster-id=c1", "--cloud-config=/etc/cloud/cloud-config"} < {
+        *driver["args"]
+    }
+    assert not [each for each in driver["args"] if "port-sharing" in each]
+    volumes = {each["name"]: each for each in pod(controller)["volumes"]}
+    assert volumes["cloud-config"]["secret"]["secretName"] == "mine"
+    for each in containers.values():
+        mounts = {mount["name"] for mount in each["volumeMounts"]}
+        assert "socket" in mounts, each["name"]
+    assert controller["spec"]["replicas"] == 3
+    assert ("ClusterRole", "pileus-csi-controller") not in found, "the cluster ID is given"
+
+
+def test_the_node_plugin_is_privileged_and_has_no_credentials_of_the_cloud():
+    found = printed("--csi", "--cloud-config-secret=mine", "--kubelet-dir=/var/lib/k0s/kubelet/")
+
+    node = pod(found["DaemonSet", "pileus-csi-node"])
+    (driver,) = node["containers"]
+    assert driver["securityContext"]["privileged"]
+    assert not [each for each in driver["args"] if "cloud-config" in each]
+    assert not [each for each in node["volumes"] if "secret" in each]
+    kubelet = next(each for each in driver["volumeMounts"] if each["name"] == "kubelet")
+    assert kubelet["mountPath"] == "/var/lib/k0s/kubelet"
+    assert kubelet["mountPropagation"] == "Bidirectional"
+    assert "--kubelet-dir=/var/lib/k0s/kubelet" in driver["args"], "it registers itself"
+    assert not [each for each in driver["args"] if "--endpoint" in each]
+    rules = found["ClusterRole", "pileus-csi-node"]["rules"]
+    assert rules == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
+
+
+def test_snapshots_are_added_on_demand():
+    without, with_ = printed("--csi"), printed("--csi", "--csi-snapshots")
+
+    added = with_.keys() - without.keys()
+    assert ("VolumeSnapshotClass", "openstack") in added
+    assert ("ClusterRole", "pileus-csi-controller:csi-snapshotter") in added
+    names = [
+        each["name"] for each in pod(with_["Deployment", "pileus-csi-controller"])["containers"]
+    ]
+    assert names[-1] == "csi-snapshotter"
+
+
+def test_the_volume_controller_needs_only_the_node_plugin():
+    found = printed("--csi", "--csi-without-sidecars")
+
+    assert ("DaemonSet", "pileus-csi-node") in found
+    assert ("CSIDriver", "openstack.csi.pileus.dev") in found
+    assert ("Deployment", "pileus-csi-controller") not in found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--csi-snapshots"], "--csi-snapshots needs --csi"),
+        (["--kubelet-dir=/x"], "--kubelet-dir needs --csi"),
+        (["--csi", "--kubelet-dir=x"], '--kubelet-dir: "x" is not an absolute path'),
+        (["--csi", "--csi-snapshots", "--csi-without-sidecars"], "exclude each other"),
+        (["--csi", "--external"], "the controller part runs in a pod"),
+        (["--csii"], "did you mean --csi?"),
+    ],
+)
+def test_wrong_flags_are_explained(arguments: list[str], words: str):
+    code, _, err = call(*arguments)
+
+    assert (code, words in err) == (1, True), err

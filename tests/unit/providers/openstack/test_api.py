@@ -1,0 +1,73 @@
+"""Lists of OpenStack are read to the end, or not at all."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pileus.cloud.errors import CloudError, NotFound, Rejected, Unauthorized, Unavailable
+from pileus.providers.openstack.api import Call, Client, Service
+
+
+class Item(msgspec.Struct):
+    id: str
+
+
+class Pages:
+    """Pages by marker: items, and the marker of the next page; or an error."""
+
+    def __init__(self, pages: dict[str, tuple[str, str] | CloudError]) -> None:
+        self.pages = pages
+        self.queries: list[tuple[tuple[str, str], ...]] = []
+
+    async def call(self, call: Call) -> Any:
+        self.queries.append(call.query)
+        page = self.pages[dict(call.query).get("marker", "")]
+        if isinstance(page, CloudError):
+            raise page
+        items, following = page
+        link = {"rel": "next", "href": f"http://openstack.example/items?limit=2&marker={following}"}
+        return {
+            "items": [{"id": one} for one in items],
+            "items_links": [link] if following else [{"rel": "previous", "href": "?marker=x"}],
+        }
+
+
+async def read(pages: Pages) -> str:
+    query = [("limit", "2")]
+    found = await Client(pages).all_pages(Service.COMPUTE, "/items", "items", Item, query=query)
+    return "".join(one.id for one in found)
+
+
+async def test_pages_are_read_until_one_links_to_no_other_also_if_it_is_empty():
+    pages = Pages({"": ("ab", "b"), "b": ("cd", "d"), "d": ("", "")})
+    assert await read(pages) == "abcd"
+    assert pages.queries == [
+        (("limit", "2"),),
+        (("limit", "2"), ("marker", "b")),
+        (("limit", "2"), ("marker", "d")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [{"": ("ab", "b"), "b": ("cd", "b")}, {"": ("ab", "b"), "b": ("cd", "d"), "d": ("ef", "b")}],
+)
+async def test_pages_that_lead_back_are_an_error(loop: dict[str, tuple[str, str] | CloudError]):
+    with pytest.raises(Unavailable, match="twice"):
+        await read(Pages(loop))
+
+
+@pytest.mark.parametrize("error", [Rejected("marker not found"), NotFound("no volume b")])
+async def test_a_marker_that_was_deleted_meanwhile_is_neither_invalid_nor_absence(
+    error: CloudError,
+):
+    with pytest.raises(Unavailable, match="changed while it was read"):
+        await read(Pages({"": ("ab", "b"), "b": error}))
+    with pytest.raises(type(error)):
+        await read(Pages({"": error}))
+
+
+async def test_other_errors_of_a_page_stay_what_they_are():
+    with pytest.raises(Unauthorized):
+        await read(Pages({"": ("ab", "b"), "b": Unauthorized("token expired")}))

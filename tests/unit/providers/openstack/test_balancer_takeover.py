@@ -1,0 +1,252 @@
+"""Load balancers that the Go program created are taken over by proof alone, and handed back."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Transport, Wish
+from pileus.cloud.errors import Misconfigured
+from pileus.cloud.model import Address, NodeName, NodeRef
+from pileus_lab.openstack.state import Record
+from tests.unit.providers.openstack.balancer_site import Site
+
+CREATED = json.loads((Path(__file__).parent / "go_created.json").read_text())["loadbalancers"]
+"""What the Go cloud-controller-manager 1.36 created for the Services `plain` and `multi`."""
+MULTI = "c1674e41-8626-4cac-99f1-7188beccdc84"
+NODES = frozenset(
+    NodeRef(
+        name=NodeName(f"ref-node-{n}"),
+        provider_id=f"openstack:///server-{n}",
+        addresses=(Address("InternalIP", f"10.9.0.1{n}"),),
+    )
+    for n in (1, 2)
+)
+SPEC = BalancerSpec(
+    listeners=frozenset({
+        Listener(port=80, node_port=30352, position=0),
+        Listener(port=443, node_port=30409, position=1),
+        Listener(port=53, node_port=32062, transport=Transport.UDP, position=2),
+    }),
+    members=NODES,
+    source_ranges=frozenset({"10.0.0.0/8", "192.168.0.0/16"}),
+)
+WISH = Wish(
+    owner=Owner("cluster-1", "8b6cfa41-6763-4cc5-9806-7a868097f3fe"),
+    spec=SPEC,
+    namespace="default",
+    service="multi",
+)
+PUBLISHED = replace(WISH, published=frozenset({"198.51.100.211"}))
+NAMED = replace(WISH, adopts=MULTI)
+KINDS = ("loadbalancers", "listeners", "pools", "members", "healthmonitors", "floatingips")
+VOLATILE = {"tags", "updated_at", "revision_number", "provisioning_status", "operating_status"}
+
+
+def site() -> Site:
+    """A project in which the Go program was at work."""
+    made = Site(nodes=0, cluster_name="ref", create_monitor=True)
+    for one in CREATED:
+        _put(made, "loadbalancers", one["loadbalancer"])
+        _put(made, "ports", one["vip_port"])
+        for listener in one["listeners"]:
+            _put(made, "listeners", listener)
+        for floating in one["floatingips"]:
+            _put(made, "floatingips", floating)
+        for pool in one["pools"]:
+            _put_pool(made, pool)
+    return made
+
+
+def _put(made: Site, kind: str, record: Record) -> None:
+    made.api.state = made.api.state.put(kind, dict(record))
+
+
+def _put_pool(made: Site, pool: dict[str, Any]) -> None:
+    _put(made, "pools", {key: value for key, value in pool.items() if key[0] != "_"})
+    _put(made, "healthmonitors", pool["_healthmonitor"])
+    for member in pool["_members"]:
+        _put(made, "members", member)
+
+
+def objects(made: Site) -> dict[str, dict[str, Any]]:
+    """Everything but tags."""
+    return {
+        one["id"]: {key: value for key, value in one.items() if key not in VOLATILE}
+        for kind in KINDS
+        for one in made.api.records(kind)
+    }
+
+
+def tags(made: Site) -> dict[str, list[str]]:
+    kinds = (*KINDS[:3], "floatingips")
+    return {one["id"]: sorted(one["tags"]) for kind in kinds for one in made.api.records(kind)}
+
+
+@pytest.mark.parametrize("wish", [NAMED, PUBLISHED], ids=["annotation", "published address"])
+async def test_it_is_taken_over_and_only_marks_are_added(wish: Wish) -> None:
+    made = site()
+    before = objects(made)
+
+    lines = await made.plan(wish)
+    assert lines == [f"~ tags of load balancer {MULTI}: mark of this Service"]
+    seen = await made.settle(wish, deep=True)
+
+    assert objects(made) == before
+    assert seen.balancer is not None
+    assert (seen.balancer.id, seen.balancer.ingress[0].ip) == (MULTI, "198.51.100.211")
+    mark = {f"pileus.dev/cluster={WISH.owner.cluster}", f"pileus.dev/service={WISH.owner.uid}"}
+    parts = [one for kind in ("listeners", "pools") for one in made.api.records(kind)]
+    ours = [made.balancer("kube_service_ref_default_multi"), *filter(_is_of_multi, parts)]
+    assert len(ours) == 7
+    assert all(mark <= set(one["tags"]) for one in ours)
+
+
+def _is_of_multi(record: Record) -> bool:
+    return bool(record["loadbalancers"][0]["id"] == MULTI)
+
+
+async def test_every_line_of_the_plan_is_about_tags() -> None:
+    made = site()
+    for _ in range(20):
+        seen = await made.seen(NAMED, deep=True)
+        changes = made.balancers.changes(NAMED, seen)
+        assert all("tags of" in one.summary for one in changes), changes
+        await made.apply(changes, seen)
+    assert await made.changes(NAMED, deep=True) == ()
+
+
+async def test_what_is_left_is_found_by_the_go_program() -> None:
+    """It finds load balancers by name, and listeners by protocol, port and its tag."""
+    made = site()
+    before = tags(made)
+
+    await made.settle(NAMED, deep=True)
+
+    after = tags(made)
+    assert all(set(before[id_]) <= set(after[id_]) for id_ in before)
+
+
+async def test_a_name_alone_is_no_proof_and_no_second_one_is_created() -> None:
+    made = site()
+    before = objects(made), tags(made)
+
+    with pytest.raises(Misconfigured, match=f"nothing proves.*load-balancer-id={MULTI}"):
+        await made.settle(WISH)
+
+    assert (objects(made), tags(made)) == before
+
+
+async def test_one_of_another_cluster_with_the_same_name_is_not_touched() -> None:
+    """Its members are other nodes: this cluster gets a load balancer of its own, and a warning."""
+    made = site()
+    before = objects(made), tags(made)
+    made.nodes = [made.add_node("node-1")]
+    wish = replace(WISH, spec=replace(SPEC, members=frozenset(made.nodes)))
+
+    seen = await made.settle(wish)
+
+    assert seen.balancer is not None
+    assert seen.balancer.id != MULTI
+    kept = {id_: one for id_, one in objects(made).items() if id_ in before[0]}
+    assert kept == before[0]
+    assert {id_: one for id_, one in tags(made).items() if id_ in before[1]} == before[1]
+
+
+async def test_the_user_is_told_about_one_of_the_same_name() -> None:
+    made = site()
+    made.nodes = [made.add_node("node-1")]
+    wish = replace(WISH, spec=replace(SPEC, members=frozenset(made.nodes)))
+
+    seen = await made.seen(wish)
+
+    (notice,) = seen.face.notices
+    assert notice.reason == "LoadBalancerNameTaken"
+    assert MULTI in notice.message
+
+
+async def test_a_copied_annotation_takes_nothing_from_another_cluster() -> None:
+    """The Service was copied with its annotations into a cluster with other nodes."""
+    made = site()
+    before = objects(made), tags(made)
+    made.nodes = [made.add_node("node-1")]
+    copied = replace(NAMED, spec=replace(SPEC, members=frozenset(made.nodes)))
+
+    with pytest.raises(Misconfigured, match="belongs to another cluster"):
+        await made.settle(copied)
+
+    assert (objects(made), tags(made)) == before
+
+
+async def test_two_clusters_of_one_name_do_not_touch_each_others_load_balancers() -> None:
+    made = Site(nodes=2)
+    ours = made.wish()
+    theirs = replace(ours, owner=Owner("cluster-2", ours.owner.uid))
+    await made.settle(ours, deep=True)
+    before = {one["id"] for one in made.api.records("loadbalancers")}
+
+    await made.settle(theirs)
+    assert len(made.api.records("loadbalancers")) == 2
+    await made.delete(theirs)
+
+    assert {one["id"] for one in made.api.records("loadbalancers")} == before
+    assert await made.changes(ours, deep=True) == ()
+
+
+async def test_a_legacy_name_is_taken_over() -> None:
+    made = site()
+    legacy = "a" + WISH.owner.uid.replace("-", "")[:31]
+    made.api.change("loadbalancers", MULTI, {"name": legacy, "tags": []})
+
+    await made.settle(PUBLISHED, deep=True)
+
+    balancer = made.api.record("loadbalancers", MULTI)
+    assert f"pileus.dev/service={WISH.owner.uid}" in balancer["tags"]
+    assert len(made.api.records("loadbalancers")) == 2
+
+
+async def test_one_that_was_taken_over_is_deleted_with_its_service() -> None:
+    made = site()
+    await made.settle(NAMED, deep=True)
+
+    await made.settle(replace(NAMED, spec=None, adopts=""))
+
+    assert [one["name"] for one in made.api.records("loadbalancers")] == [
+        "kube_service_ref_default_plain"
+    ]
+    assert [one["floating_ip_address"] for one in made.api.records("floatingips")] == [
+        "198.51.100.188"
+    ]
+
+
+async def test_one_in_error_that_was_taken_over_is_not_deleted() -> None:
+    made = site()
+    seen = await made.seen(NAMED)
+    await made.apply(made.balancers.changes(NAMED, seen)[:1], seen)
+    made.api.finish(MULTI)
+    made.api.change("loadbalancers", MULTI, {"provisioning_status": "ERROR"})
+
+    seen = await made.seen(NAMED, deep=True)
+
+    assert made.balancers.changes(NAMED, seen) == ()
+    assert seen.balancer is not None
+    assert f"openstack loadbalancer failover {MULTI}" in seen.balancer.problem
+
+
+async def test_one_whose_service_is_deleted_before_the_take_over_is_reported_and_kept() -> None:
+    made = site()
+    before = objects(made)
+
+    with pytest.raises(Misconfigured, match=f"openstack loadbalancer delete --cascade {MULTI}"):
+        await made.settle(replace(PUBLISHED, spec=None))
+
+    assert objects(made) == before
+
+
+async def test_deletion_ends_once_the_unmarked_one_was_deleted() -> None:
+    made = site()
+    made.api.state = made.api.state.without("loadbalancers", [MULTI])
+
+    await made.settle(replace(PUBLISHED, spec=None))

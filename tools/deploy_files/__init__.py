@@ -1,0 +1,1 @@
+"""Writes what is generated under `deploy`, from the code of `pileus manifests`."""
