@@ -1,6 +1,7 @@
 """One connection of the HTTP client, and the answers that come over it."""
 
 import asyncio
+import re
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
@@ -18,6 +19,7 @@ READ_AHEAD = 2**18
 
 _NO_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 _END_OF_HEAD = b"\r\n\r\n"
+_CHUNK_LENGTH = re.compile(rb"[0-9A-Fa-f]{1,15}")
 _SUCCESS = 200
 
 
@@ -107,6 +109,8 @@ class _Chunks:
         self._left = 0
         self._is_data = self._is_trailer = False
         self.is_whole = False
+        self.rest = b""
+        """What follows the whole body."""
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         """Returns the payload. Raises `NotHttp`."""
@@ -127,6 +131,7 @@ class _Chunks:
             line, self._line = self._line + data[position:newline], b""
             position = newline + 1
             self._take(line.strip())
+        self.rest = data[position:]
 
     def _check_length(self) -> None:
         if len(self._line) > LONGEST_HEAD:
@@ -140,10 +145,9 @@ class _Chunks:
         if not line:
             return
         length = line.partition(b";")[0].strip()
-        try:
-            self._left = int(length, 16)
-        except ValueError:
-            raise NotHttp("the answer has a chunk without a length") from None
+        if not _CHUNK_LENGTH.fullmatch(length):  # int() takes signs, 0x and underscores
+            raise NotHttp("the answer has a chunk without a length")
+        self._left = int(length, 16)
         self._is_data, self._is_trailer = self._left > 0, self._left == 0
 
 
@@ -310,6 +314,7 @@ class Connection(asyncio.BufferedProtocol):
             for part in self._chunks.feed(data):
                 self._add(part)
             self._is_whole = self._chunks.is_whole
+            self._buffer += self._chunks.rest  # such a connection is not used again
             return
         if self._left is not None:
             if len(data) > self._left:

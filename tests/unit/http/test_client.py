@@ -135,8 +135,12 @@ def test_a_body_of_known_length_may_be_cut_anywhere(cuts: list[int]) -> None:
         CHUNKED + b"zz\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000,
         CHUNKED + b"5" * 70_000,
+        CHUNKED + b"-1\r\na\r\n0\r\n\r\n",
+        CHUNKED + b"+1\r\na\r\n0\r\n\r\n",
+        CHUNKED + b"0x1\r\na\r\n0\r\n\r\n",
+        CHUNKED + b"0_1\r\na\r\n0\r\n\r\n",
     ],
-    ids=range(9),
+    ids=range(13),
 )
 def test_what_is_not_http_is_refused(text: bytes) -> None:
     with pytest.raises(NotHttp):
@@ -166,6 +170,7 @@ async def test_a_connection_is_used_again_after_a_whole_answer_only() -> None:
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab",
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nab",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabMORE",
+        CHUNKED + b"2\r\nab\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nConte",
     ],
 )
 async def test_a_connection_that_is_not_kept_alive_is_not_used_again(text: bytes) -> None:
