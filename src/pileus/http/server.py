@@ -178,6 +178,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.transport.write(self._rendered(request, response))
         await self._written()
+        if not self._is_open:
+            return
         if response.closes or self._protocol.our_state is not h11.DONE:
             self._hang_up(lingers=not is_whole)
             return

@@ -163,6 +163,20 @@ async def test_a_client_has_to_take_its_answer_in_time() -> None:
     assert not client.is_open
 
 
+async def test_a_client_that_goes_away_before_it_has_taken_its_answer_is_forgotten() -> None:
+    site = Site()
+    client, connection = site.connect()
+    connection.pause_writing()
+    connection.data_received(GET)
+    await asyncio.sleep(0.01)
+
+    connection.connection_lost(None)
+    await asyncio.sleep(2 * IDLE)
+
+    assert client.statuses == [200]
+    assert not site.server._connections
+
+
 async def test_a_quiet_connection_is_closed_in_the_end() -> None:
     client = await Site().exchange(GET)
     await asyncio.sleep(IDLE - 1)
