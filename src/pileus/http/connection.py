@@ -1,6 +1,7 @@
 """One connection of the HTTP client, and the answers that come over it."""
 
 import asyncio
+import errno
 import re
 import ssl
 from collections import deque
@@ -189,6 +190,8 @@ class Connection(asyncio.BufferedProtocol):
         self, text: bytes, *, has_body: bool, timeout: float | None, idle: float | None
     ) -> Answer:
         """Send a request and return its answer, with the body to come."""
+        if not self.is_open:
+            raise NotConnected from ConnectionResetError(errno.ECONNRESET, "")
         self._is_whole, self._has_body, self._answer, self._chunks = False, has_body, None, None
         if timeout is not None:
             late = self._loop.call_later(timeout, self._fail, TimeoutError())
@@ -265,6 +268,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     def eof_received(self) -> bool:
+        self.is_open = False  # with TLS, `connection_lost` follows some turns of the loop later
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -238,6 +238,31 @@ async def test_idle_connections_are_closed_after_a_while(monkeypatch: pytest.Mon
 
 
 @pytest.mark.real_time
+async def test_a_connection_that_the_server_is_closing_is_not_used_again() -> None:
+    async with pool(Peer([SIZED])) as opened:
+        connection = await opened.new(None)
+        answer = await asked(connection)
+        await body_of(answer)
+        answer.release()
+        connection.eof_received()
+
+        assert opened.idle(None) is None
+
+
+@pytest.mark.real_time
+async def test_nothing_is_sent_over_a_connection_that_was_closed_before() -> None:
+    peer = Peer([SIZED])
+    async with pool(peer) as opened:
+        connection = await opened.new(None)
+        connection.connection_lost(None)
+
+        with pytest.raises(NotConnected):
+            await asked(connection)
+
+    assert peer.requests == []
+
+
+@pytest.mark.real_time
 async def test_the_other_address_is_tried_if_the_first_refuses() -> None:
     peer = Peer([SIZED])
     async with pool(peer, "localhost") as opened:
