@@ -321,6 +321,7 @@ class _Wire:
             target=target,
             headers=_with_defaults(request),
             body=request.body or None,
+            guard=check_permission,
         )
         received = await self._client.open(sent, self._context)
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ from pileus.cloud.errors import (
 )
 from pileus.cloud.http import Answer, HttpSettings, Request, error_for, http_client
 from pileus.cloud.permission import permitted_by
+from pileus.http.client import Client
+from pileus.http.connection import Connection
 from pileus.telemetry.log import VALUES
 from tests.unit.kube.https_server import Served, serving
 
@@ -375,6 +378,27 @@ async def test_permission_is_asked_after_waiting_for_a_connection() -> None:
     assert first.result().status == 200
     assert str(second.result()) == "not the leader"
     assert [one.path for one in served.requests] == ["/v1/first"]
+
+
+async def test_permission_is_asked_after_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = [True]
+    connect = Client.new
+
+    async def slowly(self: Client, context: ssl.SSLContext | None) -> Connection:
+        made = await connect(self, context)
+        leader[0] = False
+        return made
+
+    def check() -> None:
+        if not leader[0]:
+            raise Unavailable("not the leader")
+
+    monkeypatch.setattr(Client, "new", slowly)
+    async with serving(answering(), None) as served, http_client(settings(served)) as http:
+        with permitted_by(check), pytest.raises(Unavailable, match="not the leader"):
+            await http.request("POST", "/machines")
+
+    assert not served.requests
 
 
 async def error_of(work: Awaitable[object]) -> Exception | None:
