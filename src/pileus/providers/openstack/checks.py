@@ -13,6 +13,7 @@ from pileus.cloud.errors import CloudError, NotFound, Unauthorized
 from pileus.cloud.finding import Finding, Severity, quota_finding
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.api import Client, Service, decoded, field_of
+from pileus.providers.openstack.errors import NotOfService
 from pileus.providers.openstack.features import OctaviaFeatures, octavia_version
 from pileus.providers.openstack.octavia import ROOT, LoadBalancer
 
@@ -180,7 +181,7 @@ async def _network(client: Client, account: Account) -> Sequence[Finding]:
     path = f"/v2.0/quotas/{account.project_id}/details.json"
     try:
         answer = await client.send("GET", Service.NETWORK, path)
-    except NotFound:  # without the extension quota_details
+    except (NotFound, NotOfService):  # without the extension quota_details
         return []
     usage = decoded(field_of(answer, "quota", path), dict[str, _Usage], path)
     return _full(

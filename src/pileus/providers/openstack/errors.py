@@ -14,9 +14,11 @@ from typing import Any, cast
 from pileus.cloud.errors import (
     CloudError,
     Conflict,
+    NotFound,
     QuotaExceeded,
     Throttled,
     Unauthorized,
+    Unavailable,
 )
 from pileus.cloud.http import LONGEST, Answer, message_of, retry_after
 
@@ -47,6 +49,14 @@ class TokenRefused(Unauthorized):
     """The token expired or was revoked, or the credentials are wrong (401)."""
 
 
+class NotOfService(Unavailable):
+    """A 404 that the service did not send: it says nothing about the object that was asked for.
+
+    Proxies answer so while the service behind them is replaced, and so does any other server to
+    which a wrong endpoint leads.
+    """
+
+
 def error_of(answer: Answer, usual: CloudError) -> CloudError:
     """Returns the error for an answer of an OpenStack service; `usual` fits its status."""
     kind, message = fault_of(answer)
@@ -61,7 +71,16 @@ def error_of(answer: Answer, usual: CloudError) -> CloudError:
         return Unauthorized(f"{text}{_missing_role(answer)}")
     if isinstance(usual, Throttled):
         return Throttled(text, retry_after=usual.retry_after)
-    return Conflict(text) if _is_immutable(answer.status, message) else type(usual)(text)
+    return Conflict(text) if _is_immutable(answer.status, message) else _worded(usual, text, answer)
+
+
+def _worded(usual: CloudError, text: str, answer: Answer) -> CloudError:
+    if isinstance(usual, NotFound) and not _is_of_service(answer):
+        return NotOfService(
+            f"{text}. This is not an answer of the service: check the proxy in front of it, and "
+            "its endpoint in the catalogue"
+        )
+    return type(usual)(text)
 
 
 def fault_of(answer: Answer) -> tuple[str, str]:
@@ -73,6 +92,20 @@ def fault_of(answer: Answer) -> tuple[str, str]:
     kind, message = _described(body)
     line = " ".join(message.split())
     return kind, f"{line[:LONGEST]}…" if len(line) > LONGEST else line or message_of(answer)
+
+
+def _is_of_service(answer: Answer) -> bool:
+    """Returns whether the fault has one of the forms of OpenStack's services."""
+    try:
+        body: Any = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(body, dict):
+        return False
+    named = cast("Mapping[str, object]", body)
+    if "message" in named:  # gateways, and services that do not know the path
+        return False
+    return bool(_described(named)[1])
 
 
 def _described(body: object) -> tuple[str, str]:

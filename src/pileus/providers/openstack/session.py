@@ -17,7 +17,7 @@ from pileus.cloud.threads import in_thread
 from pileus.providers.openstack.api import Service
 from pileus.providers.openstack.config import Auth
 from pileus.providers.openstack.connections import Connections
-from pileus.providers.openstack.errors import TokenRefused
+from pileus.providers.openstack.errors import NotOfService, TokenRefused
 from pileus.providers.openstack.identity import (
     Token,
     identity_of,
@@ -141,7 +141,7 @@ class Session:
                 f"Keystone refuses {identity_of(auth)}: {error}. "
                 "Fix: correct the credentials in [Global] of cloud.conf"
             ) from error
-        except NotFound as error:
+        except (NotFound, NotOfService) as error:
             raise Misconfigured(
                 f'[Global] auth-url: "{auth.auth_url}" is not Keystone v3: {error}'
             ) from error

@@ -16,7 +16,7 @@ from pileus.cloud.errors import (
     Unsupported,
 )
 from pileus.cloud.http import Answer, Request, error_for
-from pileus.providers.openstack.errors import TokenRefused, error_of
+from pileus.providers.openstack.errors import NotOfService, TokenRefused, error_of
 
 
 def error(status: int, body: object, headers: dict[str, str] | None = None, path: str = "/x"):
@@ -105,6 +105,13 @@ def octavia(message: str) -> object:
         (412, neutron("RevisionNumberConstraintFailed", "Constrained to 3"), Conflict),
         (404, neutron("PortNotFound", "Port p could not be found."), NotFound),
         (404, {"itemNotFound": {"code": 404, "message": "Instance not found"}}, NotFound),
+        (404, octavia("LoadBalancer 1 not found."), NotFound),
+        (404, {"code": 404, "title": "Bad Request", "description": "Pool 1 not found."}, NotFound),
+        (404, "default backend - 404", NotOfService),
+        (404, "<html><h1>404 Not Found</h1></html>", NotOfService),
+        (404, "", NotOfService),
+        (404, {"message": "no Route matched with those values"}, NotOfService),
+        (410, "<html>gone</html>", NotOfService),
         (400, octavia("Validation failure: x"), Rejected),
         (501, octavia("Provider 'ovn' does not support a requested action"), Unsupported),
         (500, {"computeFault": {"code": 500, "message": "Unexpected API Error."}}, Unavailable),
