@@ -7,10 +7,9 @@ its last bytes say so: if that is interrupted, it starts again, because nothing 
 
 import asyncio
 import os
-import re
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pileus.dataclass import dataclass
@@ -40,7 +39,13 @@ NOT_ENOUGH = 1 << 20
 """Bytes by which a device has to be larger than its filesystem before that is grown."""
 
 
-UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
+SERIALS = ("serial", "device/serial", "device/vpd_pg80")
+IDENTITIES = (*SERIALS, "wwid", "loop/backing_file")
+"""Files of a disk in /sys with its identity."""
+PAGE_HEADER = 4
+"""Bytes of a VPD page before the serial."""
+CERTAIN = 16
+"""Characters of an ID, without hyphens, by which a serial is known to be of the volume."""
 
 
 class ForeignData(HostError):
@@ -98,7 +103,9 @@ def _by_id(volume: str, system: System) -> Path | None:
     folder = system.dev / "disk" / "by-id"
     names = sorted(folder.iterdir()) if folder.is_dir() else []
     for link in names:
-        if "-part" not in link.name and _names(link.name, volume) and link.exists():
+        if "-part" in link.name or not _names(link.name, volume) or not link.exists():
+            continue
+        if not _shows_other_serial(link.resolve(), volume, system):
             return link.resolve()
     block = system.sys / "class" / "block"
     for disk in sorted(block.iterdir()) if block.is_dir() else []:
@@ -107,15 +114,25 @@ def _by_id(volume: str, system: System) -> Path | None:
     return None
 
 
-def _identities(device: Path, system: System) -> Iterator[str]:
+def _shows_other_serial(device: Path, volume: str, system: System) -> bool:
+    """Whether the kernel knows the disk as that of another volume.
+
+    udev may not have removed the link of a volume that was detached, when its place has another.
+    """
+    serials = [each.replace("-", "") for each in _identities(device, system, SERIALS)]
+    return any(serials) and all(volume.replace("-", "")[:CERTAIN] not in each for each in serials)
+
+
+def _identities(device: Path, system: System, names: Iterable[str] = IDENTITIES) -> Iterator[str]:
     """Yields what a disk shows of its identity: its serial, or the file behind a loop device."""
     block = system.sys / "class" / "block" / device.name
-    for name in ("serial", "device/serial", "device/vpd_pg80", "wwid", "loop/backing_file"):
+    for name in names:
         try:
-            text = (block / name).read_text(encoding="utf-8", errors="replace").strip("\0\n ")
+            content = (block / name).read_bytes()
         except OSError:
             continue
-        shown = UNPRINTABLE.split(text)[-1]  # vpd_pg80 has a header before the serial
+        serial = content[PAGE_HEADER:] if name.endswith("vpd_pg80") else content
+        shown = serial.decode(errors="replace").strip("\0\n ")
         yield Path(shown).name if name == "loop/backing_file" else shown
 
 

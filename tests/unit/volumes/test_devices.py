@@ -58,13 +58,30 @@ def test_a_disk_that_shows_no_id_is_not_taken(tmp_path: Path, disk: Path) -> Non
     assert find_device(ID, str(disk), system) is None
 
 
-def test_the_header_of_a_scsi_serial_is_not_part_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("serial", [ID[:20], ID])
+def test_the_header_of_a_scsi_serial_is_not_part_of_it(tmp_path: Path, serial: str) -> None:
     system = system_with(tmp_path, {"sdb": ""}, {})
     page = tmp_path / "sys/class/block/sdb/device/vpd_pg80"
     page.parent.mkdir()
-    page.write_bytes(b"\x00\x80\x00\x14" + ID[:20].encode())
+    page.write_bytes(b"\x00\x80\x00" + bytes([len(serial)]) + serial.encode())
 
     assert find_device(ID, "", system) == tmp_path / "dev/sdb"
+
+
+def test_a_link_that_was_left_behind_is_not_followed(tmp_path: Path) -> None:
+    other = "ffffffff-7a53-4c6b-9d2e-1f2b3c4d5e6f"
+    disks = {"vdb": other[:20], "vdc": ID[:20]}
+    system = system_with(tmp_path, disks, {f"virtio-{ID[:20]}": "vdb"})
+
+    assert find_device(ID, "", system) == tmp_path / "dev/vdc"
+    assert find_device(other, "", system) == tmp_path / "dev/vdb"
+
+
+def test_no_disk_is_taken_for_a_volume_of_which_only_a_link_is_left(tmp_path: Path) -> None:
+    links = {f"virtio-{ID[:20]}": "vdb"}
+    system = system_with(tmp_path, {"vdb": "ffffffff-7a53-4c6b-9"}, links)
+
+    assert find_device(ID, "/dev/vdb", system) is None
 
 
 @needs_loop_devices

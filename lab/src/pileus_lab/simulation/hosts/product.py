@@ -109,13 +109,13 @@ class HostPath(PurePosixPath):
                 return HostPath("/dev") / one.name
         return self
 
-    def read_text(self, **_: object) -> str:
+    def read_bytes(self) -> bytes:
         kernel = KERNEL.get()
         name, __, attribute = str(self)[len(BLOCK) + 1 :].partition("/")
         device = next((one for one in kernel.visible() if one.name == name), None)
         if device is None or attribute != "serial":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
-        return kernel.serial(device)
+        return kernel.serial(device).encode()
 
     def open(self, _: str) -> HostFile:
         device = KERNEL.get().device_at(str(self))
