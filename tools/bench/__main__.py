@@ -7,6 +7,7 @@ python -m tools.bench --show results.json      the summary of an earlier run
 """
 
 import argparse
+import re
 import signal
 import sys
 import time
@@ -38,8 +39,9 @@ FOREVER = 1e9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = parser().parse_args(arguments)
+    given, unknown = parser().parse_known_args(arguments)
     try:
+        check_known(unknown)
         if given.show:
             print("\n".join(summary(kept(given.show))))
             return 0
@@ -72,6 +74,14 @@ def parser() -> argparse.ArgumentParser:
         "--show", type=Path, metavar="FILE", help="print the summary of a results.json"
     )
     return made
+
+
+def check_known(unknown: Sequence[str]) -> None:
+    """Raises Refused for arguments that the parser does not know."""
+    for argument in unknown:
+        flag = argument.partition("=")[0]
+        flags = re.findall(r"--[a-z]+", parser().format_usage())
+        raise Refused(f'unknown flag "{flag}"{did_you_mean(flag, flags)}')
 
 
 def check(given: argparse.Namespace) -> None:

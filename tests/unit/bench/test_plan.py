@@ -78,6 +78,8 @@ def test_too_little_memory_and_a_busy_machine_are_problems():
 def test_an_unknown_scenario_or_manager_is_refused_with_the_right_name(capsys):
     assert main(["nods"]) == 2
     assert 'unknown scenario "nods" (did you mean "nodes"?)' in capsys.readouterr().err
+    assert main(["nodes", "--onli=pileus"]) == 2
+    assert 'unknown flag "--onli" (did you mean "--only"?)' in capsys.readouterr().err
     assert main(["nodes", "--only", "pilus"]) == 2
     assert 'unknown manager "pilus" (did you mean "pileus"?)' in capsys.readouterr().err
 
