@@ -46,6 +46,7 @@ ADVICE: Mapping[str, str] = {
     "VolumeFailedDelete": "fix what the message names",
     "VolumeShared": "delete one of the PersistentVolumes, with reclaim policy Retain",
     "VolumeMissing": "restore the volume, or delete the claim",
+    "VolumeAttachedElsewhere": "unmount it on that machine, and detach it in the cloud",
     "VolumeUnknown": "wait, or check the cloud's status",
     "FailedAttachVolume": "wait, or fix what the message names",
     "FailedDetachVolume": "stop the machine, or wait until its pods end",

@@ -8,7 +8,7 @@ only if the cloud says that the machine is off.
 from collections.abc import Iterator
 
 from pileus.cloud.errors import CloudError, Conflict, NotFound
-from pileus.cloud.model import Absent, Instance, InstanceState
+from pileus.cloud.model import Absent, Instance, InstanceId, InstanceState
 from pileus.cloud.volume import Volume, VolumeId, VolumeState
 from pileus.controllers.volume.objects import (
     NODE_ID,
@@ -37,10 +37,12 @@ from pileus.controllers.volume.steps import (
     ReportAttachment,
     Step,
     Wait,
+    Warn,
 )
 from pileus.kube.model.core_v1 import PersistentVolume
 from pileus.objects.nodes import is_ready, taints_of
 from pileus.volumes.operations import VolumeFailed
+from pileus.volumes.persistent_volumes import about_volume
 
 BUSY = frozenset({
     VolumeState.CREATING,
@@ -49,6 +51,7 @@ BUSY = frozenset({
     VolumeState.RESIZING,
 })
 """States in which the caller waits."""
+ELSEWHERE = "VolumeAttachedElsewhere"
 GONE_AFTER = 60.0
 """Seconds for which the cloud has to answer that a machine does not exist, before it is believed.
 A machine that was deleted has a node that is not ready, and is soon deleted too."""
@@ -82,7 +85,7 @@ def plan_strays(seen: Observation, pv: PersistentVolume) -> Iterator[Step]:
     The cloud may perform a request long after it answered with an error: the volume is then
     attached for an attachment that does not exist any more. The periodic check finds it. Fresh
     lists have to confirm that there is no attachment, and that no node reports the volume as
-    mounted: the cache may be behind.
+    mounted: the cache may be behind. A machine that is no node reports nothing, and keeps it.
     """
     volume = seen.volume
     if not seen.is_due or volume is None or seen.is_in_use or volume.state in BUSY:
@@ -95,8 +98,20 @@ def plan_strays(seen: Observation, pv: PersistentVolume) -> Iterator[Step]:
         yield ConfirmStray()
         return
     for instance in strays:
-        if instance not in seen.holders and "" not in seen.holders:
+        if instance in seen.holders or "" in seen.holders:
+            continue
+        if instance in seen.machines:
             yield DetachStray(pv, volume.id, instance)
+        else:
+            yield Warn(about_volume(pv), ELSEWHERE, _elsewhere_text(volume.id, instance))
+
+
+def _elsewhere_text(id_: VolumeId, instance: InstanceId) -> str:
+    return (
+        f"volume {id_} is attached to machine {instance}, which is no node of this cluster. It is "
+        "not detached: the machine may have mounted it. Unmount it there, and detach it in the "
+        "cloud"
+    )
 
 
 def missing_text(id_: VolumeId) -> str:

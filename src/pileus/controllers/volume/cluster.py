@@ -38,6 +38,7 @@ from pileus.kube.model.storage_v1 import (
 )
 from pileus.kube.patch import Patch
 from pileus.kube.store import NamespacedName, key_of
+from pileus.objects.nodes import provider_id_of
 from pileus.objects.own_writes import OwnWrites, WithoutEchoes
 from pileus.runtime.informers import Informers
 
@@ -220,14 +221,15 @@ class Cluster:
         except NotFound:
             return None
 
-    async def is_mounted(self, rules: Rules, id_: VolumeId | None) -> bool:
-        """Returns whether any node reports that the volume is mounted there, by a fresh list.
+    async def mounts(self, rules: Rules, id_: VolumeId | None) -> tuple[bool, frozenset[str]]:
+        """Returns whether any node reports the volume as mounted, and the machines of all nodes.
 
-        A node that cannot be read may have mounted it.
+        By a fresh list. A node that cannot be read may have mounted it.
         """
         listed = await self._client.list(NODES)
         users = (each for each in listed.items if id_ and rules.is_in_use(each, id_))
-        return bool(listed.unreadable) or any(users)
+        machines = (provider_id_of(each).rpartition("/")[2] for each in listed.items)
+        return bool(listed.unreadable) or any(users), frozenset(filter(None, machines))
 
     async def create_volume(self, body: PersistentVolume) -> None:
         await self._client.create(PERSISTENT_VOLUMES, body)

@@ -90,6 +90,8 @@ class Observation:
     holders: frozenset[str] | None = None
     """The instances of all attachments, by a fresh list; "" for one that has none yet. None: not
     read yet."""
+    machines: frozenset[str] = frozenset()
+    """The instances of all nodes, read together with the holders."""
 
     def objects(self) -> Iterator[ObjectReference]:
         """Yields the claim, the PersistentVolume and the attachments, as far as they exist."""

@@ -158,8 +158,8 @@ class Observer:
                 return replace(seen, attachments=held)
             case ConfirmStray():
                 holders = await parts.cluster.holders(parts.rules, seen.name)
-                is_in_use = await parts.cluster.is_mounted(parts.rules, seen.volume_id)
-                return replace(seen, holders=holders, is_in_use=is_in_use)
+                in_use, machines = await parts.cluster.mounts(parts.rules, seen.volume_id)
+                return replace(seen, holders=holders, is_in_use=in_use, machines=machines)
             case _:
                 assert_never(step)
 

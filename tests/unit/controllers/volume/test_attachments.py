@@ -8,8 +8,8 @@ import pytest
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import InstanceId
 from pileus.volumes.parameters import DEVICE
-from pileus_lab.local.model.machines import ListMachines, StopMachine
-from tests.unit.controllers.volume.bed import ATTACHMENTS, CLUSTER, DRIVER, Bed, bed, bound
+from pileus_lab.local.model.machines import CreateMachine, ListMachines, StopMachine
+from tests.unit.controllers.volume.bed import ATTACHMENTS, CLUSTER, DRIVER, ZONE, Bed, bed, bound
 
 
 async def test_a_volume_is_attached_reported_and_detached():
@@ -164,3 +164,17 @@ async def test_an_attachment_that_succeeded_late_is_removed_unless_the_volume_is
         it.act("PATCH", "/api/v1/nodes/n1/status", {"status": {"volumesInUse": None}})
         await asyncio.sleep(200)
         assert await it.holders() == []
+
+
+async def test_a_volume_is_not_detached_from_a_machine_that_is_no_node():
+    """An administrator may have attached it there, for a backup: no kubelet reports its mounts."""
+    async with bed("n1", period=60.0) as it:
+        await bound(it)
+        (volume,) = await it.in_cloud()
+        machine = await it.cloud.call(CreateMachine(name="backup", zone=ZONE))
+        await it.volumes.inner.attach(CLUSTER, volume.id, InstanceId(machine.id))
+        await asyncio.sleep(400)
+
+        assert await it.holders() == [machine.id]
+        (message, *_) = it.events.messages("VolumeAttachedElsewhere")
+        assert f"volume {volume.id} is attached to machine {machine.id}" in message
