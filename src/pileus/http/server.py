@@ -47,6 +47,8 @@ READ_SIZE = 2**16
 """Bytes that are read at a time, and bytes that may wait while a request is handled."""
 MOST_CONNECTIONS = 500
 """With more, the one that has waited for a request for the longest time is closed."""
+MOST_HELD = 64 << 20
+"""Bytes of all bodies in memory. A request whose body would exceed it is refused."""
 SMALLEST_COMPRESSED = 1024
 """Bytes of a body that is worth compressing."""
 
@@ -75,6 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes at the start of the buffer in which there is no end of a head."""
         self._has_begun = True
         """Whether the time for headers is running."""
+        self._held = 0
+        """Bytes of the body in memory, until the request is answered."""
         self._is_open = True
         self._is_lingering = False
         self._is_reading = True
@@ -169,7 +173,11 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.abort()
 
     async def _exchange(self, request: Request) -> None:
-        response = await self._answer(request)
+        try:
+            response = await self._answer(request)
+        finally:
+            self._server.held -= self._held
+            self._held = 0
         is_whole = self._skip_body()
         response.closes = response.closes or not is_whole or self._server.is_closing
         if response.compresses and request.accepts_gzip:
@@ -223,13 +231,15 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _whole_body(self, limit: int) -> bytes:
         parts: list[bytes] = []
-        size = 0
         while part := await self._next_part():
             parts.append(part)
-            size += len(part)
-            if size > limit:
+            self._held += len(part)
+            self._server.held += len(part)
+            if self._held > limit:
                 too_large = f"the body has more than {limit} bytes"
                 raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, too_large)
+            if self._server.held > MOST_HELD:
+                raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests with bodies")
         return b"".join(parts)
 
     async def _next_part(self) -> bytes:
@@ -346,6 +356,8 @@ class Server:
         self.now = (clock or SystemClock()).now
         self.buffer = memoryview(bytearray(READ_SIZE))
         self.is_closing = False
+        self.held = 0
+        """Bytes of the bodies of all requests that are being read and handled."""
         self._connections: dict[Connection, None] = {}
         self._listening: asyncio.Server | None = None
 

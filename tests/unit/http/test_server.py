@@ -121,6 +121,25 @@ async def test_a_body_beyond_the_limit_is_refused(body: bytes) -> None:
     assert site.seen == []
 
 
+async def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_HELD", 3 * LIMIT)
+    site = Site()
+    head = sent("POST", f"Content-Length: {LIMIT}")
+    clients = [site.connect() for _ in range(5)]
+    for _, connection in clients:
+        connection.data_received(head + bytes(LIMIT - 1))
+        await asyncio.sleep(0.01)
+    refused = [client for client, _ in clients if client.statuses == [503]]
+    for client, connection in clients:
+        if client not in refused:
+            connection.data_received(b"x")
+    await asyncio.sleep(0.01)
+
+    assert len(refused) == 2
+    assert [client.statuses for client, _ in clients if client not in refused] == 3 * [[200]]
+    assert site.server.held == 0
+
+
 async def test_a_body_has_to_arrive_in_time() -> None:
     client, connection = Site().connect()
 
