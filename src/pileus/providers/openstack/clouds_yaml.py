@@ -4,6 +4,7 @@ Each file is searched by itself: the file that the configuration or the environm
 working directory, `~/.config/openstack` and `/etc/openstack`. Keys that `cloud.conf` sets win.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,9 @@ _EITHER = (
     ("tenant_domain_id", "tenant_domain_name"),
 )
 """Fields that say the same: if `cloud.conf` sets one, clouds.yaml does not add the other."""
+
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
+"""Parts of the file in messages of the parser: of a password, if it begins with * or !."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,11 @@ def _parsed(path: str, text: str) -> AnyMap:
         content: object = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise Misconfigured(f"{path}{line}: is not YAML: {error.problem or 'invalid'}") from None
+        problem = _QUOTED.sub(_masked, error.problem or "invalid")
+        raise Misconfigured(
+            f"{path}{line}: is not YAML: {problem}. Fix: put values with special characters in "
+            "quotes"
+        ) from None
     except yaml.YAMLError:
         raise Misconfigured(f"{path}: is not YAML") from None
     if content is None:
@@ -125,6 +133,12 @@ def _parsed(path: str, text: str) -> AnyMap:
     if not isinstance(content, dict):
         raise Misconfigured(f'{path}: expected a map with the key "clouds"')
     return cast("AnyMap", content)
+
+
+def _masked(quoted: re.Match[str]) -> str:
+    """Returns single characters and names of the grammar, such as '<anchor>', as they are."""
+    inner = quoted[0][1:-1]
+    return quoted[0] if len(inner) <= 1 or inner.startswith("<") else "'…'"
 
 
 def _entry(name: str, path: str, clouds: AnyMap, secure: AnyMap, public: AnyMap) -> AnyMap:

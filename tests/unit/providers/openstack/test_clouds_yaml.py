@@ -138,6 +138,10 @@ clouds:
     ("text", "words"),
     [
         ("clouds:\n  a: [\n  password: hunter2", "clouds.yaml:3: is not YAML"),
+        ("clouds:\n  password: !hunter2", "clouds.yaml:2: is not YAML: .* the tag '…'. Fix: put"),
+        ("clouds:\n  password: *hunter2", "clouds.yaml:2: is not YAML: .* undefined alias '…'"),
+        ("clouds:\n  password: !it's-hunter2", "clouds.yaml:2: is not YAML: .* the tag '…'"),
+        ("clouds:\n  a: [x\n  b: y", "clouds.yaml:3: .*: expected ',' or ']', but got ':'"),
         ("- a", 'expected a map with the key "clouds"'),
         ("", "cloud: is missing; clouds.yaml has none"),
         ("clouds: x", "has none"),
