@@ -38,6 +38,9 @@ LARGEST = 8 << 20
 """Bytes of a request; the API server stores objects of up to 1.5 MiB, and sends two of them."""
 SHARE = 0.8
 """Part of the API server's timeout that a webhook may use; the rest is for the network."""
+AT_ONCE = 10
+"""Reviews that ask the cloud at the same time: callers are not authenticated, and must not use up
+the calls to the cloud that controllers need."""
 _TIMEOUT = re.compile(r"(\d{1,4})(?:\.\d+)?s")
 JSON = "application/json"
 
@@ -90,6 +93,7 @@ class Pipeline:
     def __init__(self, reviews: Mapping[str, Served], metrics: Metrics) -> None:
         self._reviews = reviews
         self._metrics = metrics
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def __call__(self, request: Request) -> Response:
         served = self._reviews.get(request.path)
@@ -122,13 +126,12 @@ class Pipeline:
         self._record(served, answer, review.name)
         return Response(body=render(review, answer), headers={"Content-Type": JSON})
 
-    @staticmethod
-    async def _in_time(served: Served, request: Request, review: AdmissionRequest) -> Answer:
+    async def _in_time(self, served: Served, request: Request, review: AdmissionRequest) -> Answer:
         """Returns the answer, before the API server gives up: then it would not know why."""
         limit = deadline(request.query.get("timeout", ""))
         timer = asyncio.timeout(limit)
         try:
-            async with timer:
+            async with timer, self._turns:
                 return await served.review(review)
         except TimeoutError:
             if not timer.expired():

@@ -14,8 +14,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pileus.admission.certificates import Step, Stored, performed
-from pileus.admission.port import Served, deadline, opened
-from pileus.admission.review import ALLOWED, AdmissionRequest, Answer, Outcome, refused
+from pileus.admission.port import AT_ONCE, Served, deadline, opened
+from pileus.admission.review import ALLOWED, AdmissionRequest, Answer, Outcome, Review, refused
 from pileus.admission.serving_certificate import SecretFollower
 from pileus.kube.client import Client
 from pileus.server.errors import CannotListen
@@ -88,14 +88,14 @@ def asked(name: str) -> bytes:
 
 
 @asynccontextmanager
-async def serving() -> AsyncGenerator[tuple[Bed, Stored, SecretFollower]]:
+async def serving(decide: Review = review) -> AsyncGenerator[tuple[Bed, Stored, SecretFollower]]:
     bed, stored = Bed(), created()
     bed.put(stored)
     with opened(bed.options, bed.metrics) as port:
         assert port is not None
         follower = SecretFollower(bed.client, port.tls, bed.metrics)
         assert await follower.refresh()
-        async with port.serving({"/admission/x": Served("x", review)}):
+        async with port.serving({"/admission/x": Served("x", decide)}):
             yield bed, stored, follower
 
 
@@ -165,6 +165,25 @@ async def test_the_answer_comes_before_the_api_server_gives_up() -> None:
     assert status == 200
     assert json.loads(text)["response"]["allowed"] is True
     assert "no answer from the cloud within 0.8 s" in text
+
+
+async def test_a_flood_of_reviews_asks_the_cloud_a_few_at_a_time() -> None:
+    running, counts = 0, list[int]()
+
+    async def asking(_: AdmissionRequest) -> Answer:
+        nonlocal running
+        running += 1
+        counts.append(running)
+        await asyncio.sleep(1)
+        running -= 1
+        return ALLOWED
+
+    async with serving(asking) as (bed, stored, _), asyncio.TaskGroup() as group:
+        for _ in range(2 * AT_ONCE):
+            group.create_task(bed.post(asked("good"), stored.bundle))
+
+    assert len(counts) == 2 * AT_ONCE
+    assert max(counts) == AT_ONCE
 
 
 async def test_successful_requests_are_counted_too() -> None:
