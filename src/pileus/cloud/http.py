@@ -85,6 +85,8 @@ class Tls:
         what = self.ca_file or self.certificate_file
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
+            # An intermediate CA in the file is an anchor of its own, as in Go.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             what = self.certificate_file
             if what:
                 context.load_cert_chain(what, self.key_file or None)

@@ -48,6 +48,18 @@ async def test_the_server_is_verified_by_the_ca_file_and_the_client_shows_its_ce
     assert answer.json() == {"name": "acme"}
 
 
+async def test_an_authority_need_not_be_a_root_as_with_go(tmp_path: Path) -> None:
+    context = Trust(tmp_path).server("127.0.0.1")
+    issued, _, _ = (tmp_path / "pair.pem").read_bytes().partition(b"-----BEGIN PRIVATE")
+    tls = Tls(ca_file=written(tmp_path / "ca.pem", issued))
+
+    async with (
+        serving(peer, context) as served,
+        http_client(settings(served, tls=tls)) as http,
+    ):
+        assert (await http.request("GET", "/whoami")).status == 200
+
+
 async def test_a_server_that_is_not_trusted_is_refused_unless_told_otherwise(
     tmp_path: Path,
 ) -> None:

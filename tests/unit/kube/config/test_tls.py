@@ -256,6 +256,15 @@ async def test_a_wrong_authority_is_named_with_the_server(stage: Stage) -> None:
 
 
 @pytest.mark.real_time
+async def test_an_authority_need_not_be_a_root_as_with_client_go(stage: Stage) -> None:
+    async with serving(greet, Trust(stage.folder).server("127.0.0.1")) as served:
+        issued, _, _ = (stage.folder / "pair.pem").read_bytes().partition(b"-----BEGIN PRIVATE")
+        access = load(stage, {"server": served.url, "certificate-authority-data": text(issued)})
+
+        assert await ask(access) == "nobody "
+
+
+@pytest.mark.real_time
 async def test_an_insecure_server_is_reached_all_the_same(stage: Stage) -> None:
     trust = Trust(stage.folder)
     async with serving(greet, trust.server("elsewhere")) as served:
