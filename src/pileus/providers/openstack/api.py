@@ -134,7 +134,7 @@ class Client:
                     raise
                 raise Unavailable(f"{path}: the list changed while it was read: {error}") from error
             found += decoded(field_of(answer, key, path), list[kind], path)
-            marker = _next_marker(answer, key)
+            marker = _next_marker(answer, key, path)
             if not marker:
                 return tuple(found)
             if marker in markers:
@@ -194,9 +194,20 @@ def field_of(answer: object, key: str, path: str) -> object:
     return cast("dict[str, object]", answer)[key]
 
 
-def _next_marker(answer: Mapping[str, Any], key: str) -> str:
-    """Returns the marker of the next page; empty if this is the last one."""
-    for link in answer.get(f"{key}_links") or ():
-        if link.get("rel") == "next":
-            return parse_qs(urlsplit(str(link["href"])).query).get("marker", [""])[0]
+class _Link(msgspec.Struct):
+    rel: str
+    href: str = ""
+
+
+def _next_marker(answer: Mapping[str, Any], key: str, path: str) -> str:
+    """Returns the marker of the next page; empty if this is the last one.
+
+    Raises `Unavailable` if there is a next page, but no marker for it: the list is not complete.
+    """
+    for link in decoded(answer.get(f"{key}_links") or [], list[_Link], path):
+        if link.rel == "next":
+            marker = parse_qs(urlsplit(link.href).query).get("marker", [""])[0]
+            if not marker:
+                raise Unavailable(f"{path}: unexpected answer: the next page has no marker")
+            return marker
     return ""

@@ -58,6 +58,31 @@ async def test_pages_that_lead_back_are_an_error(loop: dict[str, tuple[str, str]
         await read(Pages(loop))
 
 
+class OtherLinks:
+    """A service whose link to the next page has no marker."""
+
+    def __init__(self, links: object) -> None:
+        self.links = links
+
+    async def call(self, call: Call) -> Any:
+        return {"items": [{"id": "a"}], "items_links": self.links}
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        [{"rel": "next", "href": "http://openstack.example/items?page=2"}],
+        [{"rel": "next", "href": "http://openstack.example/items?marker="}],
+        [{"rel": "next"}],
+        ["http://openstack.example/items?marker=a"],
+        {"next": "http://openstack.example/items?marker=a"},
+    ],
+)
+async def test_a_first_page_is_not_the_whole_list_if_the_next_one_is_not_understood(links: object):
+    with pytest.raises(Unavailable, match="unexpected answer"):
+        await Client(OtherLinks(links)).all_pages(Service.COMPUTE, "/items", "items", Item)
+
+
 @pytest.mark.parametrize("error", [Rejected("marker not found"), NotFound("no volume b")])
 async def test_a_marker_that_was_deleted_meanwhile_is_neither_invalid_nor_absence(
     error: CloudError,
