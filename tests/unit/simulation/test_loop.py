@@ -97,6 +97,72 @@ def test_the_monotonic_clock_of_a_machine_that_sleeps_stands_still(loop: Simulat
     assert seen == [(4, 14), (8, 18)]
 
 
+@pytest.mark.parametrize(
+    ("pause", "sleep", "ticks_at"),
+    [
+        ((1.5, 3.5), (2.5, 10), [1, 12.5, 13.5]),
+        ((3.5, 5.5), (2.5, 10), [1, 2, 13]),
+        ((1.5, 20.5), (2.5, 10), [1, 20.5, 21.5]),
+    ],
+    ids=["the pause ends first", "the pause is within the sleep", "the sleep ends first"],
+)
+def test_a_process_that_is_paused_on_a_machine_that_sleeps_waits_for_the_end_of_both(
+    loop: SimulationLoop,
+    pause: tuple[float, float],
+    sleep: tuple[float, float],
+    ticks_at: list[float],
+):
+    process, ticks = Process("p"), list[float]()
+
+    async def tick() -> None:
+        for _ in range(3):
+            await asyncio.sleep(1)
+            ticks.append(loop.now())
+
+    loop.call_at(pause[0], loop.pause, process)
+    loop.call_at(pause[1], loop.resume, process)
+    loop.call_at(sleep[0], loop.suspend, process, sleep[1])
+    loop.run_until_complete(_in(process, tick()))
+
+    assert ticks == pytest.approx(ticks_at)
+
+
+@pytest.mark.parametrize(("second", "wakes"), [(2, 11), (20, 25)])
+def test_a_machine_that_is_suspended_twice_wakes_up_at_the_later_time(
+    loop: SimulationLoop, second: float, wakes: float
+):
+    asleep, seen = Process("p"), list[tuple[float, float]]()
+
+    async def look() -> None:
+        for _ in range(2):
+            await asyncio.sleep(4)
+            seen.append((round(loop.time(), 6), round(loop.now(), 6)))
+
+    loop.call_at(1, loop.suspend, asleep, 10)
+    loop.call_at(5, loop.suspend, asleep, second)
+    loop.run_until_complete(_in(asleep, look()))
+
+    assert seen == [(4, wakes + 3), (8, wakes + 7)]
+
+
+def test_a_process_that_was_ended_is_cleaned_up_although_its_machine_sleeps(loop: SimulationLoop):
+    process = Process("p")
+
+    async def work() -> None:
+        await asyncio.sleep(100)
+
+    async def end() -> float:
+        task = asyncio.ensure_future(_in(process, work()))
+        await asyncio.sleep(1)
+        loop.suspend(process, 50)
+        loop.release(process)
+        task.cancel()
+        await asyncio.wait([task])
+        return loop.now()
+
+    assert loop.run_until_complete(end()) == pytest.approx(1)
+
+
 def test_others_go_on_while_one_is_paused(loop: SimulationLoop):
     paused = Process("p")
     loop.pause(paused)

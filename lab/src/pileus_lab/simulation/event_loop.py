@@ -41,9 +41,12 @@ class Process:
     """The equivalent of an operating-system process: it can be stopped and resumed as a whole."""
 
     name: str
-    paused: bool = False
+    stopped: bool = False
+    """Until it is resumed."""
     asleep: bool = False
-    """Paused with its whole machine, until that wakes up by itself."""
+    """Stopped with its whole machine, until that wakes up by itself."""
+    wakes_at: float = 0.0
+    """World time at which the machine wakes up, or last did."""
     is_dead: bool = False
     """Its steps have no effect any more: it is only being cleaned up."""
     steps_left: int = 0
@@ -53,6 +56,11 @@ class Process:
     """Seconds for which its machine was suspended: its monotonic clock has not counted them."""
     held: list[asyncio.Handle] = field(default_factory=list[asyncio.Handle])
     """Its steps that wait until it is resumed."""
+
+    @property
+    def paused(self) -> bool:
+        """It takes no step: it is stopped, its machine sleeps, or both."""
+        return self.stopped or self.asleep
 
     def strike_at_step(self, number: int, strike: Callable[[], None]) -> None:
         """Runs a callback right before its n-th step from now: between two awaits."""
@@ -149,27 +157,47 @@ class SimulationLoop(asyncio.BaseEventLoop):
         return handle
 
     def pause(self, process: Process) -> None:
-        process.paused = True
+        process.stopped = True
 
     def resume(self, process: Process) -> None:
-        process.paused = False
-        held, process.held = process.held, []
-        self._soon.extend(handle for handle in held if not handle.cancelled())
+        """Ends a pause. If the machine sleeps, the process takes its next step when that wakes."""
+        process.stopped = False
+        self._release(process)
 
     def suspend(self, process: Process, seconds: float) -> None:
-        """Suspends its machine: it takes no step and its timers stop, but time goes on."""
-        self.pause(process)
-        process.asleep = True
-        process.slept += seconds
+        """Suspends its machine: it takes no step and its timers stop, but time goes on.
+
+        A machine that sleeps already wakes up at the later of the two times.
+        """
+        wakes_at = max(self._now + seconds, process.wakes_at)
+        longer = wakes_at - (process.wakes_at if process.asleep else self._now)
+        process.asleep, process.wakes_at = True, wakes_at
+        process.slept += longer
         for timer in self._timers():
             if timer._context.get(PROCESS) is process:  # noqa: SLF001
-                timer._when += seconds  # noqa: SLF001
+                timer._when += longer  # noqa: SLF001
         heapq.heapify(self._timers())
         self.call_later(seconds, self._wake, process)
 
+    def release(self, process: Process) -> None:
+        """Lets a process take steps again that was ended while it was paused, or its machine slept.
+
+        Its steps have no effect; it is only cleaned up.
+        """
+        process.stopped = process.asleep = False
+        self._release(process)
+
     def _wake(self, process: Process) -> None:
+        if self._now + ROUNDING < process.wakes_at:
+            return  # it was suspended again, and for longer
         process.asleep = False
-        self.resume(process)
+        self._release(process)
+
+    def _release(self, process: Process) -> None:
+        if process.paused:
+            return
+        held, process.held = process.held, []
+        self._soon.extend(handle for handle in held if not handle.cancelled())
 
     def select(self, timeout: float | None) -> list[object]:
         """Called by asyncio once per iteration: waits for an event, or that many seconds."""

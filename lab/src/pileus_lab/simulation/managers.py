@@ -131,7 +131,7 @@ class Replica:
 
     def _bury(self, life: Life, task: asyncio.Task[None]) -> None:
         self._around.trace.note(self.name, "crashed")
-        self._around.loop.resume(life.process)
+        self._around.loop.release(life.process)
         task.cancel()
 
     async def _live(self, life: Life, failed: Callable[[str, BaseException], None]) -> None:
@@ -243,8 +243,7 @@ class Mishaps:
             manager.crash_when_started(0)
             if manager.life is not None:
                 manager.life.disarm()
-                if not manager.life.process.asleep:
-                    self._loop.resume(manager.life.process)
+                self._loop.resume(manager.life.process)
 
     def _chosen(self, deed: Deed) -> Replica:
         """Mostly the leader: the others have little to lose."""

@@ -298,7 +298,7 @@ class World:
         for manager in self._managers:
             if manager.life is not None:
                 manager.life.process.is_dead = True
-                self._loop.resume(manager.life.process)
+                self._loop.release(manager.life.process)
 
 
 def _controllers(setup: Setup, offered: Cloud) -> frozenset[str]:
