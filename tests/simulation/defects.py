@@ -119,6 +119,13 @@ DEFECTS = (
         within=13,
     ),
     Defect(
+        name="a change cuts short a pause that the API server asked for",
+        plant=runtime.changes_end_pauses,
+        caught_by=("who_is_told_to_wait_waits",),
+        scenario="volumes",
+        at=10,
+    ),
+    Defect(
         name="objects missing from a new list are not deleted",
         plant=runtime.no_deletions_after_a_list,
         caught_by=("services_have_what_they_want", "no_balancer_is_left_behind"),

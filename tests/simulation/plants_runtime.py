@@ -150,6 +150,11 @@ def crowded_queue() -> Iterable[Patch]:
     yield WorkQueue, "add", add
 
 
+def changes_end_pauses() -> Iterable[Patch]:
+    """A key that is added is passed over at once, whatever the API server has asked for."""
+    yield WorkQueue, "pause", lambda self, key, seconds: None
+
+
 def daily_visits() -> Iterable[Patch]:
     """What is known no more is checked again a day later."""
     sound = ServiceReconciler._reconcile

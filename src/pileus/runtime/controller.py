@@ -8,7 +8,13 @@ from pileus.cloud.provider_context import is_its_own
 from pileus.dataclass import dataclass
 from pileus.deadline import Deadline
 from pileus.runtime.backoff import RetryPolicy
-from pileus.runtime.failure import PassTooLong, all_ask_to_wait, is_expected, is_fenced
+from pileus.runtime.failure import (
+    PassTooLong,
+    all_ask_to_wait,
+    is_expected,
+    is_fenced,
+    server_pause,
+)
 from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import QueueClosed, WorkQueue
 from pileus.runtime.reconcile import CountingFailures, Reconciler, Reporting, Result
@@ -72,7 +78,9 @@ class Controller(Generic[Key]):
     Guarantees: an error of a pass is logged once, with its key, and the pass is retried by the
     policy; the error stops neither the worker nor other keys. A key that always fails is retried
     no faster than the policy says. An error that says when to retry (`retry_after`) does not count
-    as a failure: it does not lengthen the delay after the next ordinary error.
+    as a failure: it does not lengthen the delay after the next ordinary error. If the API server
+    asks for a delay, no pass over the key starts before it is over, even if its object changes:
+    the pass could send the same request again.
     """
 
     def __init__(
@@ -215,4 +223,6 @@ class Controller(Generic[Key]):
             retry_in=round(delay, 3),
         )
         record.failed(error, delay)
+        if pause := server_pause(error):
+            self._queue.pause(key, pause)
         self._queue.next_pass(key, delay, retry=True)

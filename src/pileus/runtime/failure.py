@@ -6,7 +6,7 @@ from typing import cast
 
 from pileus.cloud.errors import CloudError
 from pileus.fence import Fenced
-from pileus.kube.errors import KubeError
+from pileus.kube.errors import ApiError, KubeError
 
 SHORTEST_HINT = 1.0
 """Seconds. A server that asks for less (`Retry-After: 0`) must not cause a busy loop."""
@@ -32,6 +32,15 @@ def is_fenced(error: BaseException) -> bool:
 def hint(error: BaseException) -> float | None:
     """Returns the seconds that the error asks to wait (`retry_after`); of several the longest."""
     return max(filter(None, map(_hint, leaves(error))), default=None)
+
+
+def server_pause(error: BaseException) -> float:
+    """Returns the seconds for which the API server asks not to repeat a request; 0: it does not.
+
+    Pauses that the cloud asks for are not included: its call budget enforces them for all calls.
+    """
+    asked = (each.retry_after or 0.0 for each in leaves(error) if isinstance(each, ApiError))
+    return max(asked, default=0.0)
 
 
 def all_ask_to_wait(error: BaseException) -> bool:

@@ -2,7 +2,7 @@
 
 add ──▶ waiting (urgent before refresh) ──take──▶ held ──done──▶ forgotten, or waiting again
                     ▲                                                      │
-                    └────────── if it was added while it was held ◀────────┘
+                    └───── if it was added while it was held or paused ◀───┘
 """
 
 import asyncio
@@ -57,6 +57,7 @@ class WorkQueue(Generic[Key]):
         self._held: dict[Key, float] = {}
         self._timers: _Timers[Key] = {}
         self._next: _Timers[Key] = {}
+        self._pauses: _Timers[Key] = {}
         self._changed = asyncio.Event()
         self._closed = False
         self._adds = metrics.queue_adds.labels(name)
@@ -82,11 +83,14 @@ class WorkQueue(Generic[Key]):
 
     def known(self) -> frozenset[Key]:
         """Returns the keys that wait, are held, or are scheduled for later."""
-        known = (*self._lines.values(), self._again, self._held, self._timers, self._next)
-        return frozenset[Key]().union(*known)
+        timers = (self._timers, self._next, self._pauses)
+        return frozenset[Key]().union(*self._lines.values(), self._again, self._held, *timers)
 
     def add(self, key: Key, priority: Priority = Priority.URGENT) -> None:
-        """Queue `key` for a pass. While a worker holds it, the pass waits for `done`."""
+        """Queue `key` for a pass.
+
+        While a worker holds it, the pass waits for `done`; during a `pause`, for its end.
+        """
         if self._closed:
             return
         known = self._entry(key)
@@ -113,6 +117,19 @@ class WorkQueue(Generic[Key]):
             self._retries.inc()
         self._plan(self._next, key, delay, priority)
 
+    def pause(self, key: Key, seconds: float) -> None:
+        """Start no pass over `key` within `seconds` from now, even if it is added.
+
+        Called while the key is held. Of several calls the latest end counts.
+        """
+        due = self._loop.time() + seconds
+        planned = self._pauses.get(key)
+        if self._closed or (planned is not None and planned.due >= due):
+            return
+        if planned is not None:
+            planned.handle.cancel()
+        self._pauses[key] = _Timer(due, self._loop.call_at(due, self._end_pause, key))
+
     async def take(self) -> Key:
         """Wait for a key and return it; the caller holds it until `done`.
 
@@ -129,9 +146,7 @@ class WorkQueue(Generic[Key]):
     def done(self, key: Key) -> None:
         """Release `key`. It waits again if it was added meanwhile."""
         self._work.observe(self._loop.time() - self._held.pop(key))
-        again = self._again.pop(key, None)
-        if again is not None:
-            self._put(key, again)
+        self._queue_again(key)
         if self._closed:
             self._changed.set()
 
@@ -145,7 +160,7 @@ class WorkQueue(Generic[Key]):
         Nothing is lost: the next process derives its work from the state of cluster and cloud.
         """
         self._closed = True
-        for timers in (self._timers, self._next):
+        for timers in (self._timers, self._next, self._pauses):
             for timer in timers.values():
                 timer.handle.cancel()
             timers.clear()
@@ -172,11 +187,20 @@ class WorkQueue(Generic[Key]):
         return self._again.get(key)
 
     def _put(self, key: Key, entry: _Entry) -> None:
-        if key in self._held:
+        if key in self._held or key in self._pauses:
             self._again[key] = entry
         else:
             self._lines[entry.priority][key] = entry.since
             self._changed.set()
+
+    def _queue_again(self, key: Key) -> None:
+        again = self._again.pop(key, None)
+        if again is not None:
+            self._put(key, again)
+
+    def _end_pause(self, key: Key) -> None:
+        del self._pauses[key]
+        self._queue_again(key)
 
     def _hold(self, key: Key, since: float) -> Key:
         now = self._loop.time()

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from pileus.classic.errors import Postponed
 from pileus.cloud.errors import CloudError, Throttled, Unavailable
 from pileus.fence import Fenced
+from pileus.kube.errors import ApiError, ServiceUnavailable, Status
 from pileus.runtime.backoff import SERVICE_RETRIES, RetryPolicy, default_policy, service_policy
 from pileus.runtime.controller import DEFAULT_LIMITS, Controller, Limits
 from pileus.runtime.queue import WorkQueue
@@ -128,6 +129,53 @@ async def test_a_cloud_that_throttles_is_left_alone_for_as_long_as_it_asks() -> 
         await asyncio.sleep(HOUR)
 
     assert len(reconciler.passes) == 4
+
+
+def busy(seconds: float) -> ApiError:
+    """Returns the answer to a write that the API server refuses for some seconds."""
+    said = Status(message="the server is overloaded")
+    return ServiceUnavailable("PATCH /api/v1/things/a", 503, said, retry_after=seconds)
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        pytest.param(busy(30), [0, 30, 60], id="the API server asks for it"),
+        pytest.param(
+            ExceptionGroup("two", [busy(30), Unavailable("down")]), [0, 30, 60], id="it and others"
+        ),
+        pytest.param(Throttled("slow", retry_after=30), [0, 10, 20, 50], id="the cloud asks"),
+        pytest.param(Unavailable("down"), [0, 5, 10, 20, 60], id="nothing is asked"),
+    ],
+)
+async def test_a_change_cuts_short_no_pause_that_the_api_server_asks_for(
+    error: Exception, passes: list[float]
+) -> None:
+    """The next pass could send the same request. The cloud's pauses are kept by its budget."""
+    reconciler, queue = failing(error), new_queue()
+    async with running(reconciler, queue, policy=RetryPolicy(SERVICE_RETRIES, chance(), jitter=0)):
+        for _ in range(3):
+            queue.add("a")  # as a change of its object does
+            await asyncio.sleep(10)
+        await asyncio.sleep(35)
+
+    assert [at for _, at in reconciler.passes] == pytest.approx(passes)
+
+
+async def test_a_pause_that_the_api_server_asks_for_delays_no_other_key() -> None:
+    async def act(key: str) -> Result:
+        if key == "a":
+            raise busy(30)
+        return DONE
+
+    reconciler, queue = Scripted(act), new_queue()
+    async with running(reconciler, queue):
+        queue.add("a")
+        await asyncio.sleep(1)
+        queue.add("b")
+        await asyncio.sleep(1)
+
+    assert reconciler.passes == [("a", 0), ("b", 1)]
 
 
 @pytest.mark.parametrize(

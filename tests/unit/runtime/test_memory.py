@@ -127,6 +127,7 @@ EXEMPT = {
     "runtime/queue.py:WorkQueue._again": COUNTED,
     "runtime/queue.py:WorkQueue._held": COUNTED,
     "runtime/queue.py:WorkQueue._next": COUNTED,
+    "runtime/queue.py:WorkQueue._pauses": COUNTED,
     "runtime/queue.py:WorkQueue._timers": COUNTED,
     "runtime/queue.py:WorkQueue._lines": COUNTED,
 }

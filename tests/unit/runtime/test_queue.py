@@ -116,6 +116,70 @@ async def test_a_pass_for_another_reason_makes_the_planned_one_void_and_no_wish_
     assert await take_all(queue) == ["a"]
 
 
+async def test_a_paused_key_is_taken_after_the_pause_whatever_adds_it() -> None:
+    queue, _ = new_queue()
+    loop = asyncio.get_running_loop()
+    queue.add("a")
+    held = await queue.take()
+    queue.add("a")
+    queue.pause("a", 10)
+    queue.pause("a", 5)
+    queue.done(held)
+    queue.add_after("a", 1)
+    queue.next_pass("a", 2)
+    queue.add("b")
+
+    await asyncio.sleep(9.9)
+    assert await take_all(queue) == ["b"]
+    queue.add("a")
+    assert len(queue) == 0
+
+    assert await queue.take() == "a"
+    assert loop.time() == pytest.approx(10)
+    queue.done("a")
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+
+
+async def test_a_pause_adds_no_key() -> None:
+    queue, _ = new_queue()
+    queue.add("a")
+    held = await queue.take()
+    queue.pause("a", 10)
+    queue.done(held)
+
+    await asyncio.sleep(20)
+
+    assert queue.known() == frozenset()
+
+
+async def test_the_longest_of_several_pauses_counts() -> None:
+    queue, _ = new_queue()
+    queue.add("a")
+    held = await queue.take()
+    queue.pause("a", 5)
+    queue.pause("a", 10)
+    queue.add("a")
+    queue.done(held)
+
+    assert await queue.take() == "a"
+    assert asyncio.get_running_loop().time() == pytest.approx(10)
+
+
+async def test_a_queue_that_is_closed_during_a_pause_forgets_the_key() -> None:
+    queue, _ = new_queue()
+    queue.add("a")
+    held = await queue.take()
+    queue.pause("a", 5)
+    queue.add("a")
+    queue.done(held)
+
+    queue.close()
+    await asyncio.sleep(10)
+
+    assert queue.known() == frozenset()
+
+
 async def test_a_worker_cancelled_while_it_waits_loses_no_key() -> None:
     queue, _ = new_queue()
     with pytest.raises(TimeoutError):
@@ -217,7 +281,7 @@ async def test_the_metrics_tell_depth_waits_and_work_in_hand() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add_after", "next_pass", "take", "done"]),
+        st.sampled_from(["add", "add_after", "next_pass", "take", "pause", "done"]),
         st.sampled_from("abc"),
         st.sampled_from(Priority),
     ),
@@ -234,32 +298,49 @@ def test_every_key_is_taken_after_its_latest_add_and_never_held_twice(
 
 
 async def walk(steps: list[tuple[str, str, Priority]]) -> None:
-    queue, _ = new_queue()
-    held: deque[str] = deque()
-    owed: set[str] = set()
+    world = Walk()
     for step, key, priority in steps:
+        await world.take_step(step, key, priority)
+        assert len(world.queue) == len(world.owed - set(world.held) - world.paused)
+    while world.held:
+        world.queue.done(world.held.popleft())
+    await asyncio.sleep(2)
+    assert sorted(await take_all(world.queue)) == sorted(world.owed)
+
+
+class Walk:
+    """A queue, and what is known of its keys."""
+
+    def __init__(self) -> None:
+        self.queue, _ = new_queue()
+        self.held: deque[str] = deque()
+        self.owed: set[str] = set()
+        self.paused: set[str] = set()
+
+    async def take_step(self, step: str, key: str, priority: Priority) -> None:
         match step:
             case "add":
-                queue.add(key, priority)
-                owed.add(key)
+                self.queue.add(key, priority)
+                self.owed.add(key)
             case "add_after" | "next_pass":
-                (queue.add_after if step == "add_after" else queue.next_pass)(key, 1, priority)
+                add = self.queue.add_after if step == "add_after" else self.queue.next_pass
+                add(key, 1, priority)
                 await asyncio.sleep(2)
-                owed.add(key)
-            case "take" if len(queue):
-                taken = await queue.take()
-                assert taken not in held
-                assert taken in owed
-                owed.discard(taken)
-                held.append(taken)
-            case "done" if held:
-                queue.done(held.popleft())
+                self.owed.add(key)
+                self.paused.clear()
+            case "take" if len(self.queue):
+                taken = await self.queue.take()
+                assert taken not in self.held
+                assert taken in self.owed - self.paused
+                self.owed.discard(taken)
+                self.held.append(taken)
+            case "pause" if self.held:
+                self.queue.pause(self.held[0], 1)
+                self.paused.add(self.held[0])
+            case "done" if self.held:
+                self.queue.done(self.held.popleft())
             case _:
                 pass
-        assert len(queue) == len(owed - set(held))
-    while held:
-        queue.done(held.popleft())
-    assert sorted(await take_all(queue)) == sorted(owed)
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -72,7 +72,7 @@ class Reporter:
                 pass
 
     async def step_failed(self, step: Change, error: CloudError, cluster: Cluster) -> None:
-        """Report a step that the cloud refused."""
+        """Report a step that the cloud refused. Raises as `attachment_failed` does."""
         match step:
             case Attach(item):
                 await self.attachment_failed(ReportAttachment(item, error), cluster)
@@ -89,7 +89,11 @@ class Reporter:
                 log.warning("Step failed", step=type(step).__name__, err=error)
 
     async def attachment_failed(self, step: ReportAttachment, cluster: Cluster) -> None:
-        """Write the error to the attachment, unless it is there already."""
+        """Write the error to the attachment, unless it is there already.
+
+        Raises an `ExceptionGroup` with the error and the `KubeError` if it cannot be written: the
+        next pass, which writes it again, starts after the delay that the API server asks for.
+        """
         item, message = step.attachment, _text(step.error)
         status = item.status
         before = status and (status.detach_error if step.is_detachment else status.attach_error)
@@ -102,6 +106,8 @@ class Reporter:
             await cluster.attachments.patch(item, patch, "status")
         except KubeError as error:
             log.warning("Cannot write error", attachment=item.metadata.name, err=error)
+            both = [step.error, error]
+            raise ExceptionGroup("a failure could not be written to its attachment", both) from None
         log.info("Cannot attach or detach volume", node=node_of(item), err=step.error)
 
 

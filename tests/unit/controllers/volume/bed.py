@@ -23,7 +23,7 @@ from pileus.runtime.informers import Informers
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.api import Api
-from pileus_lab.apiserver.call import Request
+from pileus_lab.apiserver.call import Request, Response
 from pileus_lab.apiserver.identity import authenticated
 from pileus_lab.apiserver.in_process import MASTER, InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
@@ -123,6 +123,22 @@ class Bed:
         answer = self.api.respond(request)
         assert answer.status < 300, answer.body
         return msgspec.json.decode(answer.body)
+
+    def refuse_writes(self, path: str, retry_after: int) -> list[float]:
+        """From now on, writes to paths with that ending are answered with 503.
+
+        Returns a list of the times of these writes, which grows.
+        """
+        respond, times = self.api.respond, list[float]()
+
+        def refuse(request: Request) -> Response:
+            if request.method != "PATCH" or not request.path.endswith(path):
+                return respond(request)
+            times.append(asyncio.get_running_loop().time())
+            return Response(status=503, body=b"{}", headers={"Retry-After": str(retry_after)})
+
+        self.api.respond = refuse
+        return times
 
     def items(self, path: str) -> list[Any]:
         return self.act("GET", path)["items"]

@@ -1,6 +1,7 @@
 """Attachments of volumes to nodes, as pods and administrators meet them."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -60,6 +61,33 @@ async def test_an_attachment_to_a_node_that_does_not_exist_says_so():
         error = it.attachment("n9")["status"]["attachError"]["message"]
         assert error == "node n9 does not exist"
         assert it.volumes.methods() == ["create"]
+
+
+async def test_a_new_attachment_cuts_short_no_pause_that_the_api_server_asks_for():
+    async with bed("n1", "n2") as it:
+        await bound(it)
+        times = it.refuse_writes("/va-n1/status", retry_after=30)
+        it.attach("n1")
+        await asyncio.sleep(5)
+        it.attach("n2")  # of the same volume, so of the same key
+        await asyncio.sleep(60)
+
+        gaps = [after - before for before, after in pairwise(times)]
+        assert len(gaps) == 2
+        assert min(gaps) >= 30
+
+
+async def test_an_error_is_not_written_before_the_api_server_allows_it():
+    async with bed("n1") as it:
+        await bound(it)
+        it.volumes.fails["attach"] = Unavailable("lost")
+        times = it.refuse_writes("/va-n1/status", retry_after=30)
+        it.attach("n1")
+        await asyncio.sleep(65)
+
+        gaps = [after - before for before, after in pairwise(times)]
+        assert len(gaps) == 2
+        assert min(gaps) >= 30
 
 
 async def test_a_detachment_that_was_lost_is_made_again():

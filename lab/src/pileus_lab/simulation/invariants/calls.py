@@ -87,8 +87,6 @@ def who_is_told_to_wait_waits(facts: Facts, call: Call) -> str | None:
     """
     if call.channel in NOT_TOLD or not facts.paces.is_early(call):
         return None
-    if facts.paces.may_be_early(call):
-        return None
     seconds = facts.paces.quiet_until[who_waits(call)] - call.at
     return f"{call.identity} sent {call.what} {seconds:.3f} s too early"
 

@@ -27,8 +27,6 @@ AT_ONCE = TRIES
 CONFLICT = "409"
 REFUSED = "Conflict"
 """The same, of the cloud."""
-PASS = 1.0
-"""Seconds that a pass takes if it only fails to write."""
 TICK = 0.001
 SPARE = 4
 """Passes for other reasons than the failure, such as events in flight."""
@@ -105,10 +103,6 @@ class Paces:
     """Until when a call must not be repeated; for the cloud, no call at all."""
     told_at: dict[Waiting, float] = field(default_factory=dict[Waiting, float])
     """When that was said. What is sent at that very moment was on its way before."""
-    woken: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
-    """Paths of objects that changed, and by part of the manager until when its one immediate pass
-    for that change may run, whatever the last one was asked. A part that has not begun its pass is
-    absent."""
     ill: dict[str, float] = field(default_factory=dict[str, float])
     """When a process last had trouble with the API server."""
 
@@ -120,16 +114,11 @@ class Paces:
             self.invited.clear()
             self.accepted.clear()
         self.sent[call.identity, call.agent, call.channel] += 1
-        if self.is_early(call):
-            for path, begun in self.woken.items():
-                if is_about(call, path):
-                    begun.setdefault(call.agent, call.at + PASS)
 
     def learn_of_answer(self, answer: Answer, now: float, *, is_paused: bool = False) -> None:
         """`is_paused`: the process reads the answer only after it is resumed."""
         call = answer.call
         if answer.patience is not None:
-            # Also to a call that came early because its object had changed: the newest word counts.
             self.quiet_until[who_waits(call)] = now + answer.patience
             self.told_at[who_waits(call)] = inf if is_paused else now
         if answer.patience is not None or answer.trouble == CONFLICT:
@@ -148,7 +137,6 @@ class Paces:
 
     def changed(self, path: str, *, by_manager: bool) -> None:
         """An object changed: one more pass may run at once; it starts over if others changed it."""
-        self.woken[path] = {}
         for key in [key for key in self.vain if path in key[2]]:
             if by_manager:
                 self.vain[key].passes -= 1
@@ -159,26 +147,6 @@ class Paces:
         whose = who_waits(call)
         is_known = call.at > self.told_at.get(whose, 0.0)
         return is_known and call.at < self.quiet_until.get(whose, 0.0) - TICK
-
-    def may_be_early(self, call: Call) -> bool:
-        """Whether its object has changed."""
-        return any(
-            is_about(call, path) and call.at <= begun.get(call.agent, inf)
-            for path, begun in self.woken.items()
-        )
-
-
-CLAIM = "/persistentvolumeclaims/"
-FOR_A_CLAIM = "POST /api/v1/persistentvolumes"
-"""The request that creates the volume of a claim, which only its content names."""
-
-
-def is_about(call: Call, path: str) -> bool:
-    """Whether a call is made for the object with this path."""
-    if path in call.what:
-        return True
-    named = f'"name":"{path.removeprefix(CLAIM)}"'.encode()
-    return call.what == FOR_A_CLAIM and path.startswith(CLAIM) and named in call.content
 
 
 def same(call: Call) -> Key:
