@@ -3,14 +3,18 @@
 `pileus simulate --scenario volumes` and `--scenario volume-nodes` play more.
 """
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
 from pileus.csi import node
 from pileus.volumes import devices, mounts
+from pileus_lab.simulation.kinds import DeedKind, FaultKind
 from pileus_lab.simulation.play import play
 from pileus_lab.simulation.report import repeating
 from pileus_lab.simulation.scenario import SCENARIOS
-from pileus_lab.simulation.schedule import draw
+from pileus_lab.simulation.schedule import Deed, Spell, draw
 
 SEEDS = 40
 SEEDS_WITH_NODES = 20
@@ -35,6 +39,30 @@ def test_everything_holds_for_volumes_on_nodes(first: int):
 def _plays(seed: int, scenario: str) -> None:
     outcome = play(draw(seed, SCENARIOS[scenario]))
     assert outcome.violation is None, f"{outcome.violation}\n{repeating(seed, scenario)}"
+
+
+def test_a_cloud_that_asks_for_short_pauses_costs_the_api_server_two_reads_for_each_of_them():
+    """As seed 1384 of `volumes` was: the judge knew only pauses that the API server asks for."""
+    refusing = Spell(
+        number=1, at=10.0, until=200.0, kind=FaultKind.CLOUD_THROTTLED, rate=1.0, seconds=0.1
+    )
+    claims = [
+        Deed(number=number, at=20.0, kind=DeedKind.CLAIM_CREATE, choice=number, seconds=1.0)
+        for number in range(2, 6)
+    ]
+    usual = draw(1, SCENARIOS["volumes"])
+    schedule = replace(usual, replicas=1, services=0, machines=1, items=(refusing, *claims))
+
+    outcome = play(schedule)
+
+    assert outcome.violation is None, str(outcome.violation)
+    sent = Counter[str]()
+    for line in outcome.lines:
+        is_then = line.startswith(" ") and 60 <= float(line.split()[0]) < 180
+        sent["reads"] += is_then and " GET /api/v1/" in line
+        sent["refused"] += is_then and "cloud CreateVolume" in line and "Throttled" in line
+    assert sent["refused"] > 100 * len(claims)
+    assert sent["reads"] <= 2 * sent["refused"] + 2 * len(claims)
 
 
 def test_pods_write_data_and_read_it_back_on_another_machine():

@@ -40,6 +40,9 @@ from pileus_lab.simulation.managers import SLOWEST
 
 INVITED = 2
 """Calls of a kind in the pass that a server requested: the refused one, and what follows."""
+READ_BEFORE: Mapping[str, str] = {"volume-controller": "cloud volumes"}
+"""By part of a manager: the calls to the cloud before which its passes read the API server, to
+confirm a claim and its PersistentVolume. A pass that the cloud asks to repeat reads both again."""
 NOT_TOLD = frozenset({Channel.LEASE, Channel.READ, Channel.WATCH})
 TOLD_AFTER = 45.0
 """Seconds of the same failure after which it must be reported. A pass waits ten for it to end;
@@ -75,7 +78,10 @@ def calls_are_bounded(facts: Facts, call: Call) -> str | None:
     most = most_calls(call.agent, call.channel, facts.things, facts.election, costs)
     if call.channel is Channel.CLOUD_READ:
         most += costs.of(call.agent) * paces.accepted.get(whose, 0)
-    if sent <= most + INVITED * paces.invited.get(whose, 0):
+    invited = paces.invited.get(whose, 0)
+    if call.channel is Channel.READ:
+        invited += paces.invited.get((call.identity, READ_BEFORE.get(call.agent, "")), 0)
+    if sent <= most + INVITED * invited:
         return None
     return f"{call.identity}: {sent} {call.channel} of {call.agent} in a minute"
 
