@@ -32,6 +32,14 @@ OF_HOSTS = (
         first=584,
     ),
     Defect(
+        name="what the cloud attaches after it answered with an error stays attached",
+        plant=plants.late_attachments_stay,
+        caught_by=("volumes_are_attached_for_pods",),
+        scenario=NODES,
+        at=1855,
+        first=1855,
+    ),
+    Defect(
         name="growth that was interrupted stays half done",
         plant=plants.half_done_growth_stays_so,
         caught_by=("claims_have_their_volumes",),
@@ -109,6 +117,14 @@ OF_HOSTS = (
         scenario=NODES,
         at=10,
         first=10,
+    ),
+    Defect(
+        name="a repeated request is served while the first one is in progress",
+        plant=plants.requests_overlap,
+        caught_by=(FORMATTED,),
+        scenario=NODES,
+        at=1947,
+        first=1947,
     ),
     Defect(
         name="filesystems do not grow",

@@ -1,6 +1,7 @@
 """Defects of the volume controller and the node plugin that only pods with data show."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import CloudError
 from pileus.cloud.volume import Volume, VolumeSpec
 from pileus.controllers.volume import attach, plan, provision
+from pileus.controllers.volume.objects import is_attached
 from pileus.controllers.volume.observation import Held, Observation
 from pileus.controllers.volume.reconciler import VolumeReconciler
 from pileus.controllers.volume.steps import (
@@ -15,10 +17,12 @@ from pileus.controllers.volume.steps import (
     DeletePersistentVolume,
     DeleteVolume,
     PublishCapacity,
+    RemoveAttachmentFinalizer,
     Step,
 )
 from pileus.objects.nodes import taints_of
 from pileus.volumes import devices
+from pileus.volumes.busy import InProgress
 from pileus.volumes.commands import HostError
 from tests.simulation.planting import Patch
 
@@ -43,6 +47,19 @@ def forgotten_detachments_are_repeated_at_once() -> Iterable[Patch]:
         return None
 
     yield VolumeReconciler, "_check_done", check
+
+
+def late_attachments_stay() -> Iterable[Patch]:
+    """A volume that was not reported as attached counts as never attached."""
+    sound = attach._detached
+
+    def detached(rules: Any, seen: Observation, id_: Any, held: Held) -> Iterator[Step]:
+        if is_attached(held.attachment):
+            return sound(rules, seen, id_, held)
+        return iter((RemoveAttachmentFinalizer(held.attachment, None, None),))
+
+    yield attach, "_detached", detached
+    yield plan, "plan_strays", lambda seen, pv: ()
 
 
 def half_done_growth_stays_so() -> Iterable[Patch]:
@@ -171,6 +188,11 @@ def devices_are_taken_by_their_names() -> Iterable[Patch]:
         return path.resolve() if path.exists() else None
 
     yield devices, "find_device", find
+
+
+def requests_overlap() -> Iterable[Patch]:
+    """A request that is repeated while the first one is in progress is served beside it."""
+    yield InProgress, "only", lambda self, *volumes: nullcontext()
 
 
 def filesystems_keep_their_size() -> Iterable[Patch]:

@@ -54,6 +54,8 @@ class Disk:
         self.write(RUBBISH_AT, b"inode table")
 
     def end_format(self) -> None:
+        """What was written since the beginning is lost, too."""
+        self.records.clear()
         self.write(RUBBISH_AT, bytes(len(b"inode table")))
         self.grow_filesystem()
 

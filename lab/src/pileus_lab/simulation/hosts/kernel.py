@@ -173,6 +173,8 @@ class Kernel:
             raise CommandFailed("mkfs.ext4: input/output error", 1)
         if device.is_gone:
             raise CommandFailed("mkfs.ext4: No such device", 1)
+        if disk.records or self.is_mounted(disk.volume):
+            self._tell(HostEvent.FORMAT, disk, "after it was mounted")
         disk.end_format()
         return ""
 
