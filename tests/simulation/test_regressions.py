@@ -74,6 +74,27 @@ REGRESSIONS = (
         edition=2,
     ),
     Found(
+        "volumes",
+        10,
+        "a change of an attachment made its status be written 11 s before the time that the API "
+        "server had asked for",
+        edition=2,
+    ),
+    Found(
+        "volume-nodes",
+        1110,
+        "a new attachment of a volume made a request be repeated a second before the time that "
+        "the API server had asked for",
+        edition=2,
+    ),
+    Found(
+        "volumes",
+        1384,
+        "a cloud that asked for many short pauses caused more reads of the API server than the "
+        "judge expected",
+        edition=2,
+    ),
+    Found(
         "volume-nodes",
         1067,
         "the end of a pause woke a manager (in the simulation) whose machine slept: it worked on "
