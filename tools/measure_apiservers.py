@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
-from prometheus_client import CollectorRegistry
 
 from pileus.kube.client import Client, WatchOptions
 from pileus.kube.config.choose import load_access
@@ -24,6 +23,7 @@ from pileus.kube.exchange import Adaptive, Window
 from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import MergePatch
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
 
@@ -62,7 +62,7 @@ async def measure(server: Server, count: int) -> list[str]:
         client = Client(
             transport,
             user_agent="measure",
-            metrics=Metrics(CollectorRegistry()),
+            metrics=Metrics(MetricRegistry()),
             throttle=Adaptive(Window(limit=16, most=16)),
         )
         create = await _timed(_each(count, lambda n: _create(client, n)))

@@ -3,11 +3,9 @@
 import sys
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
 from pileus.server.health import Slis
-from pileus.telemetry.declarations import Declaration, declarations
-from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.instruments import Family, declarations
+from pileus.telemetry.metrics import new_metrics
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "metrics.md"
 OURS = "pileus_"
@@ -30,7 +28,7 @@ _PROCESS = """
 
 
 def page() -> str:
-    declared = declarations(Metrics(CollectorRegistry())).values()
+    declared = declarations(new_metrics()).values()
     kept = [one for one in declared if not one.name.startswith(OURS)]
     ours = [one for one in declared if one.name.startswith(OURS)]
     return (
@@ -42,12 +40,12 @@ def page() -> str:
     )
 
 
-def _section(title: str, declared: list[Declaration]) -> str:
+def _section(title: str, declared: list[Family]) -> str:
     rows = "".join(_row(one) for one in sorted(declared, key=lambda each: each.name))
     return f"\n## {title}\n\n| Name | Type | Labels | Meaning |\n|---|---|---|---|\n{rows}"
 
 
-def _row(one: Declaration) -> str:
+def _row(one: Family) -> str:
     labels = ", ".join(f"`{label}`" for label in one.labels)
     text = one.text.replace("|", "\\|")
     return f"| `{one.name}` | {one.kind} | {labels} | {text} |\n"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from pileus.classic.interface import InstanceMetadata, Route
 from pileus.classic.service_records import NOTE
@@ -26,6 +25,7 @@ from pileus.kube.model.core_v1 import (
 )
 from pileus.kube.model.meta import ObjectMeta
 from pileus.kube.transport import Request
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built, RoutesHarness
 from pileus.testing.scripted import Answer, ScriptedTransport
@@ -238,7 +238,7 @@ class NotedBalancersHarness(ClassicBalancersHarness):
     notes: dict[str, str | None] = field(default_factory=dict)
 
     def access(self) -> Access:
-        metrics = Metrics(CollectorRegistry())
+        metrics = Metrics(MetricRegistry())
         return Access(
             self.view, Client(ScriptedTransport(self.patched), user_agent="t", metrics=metrics)
         )

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 
 from pileus.cloud.connection import connected, read_config
 from pileus.cloud.interface import Cloud
@@ -20,6 +19,7 @@ from pileus.cloud.registry import Registry
 from pileus.controllers.service.controller import ServiceController
 from pileus.kube.client import Client
 from pileus.runtime.informers import Informers
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.conformance.harness import RoutesHarness
 from pileus.testing.conformance.routes import RoutesLaws
@@ -100,7 +100,7 @@ class World(world.World):
 
     @asynccontextmanager
     async def looked_at(self, **settings: Any) -> AsyncGenerator[ServiceController]:
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
         settings.setdefault("classes", self.classes())
         client = Client(self.wire, user_agent="manager", metrics=self.metrics)
         self.informers = Informers(client, Random(2), 0.0)

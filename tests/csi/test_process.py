@@ -12,12 +12,12 @@ from random import Random
 import pytest
 from grpclib.client import Channel
 from grpclib.const import Status
-from prometheus_client import CollectorRegistry
 
 from pileus.cloud.errors import Unavailable
 from pileus.csi.run import CsiOptions, Mode, facts_from_node
 from pileus.kube.client import Client as KubeClient
 from pileus.kube.model.core_v1 import NODES
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
@@ -107,7 +107,7 @@ async def test_a_cloud_that_does_not_answer_ends_the_process(tmp_path: Path) -> 
 
 async def test_a_node_is_what_its_node_object_says() -> None:
     api = api_in_memory(clock=LoopClock(), random=Random(0))
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     client = KubeClient(InProcessTransport(api), user_agent="test", metrics=metrics)
     options = CsiOptions(endpoint="", mode=Mode.NODE, node_name="n1", max_volumes=7)
     with pytest.raises(Unavailable, match="cannot read node n1"):
@@ -133,7 +133,7 @@ async def test_a_node_is_what_its_node_object_says() -> None:
 
 async def test_a_node_that_has_no_zone_yet_is_not_registered() -> None:
     api = api_in_memory(clock=LoopClock(), random=Random(0))
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     client = KubeClient(InProcessTransport(api), user_agent="test", metrics=metrics)
     taint = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
     spec = {"providerID": "local://i-1", "taints": [{**taint, "value": "true"}]}

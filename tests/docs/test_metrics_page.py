@@ -1,9 +1,9 @@
 """The reference page of the metrics is generated, and never behind the declarations."""
 
-from prometheus_client import CollectorRegistry
 from tools import metrics_reference
 
 from pileus.server.metrics import prometheus_text
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 
 
@@ -14,7 +14,7 @@ def test_the_page_in_the_repository_is_what_the_declarations_say():
 
 
 def test_metrics_have_the_names_under_which_they_are_served():
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     metrics.authentications.labels("success").inc()
     metrics.queue_adds.labels("Nodes").inc()
     served = prometheus_text(metrics.registry).decode()

@@ -14,7 +14,8 @@ from tools.monitoring_files import rule_file
 from pileus.deployment.alerts import ALERTS, Alert
 from pileus.deployment.dashboard import dashboard
 from pileus.server.build import this_build
-from pileus.server.metrics import add_process_metrics, prometheus_text
+from pileus.server.metrics import prometheus_text
+from pileus.server.process_metrics import add_process_metrics
 from pileus.telemetry.metrics import new_metrics
 
 PROMTOOL = os.environ.get("PILEUS_PROMTOOL")

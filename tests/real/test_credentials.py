@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.clock import SystemClock
 from pileus.kube.access import Access
@@ -19,6 +18,7 @@ from pileus.kube.config.choose import Surroundings, load_access
 from pileus.kube.config.service_account import service_account_access
 from pileus.kube.errors import Unauthorized, Unreachable
 from pileus.kube.http import HttpTransport
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
 
@@ -45,7 +45,7 @@ class Review(msgspec.Struct):
 @asynccontextmanager
 async def client(access: Access) -> AsyncGenerator[Client]:
     async with HttpTransport(access) as transport:
-        yield Client(transport, user_agent="test", metrics=Metrics(CollectorRegistry()))
+        yield Client(transport, user_agent="test", metrics=Metrics(MetricRegistry()))
 
 
 async def who(access: Access) -> UserInfo:

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.clock import SystemClock
 from pileus.cloud.errors import Unauthorized
@@ -28,6 +27,7 @@ from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced, NodeWriter
 from pileus.objects.events import ObjectEvents
 from pileus.objects.nodes import addresses_of, is_uninitialized, taints_of
 from pileus.objects.ownership import owner_by
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
 from tests.unit.controllers.events import FakeEvents
@@ -54,7 +54,7 @@ def rights(control_plane: ControlPlane) -> None:
 async def client_of(kubeconfig: object) -> AsyncGenerator[Client]:
     access = load_access(str(kubeconfig), "", {})
     async with HttpTransport(access) as transport:
-        yield Client(transport, user_agent="test", metrics=Metrics(CollectorRegistry()))
+        yield Client(transport, user_agent="test", metrics=Metrics(MetricRegistry()))
 
 
 @pytest.fixture

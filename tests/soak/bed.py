@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
 from pileus.app.background import background
 from pileus.clock import SystemClock
 from pileus.cloud.errors import CloudError
@@ -18,6 +16,7 @@ from pileus.kube.client import Client
 from pileus.kube.config.choose import load_access
 from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NAMESPACES, NODES, SERVICES
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import ControlPlane
 from pileus_lab.local.http_api import RemoteCloud, reaching
@@ -128,7 +127,7 @@ async def opened(cluster: ControlPlane, cloud: CloudProcess) -> AsyncGenerator[B
         HttpTransport(load_access(str(cluster.admin), "", {})) as transport,
         reaching(cloud.endpoint, operator=True) as api,
     ):
-        client = Client(transport, user_agent="soak", metrics=Metrics(CollectorRegistry()))
+        client = Client(transport, user_agent="soak", metrics=Metrics(MetricRegistry()))
         await api.call(
             SetQuota(limits=dict.fromkeys(("instances", "balancers", "listeners"), 10**6))
         )

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 import pileus
 from pileus.kube.client import Client
 from pileus.kube.config.choose import load_access
 from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NODES
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from tests.system.program import LIMIT, PROGRAM, distribution, environment
 from tests.system.test_waiting import wait_for
@@ -92,7 +92,7 @@ def api_server(folder: Path) -> Generator[Path]:
 
 
 async def send(kubeconfig: Path, method: str, path: str, body: object) -> None:
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     access = load_access(str(kubeconfig), "", {})
     async with HttpTransport(access) as transport:
         client = Client(transport, user_agent="test", metrics=metrics)

@@ -7,14 +7,12 @@ checks that every metric has a panel.
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from prometheus_client import CollectorRegistry
-
 from pileus.dataclass import dataclass
 from pileus.deployment.alerts import JOB
 from pileus.deployment.commented import Object
 from pileus.server.health import Slis
-from pileus.telemetry.declarations import Declaration, declarations
-from pileus.telemetry.metrics import COUNTERS_WITHOUT_TOTAL, Metrics
+from pileus.telemetry.instruments import Family, declarations
+from pileus.telemetry.metrics import COUNTERS_WITHOUT_TOTAL, new_metrics
 
 UID = "pileus-manager"
 TITLE = "Pileus cloud-controller-manager"
@@ -45,9 +43,9 @@ class Stat:
 
 
 _PROCESS = (
-    Declaration("process_cpu_seconds_total", "counter", ("instance",), "CPU time per second"),
-    Declaration("process_resident_memory_bytes", "gauge", ("instance",), "Resident memory"),
-    Declaration("process_open_fds", "gauge", ("instance",), "Open files and sockets"),
+    Family("process_cpu_seconds_total", "counter", ("instance",), "CPU time per second"),
+    Family("process_resident_memory_bytes", "gauge", ("instance",), "Resident memory"),
+    Family("process_open_fds", "gauge", ("instance",), "Open files and sockets"),
 )
 """Metrics of Prometheus' client library; `instance` is a label that Prometheus adds."""
 OVERVIEW = (
@@ -182,9 +180,9 @@ ROWS: Mapping[str, Sequence[Panel]] = {
 
 
 @cache
-def known() -> Mapping[str, Declaration]:
+def known() -> Mapping[str, Family]:
     """Returns every metric that a panel can show, by its name."""
-    holders = (Metrics(CollectorRegistry()), Slis())
+    holders = (new_metrics(), Slis())
     declared = (each for holder in holders for each in declarations(holder).values())
     return {each.name: each for each in (*declared, *_PROCESS)}
 
@@ -264,7 +262,7 @@ def _graph(panel: Panel) -> Object:
     }
 
 
-def _queries(metric: Declaration) -> Iterator[tuple[str, str]]:
+def _queries(metric: Family) -> Iterator[tuple[str, str]]:
     """Yields the queries of a metric, each with its legend."""
     labels = [*(each for each in metric.labels if each not in _UNNAMED), "cloud"]
     by = ", ".join(labels)
@@ -291,7 +289,7 @@ def _target(query: str, legend: str) -> Object:
     return {"datasource": _SOURCE, "expr": query, "legendFormat": legend, "refId": "A"}
 
 
-def _unit(metric: Declaration) -> str:
+def _unit(metric: Family) -> str:
     """Returns Grafana's name of the unit."""
     if metric.name.endswith("_per_second"):
         return "ops"

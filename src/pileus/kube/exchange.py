@@ -12,8 +12,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from types import TracebackType
 from typing import Protocol, Self
 
-from prometheus_client import Counter, Histogram
-
 from pileus.bucket import Bucket
 from pileus.dataclass import dataclass, replace
 from pileus.deadline import covered
@@ -28,6 +26,7 @@ from pileus.kube.errors import (
     refusal,
 )
 from pileus.kube.transport import READS, Reply, Request, Transport
+from pileus.telemetry.instruments import Counter, Histogram
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 from pileus.telemetry.passes import wrote

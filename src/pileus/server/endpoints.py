@@ -16,7 +16,8 @@ from pileus.http.messages import Request, Response
 from pileus.server import responses
 from pileus.server.build import Build, this_build
 from pileus.server.health import Health, Slis, health_routes, sli_routes
-from pileus.server.metrics import add_process_metrics, metrics_routes
+from pileus.server.metrics import metrics_routes
+from pileus.server.process_metrics import add_process_metrics
 from pileus.server.router import Routes
 from pileus.telemetry.metrics import Metrics
 

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
-
 from pileus.dataclass import dataclass
 from pileus.http.messages import Request, Response
 from pileus.server import responses
 from pileus.server.metrics import exposing
 from pileus.server.router import Handler, Routes
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -224,18 +223,16 @@ class Slis:
     """Two metrics of the outcomes of health checks, updated when a health endpoint is read."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._now = Gauge(
+        self.registry = MetricRegistry()
+        self._now = self.registry.gauge(
             "kubernetes_healthcheck",
             "[STABLE] 1 if the health check succeeded when last asked, else 0",
             ("name", "type"),
-            registry=self.registry,
         )
-        self._count = Counter(
+        self._count = self.registry.counter(
             "kubernetes_healthchecks_total",
             "[STABLE] Outcomes of all health checks",
             ("name", "type", "status"),
-            registry=self.registry,
         )
 
     def observe(self, kind: Kind, outcome: Outcome) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
 
-from prometheus_client import Counter, Histogram
-
 from pileus.dataclass import dataclass
 from pileus.kube.client import Client, Selector
 from pileus.kube.errors import (
@@ -32,6 +30,7 @@ from pileus.kube.model.authorization_v1 import (
 )
 from pileus.kube.model.core_v1 import CONFIG_MAPS
 from pileus.server.users import User
+from pileus.telemetry.instruments import Counter, Histogram, Labelled
 from pileus.telemetry.log import Log
 
 log = Log(__name__)
@@ -102,8 +101,8 @@ NO_DELEGATES = Delegates()
 class Meter:
     """Counts attempts by status code and measures their duration."""
 
-    count: Counter
-    duration: Histogram
+    count: Labelled[Counter]
+    duration: Labelled[Histogram]
 
     def observe(self, code: str, seconds: float) -> None:
         self.count.labels(code).inc()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from prometheus_client import CollectorRegistry
 
 from pileus.admission.certificate_controller import CertificateController, NotOurs
 from pileus.admission.certificates import (
@@ -31,6 +30,7 @@ from pileus.objects.cloud_scope import only_scope
 from pileus.objects.descriptor import ControllerContext
 from pileus.objects.preview import EVERYTHING
 from pileus.runtime.informers import Informers
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from tests.unit.admission.beds import Objects, configuration
 from tests.unit.controllers.events import FakeEvents
@@ -136,7 +136,7 @@ class Clock:
 class Bed:
     def __init__(self) -> None:
         self.kube, self.clock, self.events = Objects(), Clock(), FakeEvents()
-        metrics = Metrics(CollectorRegistry())
+        metrics = Metrics(MetricRegistry())
         client = Client(self.kube, user_agent="test", metrics=metrics)
         context = ControllerContext(
             names=CERTIFICATES,
@@ -211,7 +211,7 @@ async def test_a_second_leader_changes_nothing(bed: Bed) -> None:
     second = Bed()
     second.kube, bed.kube.writes = bed.kube, []
     second.controller._client = Client(
-        bed.kube, user_agent="second", metrics=Metrics(CollectorRegistry())
+        bed.kube, user_agent="second", metrics=Metrics(MetricRegistry())
     )
 
     await second.round()

@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.admission.certificates import Step, Stored, performed
 from pileus.admission.port import AT_ONCE, Served, deadline, opened
@@ -20,6 +19,7 @@ from pileus.admission.serving_certificate import SecretFollower
 from pileus.kube.client import Client
 from pileus.server.errors import CannotListen
 from pileus.server.settings import ServingOptions
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.control_plane import free_ports
 from tests.unit.admission.beds import Objects
@@ -54,7 +54,7 @@ async def review(request: AdmissionRequest) -> Answer:
 class Bed:
     def __init__(self) -> None:
         self.kube = Objects()
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
         self.port = free_ports(1)[0]
         self.options = ServingOptions(bind_address="127.0.0.1", port=self.port)
         client = Client(self.kube, user_agent="test", metrics=self.metrics)
@@ -191,9 +191,12 @@ async def test_successful_requests_are_counted_too() -> None:
         await bed.post(asked("good"), stored.bundle)
         await bed.post(b"{", stored.bundle)
 
-    assert bed.metrics.webhook_requests.labels("200", "x")._value.get() == 1
-    assert bed.metrics.webhook_requests.labels("400", "x")._value.get() == 1
-    assert bed.metrics.webhook_reviews.labels("x", "unchanged")._value.get() == 1
+    counted = bed.metrics.registry.value
+    requests = "cloud_provider_webhook_request_total"
+    assert counted(requests, {"code": "200", "webhook": "x"}) == 1
+    assert counted(requests, {"code": "400", "webhook": "x"}) == 1
+    unchanged = {"webhook": "x", "answer": "unchanged"}
+    assert counted("pileus_webhook_reviews_total", unchanged) == 1
 
 
 async def test_a_rotated_certificate_is_served_without_a_restart() -> None:

@@ -8,8 +8,6 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from prometheus_client import CollectorRegistry
-
 from pileus.app.clients import Clients
 from pileus.app.cluster_id import ClusterIdentity
 from pileus.app.context import ManagerContext
@@ -38,6 +36,7 @@ from pileus.runtime.lease import Candidate, KubeLease
 from pileus.runtime.settings import Durations
 from pileus.settings.config import Config
 from pileus.settings.sources import gather
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, loop_time
 from pileus_lab.apiserver.in_process import InProcessTransport
@@ -147,7 +146,7 @@ async def manager_context(
     seed: int = 0,
     permits: Permits = all_requests,
 ) -> AsyncGenerator[ManagerContext]:
-    config, metrics, random = configured(*arguments), Metrics(CollectorRegistry()), Random(seed)
+    config, metrics, random = configured(*arguments), Metrics(MetricRegistry()), Random(seed)
     connect = (kube or Kube()).connect
     async with Clients(
         ACCESS, config, metrics, LoopClock(), connect=connect, permits=permits

@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.app.clients import delegates
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.server.reviews import NO_DELEGATES
 from pileus.server.settings import AuthenticationOptions, AuthorizationOptions, ServerSettings
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 
 
@@ -32,7 +32,7 @@ def delegation(*, authentication: str = "", authorization: str = "") -> ServerSe
 
 
 def metrics() -> Metrics:
-    return Metrics(CollectorRegistry())
+    return Metrics(MetricRegistry())
 
 
 async def test_outside_a_pod_and_without_files_nobody_is_asked() -> None:

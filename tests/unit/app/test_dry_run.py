@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.app.background import background
 from pileus.app.dry_run import DryRun, PlanReporter
@@ -21,6 +20,7 @@ from pileus.kube.model.core_v1 import EVENTS, NODES, Event, ObjectReference
 from pileus.kube.patch import MergePatch
 from pileus.objects.preview import Place, Planned, Scope, Trouble
 from pileus.runtime.cluster_access import KubernetesAccess
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from tests.unit.app.stage import Kube, configured, manager_context, new_node
 from tests.unit.app.test_plan import world
@@ -207,11 +207,11 @@ def planned(summary: str, effect: Effect = Effect.CREATE, waits_for: str = "") -
 @dataclass
 class Audience:
     events: FakeEvents = field(default_factory=FakeEvents)
-    metrics: Metrics = field(default_factory=lambda: Metrics(CollectorRegistry()))
+    metrics: Metrics = field(default_factory=lambda: Metrics(MetricRegistry()))
 
     def figure(self, name: str, effect: str = "create") -> float | None:
         labels = {"controller": "service-lb-controller", "place": "cloud", "effect": effect}
-        return self.metrics.registry.get_sample_value(name, labels)
+        return self.metrics.registry.value(name, labels)
 
 
 @pytest.fixture

@@ -217,7 +217,7 @@ async def test_a_running_controller_is_counted_and_checked_until_it_stops():
 
         def counted() -> float | None:
             labels = {"name": "cloud-node", "manager": "cloud-controller-manager"}
-            read = context.metrics.registry.get_sample_value
+            read = context.metrics.registry.value
             return read("running_managed_controllers", labels)
 
         health = Health()

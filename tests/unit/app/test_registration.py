@@ -47,7 +47,7 @@ async def test_health_and_metrics_know_it():
             task = group.create_task(lead(having, Leases(), health))
             await asyncio.sleep(1)
             labels = {"name": "heartbeat", "manager": "cloud-controller-manager"}
-            read = context.metrics.registry.get_sample_value
+            read = context.metrics.registry.value
             running = read("running_managed_controllers", labels)
             living = [check.name for check in health.checkups(Kind.LIVEZ)]
             ready = {check.name: check._ask() for check in health.checkups(Kind.READYZ)}

@@ -15,7 +15,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.app.migration import DEFAULT
 from pileus.app.registry import CONTROLLERS
@@ -32,6 +31,7 @@ from pileus.kube.patch import MergePatch, StrategicPatch
 from pileus.kube.transport import Reply, Request
 from pileus.server.reviews import ReviewFailed, delegates_of
 from pileus.server.users import User as Caller
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.api import Api
@@ -310,9 +310,7 @@ async def disturb(scene: Scene) -> None:
 
 async def ask_about_callers(kube: RecordingKube) -> None:
     """What the secure port asks the API server, as the manager's account."""
-    client = Client(
-        AccountWire(kube, ACCESS), user_agent="port", metrics=Metrics(CollectorRegistry())
-    )
+    client = Client(AccountWire(kube, ACCESS), user_agent="port", metrics=Metrics(MetricRegistry()))
     delegates = delegates_of(client, client)
     assert delegates.tokens
     assert delegates.access

@@ -86,8 +86,8 @@ async def in_a_cluster(made: Scene) -> None:
 def failures(metrics: Metrics) -> dict[str, float]:
     samples = (
         sample
-        for family in metrics.registry.collect()
-        for sample in family.samples
+        for reading in metrics.registry.read()
+        for sample in reading.samples
         if sample.name == "pileus_round_failures_total"
     )
     return {sample.labels["round"]: sample.value for sample in samples}

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace as changed
-from prometheus_client import CollectorRegistry
 
 from pileus.classic.adapter import as_cloud
 from pileus.classic.calls import Calls
@@ -14,6 +13,7 @@ from pileus.cloud.balancer import Owner
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import Service, ServiceStatus
 from pileus.kube.transport import Request
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import Answer, Scripted, ScriptedTransport
 from tests.unit.classic.fakes import (
@@ -80,7 +80,7 @@ class Cluster:
         cloud = as_cloud(provider, Calls(), cluster_name=name)
         transport = ScriptedTransport(self.answer)
         client = Client(
-            transport, user_agent="test", metrics=Metrics(CollectorRegistry()), fence=fence
+            transport, user_agent="test", metrics=Metrics(MetricRegistry()), fence=fence
         )
         assert cloud.leading
         assert cloud.balancers

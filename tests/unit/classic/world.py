@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from pileus.app.provider_access import View
 from pileus.classic.adapter import as_cloud
 from pileus.classic.calls import Calls
@@ -16,6 +14,7 @@ from pileus.controllers.service.controller import ServiceController
 from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import LoadBalancerIngress, LoadBalancerStatus, Node, Service
 from pileus.runtime.informers import Informers
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from tests.unit.classic.fakes import Provider
 from tests.unit.controllers.service import world
@@ -108,7 +107,7 @@ class World(world.World):
 
     @asynccontextmanager
     async def looked_at(self, **settings: Any) -> AsyncGenerator[ServiceController]:
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
         settings.setdefault("classes", self.classes())
         client = Client(self.wire, user_agent="manager", metrics=self.metrics, fence=self.fence)
         self.informers = Informers(client, Random(2), 0.0)

@@ -15,7 +15,6 @@ import aiohttp
 import pytest
 import yaml
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 from rich.console import Console
 
 from pileus.app.history import Pod, pod_of, port_of
@@ -30,6 +29,7 @@ from pileus.server.port import Surroundings, secured
 from pileus.server.reviews import Delegates, Verdict
 from pileus.server.settings import ServerSettings
 from pileus.server.users import User
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.journal import (
     Call,
     Entry,
@@ -261,9 +261,7 @@ class ApiServer:
 @asynccontextmanager
 async def served(journal: Journal) -> AsyncGenerator[tuple[ApiServer, str]]:
     """The journal behind an API server; its URL."""
-    around = Surroundings(
-        Metrics(CollectorRegistry()), SystemClock(), Delegates(Tokens(), Access())
-    )
+    around = Surroundings(Metrics(MetricRegistry()), SystemClock(), Delegates(Tokens(), Access()))
     listener = socket.create_server(("127.0.0.1", 0))
     async with (
         secured(listener, ServerSettings(), around) as port,

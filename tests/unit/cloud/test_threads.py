@@ -6,7 +6,6 @@ from threading import Barrier, Event, Lock, current_thread, get_ident, main_thre
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.cloud.abilities import Deadlines
 from pileus.cloud.errors import CloudError, Conflict, Throttled, Unavailable
@@ -15,6 +14,7 @@ from pileus.cloud.middleware.deadline import Overdue
 from pileus.cloud.model import Route
 from pileus.cloud.permission import check_permission, pass_on, permitted_by
 from pileus.cloud.threads import EXHAUSTED, STUCK, Blocking
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from tests.unit.cloud.fakes import ROUTE, FakeRoutes, equipped
 
@@ -247,7 +247,7 @@ async def test_a_write_at_its_deadline_is_abandoned_fenced_and_reported() -> Non
     routes = SlowRoutes(blocking, release)
     cloud = equipped(
         Cloud(name="fake", routes=routes, health=blocking.health),
-        Metrics(CollectorRegistry()),
+        Metrics(MetricRegistry()),
         overdue=overdue,
         deadlines=Deadlines(write=30),
     )
@@ -275,6 +275,6 @@ async def test_a_health_that_fails_is_reported_too() -> None:
     def fail() -> str | None:
         raise KeyError("zone")
 
-    equipped(Cloud(name="fake", health=fail), Metrics(CollectorRegistry()), overdue=overdue)
+    equipped(Cloud(name="fake", health=fail), Metrics(MetricRegistry()), overdue=overdue)
 
     assert overdue.health() == "cloud provider \"fake\" failed in health: KeyError: 'zone'"

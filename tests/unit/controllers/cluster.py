@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Self, cast
 
-from prometheus_client import CollectorRegistry
-
 from pileus.fence import Open
 from pileus.kube.client import Client
 from pileus.kube.errors import Unreachable
@@ -21,6 +19,7 @@ from pileus.kube.transport import Reply, Request
 from pileus.objects.cloud_scope import CloudScope
 from pileus.objects.descriptor import ControllerContext, ControllerNames
 from pileus.runtime.informers import Informers
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
@@ -163,8 +162,8 @@ class Cluster:
     def __init__(self) -> None:
         api = InProcessTransport(api_in_memory(clock=LoopClock(), random=Random(0)))
         self.wire = Counting(api)
-        self.metrics = Metrics(CollectorRegistry())
-        self.kubectl = Client(api, user_agent="kubectl", metrics=Metrics(CollectorRegistry()))
+        self.metrics = Metrics(MetricRegistry())
+        self.kubectl = Client(api, user_agent="kubectl", metrics=Metrics(MetricRegistry()))
         self.events = FakeEvents()
 
     def context(

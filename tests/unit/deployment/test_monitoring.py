@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 from tools.monitoring_files import FILES
 
 from pileus.cloud import errors
@@ -14,7 +13,8 @@ from pileus.deployment.alerts import ALERTS, Alert, groups
 from pileus.deployment.dashboard import OVERVIEW, ROWS, dashboard, known
 from pileus.deployment.monitoring import PATHS
 from pileus.server.build import this_build
-from pileus.server.metrics import add_process_metrics
+from pileus.server.process_metrics import add_process_metrics
+from pileus.telemetry.instruments import MetricRegistry
 from tests.unit.cli.test_manifests import OPENSTACK, of_kind, printed
 from tests.unit.deployment.promql import NotPromql, Query, parsed
 
@@ -28,10 +28,10 @@ def series() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {"up": frozenset()}
     for declaration in known().values():
         found |= declaration.series()
-    registry = CollectorRegistry()
+    registry = MetricRegistry()
     add_process_metrics(registry, this_build())
-    for family in registry.collect():
-        found |= {each.name: frozenset(each.labels) for each in family.samples}
+    for reading in registry.read():
+        found |= {each.name: frozenset(each.labels) for each in reading.samples}
     return found
 
 

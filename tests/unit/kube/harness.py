@@ -7,7 +7,6 @@ from random import Random
 from typing import cast
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from pileus.fence import Fence
 from pileus.kube.access import Server
@@ -16,6 +15,7 @@ from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.store import NamespacedName, key_of
 from pileus.kube.transport import Request
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import Scripted, ScriptedTransport, Silence, Stream, event, in_order
 
@@ -32,7 +32,7 @@ class Kube:
 
     def __init__(self, *replies: Scripted, fence: Fence | None = None) -> None:
         self.transport = ScriptedTransport(in_order(*replies))
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
         self.client = Client(
             self.transport,
             user_agent="test/1",
@@ -50,7 +50,7 @@ class Kube:
         return cast("Mapping[str, object]", msgspec.json.decode(self.sent.body or b"{}"))
 
     def sample(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(name, labels)
+        return self.metrics.registry.value(name, labels)
 
 
 PLAIN = InformerOptions(streaming=False)

@@ -7,13 +7,13 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
 from pileus.kube.client import Client
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.store import key_of
 from pileus.kube.transport import Request
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import (
     Answer,
@@ -169,7 +169,7 @@ def test_the_store_becomes_what_the_server_has(
     async def live() -> None:
         server = Server(iter(faults), streams)
         transport = ScriptedTransport(server.respond)
-        client = Client(transport, user_agent="test", metrics=Metrics(CollectorRegistry()))
+        client = Client(transport, user_agent="test", metrics=Metrics(MetricRegistry()))
         options = InformerOptions(resync=50)
         informer = Informer(client, NODES, random=Random(seed), options=options)
         recorder = Recorder()

@@ -1,7 +1,6 @@
 """What may only look cannot write, whatever asks it to."""
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.kube.client import Client
 from pileus.kube.errors import ReadOnly
@@ -13,6 +12,7 @@ from pileus.kube.transport import (
     reads,
     reads_and_events,
 )
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import Answer, ScriptedTransport
 
@@ -48,9 +48,7 @@ def test_what_is_permitted(method: str, path: str, permitting: tuple[Permits, ..
 
 async def test_a_write_is_not_sent_and_says_why() -> None:
     wire = ScriptedTransport(lambda _: Answer(200, b"ok"))
-    client = Client(
-        Restricted(wire, reads), user_agent="test", metrics=Metrics(CollectorRegistry())
-    )
+    client = Client(Restricted(wire, reads), user_agent="test", metrics=Metrics(MetricRegistry()))
 
     assert await client.raw("GET", "/healthz") == b"ok"
     with pytest.raises(ReadOnly, match="DELETE /api/v1/nodes/n1: not sent"):

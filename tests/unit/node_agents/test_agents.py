@@ -9,8 +9,6 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from pileus.cloud.errors import CloudError
 from pileus.kube.client import Client
 from pileus.kube.errors import NotFound
@@ -18,6 +16,7 @@ from pileus.kube.model.coordination_v1 import LEASES
 from pileus.kube.model.core_v1 import NODES
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Request
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
@@ -85,7 +84,7 @@ async def bed(
     clock = LoopClock()
     api = api_in_memory(clock=clock, random=Random(0))
     transport = Counting(InProcessTransport(api))
-    client = Client(transport, user_agent="test", metrics=Metrics(CollectorRegistry()))
+    client = Client(transport, user_agent="test", metrics=Metrics(MetricRegistry()))
     cloud = LocalCloud(Surroundings(clock=clock, chance=Random(1)))
     await cloud.call(CreateMachine(name="a", type="medium"))
     cluster = Cluster(client, clock, registration or Registration(), pace or Pace())

@@ -10,7 +10,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
 from pileus.classic.errors import Postponed
 from pileus.cloud.errors import CloudError, Throttled, Unavailable
@@ -20,6 +19,7 @@ from pileus.runtime.backoff import SERVICE_RETRIES, RetryPolicy, default_policy,
 from pileus.runtime.controller import DEFAULT_LIMITS, Controller, Limits
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.reconcile import DONE, Result, again_in, refresh_in
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.log import VALUES
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import VirtualTimeLoop
@@ -54,7 +54,7 @@ def chance() -> random.Random:
 
 
 def new_queue() -> WorkQueue[str]:
-    return WorkQueue("things", Metrics(CollectorRegistry()))
+    return WorkQueue("things", Metrics(MetricRegistry()))
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.fence import Fenced
 from pileus.kube.errors import (
@@ -32,6 +31,7 @@ from pileus.runtime.events import (
     WRITERS,
     EventRecorder,
 )
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from tests.unit.runtime.election_world import WallClock
 
@@ -80,7 +80,7 @@ class Cluster:
 class Newsroom:
     def __init__(self) -> None:
         self.cluster = Cluster()
-        self.registry = CollectorRegistry()
+        self.registry = MetricRegistry()
         self.recorder = EventRecorder(
             "cloud-node-controller",
             self.cluster,
@@ -94,7 +94,7 @@ class Newsroom:
 
     def dropped(self, reason: str) -> float | None:
         labels = {"component": "cloud-node-controller", "reason": reason}
-        return self.registry.get_sample_value("pileus_events_dropped_total", labels)
+        return self.registry.value("pileus_events_dropped_total", labels)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:

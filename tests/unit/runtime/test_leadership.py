@@ -6,12 +6,12 @@ import math
 import random
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.fence import Fenced
 from pileus.runtime.leadership import Election, LeadershipLost, Times
 from pileus.runtime.lease import Candidate
 from pileus.runtime.settings import Durations
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from tests.unit.runtime.election_world import CALM, Connection, Heard, Server, WallClock, Weather
 
@@ -23,7 +23,7 @@ class Replica:
 
     def __init__(self, server: Server, identity: str = "me") -> None:
         loop = asyncio.get_running_loop()
-        self.registry = CollectorRegistry()
+        self.registry = MetricRegistry()
         self.connection = Connection(server, random.Random(1))
         self.events = Heard()
         self.asleep = 0.0
@@ -37,7 +37,7 @@ class Replica:
         )
 
     def value(self, name: str) -> float | None:
-        return self.registry.get_sample_value(name, {"name": "ccm"})
+        return self.registry.value(name, {"name": "ccm"})
 
     def is_open(self) -> bool:
         try:
@@ -469,6 +469,6 @@ async def test_durations_that_cannot_work_are_refused() -> None:
             candidate,
             Connection(Server(), random.Random(1)),
             random=random.Random(1),
-            metrics=Metrics(CollectorRegistry()),
+            metrics=Metrics(MetricRegistry()),
             events=Heard(),
         )

@@ -8,12 +8,12 @@ import logging
 import random
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.fence import Fenced
 from pileus.runtime.leadership import Election, LeadershipLost, Times
 from pileus.runtime.lease import Candidate
 from pileus.runtime.settings import Durations
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.unit.runtime.election_world import CALM, Connection, Heard, Server, WallClock, Weather
@@ -77,7 +77,7 @@ class Process:
             Candidate("kube-system", "ccm", identity, DURATIONS),
             self.connection,
             random=self._random,
-            metrics=Metrics(CollectorRegistry()),
+            metrics=Metrics(MetricRegistry()),
             events=Heard(),
             times=Times(self.wall, lambda: self._start + loop.time() * self._rate),
         )

@@ -5,12 +5,11 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
 import pileus
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.model.meta import ObjectMeta
 from pileus.runtime.memory import LINGER, ForgetsDeleted, PerObject, remembering
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 
 SOURCE = Path(pileus.__file__).parent
@@ -19,7 +18,7 @@ MAPS = {"dict", "set", "OrderedDict", "defaultdict"}
 
 
 def new_metrics() -> Metrics:
-    return Metrics(CollectorRegistry())
+    return Metrics(MetricRegistry())
 
 
 async def test_what_is_remembered_ends_a_while_after_the_object() -> None:
@@ -62,7 +61,7 @@ def test_each_map_is_counted_and_of_several_the_longest() -> None:
     one["a"] = other["b"] = other["c"] = 1
 
     labels = {"memory": "nodes/x"}
-    assert metrics.registry.get_sample_value("pileus_remembered_objects", labels) == 2
+    assert metrics.registry.value("pileus_remembered_objects", labels) == 2
 
 
 def test_outside_of_a_process_a_map_is_just_a_map() -> None:

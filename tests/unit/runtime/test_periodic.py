@@ -50,7 +50,7 @@ def failures(metrics: Metrics) -> float:
 
 
 def sample(metrics: Metrics, metric: str, **labels: str) -> float:
-    return metrics.registry.get_sample_value(metric, labels) or 0
+    return metrics.registry.value(metric, labels) or 0
 
 
 def is_backoff(pause: float, delay: float) -> bool:

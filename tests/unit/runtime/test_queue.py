@@ -7,20 +7,20 @@ import pytest
 import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
 from pileus.runtime.queue import Priority, QueueClosed, WorkQueue
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import VirtualTimeLoop
 
 
-def new_queue() -> tuple[WorkQueue[str], CollectorRegistry]:
-    registry = CollectorRegistry()
+def new_queue() -> tuple[WorkQueue[str], MetricRegistry]:
+    registry = MetricRegistry()
     return WorkQueue("things", Metrics(registry)), registry
 
 
-def value(registry: CollectorRegistry, name: str) -> float | None:
-    return registry.get_sample_value(name, {"name": "things"})
+def value(registry: MetricRegistry, name: str) -> float | None:
+    return registry.value(name, {"name": "things"})
 
 
 async def take_all(queue: WorkQueue[str]) -> list[str]:

@@ -2,9 +2,9 @@ import asyncio
 import time
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.runtime.watchdog import watched_loop
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.log import VALUES
 from pileus.telemetry.metrics import Metrics
 
@@ -14,7 +14,7 @@ LIMIT = 0.1
 
 def standstills(metrics: Metrics) -> float:
     name = "pileus_event_loop_standstills_total"
-    return metrics.registry.get_sample_value(name) or 0.0
+    return metrics.registry.value(name) or 0.0
 
 
 def a_provider_that_blocks(until: float, metrics: Metrics) -> None:
@@ -24,7 +24,7 @@ def a_provider_that_blocks(until: float, metrics: Metrics) -> None:
 
 
 async def test_a_blocked_loop_is_told_with_the_line_that_blocks_it(caplog):
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
 
     with watched_loop(metrics, limit=LIMIT):
         a_provider_that_blocks(time.monotonic() + 30, metrics)
@@ -39,7 +39,7 @@ async def test_a_blocked_loop_is_told_with_the_line_that_blocks_it(caplog):
 
 
 async def test_a_loop_that_only_waits_is_left_alone(caplog):
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
 
     with watched_loop(metrics, limit=5):
         await asyncio.sleep(0.05)

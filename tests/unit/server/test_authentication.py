@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
-from prometheus_client import CollectorRegistry
 
 from pileus.pki import KeyPair, Subject
 from pileus.server.authentication import Authenticator, CachedTokens, Proof, bearer_token
 from pileus.server.client_certificates import ProxyTrust, Trust
 from pileus.server.reviews import ReviewFailed
 from pileus.server.users import ANONYMOUS, Unauthenticated, User
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from tests.unit.server.people import (
     CLIENT_CA,
@@ -47,7 +47,7 @@ class Desk:
     def __init__(self, trust: Trust = TRUST) -> None:
         self.reviews = Reviews()
         self.clock = FixedClock(REAL_NOW)
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
         tokens = CachedTokens(self.reviews, self.metrics, lifetime=10)
         self.authenticator = Authenticator(self.clock, self.metrics, tokens)
         self.authenticator.trust(trust)
@@ -144,7 +144,7 @@ async def test_a_token_names_its_user_and_is_asked_for_once_in_its_time():
 
     assert desk.reviews.asked == ["good", "good"]
     name = "authentication_token_cache_request_total"
-    assert desk.metrics.registry.get_sample_value(name, {"status": "hit"}) == 2
+    assert desk.metrics.registry.value(name, {"status": "hit"}) == 2
 
 
 async def test_a_bad_token_is_refused_though_anonymous_would_pass():
@@ -166,7 +166,7 @@ async def test_no_answer_on_a_token_is_a_refusal_that_is_not_remembered():
 
 
 async def test_tokens_do_not_count_where_they_cannot_be_reviewed():
-    authenticator = Authenticator(FixedClock(), Metrics(CollectorRegistry()))
+    authenticator = Authenticator(FixedClock(), Metrics(MetricRegistry()))
     headers = CIMultiDictProxy(CIMultiDict(Authorization="Bearer good"))
 
     assert await authenticator.authenticate(Proof(headers)) == ANONYMOUS
@@ -178,7 +178,7 @@ async def test_results_are_counted_under_few_names():
     with pytest.raises(Unauthenticated):
         await desk.user(MALLORY)
 
-    value = desk.metrics.registry.get_sample_value
+    value = desk.metrics.registry.value
     assert value("authentication_attempts_total", {"result": "success"}) == 1
     assert value("authentication_attempts_total", {"result": "error"}) == 1
     assert value("authenticated_user_requests_total", {"username": "other"}) == 1

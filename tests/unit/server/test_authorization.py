@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
 from pileus.server.authorization import Authorizer, Question, always_allowed
 from pileus.server.errors import BadOption
 from pileus.server.reviews import ReviewFailed, Verdict
 from pileus.server.settings import AuthorizationOptions
 from pileus.server.users import ANONYMOUS, User
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 
 JANE = User("jane", groups=("dev",))
@@ -33,7 +33,7 @@ class Reviews:
 
 def authorizer(reviews: Reviews | None, options: AuthorizationOptions | None = None) -> Authorizer:
     given = options or AuthorizationOptions()
-    return Authorizer(given, reviews, Metrics(CollectorRegistry()))
+    return Authorizer(given, reviews, Metrics(MetricRegistry()))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
 from pileus.http.server import HEADERS, IDLE, Connection, Server
 from pileus.server.authentication import Authenticator, CachedTokens
@@ -20,6 +19,7 @@ from pileus.server.request_pipeline import RequestPipeline
 from pileus.server.reviews import Verdict
 from pileus.server.settings import AuthorizationOptions
 from pileus.server.users import User
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.log import VALUES, level_of
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, VirtualTimeLoop
@@ -42,7 +42,7 @@ class Access:
 
 
 def connect(verbosity: list[int] | None = None) -> tuple[Client, Connection]:
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     chosen = [] if verbosity is None else verbosity
     surface = Surface(Health(), metrics, Configz(), chosen.append)
     tokens = CachedTokens(Reviews(), metrics, lifetime=10.0)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.kube.client import Client
 from pileus.kube.transport import Request
@@ -19,6 +18,7 @@ from pileus.server.reviews import (
     delegates_of,
 )
 from pileus.server.users import User
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import (
     Answer,
@@ -39,7 +39,7 @@ JANE = User("jane", "7", ("dev",), (("scopes", ("a", "b")),))
 class Server:
     def __init__(self, *replies: Scripted) -> None:
         self.transport = ScriptedTransport(in_order(*replies))
-        metrics = Metrics(CollectorRegistry())
+        metrics = Metrics(MetricRegistry())
         self.client = Client(self.transport, user_agent="test", metrics=metrics)
 
     @property

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.clock import SystemClock
 from pileus.server.history import ENTRIES, history_routes
@@ -16,6 +15,7 @@ from pileus.server.port import Surroundings, secured
 from pileus.server.reviews import Delegates, Verdict
 from pileus.server.settings import ServerSettings
 from pileus.server.users import User
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.journal import Entry, Journal, Line, Subject
 from pileus.telemetry.metrics import Metrics
 from tests.unit.server.people import client_context
@@ -57,7 +57,7 @@ def journal_of(*names: str) -> Journal:
 @asynccontextmanager
 async def site(journal: Journal) -> AsyncGenerator[str]:
     """Serves the journal; its URL."""
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     listener = socket.create_server(("127.0.0.1", 0))
     around = Surroundings(metrics, SystemClock(), Delegates(Tokens(), Access()))
     async with (

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.clock import SystemClock
 from pileus.pki import KeyPair, Subject
@@ -29,6 +28,7 @@ from pileus.server.settings import (
 )
 from pileus.server.tls import names_in
 from pileus.server.users import User
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from tests.unit.server.people import (
     ADMIN,
@@ -94,7 +94,7 @@ async def broken(_: object):
 
 @asynccontextmanager
 async def site(options: ServerSettings | None = None, *, profiling: bool = True):
-    metrics, health, configz = Metrics(CollectorRegistry()), Health(), Configz()
+    metrics, health, configz = Metrics(MetricRegistry()), Health(), Configz()
     configz.add("some.config", lambda: {"kind": "Some"})
     listener = socket.create_server(("127.0.0.1", 0))
     around = Surroundings(metrics, SystemClock(), Delegates(Tokens(), Access()))
@@ -312,7 +312,7 @@ async def test_a_taken_port_is_found_before_anything_else():
         serving = ServingOptions(
             bind_address="127.0.0.1", port=taken.getsockname()[1], cert_file="/does/not/exist"
         )
-        around = Surroundings(Metrics(CollectorRegistry()), SystemClock())
+        around = Surroundings(Metrics(MetricRegistry()), SystemClock())
 
         with pytest.raises(CannotListen):
             async with opened(ServerSettings(serving=serving), around):
@@ -320,7 +320,7 @@ async def test_a_taken_port_is_found_before_anything_else():
 
 
 async def test_port_zero_is_not_served():
-    around = Surroundings(Metrics(CollectorRegistry()), SystemClock())
+    around = Surroundings(Metrics(MetricRegistry()), SystemClock())
 
     async with opened(ServerSettings(serving=ServingOptions(port=0)), around) as port:
         assert port is None
@@ -329,7 +329,7 @@ async def test_port_zero_is_not_served():
 async def test_a_bad_certificate_leaves_no_socket_behind():
     listener = socket.create_server(("127.0.0.1", 0))
     serving = ServingOptions(cert_file="/does/not/exist", key_file="/nor/this")
-    around = Surroundings(Metrics(CollectorRegistry()), SystemClock())
+    around = Surroundings(Metrics(MetricRegistry()), SystemClock())
 
     with pytest.raises(BadCertificate, match="/does/not/exist"):
         async with secured(listener, ServerSettings(serving=serving), around):

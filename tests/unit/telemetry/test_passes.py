@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.http import Answer, Http, HttpSettings
@@ -24,6 +23,7 @@ from pileus.runtime.backoff import service_policy
 from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.reconcile import DONE, Result, again_in
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.journal import Entry, Line, Subject
 from pileus.telemetry.journal_settings import JournalSettings
 from pileus.telemetry.journal_sinks import SinkUnavailable, journal_sinks
@@ -57,7 +57,7 @@ class Doing:
 
 async def passed(act: Callable[[str], Awaitable[Result]], *keys: str, seconds: float = 1) -> Kept:
     """Runs one pass for each key, and perhaps retries."""
-    kept, metrics = Kept(), Metrics(CollectorRegistry())
+    kept, metrics = Kept(), Metrics(MetricRegistry())
     queue = WorkQueue[str]("things", metrics)
     policy = service_policy(random.Random(1))
     controller = Controller("things", Doing(act), queue, policy, Limits(workers=9))
@@ -193,7 +193,7 @@ class Cloudy:
 
 @asynccontextmanager
 async def fake_cloud() -> AsyncGenerator[tuple[Instances, Cloudy]]:
-    cloudy, metrics = Cloudy(), Metrics(CollectorRegistry())
+    cloudy, metrics = Cloudy(), Metrics(MetricRegistry())
     cloud = Cloud(name="fake", instances=cloudy)  # type: ignore[arg-type]
     async with stacked(cloud, metrics=metrics, fence=Open(), equipment=Equipment()) as ready:
         assert ready.instances is not None
@@ -243,7 +243,7 @@ async def test_a_failed_call_says_which_error_it_was() -> None:
 async def test_writes_are_recorded_with_status_and_audit_id_and_reads_are_not() -> None:
     audited = Reply(200, {}, {"Audit-Id": "audit-7"})
     transport = ScriptedTransport(in_order(Reply(200, {}), audited, refused(409, "Conflict")))
-    client = Client(transport, user_agent="test", metrics=Metrics(CollectorRegistry()))
+    client = Client(transport, user_agent="test", metrics=Metrics(MetricRegistry()))
 
     async def act(_: str) -> Result:
         observed(NODE)
@@ -263,7 +263,7 @@ async def test_writes_are_recorded_with_status_and_audit_id_and_reads_are_not() 
 
 async def test_a_round_about_several_objects_gives_each_its_own_writes() -> None:
     transport = ScriptedTransport(in_order(Reply(200, {})))
-    client = Client(transport, user_agent="test", metrics=Metrics(CollectorRegistry()))
+    client = Client(transport, user_agent="test", metrics=Metrics(MetricRegistry()))
     near = Subject(kind="Node", name="web-11")
 
     async def act(_: str) -> Result:

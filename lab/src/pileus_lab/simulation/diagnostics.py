@@ -9,13 +9,12 @@ from functools import cache
 from typing import Self, cast
 
 import msgspec
-from prometheus_client import Gauge
-from prometheus_client.metrics import MetricWrapperBase
 
 from pileus.app.configz import configz
 from pileus.runtime.queue import WorkQueue
 from pileus.server.metrics import prometheus_text
 from pileus.settings.config import Config
+from pileus.telemetry.instruments import Gauge, Labelled, declarations
 from pileus.telemetry.klog import TextFormat
 from pileus.telemetry.log import level_of
 from pileus.telemetry.metrics import Metrics, new_metrics
@@ -114,16 +113,15 @@ class _Unread:
 
     def nothing(self, *_: object) -> None: ...
 
-    inc = dec = set = observe = remove = set_function = nothing
+    inc = set = observe = set_function = nothing
 
 
 @cache
 def _unread_metrics() -> Metrics:
     """For seeds that are not checked for secrets, because creating instruments is slow."""
     metrics = new_metrics()
-    for name, instrument in vars(metrics).items():
-        if isinstance(instrument, MetricWrapperBase):
-            setattr(metrics, name, _Unread())
+    for name in declarations(metrics):
+        setattr(metrics, name, _Unread())
     return metrics
 
 
@@ -175,9 +173,9 @@ class Queues:
     def read_from(self, metrics: Metrics) -> Metrics:
         """Returns the same instruments, but these can be read for one manager alone."""
         own = copy(metrics)
-        own.queue_depth = cast("Gauge", self.waiting)
-        own.queue_keys = cast("Gauge", self.keys)
-        own.remembered_objects = cast("Gauge", self.remembered)
+        own.queue_depth = cast("Labelled[Gauge]", self.waiting)
+        own.queue_keys = cast("Labelled[Gauge]", self.keys)
+        own.remembered_objects = cast("Labelled[Gauge]", self.remembered)
 
         def for_cloud(name: str) -> Metrics:
             del name  # the names of queues have it

@@ -15,8 +15,6 @@ from dataclasses import field
 from functools import cache, partial
 from random import Random
 
-from prometheus_client import Counter, Histogram
-
 from pileus.cloud.abilities import Batches, Deadlines
 from pileus.cloud.errors import CloudError, Throttled, Unauthorized, Unavailable, Unsupported
 from pileus.cloud.interface import Cloud
@@ -36,6 +34,7 @@ from pileus.cloud.middleware.methods import (
 from pileus.cloud.permission import permitted_by
 from pileus.dataclass import dataclass, replace
 from pileus.fence import Fence
+from pileus.telemetry.instruments import Counter, Histogram
 from pileus.telemetry.log import Log
 from pileus.telemetry.metrics import Metrics
 from pileus.telemetry.passes import calling

@@ -1,9 +1,9 @@
 import pytest
-from prometheus_client import CollectorRegistry
 
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(CollectorRegistry())
+    return Metrics(MetricRegistry())

@@ -52,7 +52,7 @@ async def test_the_items_of_calls_are_counted(metrics):
 
     def items(capability: str, method: str) -> float | None:
         labels = {"provider": "fake", "capability": capability, "method": method}
-        return metrics.registry.get_sample_value("pileus_cloud_call_items_total", labels)
+        return metrics.registry.value("pileus_cloud_call_items_total", labels)
 
     assert items("instances", "find") == 2
     assert items("balancers", "observe") == 1
@@ -68,7 +68,7 @@ async def test_each_call_is_counted_by_its_result_and_timed(metrics):
         await find(equipped(cloud_of(FakeInstances(fail)), metrics), "a")
 
     place = {"provider": "fake", "capability": "instances", "method": "find"}
-    read = metrics.registry.get_sample_value
+    read = metrics.registry.value
     assert read("pileus_cloud_calls_total", {**place, "result": "success"}) == 1
     assert read("pileus_cloud_calls_total", {**place, "result": "Unavailable"}) == 1
     assert read("pileus_cloud_call_items_total", place) == 3
@@ -86,7 +86,7 @@ async def test_a_call_that_is_cancelled_or_interrupted_is_counted_too(metrics):
             await find(equipped(cloud_of(FakeInstances(latency=1e6)), metrics), "a")
 
     place = {"provider": "fake", "capability": "instances", "method": "find"}
-    read = metrics.registry.get_sample_value
+    read = metrics.registry.value
     assert read("pileus_cloud_calls_total", {**place, "result": "crash"}) == 1
     assert read("pileus_cloud_calls_total", {**place, "result": "cancelled"}) == 1
 
@@ -214,9 +214,7 @@ async def test_when_the_cloud_asks_one_caller_to_wait_all_wait(metrics):
     await rush(cloud, 3)
 
     assert calls == [0, 30, 30, 30]
-    waits = metrics.registry.get_sample_value(
-        "pileus_cloud_budget_wait_seconds_total", {"provider": "fake"}
-    )
+    waits = metrics.registry.value("pileus_cloud_budget_wait_seconds_total", {"provider": "fake"})
     assert waits == pytest.approx(90)
 
 

@@ -47,7 +47,7 @@ async def test_a_thousand_look_ups_cost_the_budget_and_the_measures_two_calls(me
             for i in range(1000):
                 group.create_task(cloud.instances.find([node(f"n{i}")], fresh=True))
 
-    read = metrics.registry.get_sample_value
+    read = metrics.registry.value
     assert read("pileus_cloud_calls_total", {**FIND, "result": "success"}) == 2
     assert read("pileus_cloud_call_items_total", FIND) == 1000
     assert asyncio.get_running_loop().time() < 1
@@ -88,7 +88,7 @@ async def test_a_provider_that_hangs_or_errs_is_counted_as_unavailable(metrics):
             with pytest.raises(Unavailable, match=text):
                 await cloud.instances.find([node("a")], fresh=True)
 
-    read = metrics.registry.get_sample_value
+    read = metrics.registry.value
     assert read("pileus_cloud_calls_total", {**FIND, "result": "Unavailable"}) == 2
 
 
@@ -178,7 +178,7 @@ def test_outside_of_a_call_everything_is_permitted_and_nobody_listens():
 
 
 def failing(metrics) -> float | None:
-    return metrics.registry.get_sample_value("pileus_cloud_failing_seconds", {"provider": "fake"})
+    return metrics.registry.value("pileus_cloud_failing_seconds", {"provider": "fake"})
 
 
 async def test_a_cloud_that_stops_answering_is_counted_and_logged_until_it_answers(metrics, caplog):

@@ -39,7 +39,7 @@ class Site(Cluster):
 
     def metric(self, name: str, cluster: str) -> float:
         full = f"node_ipam_controller_{name}"
-        return self.metrics.registry.get_sample_value(full, {"clusterCIDR": cluster}) or 0.0
+        return self.metrics.registry.value(full, {"clusterCIDR": cluster}) or 0.0
 
     @asynccontextmanager
     async def running(self, asked: IpamSettings = DUAL) -> AsyncGenerator[None]:

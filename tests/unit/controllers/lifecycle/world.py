@@ -6,8 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
-from prometheus_client import CollectorRegistry
-
 from pileus.cloud.interface import Cloud, Instances
 from pileus.cloud.middleware.budget import Budget, Limits
 from pileus.cloud.middleware.stack import Equipment, stacked
@@ -24,6 +22,7 @@ from pileus.kube.patch import MergePatch, StrategicPatch
 from pileus.kube.transport import Reply, Request, Transport
 from pileus.objects.cloud_scope import only_scope
 from pileus.objects.nodes import taints_of
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock, loop_time
 from pileus_lab.apiserver.in_process import InProcessTransport
@@ -93,7 +92,7 @@ class Wire:
 class World:
     def __init__(self, *, owns: Callable[[NodeRef], bool | None] | None = None) -> None:
         api = api_in_memory(clock=LoopClock(), random=random.Random(0))
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
         self.wire = Wire(InProcessTransport(api))
         self.ours = Client(self.wire, user_agent="test", metrics=self.metrics)
         self.users = Client(InProcessTransport(api), user_agent="user", metrics=self.metrics)
@@ -190,7 +189,7 @@ class World:
         return None
 
     def sample(self, metric: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(metric, labels) or 0.0
+        return self.metrics.registry.value(metric, labels) or 0.0
 
     @asynccontextmanager
     async def running(

@@ -4,8 +4,6 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry
-
 from pileus.cloud.model import Found, NodeName, NodeRef
 from pileus.controllers.node.patches import Write, patch_of
 from pileus.controllers.node.reconciler import NodeReconciler, NodeRefresher, Tools
@@ -15,6 +13,7 @@ from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import NodeReplaced, NodeWriter
 from pileus.objects.events import ObjectEvents
 from pileus.objects.ownership import owner_by
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from tests.unit.controllers.events import FakeEvents
@@ -126,7 +125,7 @@ class World:
         self.nodes = FakeNodes(documents)
         self.cloud = FakeInstances(answers)
         self.events = FakeEvents()
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
         self.tools = Tools(
             nodes=self.nodes,
             instances=self.cloud,
@@ -146,4 +145,4 @@ class World:
         return typed(self.nodes.documents[name])
 
     def samples(self, metric: str) -> float:
-        return self.metrics.registry.get_sample_value(metric) or 0.0
+        return self.metrics.registry.value(metric) or 0.0

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.cloud.errors import Unauthorized, Unavailable
 from pileus.cloud.interface import Cloud
@@ -29,6 +28,7 @@ from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced
 from pileus.objects.lookup import DEADLINE as LOOK_UP
 from pileus.objects.nodes import is_uninitialized
 from pileus.objects.own_writes import CATCH_UP
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport, in_order, refused
 from tests.unit.controllers.cluster import Controlled, NodesOnly
@@ -55,7 +55,7 @@ def site(documents: Sequence[Document], answers: Mapping[str, object]) -> Site:
         ApiServer(documents),
         FakeInstances(answers, takes=0.05),
         FakeEvents(),
-        Metrics(CollectorRegistry()),
+        Metrics(MetricRegistry()),
     )
 
 
@@ -130,13 +130,13 @@ async def test_nodes_that_come_and_go_later_are_seen_to() -> None:
         at.server.put(document("n1"))
         at.server.put(document("n2"))
         await asyncio.sleep(10)
-        failing = at.metrics.registry.get_sample_value("pileus_nodes_failing_initialization")
+        failing = at.metrics.registry.value("pileus_nodes_failing_initialization")
         at.server.remove("n2")
         await asyncio.sleep(10)
 
     assert at.uninitialized() == []
     assert failing == 1
-    assert at.metrics.registry.get_sample_value("pileus_nodes_failing_initialization") == 0
+    assert at.metrics.registry.value("pileus_nodes_failing_initialization") == 0
 
 
 async def test_an_outage_of_the_cloud_delays_nodes_and_forgets_none() -> None:
@@ -206,7 +206,7 @@ def test_defect_5_a_controller_without_workers_is_refused(workers: int) -> None:
 
 
 def nodes_of(server: ApiServer, table: Table[Node]) -> ClusterNodes[Write]:
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     client = Client(ScriptedTransport(server.respond), user_agent="test", metrics=metrics)
     return ClusterNodes(client, table, patch_of)
 
@@ -261,7 +261,7 @@ async def test_a_node_read_afresh_is_what_the_next_pass_sees() -> None:
 
 async def test_any_other_invalid_write_is_told_as_it_is() -> None:
     transport = ScriptedTransport(in_order(refused(422, "Invalid", "metadata.labels: bad")))
-    client = Client(transport, user_agent="test", metrics=Metrics(CollectorRegistry()))
+    client = Client(transport, user_agent="test", metrics=Metrics(MetricRegistry()))
     nodes = ClusterNodes(client, Table(), patch_of)
 
     with pytest.raises(Invalid, match=r"metadata\.labels"):

@@ -5,9 +5,9 @@ import copy
 from collections.abc import Callable, Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.kube.transport import Request
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import Answer, Scripted, Silence, event, listing
 from tests.unit.controllers.events import FakeEvents
@@ -90,7 +90,7 @@ ODD = {
 def site(odd: object, *, watched: bool) -> tuple[Site, OddApiServer]:
     server = OddApiServer([document("a"), document("b")], odd, watched=watched)
     answers = {name: instance(name) for name in ("a", "b", "odd")}
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     return Site(server, FakeInstances(answers), FakeEvents(), metrics), server
 
 

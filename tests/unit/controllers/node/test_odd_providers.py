@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from pileus.cloud.errors import Unauthorized
 from pileus.cloud.interface import Cloud
@@ -21,6 +20,7 @@ from pileus.kube.client import Client
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.cloud_scope import only_scope
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.scripted import ScriptedTransport
 from tests.unit.controllers.cluster import Controlled, NodesOnly
@@ -72,7 +72,7 @@ class Site:
         self.provider = provider
         self.server = ApiServer([document("good"), document("bad")])
         self.events = FakeEvents()
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

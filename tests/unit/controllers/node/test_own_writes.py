@@ -22,7 +22,7 @@ def new_nodes(number: int, order: str) -> Site:
 
 def passes(at: Site) -> float:
     labels = {"name": "Nodes"}
-    found = at.metrics.registry.get_sample_value("workqueue_work_duration_seconds_count", labels)
+    found = at.metrics.registry.value("workqueue_work_duration_seconds_count", labels)
     return found or 0.0
 
 

@@ -105,7 +105,7 @@ class Site(Cluster):
     def syncs(self, outcome: str, trigger: str = "node_change") -> float:
         labels = {"outcome": outcome, "trigger": trigger}
         name = "route_controller_route_sync_total"
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+        return self.metrics.registry.value(name, labels) or 0.0
 
     async def _identify(self) -> str:
         await asyncio.sleep(0.01)

@@ -8,8 +8,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from pileus.cloud.abilities import Abilities
 from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
@@ -28,6 +26,7 @@ from pileus.kube.transport import Request
 from pileus.objects.cloud_scope import only_scope
 from pileus.objects.descriptor import ControllerContext
 from pileus.runtime.informers import Informers
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.api import Api
@@ -108,7 +107,7 @@ class World:
         self.api = api_in_memory(clock=self.clock, random=Random(0), options=options)
         self.wire = Wire(self.api)
         self.user = Client(
-            InProcessTransport(self.api), user_agent="user", metrics=Metrics(CollectorRegistry())
+            InProcessTransport(self.api), user_agent="user", metrics=Metrics(MetricRegistry())
         )
         self.cloud = LocalCloud(
             CloudSurroundings(
@@ -119,7 +118,7 @@ class World:
         )
         self.front = Front(self.cloud)
         self.events = FakeEvents()
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
         self.fence: Fence = Open()
         self.cluster = CLUSTER
         """Its id."""
@@ -138,7 +137,7 @@ class World:
     @asynccontextmanager
     async def looked_at(self, **settings: Any) -> AsyncGenerator[ServiceController]:
         """The same, with informers that run and a controller that does not."""
-        self.metrics = Metrics(CollectorRegistry())
+        self.metrics = Metrics(MetricRegistry())
         settings.setdefault("classes", self.classes())
         client = Client(self.wire, user_agent="manager", metrics=self.metrics, fence=self.fence)
         self.informers = Informers(client, Random(2), 0.0)
@@ -256,7 +255,7 @@ class World:
         return sorted(member.name for member in self.balancers[name].members)
 
     def sample(self, metric: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(metric, labels) or 0.0
+        return self.metrics.registry.value(metric, labels) or 0.0
 
 
 @asynccontextmanager

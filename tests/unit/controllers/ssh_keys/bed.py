@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from pileus.cloud.errors import CloudError, Unsupported
 from pileus.cloud.interface import Cloud as CloudOf
@@ -21,6 +20,7 @@ from pileus.kube.client import Client
 from pileus.objects.cloud_scope import only_scope
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.informers import Informers
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
@@ -110,7 +110,7 @@ class Bed:
         return set(self.machines[name])
 
     def sample(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(name, labels)
+        return self.metrics.registry.value(name, labels)
 
 
 async def identify() -> str:
@@ -123,7 +123,7 @@ async def bed(
 ) -> AsyncGenerator[Bed]:
     """A cluster with nodes; the controller begins to run when the block does."""
     api = api_in_memory(clock=LoopClock(), random=Random(0))
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     client = Client(InProcessTransport(api), user_agent="test", metrics=metrics)
     informers = Informers(client, Random(1), 0.0)
     machines: Machines = {}

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
@@ -20,6 +19,7 @@ from pileus.controllers.volume.settings import VolumeSettings
 from pileus.kube.client import Client
 from pileus.objects.cloud_scope import only_scope
 from pileus.runtime.informers import Informers
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.api import Api
@@ -202,7 +202,7 @@ class Bed:
         return [one.instance for each in await self.in_cloud() for one in each.attachments]
 
     def sample(self, name: str) -> float | None:
-        return self.metrics.registry.get_sample_value(name)
+        return self.metrics.registry.value(name)
 
 
 async def identify() -> str:
@@ -245,7 +245,7 @@ async def join(it: "Bed", name: str) -> None:
 async def bed(*nodes: str, period: float = 600.0) -> AsyncGenerator[Bed]:
     """A cluster with nodes and a class; the controller begins to run when the block does."""
     api = api_in_memory(clock=LoopClock(), random=Random(0))
-    metrics, events = Metrics(CollectorRegistry()), FakeEvents()
+    metrics, events = Metrics(MetricRegistry()), FakeEvents()
     client = Client(InProcessTransport(api), user_agent="test", metrics=metrics)
     cloud = LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1)))
     provider = await cloud_of(cloud)

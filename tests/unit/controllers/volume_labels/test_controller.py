@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.volume import VolumeNames
 from pileus.controllers.volume_labels.controller import CHECK_EVERY, VolumeLabelController
@@ -21,6 +19,7 @@ from pileus.objects.cloud_scope import only_scope
 from pileus.objects.descriptor import ControllerContext
 from pileus.objects.preview import EVERYTHING
 from pileus.runtime.informers import Informers
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
@@ -58,7 +57,7 @@ class Bed:
 @asynccontextmanager
 async def bed(*kept: Any) -> AsyncGenerator[Bed]:
     api = api_in_memory(clock=LoopClock(), random=Random(0))
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(MetricRegistry())
     client = Client(InProcessTransport(api), user_agent="test", metrics=metrics)
     volumes, events, informers = FewVolumes(kept), FakeEvents(), Informers(client, Random(0), 0)
     names = VolumeNames(drivers=("cinder.csi.openstack.org",), sources=("cinder",))
