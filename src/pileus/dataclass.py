@@ -60,11 +60,11 @@ def dataclass(
         if frozen and "__init__" not in made.__dict__:
             _FILLED.add(made)
         _add(made, "__init__", _deferred_init(made, found, frozen))
-        _add(made, "__repr__", _repr(found))
+        _add(made, "__repr__", _repr)
         if eq:
             _add_comparisons(made, found, order=order, frozen=frozen)
         if frozen:
-            _freeze(made, found)
+            _freeze(made)
         return made
 
     return decorate if cls is None else decorate(cls)
@@ -191,15 +191,11 @@ def _parameter(one: dataclasses.Field[Any], names: dict[str, Any]) -> tuple[str,
     return f"{name}=_default_{name}", name if one.init else f"_default_{name}"
 
 
-def _repr(found: _Fields) -> Callable[[object], str]:
-    shown = [one.name for one in found if one.repr]
-
-    @recursive_repr()
-    def __repr__(self: object) -> str:  # noqa: N807 -- the method
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
-        return f"{type(self).__qualname__}({values})"
-
-    return __repr__
+@recursive_repr()
+def _repr(self: object) -> str:
+    shown = [one.name for one in _fields_of(self) if one.repr]
+    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+    return f"{type(self).__qualname__}({values})"
 
 
 def _values(names: list[str]) -> Callable[[object], tuple[object, ...]]:
@@ -255,23 +251,29 @@ def _comparison(
     return method
 
 
-def _freeze(cls: _Class, found: _Fields) -> None:
-    names = frozenset(one.name for one in found)
-
-    def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807 -- the method
-        if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-        super(cls, self).__setattr__(name, value)
-
-    def __delattr__(self: object, name: str) -> None:  # noqa: N807 -- the method
-        if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-        super(cls, self).__delattr__(name)
-
-    cls.__setattr__, cls.__delattr__ = __setattr__, __delattr__
+def _freeze(cls: _Class) -> None:
+    cls.__setattr__, cls.__delattr__ = _refuse_set, _refuse_delete
     if "__slots__" in cls.__dict__:  # copies and pickles set slots one by one
         _add(cls, "__getstate__", _getstate)
         _add(cls, "__setstate__", _setstate)
+
+
+def _refuse_set(self: object, name: str, value: object) -> None:
+    if _is_frozen(self, name):
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+    _set(self, name, value)
+
+
+def _refuse_delete(self: object, name: str) -> None:
+    if _is_frozen(self, name):
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+    object.__delattr__(self, name)
+
+
+def _is_frozen(self: object, name: str) -> bool:
+    """A class that inherits from a dataclass, and is none itself, may have other attributes."""
+    is_dataclass = "__dataclass_fields__" in type(self).__dict__
+    return is_dataclass or any(one.name == name for one in _fields_of(self))
 
 
 def _getstate(self: object) -> list[object]:

@@ -1,6 +1,5 @@
 """The version and commit of Pileus, and the Kubernetes version that it implements."""
 
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -47,6 +46,8 @@ def checked_out(root: Path) -> str:
 
 
 def _git(root: Path, *arguments: str) -> str | None:
+    import subprocess  # noqa: PLC0415 -- slow to import, and needed in a checkout only
+
     try:
         done = subprocess.run(  # noqa: S603 -- fixed arguments
             ["git", "-C", str(root), *arguments],  # noqa: S607 -- the git of the developer

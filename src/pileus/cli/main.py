@@ -9,10 +9,10 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 from typing import TypeAlias, cast
 
 from pileus.cli.terminal import Terminal, own_terminal, whole
+from pileus.entry_points import entry_points
 from pileus.suggest import closest
 from pileus.version import INSTALL_LAB
 
@@ -101,12 +101,12 @@ def _command(name: str) -> Main:
 
 
 def _lab_command(name: str, arguments: Sequence[str], terminal: Terminal) -> int:
-    found = tuple(entry_points(group=GROUP, name=name))
-    if not found:
+    found = next((each for each in entry_points(GROUP) if each.name == name), None)
+    if found is None:
         message = f"pileus {name} is a command of the laboratory, which is not installed"
         return terminal.refuse(message, f"Fix: {INSTALL_LAB}")
     try:
-        main = cast("Main", found[0].load())
+        main = cast("Main", found.load())
     except ImportError as error:
         message = f"pileus {name}: the laboratory cannot be loaded: {error}"
         return terminal.refuse(message, "Fix: pip install --force-reinstall 'pileus[lab]'")
@@ -114,7 +114,7 @@ def _lab_command(name: str, arguments: Sequence[str], terminal: Terminal) -> int
 
 
 def _usage(program: str) -> str:
-    installed = set(entry_points(group=GROUP).names)
+    installed = {each.name for each in entry_points(GROUP)}
     shown = COMMANDS | {name: LAB_COMMANDS[name] for name in LAB_COMMANDS if name in installed}
     missing = [name for name in LAB_COMMANDS if name not in installed]
     lines = "".join(f"  {name:<12}{text}\n" for name, text in shown.items())

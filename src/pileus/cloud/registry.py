@@ -9,13 +9,14 @@ A distribution declares a provider in its `pyproject.toml`:
 import importlib
 import traceback
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
+from pileus import entry_points
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Connect
 from pileus.dataclass import dataclass
+from pileus.entry_points import EntryPoint
 from pileus.suggest import did_you_mean
 from pileus.version import INSTALL_LAB
 
@@ -58,7 +59,7 @@ class _Offer:
 
 def installed() -> Iterable[EntryPoint]:
     """Returns the entry points of all installed distributions that declare a provider."""
-    return entry_points(group=GROUP)
+    return entry_points.entry_points(GROUP)
 
 
 class Registry:
@@ -124,8 +125,8 @@ def _by_name(offers: Iterable[_Offer]) -> dict[str, _Offer]:
 
 
 def _installed_offer(entry: EntryPoint) -> _Offer:
-    distribution = entry.dist.name if entry.dist else "an unnamed distribution"
-    version = f" {entry.dist.version}" if entry.dist else ""
+    distribution = entry.distribution or "an unnamed distribution"
+    version = f" {entry.version}" if entry.version else ""
     wanted = f"{distribution}[{','.join(entry.extras)}]" if entry.extras else distribution
     return _Offer(
         name=entry.name,
@@ -161,7 +162,7 @@ def _place(error: Exception) -> str:
 
 
 def _is_import_machinery(filename: str) -> bool:
-    loaders = (__file__, str(Path(importlib.__file__).parent))
+    loaders = (__file__, entry_points.__file__, str(Path(importlib.__file__).parent))
     return filename.startswith(("<frozen importlib", *loaders))
 
 

@@ -5,7 +5,7 @@ cluster, and asks its reader for a token.
 """
 
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 
 from pileus.clock import Clock
 from pileus.http.messages import Request, Response
@@ -72,7 +72,7 @@ async def _to_page(_: Request) -> Response:
 
 
 def _static(name: str, kind: str) -> Handler:
-    body = files("pileus.server").joinpath("page", name).read_bytes()
+    body = (Path(__file__).parent / "page" / name).read_bytes()
     headers = {
         "Content-Type": f"{kind}; charset=utf-8",
         **responses.NO_SNIFFING,

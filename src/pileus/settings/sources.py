@@ -1,7 +1,6 @@
 """Where settings come from: a file, then the environment, then the command line."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from pileus.dataclass import dataclass
@@ -90,8 +89,11 @@ def _strangers(table: Table, environment: Mapping[str, str]) -> Iterator[str]:
     like for a Service called pileus.
     """
     known = [flag.variable for flag in table if not (flag.only_flag or flag.only_file)]
-    for variable in sorted(environment):
-        if not variable.startswith(_PREFIX) or variable in known:
-            continue
+    unknown = [each for each in environment if each.startswith(_PREFIX) and each not in known]
+    if not unknown:
+        return
+    from difflib import get_close_matches  # noqa: PLC0415 -- only for such variables
+
+    for variable in sorted(unknown):
         for meant in get_close_matches(variable, known, n=1, cutoff=_VERY_LIKE):
             yield f"Environment variable {variable} is not used (did you mean {meant}?)"

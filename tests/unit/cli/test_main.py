@@ -3,7 +3,6 @@
 import io
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -11,7 +10,8 @@ from pileus import version
 from pileus.cli import providers
 from pileus.cli.main import COMMANDS, LAB_COMMANDS, cloud_controller_manager, dispatch, pileus
 from pileus.cli.terminal import Terminal
-from pileus.cloud.registry import GROUP, Registry
+from pileus.cloud.registry import Registry
+from pileus.entry_points import EntryPoint
 
 
 def call(*arguments: str) -> tuple[int, str, str]:
@@ -103,7 +103,7 @@ def listed(*entries: EntryPoint) -> tuple[int, str, str]:
 
 
 def test_providers_are_listed_and_a_broken_one_says_why():
-    code, out, _ = listed(EntryPoint("acme", "no_such_module_at_all:connect", GROUP))
+    code, out, _ = listed(EntryPoint("acme", "no_such_module_at_all:connect"))
 
     assert code == 1
     assert out.startswith("NAME   INSTALLED BY")
@@ -117,7 +117,7 @@ def test_the_table_of_providers_fits_a_terminal():
             return 80
 
     terminal = Narrow(io.StringIO(), io.StringIO(), {})
-    entries = (EntryPoint("acme-" * 12, f"{'no_such_module_' * 5}:connect", GROUP),)
+    entries = (EntryPoint("acme-" * 12, f"{'no_such_module_' * 5}:connect"),)
     providers.main("pileus providers", (), terminal, Registry(lambda: entries))
 
     assert max(map(len, written(terminal.out).splitlines())) <= 80
@@ -128,9 +128,9 @@ def test_no_provider_at_all_is_said_in_words():
 
 
 def test_a_name_offered_twice_is_an_error():
-    entry = EntryPoint("acme", "io:StringIO", GROUP)
+    entry = EntryPoint("acme", "io:StringIO")
 
-    code, out, err = listed(entry, EntryPoint("acme", "io:BytesIO", GROUP))
+    code, out, err = listed(entry, EntryPoint("acme", "io:BytesIO"))
 
     assert (code, out) == (1, "")
     assert err.startswith('Error: cloud provider "acme" is offered twice')

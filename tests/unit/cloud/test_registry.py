@@ -1,5 +1,4 @@
 from contextlib import asynccontextmanager
-from importlib.metadata import Distribution, EntryPoint, PathDistribution
 
 import pytest
 
@@ -10,6 +9,7 @@ from pileus.cloud.registry import (
     Registry,
     UnknownProvider,
 )
+from pileus.entry_points import EntryPoint
 
 
 @asynccontextmanager
@@ -20,30 +20,16 @@ async def connect(config: ProviderConfig):
 NOT_A_FUNCTION = "text"
 
 
-def distribution(folder, name: str) -> Distribution:
-    info = folder / f"{name}-1.2.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
-    return PathDistribution(info)
-
-
-@pytest.fixture
-def offer(tmp_path):
-    """An entry point as an installed distribution would have it."""
-
-    def make(name: str, value: str = "json:loads", dist: str = "acme-cloud") -> EntryPoint:
-        entry = EntryPoint(name, value, "pileus.providers")
-        vars(entry).update(dist=distribution(tmp_path, dist))
-        return entry
-
-    return make
+def offer(name: str, value: str = "json:loads", dist: str = "acme-cloud") -> EntryPoint:
+    """An entry point as an installed distribution has it."""
+    return EntryPoint(name, value, dist, "1.2")
 
 
 def registry(*entries: EntryPoint) -> Registry:
     return Registry(lambda: entries)
 
 
-def test_a_provider_is_found_by_its_entry_point(offer):
+def test_a_provider_is_found_by_its_entry_point():
     import json
 
     assert registry(offer("acme")).get("acme") is json.loads
@@ -63,7 +49,7 @@ def test_some_names_mean_no_provider(name):
     assert registry().get(name) is None
 
 
-def test_an_unknown_name_is_told_with_the_known_ones_and_the_likely_one(offer):
+def test_an_unknown_name_is_told_with_the_known_ones_and_the_likely_one():
     providers = registry(offer("openstack", dist="a"), offer("hetzner", dist="b"))
 
     with pytest.raises(UnknownProvider) as told:
@@ -74,7 +60,7 @@ def test_an_unknown_name_is_told_with_the_known_ones_and_the_likely_one(offer):
     )
 
 
-def test_the_provider_of_the_laboratory_is_told_with_how_to_install_it(offer):
+def test_the_provider_of_the_laboratory_is_told_with_how_to_install_it():
     providers = registry(offer("locale", dist="a"))
 
     with pytest.raises(UnknownProvider) as told:
@@ -91,7 +77,7 @@ def test_an_unknown_name_is_told_when_nothing_is_installed():
         registry().get("x")
 
 
-def test_two_distributions_with_one_name_are_fatal_and_both_are_named(offer):
+def test_two_distributions_with_one_name_are_fatal_and_both_are_named():
     providers = registry(offer("acme", dist="acme-cloud"), offer("acme", dist="other"))
 
     for ask in (providers.names, providers.listing, lambda: providers.get("acme")):
@@ -99,7 +85,7 @@ def test_two_distributions_with_one_name_are_fatal_and_both_are_named(offer):
             ask()
 
 
-def test_registering_a_taken_name_is_fatal_and_changes_nothing(offer):
+def test_registering_a_taken_name_is_fatal_and_changes_nothing():
     providers = registry(offer("acme"))
 
     with pytest.raises(DuplicateProvider, match=r"acme-cloud 1\.2 .* and by code \(.*connect\)"):
@@ -108,7 +94,7 @@ def test_registering_a_taken_name_is_fatal_and_changes_nothing(offer):
     assert providers.get("acme") is not connect
 
 
-def test_one_broken_provider_harms_only_itself(offer):
+def test_one_broken_provider_harms_only_itself():
     providers = registry(
         offer("bad", "no_such_module_at_all:connect [sdk]", dist="bad-cloud"),
         offer("good", dist="good-cloud"),
@@ -134,12 +120,12 @@ def test_one_broken_provider_harms_only_itself(offer):
         pytest.param("json:__name__", "is a str, not a function", id="not callable"),
     ],
 )
-def test_what_is_no_function_is_told(offer, value, text):
+def test_what_is_no_function_is_told(value, text):
     with pytest.raises(BrokenProvider, match=text):
         registry(offer("acme", value)).get("acme")
 
 
-def test_nothing_is_imported_before_it_is_asked_for(offer):
+def test_nothing_is_imported_before_it_is_asked_for():
     providers = registry(offer("bad", "no_such_module_at_all:connect"))
 
     assert providers.names() == ("bad",)
@@ -164,7 +150,7 @@ def test_nothing_is_imported_before_it_is_asked_for(offer):
     ],
 )
 def test_a_provider_that_cannot_be_loaded_shows_the_file_and_line(
-    offer, tmp_path, monkeypatch, source, said, line
+    tmp_path, monkeypatch, source, said, line
 ):
     name = f"broken_provider_{len(source)}"
     file = tmp_path / f"{name}.py"
