@@ -26,7 +26,11 @@ CLAIM = Scope("PersistentVolumeClaim", "default", "data")
 
 
 async def add_claim(
-    stage: Scene, size: str = "2Gi", provisioner: str = DRIVER, **fields: Any
+    stage: Scene,
+    size: str = "2Gi",
+    provisioner: str = DRIVER,
+    source: dict[str, str] | None = None,
+    **fields: Any,
 ) -> PersistentVolumeClaim:
     """A claim as kube-controller-manager hands it over, with its class."""
     made = {"metadata": {"name": "fast"}, "provisioner": provisioner, "allowVolumeExpansion": True}
@@ -35,6 +39,7 @@ async def add_claim(
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": "fast",
         "resources": {"requests": {"storage": size}},
+        "dataSource": source,
     }
     meta = {"name": "data", "annotations": {PROVISIONERS[0]: provisioner}}
     body = {"metadata": meta, "spec": spec}
@@ -74,6 +79,19 @@ async def test_a_new_claim_shows_the_volume_that_will_be_created():
     assert "no volume in the cloud" in explanation.actual
     assert any("2 GiB" in change.summary for change in explanation.changes)
     assert f"driver: {DRIVER}, with the volume controller" in explanation.owner
+
+
+async def test_a_claim_from_a_snapshot_shows_its_source_and_why_it_waits():
+    async with scene() as stage:
+        source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "copy"}
+        await add_claim(stage, source=source)
+        explanation = await explained(stage, CLAIM, WITH)
+
+    (desired,) = explanation.desired
+    assert desired.endswith("class fast, with the content of VolumeSnapshot copy")
+    (message,) = explanation.messages
+    assert "the cluster has no volumesnapshots.snapshot.storage.k8s.io" in message.message
+    assert explanation.changes == ()
 
 
 async def test_a_claim_without_the_volume_controller_waits_for_the_sidecar():

@@ -47,8 +47,9 @@ from pileus_lab.local.model.machines import DeleteMachine, StopMachine
 from pileus_lab.local.model.volumes import CreateVolume
 from tests.unit.app.scene import Scene
 from tests.unit.app.stage import ACCESS, APART, Kube, Wire, configured, manager_context, new_node
-from tests.unit.app.volume_use import detach, release, use_volumes
+from tests.unit.app.volume_use import DRIVER, detach, release, restore, use_volumes
 from tests.unit.controllers.ssh_keys.keys import public_key
+from tests.unit.controllers.volume.snapshot_kinds import put_snapshot, serve_snapshots
 
 MANAGER = "cloud-controller-manager"
 ADMIN = User("admin", ("system:masters",))
@@ -223,6 +224,7 @@ def server(objects: list[dict[str, Any]]) -> RecordingKube:
     """An API server with these roles, and without those that it brings for controllers."""
     options = Options(client_authority=CERTIFICATE)
     api = api_in_memory(clock=LoopClock(), random=Random(0), options=options)
+    serve_snapshots(api)
     for name in ("node", "service", "route"):
         path = f"{RBAC}/clusterrolebindings/system:controller:{name}-controller"
         assert administer(api, "DELETE", path).status == 200
@@ -276,6 +278,9 @@ async def prepare(scene: Scene) -> None:
     admin = partial(as_admin, scene)
     release(admin)
     detach(admin)
+    assert isinstance(scene.kube, RecordingKube)
+    put_snapshot(scene.kube.api, "no-such-snapshot", DRIVER)
+    restore(admin)
 
 
 def as_admin(scene: Scene, method: str, path: str, body: object = None) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, Protocol
 
 from pileus_lab.node_agents.volume_binder import Storage, patches
+from tests.unit.controllers.volume.snapshot_kinds import GROUP
 
 DRIVER = "local.csi.pileus.dev"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -38,6 +39,22 @@ def detach(admin: Admin) -> None:
     metadata = {"name": "moved", "finalizers": ["external-attacher/local-csi-pileus-dev"]}
     admin("POST", ATTACHMENTS, {"metadata": metadata, "spec": spec})
     admin("DELETE", f"{ATTACHMENTS}/moved")
+
+
+def restore(admin: Admin) -> None:
+    """A claim from a snapshot that the cloud does not have."""
+    made = {"metadata": {"name": "copied"}, "provisioner": DRIVER}
+    admin("POST", "/apis/storage.k8s.io/v1/storageclasses", made)
+    source = {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "copy"}
+    spec = {
+        "storageClassName": "copied",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "dataSource": source,
+    }
+    annotations = {"volume.kubernetes.io/storage-provisioner": DRIVER}
+    metadata = {"name": "restored", "annotations": annotations}
+    admin("POST", CLAIMS, {"metadata": metadata, "spec": spec})
 
 
 def _add_volume(admin: Admin, name: str, policy: str, **metadata: object) -> None:

@@ -35,6 +35,7 @@ from pileus.controllers.volume.objects import (
 )
 from pileus.controllers.volume.observation import Held
 from pileus.controllers.volume.provision import WAIT_FOR_CONSUMER, is_wanted
+from pileus.controllers.volume.source import source_of
 from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim
 from pileus.kube.model.storage_v1 import StorageClass, VolumeAttachment
@@ -196,7 +197,8 @@ def _desired(objects: VolumeObjects) -> Iterator[str]:
     if claim is not None and not is_deleting(claim):
         name = (claim.spec and claim.spec.storage_class_name) or "none"
         missing = "" if objects.storage_class else ", which does not exist"
-        yield f"volume of {_size(claim)} for claim {_full_name(claim)}, class {name}{missing}"
+        whose = f"for claim {_full_name(claim)}, class {name}{missing}"
+        yield f"volume of {_size(claim)} {whose}{_content(claim)}"
     elif pv is not None:
         whose = "its claim is being deleted" if claim else "no claim uses it"
         kept = "the volume is deleted" if policy_of(pv) == "Delete" else "the volume is kept"
@@ -206,6 +208,11 @@ def _desired(objects: VolumeObjects) -> Iterator[str]:
     wanted = [node_of(each.attachment) for each in held if not is_deleting(each.attachment)]
     if wanted:
         yield f"attached to {', '.join(wanted)}"
+
+
+def _content(claim: PersistentVolumeClaim) -> str:
+    source = source_of(claim)
+    return f", with the content of {source.kind} {source.name}" if source else ""
 
 
 def _size(claim: PersistentVolumeClaim) -> str:

@@ -6,11 +6,13 @@ from typing import Any, Generic
 
 from pileus.cloud.volume import VolumeId
 from pileus.controllers.volume.objects import (
+    CLAIM_FINALIZER,
     NODE_ID,
     SELECTED_NODE,
     Rules,
     annotation,
     claim_ref,
+    finalizers,
     handle_of,
     is_deleting,
     node_of,
@@ -18,6 +20,7 @@ from pileus.controllers.volume.objects import (
     volume_name,
 )
 from pileus.controllers.volume.observation import Held, Released
+from pileus.controllers.volume.source import Kind, kind_of, source_of
 from pileus.kube.client import Client, Preconditions
 from pileus.kube.errors import NotFound
 from pileus.kube.informer import Handler, Informer
@@ -43,6 +46,7 @@ from pileus.objects.own_writes import OwnWrites, WithoutEchoes
 from pileus.runtime.informers import Informers
 
 BY_NAME = "volume-name"
+BY_SOURCE = "source-claim"
 BY_HANDLE = "volume-handle"
 BY_VOLUME = "attached-volume"
 BY_USE = "volume-in-use"
@@ -50,6 +54,12 @@ BY_USE = "volume-in-use"
 
 def _claim_names(claim: PersistentVolumeClaim) -> Iterator[Hashable]:
     yield volume_name(claim)
+
+
+def _source_claims(claim: PersistentVolumeClaim) -> Iterator[Hashable]:
+    reference = source_of(claim)
+    if reference is not None and kind_of(reference) is Kind.CLAIM:
+        yield claim.metadata.namespace, reference.name
 
 
 def _handles(volume: PersistentVolume) -> Iterator[Hashable]:
@@ -114,7 +124,9 @@ class Cluster:
         self._client = client
         self.claims = Cached(
             client,
-            informers.of(PERSISTENT_VOLUME_CLAIMS, {BY_NAME: _claim_names}),
+            informers.of(
+                PERSISTENT_VOLUME_CLAIMS, {BY_NAME: _claim_names, BY_SOURCE: _source_claims}
+            ),
             PERSISTENT_VOLUME_CLAIMS,
         )
         self.volumes = Cached(
@@ -178,6 +190,26 @@ class Cluster:
             return ()
         names = (each.metadata.name for each in self.volumes.found(BY_HANDLE, handle))
         return tuple(sorted(each for each in names if each != name))
+
+    def copied_to(self, pv: PersistentVolume) -> tuple[str, ...]:
+        """Returns the claims without a PersistentVolume that copy this one's volume.
+
+        They have the finalizer: their copies may have begun.
+        """
+        reference = claim_ref(pv)
+        if reference is None:
+            return ()
+        key = reference.namespace, reference.name
+        found = (
+            each.metadata.name
+            for each in self.claims.found(BY_SOURCE, key)
+            if CLAIM_FINALIZER in finalizers(each) and self.volumes.get(volume_name(each)) is None
+        )
+        return tuple(sorted(found))
+
+    async def read(self, resource: Resource[T], name: str, namespace: str = "") -> T:
+        """Returns an object of any kind from the API server. Raises KubeError."""
+        return await self._client.get(resource, name, namespace=namespace)
 
     async def released(self, name: str, claim: PersistentVolumeClaim | None) -> Released:
         """Returns the PersistentVolume and its claim from the API server.

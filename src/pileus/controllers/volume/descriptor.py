@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from pileus.controllers.volume.settings import VolumeSettings
 from pileus.kube.model.core_v1 import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from pileus.kube.model.snapshot_v1 import SNAPSHOT
 from pileus.kube.model.storage_v1 import STORAGE, STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from pileus.objects.descriptor import (
     ControllerContext,
@@ -28,8 +29,8 @@ VOLUME = ControllerNames(
 RIGHTS = (
     Right(
         purpose=(
-            "get: read again before a volume is deleted. create, delete: with their volumes. "
-            "patch: finalizers and capacity."
+            "get: read again before a volume is created, copied or deleted. "
+            "create, delete: with their volumes. patch: finalizers and capacity."
         ),
         resources=("persistentvolumes",),
         verbs=("get", "create", "patch", "delete"),
@@ -37,7 +38,7 @@ RIGHTS = (
     ),
     Right(
         purpose=(
-            "get: read again before a volume is deleted. "
+            "get: read again before a volume is created, copied or deleted. "
             "patch: finalizer while a volume is created."
         ),
         resources=("persistentvolumeclaims",),
@@ -47,6 +48,13 @@ RIGHTS = (
     Right(
         purpose="Read again before a volume is detached: a node that has mounted it keeps it.",
         resources=("nodes",),
+        verbs=("get",),
+        planning=("get",),
+    ),
+    Right(
+        purpose="The snapshots that claims name as their source. Without the kinds, unused.",
+        group=SNAPSHOT,
+        resources=("volumesnapshots", "volumesnapshotcontents"),
         verbs=("get",),
         planning=("get",),
     ),

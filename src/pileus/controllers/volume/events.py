@@ -4,8 +4,11 @@ from pileus.clock import Clock
 from pileus.cloud.errors import CloudError
 from pileus.controllers.volume.cluster import Cluster
 from pileus.controllers.volume.objects import (
+    DELETE_FINALIZER,
     about_attachment,
     about_claim,
+    finalizers,
+    is_deleting,
     node_of,
 )
 from pileus.controllers.volume.patches import attach_error_patch
@@ -24,7 +27,7 @@ from pileus.controllers.volume.steps import (
     Resize,
 )
 from pileus.kube.errors import KubeError
-from pileus.kube.model.core_v1 import ObjectReference
+from pileus.kube.model.core_v1 import ObjectReference, PersistentVolume
 from pileus.objects.events import ObjectEvents, shortened
 from pileus.telemetry.log import Log
 from pileus.volumes.persistent_volumes import about_volume
@@ -66,7 +69,7 @@ class Reporter:
                 text = f"Volume {volume} was detached from {instance} by force: the machine is off"
                 self._notices.announce(about_attachment(item), DETACHED_BY_FORCE, text)
                 log.warning("Detached volume by force", volume=volume, instance=instance)
-            case DeletePersistentVolume(volume):
+            case DeletePersistentVolume(volume) if _is_last(volume):
                 log.info("Deleted volume of PersistentVolume", name=volume.metadata.name)
             case _:
                 pass
@@ -113,3 +116,8 @@ class Reporter:
 
 def _text(error: CloudError) -> str:
     return str(error) or type(error).__name__
+
+
+def _is_last(volume: PersistentVolume) -> bool:
+    """Returns whether its deletion is complete: the finalizer is removed in a second step."""
+    return is_deleting(volume) or DELETE_FINALIZER not in finalizers(volume)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from pileus.cloud.balancer import Effect
-from pileus.cloud.volume import Volume
+from pileus.cloud.volume import FromSnapshot, FromVolume, Source, Volume
 from pileus.controllers.volume.objects import (
     CLAIM_FINALIZER,
     SELECTED_NODE,
@@ -29,11 +29,13 @@ from pileus.controllers.volume.steps import (
     Detach,
     DetachStray,
     FindByMark,
+    FindCopy,
     Plan,
     PrepareAttachment,
     PublishAttached,
     PublishCapacity,
     PublishResize,
+    ReadSource,
     RemoveAttachmentFinalizer,
     RemoveClaimFinalizer,
     Report,
@@ -75,7 +77,7 @@ def _lines(step: Step, waits_for: str) -> Iterator[Line]:
         case ReportAttachment(item, error, is_detachment):
             reason = DETACH_FAILED if is_detachment else ATTACH_FAILED
             yield Trouble(about_attachment(item), reason, str(error) or type(error).__name__)
-        case Wait() | CheckVolume() | FindByMark() | CheckInstances():
+        case Wait() | CheckVolume() | FindByMark() | FindCopy() | ReadSource() | CheckInstances():
             pass
         case ConfirmRelease() | ConfirmUnmounted() | ConfirmStray():
             return
@@ -112,7 +114,7 @@ def _in_cloud(
             kind = f", type {spec.type}" if spec.type else ""
             places = tuple(f"place: {dict(place)}" for place in spec.topologies)
             summary = f"volume {spec.name}: {spec.size_gib} GiB{kind}"
-            return about_claim(claim), Effect.CREATE, summary, places
+            return about_claim(claim), Effect.CREATE, summary, (*_origin(spec.source), *places)
         case Attach(item, volume, instance):
             summary = f"attach volume {volume} to {instance}"
             return about_attachment(item), Effect.UPDATE, summary, ()
@@ -129,6 +131,16 @@ def _in_cloud(
             return about, Effect.DELETE, f"volume {volume}, with its data", (why,)
         case _:
             assert_never(step)
+
+
+def _origin(source: Source | None) -> Iterator[str]:
+    match source:
+        case FromSnapshot(id_):
+            yield f"content: snapshot {id_}"
+        case FromVolume(id_):
+            yield f"content: volume {id_}"
+        case None:
+            pass
 
 
 ClusterStep = (

@@ -14,6 +14,7 @@ from pileus.controllers.volume.objects import (
     annotation,
     handle_of,
 )
+from pileus.controllers.volume.source import Found
 from pileus.kube.model.core_v1 import (
     Node,
     ObjectReference,
@@ -81,6 +82,10 @@ class Observation:
     """Whether the cloud just answered so to an attachment; a list may be older."""
     is_in_use: bool = False
     """Whether any node reports that the volume is mounted there."""
+    origin: Found | None = None
+    """What the volume of the claim is copied from, or why it cannot be; None: not read yet."""
+    copied_to: tuple[str, ...] = ()
+    """Claims that have no PersistentVolume yet, and copy the volume of this claim."""
     absent_for: float = 0.0
     """Seconds since a search by mark first found nothing."""
     is_due: bool = False

@@ -162,8 +162,8 @@ def _reclaim(rules: Rules, seen: Observation, pv: PersistentVolume) -> Iterator[
         return
     if seen.attachments:
         yield Wait("the volume is still attached")
-    elif seen.shared_with:
-        yield Warn(about_volume(pv), SHARED, _shared_text(id_, seen))
+    elif seen.shared_with or seen.copied_to:
+        yield _kept(seen, pv, id_)
     elif not seen.is_checked:
         yield CheckVolume(id_)
     elif seen.released is None:
@@ -226,8 +226,26 @@ def _missing(seen: Observation, pv: PersistentVolume) -> Iterator[Step]:
             yield Warn(about_claim(seen.claim), MISSING, missing_text(seen.volume_id))
 
 
+def _kept(seen: Observation, pv: PersistentVolume, id_: VolumeId) -> Step:
+    """Returns the report on a released volume that is needed by others."""
+    if seen.shared_with:
+        return Warn(about_volume(pv), SHARED, _shared_text(id_, seen))
+    return Report(about_volume(pv), DELETE_FAILED, Conflict(_copied_text(id_, seen, pv)))
+
+
 def _shared_text(id_: VolumeId, seen: Observation) -> str:
     return (
         f"volume {id_} is kept: PersistentVolume {', '.join(seen.shared_with)} has it too. Delete "
         "the one that is not needed with reclaim policy Retain"
+    )
+
+
+def _copied_text(id_: VolumeId, seen: Observation, pv: PersistentVolume) -> str:
+    reference = claim_ref(pv)
+    namespace = reference.namespace if reference else ""
+    names = " ".join(seen.copied_to)
+    return (
+        f"volume {id_} is being copied to the volume of PersistentVolumeClaim {names} in namespace "
+        f"{namespace}, and deleted after that. To delete it without the copy: kubectl delete pvc "
+        f"-n {namespace} {names}"
     )

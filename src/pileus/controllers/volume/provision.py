@@ -3,13 +3,14 @@
     claim ──▶ finalizer ──▶ volume with the claim's mark ──▶ PersistentVolume ──▶ no finalizer
 
 The finalizer keeps the claim until its PersistentVolume exists. A claim that is deleted before that
-has a volume that no pod could ever use: it is found by its mark, and deleted.
+has a volume that no pod could ever use: it is found by its mark, and deleted. A claim that names a
+snapshot or another claim gets a copy of it (source.py), and never an empty volume.
 """
 
 from collections.abc import Mapping
 
 from pileus.cloud.balancer import Owner
-from pileus.cloud.errors import CloudError, Misconfigured, Unsupported
+from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.cloud.volume import (
     REGION_LABEL,
     ZONE_LABEL,
@@ -38,6 +39,15 @@ from pileus.controllers.volume.objects import (
     volume_name,
 )
 from pileus.controllers.volume.observation import Observation
+from pileus.controllers.volume.source import (
+    Kind,
+    check_namespace,
+    fitting,
+    is_copy,
+    kind_of,
+    populator_text,
+    source_of,
+)
 from pileus.controllers.volume.steps import (
     AddClaimFinalizer,
     ClearSelectedNode,
@@ -46,11 +56,15 @@ from pileus.controllers.volume.steps import (
     CreateVolume,
     DeleteVolume,
     FindByMark,
+    FindCopy,
     Plan,
+    ReadSource,
     RemoveClaimFinalizer,
     Report,
     Wait,
+    Warn,
 )
+from pileus.dataclass import replace
 from pileus.kube.model.core_v1 import (
     CsiSource,
     NodeSelector,
@@ -59,6 +73,7 @@ from pileus.kube.model.core_v1 import (
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeSpec,
+    TypedReference,
     VolumeNodeAffinity,
 )
 from pileus.kube.model.meta import ObjectMeta
@@ -114,13 +129,59 @@ def _create(
     except CloudError as error:
         return (Report(about_claim(claim), FAILED, error),)
     first = () if is_kept else (AddClaimFinalizer(claim),)
-    if seen.volume is None:
-        if reason := _stale(seen, claim):
-            return (Wait(reason),)
-        confirm = (ConfirmRelease(),) if seen.released is None else ()
-        create = CreateVolume(claim, spec)
-        return (*first, *confirm, create, *_published(rules, seen, claim, None))
-    return (*first, *_published(rules, seen, claim, seen.volume))
+    source = source_of(claim)
+    if source is not None and (seen.volume is None or seen.is_checked):
+        return _copy(rules, seen, claim, spec, source)
+    if seen.volume is not None:
+        return (*first, *_published(rules, seen, claim, seen.volume))
+    return _new(rules, seen, claim, spec)
+
+
+def _new(rules: Rules, seen: Observation, claim: PersistentVolumeClaim, spec: VolumeSpec) -> Plan:
+    """Returns the steps that create the volume, or find the one that exists, by its mark."""
+    if reason := _stale(seen, claim):
+        return (Wait(reason),)
+    first = () if CLAIM_FINALIZER in finalizers(claim) else (AddClaimFinalizer(claim),)
+    confirm = (ConfirmRelease(),) if seen.released is None else ()
+    create = CreateVolume(claim, spec)
+    return (*first, *confirm, create, *_published(rules, seen, claim, None))
+
+
+def _copy(
+    rules: Rules,
+    seen: Observation,
+    claim: PersistentVolumeClaim,
+    spec: VolumeSpec,
+    source: TypedReference,
+) -> Plan:
+    """Returns the steps for a claim that names a source: a copy of it, or no volume at all.
+
+    With the finalizer, a copy may exist already: it is searched first, so that it is found although
+    its source was deleted meanwhile, and so that a long copy is waited for by one request.
+    """
+    if kind_of(source) is Kind.OTHER:
+        return (Warn(about_claim(claim), FAILED, populator_text(source)),)
+    if CLAIM_FINALIZER in finalizers(claim) and not seen.is_checked:
+        return (FindCopy(spec.owner.uid),)
+    if seen.volume is not None and is_copy(seen.volume, claim, spec.size_gib):
+        return _found_copy(rules, seen, claim, seen.volume)
+    if seen.origin is None:
+        return (ReadSource(claim),)
+    origin = fitting(claim, spec.size_gib, seen.origin)
+    if isinstance(origin, CloudError):
+        return (Report(about_claim(claim), FAILED, origin),)
+    return _new(rules, seen, claim, replace(spec, source=origin.source))
+
+
+def _found_copy(
+    rules: Rules, seen: Observation, claim: PersistentVolumeClaim, volume: Volume
+) -> Plan:
+    """Returns the steps after a copy was found that an earlier pass, or process, has created."""
+    if volume.state is not VolumeState.CREATING and seen.released is None:
+        return (ConfirmRelease(),)
+    if reason := _stale(seen, claim):
+        return (Wait(reason),)
+    return _published(rules, seen, claim, volume)
 
 
 def _stale(seen: Observation, claim: PersistentVolumeClaim) -> str:
@@ -234,12 +295,9 @@ def _check_claim(claim: PersistentVolumeClaim) -> None:
             "the claim has a selector, which only chooses among existing PersistentVolumes. Fix: "
             "create the claim without it"
         )
-    source = spec and (spec.data_source_ref or spec.data_source)
-    if source:
-        raise Unsupported(
-            f"the claim starts with the content of {source.kind} {source.name}, which this "
-            "controller does not support. Fix: use the CSI driver with external-provisioner"
-        )
+    source = source_of(claim)
+    if source is not None:
+        check_namespace(claim, source)
 
 
 def _size(claim: PersistentVolumeClaim) -> int:

@@ -38,6 +38,7 @@ from pileus.controllers.volume.patches import (
 )
 from pileus.controllers.volume.plan import plan
 from pileus.controllers.volume.provision import FAILED
+from pileus.controllers.volume.source_lookup import SourceLookup
 from pileus.controllers.volume.steps import (
     ENDS,
     READS,
@@ -58,12 +59,14 @@ from pileus.controllers.volume.steps import (
     DetachStray,
     End,
     FindByMark,
+    FindCopy,
     Plan,
     PrepareAttachment,
     PublishAttached,
     PublishCapacity,
     PublishResize,
     Read,
+    ReadSource,
     RemoveAttachmentFinalizer,
     RemoveClaimFinalizer,
     Report,
@@ -134,20 +137,19 @@ class Observer:
             attachments=cluster.attachments_of(self._parts.rules, name),
             shared_with=cluster.others_with(handle_of(pv), name) if pv else (),
             is_in_use=cluster.is_in_use(self._parts.rules, pv) if pv else False,
+            copied_to=cluster.copied_to(pv) if pv else (),
             is_due=self._parts.is_due(name),
         )
 
     async def read(self, seen: Observation, step: Read) -> Observation:
         """Returns the observation with what the step reads. Raises CloudError or KubeError."""
-        parts, cluster = self._parts, self._parts.rules.cluster
+        parts = self._parts
         match step:
-            case CheckVolume(id_):
-                found = (await parts.volumes.list_volumes(cluster, [id_])).get(id_)
-                return replace(seen, volume=found, is_checked=True)
-            case FindByMark(owner):
-                listed = (await parts.volumes.list_volumes(cluster)).values()
-                marked = (each for each in listed if each.owner and each.owner.uid == owner)
-                return self._marked(seen, next(marked, None))
+            case CheckVolume() | FindByMark() | FindCopy():
+                return await self._with_volume(seen, step)
+            case ReadSource(claim):
+                lookup = SourceLookup(parts.rules, parts.cluster, parts.volumes)
+                return replace(seen, origin=await lookup.find(claim))
             case CheckInstances():
                 return await self._with_instances(seen)
             case ConfirmRelease():
@@ -162,6 +164,26 @@ class Observer:
                 return replace(seen, holders=holders, is_in_use=in_use, machines=machines)
             case _:
                 assert_never(step)
+
+    async def _with_volume(
+        self, seen: Observation, step: CheckVolume | FindByMark | FindCopy
+    ) -> Observation:
+        match step:
+            case CheckVolume(id_):
+                cluster = self._parts.rules.cluster
+                found = (await self._parts.volumes.list_volumes(cluster, [id_])).get(id_)
+                return replace(seen, volume=found, is_checked=True)
+            case FindByMark(owner):
+                return self._marked(seen, await self._find(owner))
+            case FindCopy(owner):
+                return replace(seen, volume=await self._find(owner), is_checked=True)
+            case _:
+                assert_never(step)
+
+    async def _find(self, owner: str) -> Volume | None:
+        """Returns the volume with this mark. Raises CloudError."""
+        listed = (await self._parts.volumes.list_volumes(self._parts.rules.cluster)).values()
+        return next((each for each in listed if each.owner and each.owner.uid == owner), None)
 
     def _marked(self, seen: Observation, volume: Volume | None) -> Observation:
         if volume is not None:

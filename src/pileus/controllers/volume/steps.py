@@ -33,6 +33,20 @@ class FindByMark:
 
 
 @dataclass(frozen=True, slots=True)
+class FindCopy:
+    """Search the cloud for a volume that was created for a claim with a source."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSource:
+    """Look up the snapshot or volume that the claim's volume is copied from."""
+
+    claim: PersistentVolumeClaim
+
+
+@dataclass(frozen=True, slots=True)
 class CheckInstances:
     """Look up the instances of the nodes with attachments."""
 
@@ -222,7 +236,16 @@ class Warn:
     message: str
 
 
-Read = CheckVolume | FindByMark | CheckInstances | ConfirmRelease | ConfirmUnmounted | ConfirmStray
+Read = (
+    CheckVolume
+    | FindByMark
+    | FindCopy
+    | ReadSource
+    | CheckInstances
+    | ConfirmRelease
+    | ConfirmUnmounted
+    | ConfirmStray
+)
 Change = (
     AddClaimFinalizer
     | CreateVolume
@@ -249,6 +272,8 @@ Plan = tuple[Step, ...]
 READS = (
     CheckVolume,
     FindByMark,
+    FindCopy,
+    ReadSource,
     CheckInstances,
     ConfirmRelease,
     ConfirmUnmounted,

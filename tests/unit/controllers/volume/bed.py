@@ -12,7 +12,15 @@ import msgspec
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import InstanceId
-from pileus.cloud.volume import Volume, VolumeId, Volumes, VolumeSpec, VolumeState
+from pileus.cloud.volume import (
+    Snapshot,
+    SnapshotId,
+    Volume,
+    VolumeId,
+    Volumes,
+    VolumeSpec,
+    VolumeState,
+)
 from pileus.controllers.volume.controller import VolumeController
 from pileus.controllers.volume.descriptor import VOLUME
 from pileus.controllers.volume.settings import VolumeSettings
@@ -69,6 +77,11 @@ class Watched:
 
     async def create(self, spec: VolumeSpec) -> Volume:
         return self._shown(await self._write("create", self.inner.create, spec))
+
+    async def list_snapshots(
+        self, cluster: str, ids: Sequence[SnapshotId] | None = None
+    ) -> Mapping[SnapshotId, Snapshot]:
+        return await self.inner.list_snapshots(cluster, ids)
 
     async def delete(self, cluster: str, volume: VolumeId) -> None:
         await self._write("delete", self.inner.delete, cluster, volume)

@@ -1,6 +1,7 @@
 """The volume controller as users of claims meet it."""
 
 import asyncio
+import logging
 from datetime import timedelta
 from typing import Any
 
@@ -95,11 +96,6 @@ async def test_a_selected_node_that_does_not_exist_is_given_back_to_the_schedule
     [
         pytest.param({"accessModes": ["ReadWriteMany"]}, "one node at a time", id="access-mode"),
         pytest.param({"selector": {"matchLabels": {"a": "b"}}}, "selector", id="selector"),
-        pytest.param(
-            {"dataSource": {"kind": "PersistentVolumeClaim", "name": "old"}},
-            "external-provisioner",
-            id="source",
-        ),
         pytest.param(
             {"resources": {"requests": {"storage": "1.5Gi"}, "limits": {"storage": "1.6Gi"}}},
             "more than the limit",
@@ -259,6 +255,18 @@ async def test_a_released_volume_is_deleted_with_its_persistent_volume():
 
         assert await it.in_cloud() == []
         assert it.items(PVS) == []
+
+
+async def test_a_deletion_is_logged_once(caplog: pytest.LogCaptureFixture):
+    async with bed("n1") as it:
+        await bound(it)
+        caplog.set_level(logging.INFO)
+        it.act("DELETE", f"{CLAIMS}/data")
+        await it.settle()
+
+    messages = [each.getMessage() for each in caplog.records]
+    assert messages.count("Deleting volume") == 1
+    assert messages.count("Deleted volume of PersistentVolume") == 1
 
 
 async def test_a_retained_volume_stays_also_if_its_persistent_volume_is_deleted():
