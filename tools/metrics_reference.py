@@ -3,8 +3,9 @@
 import sys
 from pathlib import Path
 
+from pileus.csi.metrics import CsiMetrics
 from pileus.server.health import Slis
-from pileus.telemetry.instruments import Family, declarations
+from pileus.telemetry.instruments import Family, MetricRegistry, declarations
 from pileus.telemetry.metrics import new_metrics
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "metrics.md"
@@ -18,6 +19,11 @@ _INTRODUCTION = """\
 client asks for it. The reader needs the right to `get` the path `/metrics` (a non-resource URL).
 [ALPHA], [BETA] and [STABLE] are Kubernetes' words on how much a name can be relied on. A metric
 with labels appears with its first value.
+"""
+_CSI = """
+`pileus csi --http-endpoint=:8080` serves them at `--metrics-path` (`/metrics`), by plain HTTP and
+without authentication, as the CSI sidecars do. It also has `pileus_cloud_*` and `rest_client_*` of
+the tables above, and the metrics of the process. Without `--http-endpoint` no port is opened.
 """
 _PROCESS = """
 ## Of the process
@@ -36,8 +42,14 @@ def page() -> str:
         + _section("With the names of the Go framework", kept)
         + _section("Our own", ours)
         + _section("On `/metrics/slis`", list(declarations(Slis()).values()))
+        + _section("Of `pileus csi`", list(_csi().values()))
+        + _CSI
         + _PROCESS
     )
+
+
+def _csi() -> dict[str, Family]:
+    return declarations(CsiMetrics(MetricRegistry(), ""))
 
 
 def _section(title: str, declared: list[Family]) -> str:

@@ -15,6 +15,7 @@ from pileus.app.settings import TABLE, CommandSettings, build_config
 from pileus.cli.run import BUG, FAILED, FATAL
 from pileus.cli.terminal import Terminal
 from pileus.cloud.choice import CloudSettings
+from pileus.csi.address import HttpAddress, parse_address
 from pileus.kube.settings import ClientSettings
 from pileus.objects.settings import ClusterSettings
 from pileus.settings.declare import flag_of
@@ -71,7 +72,29 @@ KUBELET_DIR = Flag(
     "empty: it does not. For mode node.",
     only_flag=True,
 )
-OWN = Group("CSI", (MODE, ENDPOINT, KUBELET_DIR, NODE_NAME, NODE_ID, MAX_VOLUMES), ours=True)
+HTTP_ENDPOINT = Flag(
+    "http-endpoint",
+    STRING,
+    "",
+    "Address of the HTTP port with the metrics: HOST:PORT, or :PORT for all addresses; empty: no "
+    "port is opened.",
+    only_flag=True,
+)
+METRICS_PATH = Flag(
+    "metrics-path",
+    STRING,
+    "/metrics",
+    "Path of the metrics on the port of --http-endpoint.",
+    only_flag=True,
+)
+OWN = Group(
+    "CSI",
+    (
+        *(MODE, ENDPOINT, KUBELET_DIR, NODE_NAME, NODE_ID, MAX_VOLUMES),
+        *(HTTP_ENDPOINT, METRICS_PATH),
+    ),
+    ours=True,
+)
 HELP = flag_of(CommandSettings, "help")
 SHARED = (
     flag_of(CloudSettings, "provider"),
@@ -111,7 +134,20 @@ def _problem(values: Values) -> str:
         return "--kubelet-dir is for mode node: the controller is not registered with a kubelet"
     if kubelet and not kubelet.startswith("/"):
         return f'--kubelet-dir: "{kubelet}" is not an absolute path, such as /var/lib/kubelet'
-    return ""
+    return _http_problem(values)
+
+
+def _http_problem(values: Values) -> str:
+    try:
+        _http_address(values)
+    except ValueError as error:
+        return f"--http-endpoint: {error}"
+    path = values[METRICS_PATH]
+    return "" if path.startswith("/") else f'--metrics-path: "{path}" does not begin with /'
+
+
+def _http_address(values: Values) -> HttpAddress | None:
+    return parse_address(values[HTTP_ENDPOINT]) if values[HTTP_ENDPOINT] else None
 
 
 def _run(values: Values, terminal: Terminal) -> int:
@@ -129,6 +165,8 @@ def _run(values: Values, terminal: Terminal) -> int:
             kubelet=values[KUBELET_DIR].rstrip("/"),
             node_id=values[NODE_ID],
             node_name=values[NODE_NAME] or terminal.environment.get("NODE_NAME", ""),
+            http_address=_http_address(values),
+            metrics_path=values[METRICS_PATH],
             max_volumes=values[MAX_VOLUMES],
         )
         return _guarded(

@@ -25,9 +25,12 @@ from pileus.cloud.interface import Cloud
 from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.cloud.model import Instance, InstanceId, NodeName, NodeRef
 from pileus.cloud.volume import REGION_LABEL, ZONE_LABEL, Volumes
+from pileus.csi.address import HttpAddress
 from pileus.csi.controller import Controller
 from pileus.csi.health import Health
+from pileus.csi.http_endpoint import CannotServe, serving_metrics
 from pileus.csi.identity import Identity
+from pileus.csi.metrics import CsiMetrics, exposed_registry
 from pileus.csi.node import Node, NodeFacts
 from pileus.csi.registration import (
     NotRegistered,
@@ -35,7 +38,7 @@ from pileus.csi.registration import (
     driver_socket,
     registration_socket,
 )
-from pileus.csi.server import InvalidEndpoint, Services, serving, socket_path
+from pileus.csi.server import InvalidEndpoint, Observe, Services, serving, socket_path
 from pileus.csi.snapshots import Snapshots
 from pileus.csi.spec import registration_pb2
 from pileus.fence import Open
@@ -71,6 +74,9 @@ class CsiOptions:
     node_id: str = ""
     """ID of this node's instance; empty: that of the Node's provider ID."""
     node_name: str = ""
+    http_address: HttpAddress | None = None
+    """Where the metrics are served; None: they are not."""
+    metrics_path: str = "/metrics"
     max_volumes: int = 0
     """0: what the cloud says, if this process is connected to it."""
 
@@ -89,7 +95,9 @@ async def serve(config: Config, options: CsiOptions, world: World) -> None:
         name = driver_name(_cloud_name(config))
         path = _endpoint(options, name)
         registration = _registration(options, name, path)
-        services = driver(config, options, world, registration)
+        metrics = world.metrics()
+        observe = await _exposed(stack, options, name, metrics)
+        services = driver(config, options, world, registration, metrics, observe)
         await _serving(stack, "--endpoint", path, await stack.enter_async_context(services))
         if registration is None:
             await asyncio.Event().wait()
@@ -100,6 +108,22 @@ async def serve(config: Config, options: CsiOptions, world: World) -> None:
             await registration.watch()
         except NotRegistered as error:
             raise Fatal(str(error)) from error
+
+
+async def _exposed(
+    stack: AsyncExitStack, options: CsiOptions, name: str, metrics: Metrics
+) -> Observe | None:
+    """Serve the metrics, if there is an address for them. Raises CommandFailed."""
+    if options.http_address is None:
+        return None
+    registry = exposed_registry(metrics.registry)
+    own = CsiMetrics(registry, name)
+    served = serving_metrics(options.http_address, options.metrics_path, registry)
+    try:
+        await stack.enter_async_context(served)
+    except CannotServe as error:
+        raise CommandFailed(f"--http-endpoint: {error}") from error
+    return own.observe
 
 
 def _endpoint(options: CsiOptions, name: str) -> Path:
@@ -130,12 +154,17 @@ def _about(flag: str) -> Generator[None]:
 
 @asynccontextmanager
 async def driver(
-    config: Config, options: CsiOptions, world: World, registration: Registration | None = None
+    config: Config,
+    options: CsiOptions,
+    world: World,
+    registration: Registration | None = None,
+    metrics: Metrics | None = None,
+    observe: Observe | None = None,
 ) -> AsyncGenerator[Services]:
     """Connect what the mode needs, for the length of the block. Raises CommandFailed and Fatal."""
     name = _cloud_name(config)
     async with AsyncExitStack() as stack:
-        metrics = world.metrics()
+        metrics = metrics or world.metrics()
         cloud: Cloud | None = None
         parts: dict[str, list[object]] = {}
         if options.mode is not Mode.NODE:
@@ -146,7 +175,8 @@ async def driver(
             parts["Node"] = [Node(await _facts(config, options, world, metrics, stack, cloud))]
         problem = partial(getattr, registration, "problem", "")
         identity = Identity(driver_name(name), "Controller" in parts, problem)
-        yield Services({"Identity": [identity], **parts})
+        offered = {"Identity": [identity], **parts}
+        yield Services(offered, observe=observe) if observe else Services(offered)
 
 
 def controller_parts(volumes: Volumes, cluster: str) -> list[object]:

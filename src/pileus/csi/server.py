@@ -39,6 +39,10 @@ SHOWN = ("volume_id", "name", "node_id", "snapshot_id", "target_path", "staging_
 LOG_LEVEL = 4
 BUG = "CSI request failed: this is a bug of the driver"
 Method = Callable[[Any], Awaitable[Message]]
+Observe = Callable[[str, Status, float, str], None]
+"""Called after each request with its path, its code, its duration, and the volume or snapshot."""
+SUBJECTS = ("volume_id", "snapshot_id", "name")
+"""Fields that say which volume or snapshot a request is about, the first that is there."""
 
 
 class InvalidEndpoint(ValueError):
@@ -59,6 +63,10 @@ def socket_path(endpoint: str) -> Path:
     return Path(path)
 
 
+def _unobserved(_path: str, _code: Status, _seconds: float, _about: str) -> None:
+    return
+
+
 class Services:
     """The methods of the driver, for gRPC. A method without an implementation is UNIMPLEMENTED."""
 
@@ -66,25 +74,27 @@ class Services:
         self,
         implementations: Mapping[str, Sequence[object]],
         descriptor: FileDescriptor = csi.DESCRIPTOR,
+        observe: Observe = _unobserved,
     ) -> None:
         """`implementations` are objects by the name of a service, such as `Controller`."""
+        self._observe = observe
         self._running: set[asyncio.Task[Message | CsiError]] = set()
         self._handlers: dict[str, Handler] = {}
         for name, service in descriptor.services_by_name.items():
             for method in service.methods:
                 function = _function(method.name, implementations.get(name, ()))
                 path = f"/{service.full_name}/{method.name}"
-                self._handlers[path] = self._handler(method, function or _unimplemented)
+                self._handlers[path] = self._handler(path, method, function or _unimplemented)
 
     def __mapping__(self) -> dict[str, Handler]:
         return self._handlers
 
-    def _handler(self, method: MethodDescriptor, function: Method) -> Handler:
+    def _handler(self, path: str, method: MethodDescriptor, function: Method) -> Handler:
         async def handle(stream: "Stream[Any, Any]") -> None:
             request = await stream.recv_message()
             if request is None:
                 raise GRPCError(Status.INVALID_ARGUMENT, "there is no request")
-            answer = await self._completed(method.name, function, request)
+            answer = await self._completed(path, function, request)
             if isinstance(answer, CsiError):
                 raise GRPCError(answer.status, str(answer))
             await stream.send_message(answer)
@@ -94,12 +104,22 @@ class Services:
         cardinality = Cardinality.UNARY_STREAM if is_stream else Cardinality.UNARY_UNARY
         return Handler(handle, cardinality, *kinds)
 
-    async def _completed(self, name: str, function: Method, request: Message) -> Message | CsiError:
+    async def _completed(self, path: str, function: Method, request: Message) -> Message | CsiError:
         """Returns the answer. If the caller is cancelled, the work goes on."""
-        task = asyncio.get_running_loop().create_task(_answer(name, function, request), name=name)
+        work = self._observed(path, function, request)
+        task = asyncio.get_running_loop().create_task(work, name=path)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
+
+    async def _observed(self, path: str, function: Method, request: Message) -> Message | CsiError:
+        now = asyncio.get_running_loop().time
+        began = now()
+        answer = await _answer(path.rpartition("/")[2], function, request)
+        code = answer.status if isinstance(answer, CsiError) else Status.OK
+        subjects = (str(getattr(request, field, "")) for field in SUBJECTS)
+        self._observe(path, code, now() - began, next(filter(None, subjects), ""))
+        return answer
 
     async def finish(self) -> None:
         """Wait for requests under way, but not for long. What is left is cancelled."""

@@ -22,6 +22,8 @@ IMAGES = {
     "csi-resizer": "v1.14.0",
     "csi-snapshotter": "v8.3.0",
 }
+METRICS_PORTS = {CONTROLLER: 10290, NODE: 10291}
+"""Ports of the metrics, on the hosts' network; open only with --monitoring."""
 SOCKET_FOLDER = "/csi"
 SOCKET = f"{SOCKET_FOLDER}/csi.sock"
 READ = ("get", "list", "watch")
@@ -155,12 +157,22 @@ def _driver(choice: Choice, pod: Object) -> Object:
         "image": choice.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["pileus", "csi"],
-        "args": ["--mode=controller", f"--endpoint=unix://{SOCKET}", *flags],
+        "args": [
+            "--mode=controller",
+            f"--endpoint=unix://{SOCKET}",
+            *_metrics_flags(choice, CONTROLLER),
+            *flags,
+        ],
         **kept,
         "resources": DRIVER,
         "securityContext": CONFINED,
         "volumeMounts": [*manager["volumeMounts"], {"name": "socket", "mountPath": SOCKET_FOLDER}],
     }
+
+
+def _metrics_flags(choice: Choice, name: str) -> Iterator[str]:
+    if choice.monitoring is not None:
+        yield f"--http-endpoint=:{METRICS_PORTS[name]}"
 
 
 def _sidecars(csi: CsiChoice) -> Iterator[Object]:
@@ -332,7 +344,12 @@ def _node_driver(choice: Choice, csi: CsiChoice) -> Object:
         "image": csi.node_image or choice.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["pileus", "csi"],
-        "args": ["--mode=node", f"--kubelet-dir={csi.kubelet}", *flags],
+        "args": [
+            "--mode=node",
+            f"--kubelet-dir={csi.kubelet}",
+            *_metrics_flags(choice, NODE),
+            *flags,
+        ],
         "env": names,
         "resources": DRIVER,
         "securityContext": Commented(

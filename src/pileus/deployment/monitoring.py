@@ -6,7 +6,9 @@ the token of its own account; with a PodMonitor, the token of an account that ma
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
+from pileus.deployment import csi
 from pileus.deployment.alerts import JOB, groups
 from pileus.deployment.choice import Choice, Monitor, Monitoring, Shape
 from pileus.deployment.commented import Commented, Object
@@ -35,6 +37,7 @@ def monitoring_objects(choice: Choice) -> Iterator[Object]:
     yield from _access(choice, wanted)
     if choice.shape is not Shape.EXTERNAL:
         yield from _targets(choice, wanted)
+    yield from _csi_targets(choice, wanted)
     yield _rules(choice, wanted)
     yield _dashboard(choice, wanted)
 
@@ -138,6 +141,31 @@ def _pod_monitor(choice: Choice, wanted: Monitoring) -> Object:
             "podMetricsEndpoints": [_endpoint(path, how, *_addresses(port)) for path in PATHS],
         },
     }
+
+
+def _csi_targets(choice: Choice, wanted: Monitoring) -> Iterator[Object]:
+    """Yields the monitors of the CSI driver. Its metrics need no token."""
+    if choice.csi is None:
+        return
+    for name in (csi.CONTROLLER, csi.NODE) if choice.csi.sidecars else (csi.NODE,):
+        own = replace(choice, name=name)
+        endpoint = {
+            "path": PATHS[0],
+            "interval": "30s",
+            "relabelings": [
+                *_addresses(csi.METRICS_PORTS[name]),
+                {"targetLabel": "job", "replacement": name},
+            ],
+        }
+        yield {
+            "apiVersion": _OPERATOR,
+            "kind": "PodMonitor",
+            "metadata": _metadata(own, wanted),
+            "spec": {
+                "selector": {"matchLabels": own.labels()},
+                "podMetricsEndpoints": [endpoint],
+            },
+        }
 
 
 def _endpoint(path: str, how: Object, *relabelings: Object) -> Object:

@@ -364,8 +364,8 @@ class Server:
     def __call__(self) -> Connection:
         return Connection(self)
 
-    async def start(self, listener: socket.socket, context: ssl.SSLContext) -> None:
-        """Accept connections of a listening socket."""
+    async def start(self, listener: socket.socket, context: ssl.SSLContext | None = None) -> None:
+        """Accept connections of a listening socket; without a context, by plain HTTP."""
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(self, sock=listener, ssl=context)
 

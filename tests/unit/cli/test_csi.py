@@ -27,6 +27,8 @@ def test_help_names_the_flags_of_the_driver():
         "--kubelet-dir",
         "--node-name",
         "--node-id",
+        "--http-endpoint",
+        "--metrics-path",
         "--cloud-provider",
     ):
         assert flag in out
@@ -46,6 +48,12 @@ def test_help_names_the_flags_of_the_driver():
         (["--kubelet-dir=/missing", "--node-id=i"], "/missing/plugins_registry does not exist"),
         ([f"--kubelet-dir=/{'x' * 99}", "--node-id=i"], "is longer than 107 bytes"),
         (["--kubelet-folder=/x"], "did you mean --kubelet-dir?"),
+        (["--http-endpoint=8080"], '"8080" is not an address: give HOST:PORT or :PORT, such as'),
+        (["--http-endpoint=:0"], '--http-endpoint: ":0" is not an address'),
+        (["--http-endpoint=::1:80"], '"::1:80" is not an address'),
+        (["--http-endpoint=[x]:80"], "'x' does not appear to be an IPv4 or IPv6 address"),
+        (["--http-endpoint=192.0.2.1:1", "--node-id=i"], "cannot listen on 192.0.2.1:1: "),
+        (["--metrics-path=metrics"], '--metrics-path: "metrics" does not begin with /'),
         (["--cloud-provider="], "--cloud-provider cannot be empty"),
         (["--cloud-provider=openstack,local"], "pileus csi serves one cloud, but several are"),
     ],

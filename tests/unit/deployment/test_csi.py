@@ -9,6 +9,7 @@ import yaml
 from pileus.cli.manifests import main
 from pileus.cli.terminal import Terminal
 from pileus.csi.run import Mode
+from pileus.deployment.csi import METRICS_PORTS
 
 OPENSTACK = "--cloud-provider=openstack"
 
@@ -107,3 +108,31 @@ def test_wrong_flags_are_explained(arguments: list[str], words: str):
     code, _, err = call(*arguments)
 
     assert (code, words in err) == (1, True), err
+
+
+def test_monitoring_opens_the_ports_of_the_metrics_and_lets_prometheus_find_them():
+    found = printed("--csi", "--monitoring=service", "--monitoring-labels=release=prom")
+
+    for kind, name in (
+        ("Deployment", "pileus-csi-controller"),
+        ("DaemonSet", "pileus-csi-node"),
+    ):
+        template = found[kind, name]["spec"]["template"]
+        driver = template["spec"]["containers"][0]
+        port = METRICS_PORTS[name]
+        assert f"--http-endpoint=:{port}" in driver["args"]
+        monitor = found["PodMonitor", name]
+        assert monitor["metadata"]["labels"]["release"] == "prom"
+        selected = monitor["spec"]["selector"]["matchLabels"]
+        assert selected.items() <= template["metadata"]["labels"].items()
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        assert endpoint["relabelings"][0]["replacement"] == f"$1:{port}"
+
+
+def test_without_monitoring_no_port_is_opened():
+    found = printed("--csi")
+
+    assert not [kind for kind, _ in found if kind == "PodMonitor"]
+    for key in (("Deployment", "pileus-csi-controller"), ("DaemonSet", "pileus-csi-node")):
+        arguments = pod(found[key])["containers"][0]["args"]
+        assert not [each for each in arguments if "http-endpoint" in each]
