@@ -41,7 +41,7 @@ def test_everything_holds_for_a_ported_provider(scenario: str):
         ),
     ],
 )
-def test_what_was_found_once_with_a_ported_provider_stays_mended(scenario: str, seed: int):
+def test_what_was_found_once_with_a_ported_provider_stays_fixed(scenario: str, seed: int):
     violation = play(draw(seed, first_edition(SCENARIOS[scenario])), SimulatedPorted).violation
 
     assert violation is None, str(violation)
