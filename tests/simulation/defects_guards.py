@@ -110,8 +110,8 @@ GUARDS = (
         plant=plants.the_lease_sleeps_with_the_machine,
         caught_by=("nobody_works_on_an_old_lease", "only_the_leader_writes"),
         scenario="leaders",
-        at=10,
-        within=14,
+        at=45,
+        first=45,
     ),
     Defect(
         name="memory of a deleted Service is kept",
