@@ -14,6 +14,7 @@ import yaml
 
 from pileus.cloud.errors import Misconfigured
 from pileus.dataclass import dataclass
+from pileus.providers.openstack.cloud_conf import FALSE
 from pileus.providers.openstack.config import Auth
 from pileus.suggest import did_you_mean
 
@@ -59,6 +60,17 @@ _EITHER = (
 
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
 """Parts of the file in messages of the parser: of a password, if it begins with * or !."""
+
+_KEPT = frozenset({"tag:yaml.org,2002:merge", "tag:yaml.org,2002:null"})
+
+
+class _Texts(yaml.SafeLoader):
+    """Reads numbers, dates and truth values as they are written: a password may be 0123 or yes."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- of the library
+        first: [each for each in resolvers if each[0] in _KEPT]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +130,7 @@ def _first(places: tuple[str, ...], read: Read) -> tuple[str, AnyMap]:
 
 def _parsed(path: str, text: str) -> AnyMap:
     try:
-        content: object = yaml.safe_load(text)
+        content: object = yaml.load(text, _Texts)  # noqa: S506 -- a SafeLoader
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         problem = _QUOTED.sub(_masked, error.problem or "invalid")
@@ -188,7 +200,7 @@ def _values(entry: AnyMap) -> Iterator[tuple[str, Any]]:
         yield from _value(field, names, entry)
     if not entry.get("region_name"):
         yield from _only_region(entry.get("regions"))
-    if entry.get("verify") is False:
+    if str(entry.get("verify")).casefold() in FALSE:
         yield "tls_insecure", True
     if default_domain and not any("domain" in key for key in inner if key != "default_domain"):
         yield "domain_id", str(default_domain)

@@ -134,6 +134,26 @@ clouds:
     )
 
 
+@pytest.mark.parametrize("value", ["0123", "1_000", "0x1F", "yes", "true", "1.10", "2026-01-01"])
+def test_values_are_texts_as_they_are_written(value: str):
+    auth = merged({"clouds.yaml": ENTRY.replace("hunter2", value)})
+
+    assert auth.password == value
+
+
+@pytest.mark.parametrize("value", ["false", "False", "no", "off", '"false"'])
+def test_verification_is_turned_off_in_every_spelling(value: str):
+    assert merged({"clouds.yaml": f"{ENTRY}    verify: {value}\n"}).tls_insecure
+    assert not merged({"clouds.yaml": f"{ENTRY}    verify: true\n"}).tls_insecure
+
+
+def test_entries_may_be_merged_by_yaml_and_null_is_nothing():
+    text = "base: &base {auth_url: 'http://k', password: ~}\nclouds: {a: {auth: {<<: *base}}}"
+    auth = merged({"clouds.yaml": text})
+
+    assert (auth.auth_url, auth.password) == ("http://k", "")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
