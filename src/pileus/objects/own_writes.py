@@ -10,6 +10,7 @@ a write would queue the next pass, and cut short a backoff or a delay that the c
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from contextvars import Context
 from dataclasses import field
 from typing import Generic, TypeVar
 
@@ -20,6 +21,8 @@ from pileus.runtime.memory import PerObject
 
 CATCH_UP = 30.0
 """Seconds for which a write is kept that the watch does not deliver; then the watch counts."""
+SWEEP = 1.0
+"""Seconds between two searches for writes that the watch did not deliver, while there are any."""
 MOST = 16
 """The largest number of writes to one object that are kept until the watch delivers them.
 Dropping one costs at most one additional pass."""
@@ -61,13 +64,14 @@ class OwnWrites(Generic[Key, T]):
 
     Guarantees: handlers are called for every change by another process, even if it arrives in the
     same update as an own write (after a relist). A write is kept until the watch has delivered it
-    or the object is deleted, and for `CATCH_UP` seconds at most.
+    or the object is deleted, and for `CATCH_UP` + `SWEEP` seconds at most.
     """
 
     def __init__(self, view: Callable[[Key], T | None]) -> None:
         """`view` returns the object as the watch delivered it last."""
         self._view = view
         self._memories = PerObject[Key, _Memory[T]]("objects/own-writes")
+        self._sweep: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         """Returns the number of objects with entries."""
@@ -78,8 +82,9 @@ class OwnWrites(Generic[Key, T]):
         loop = asyncio.get_running_loop()
         memory = self._memory(key)
         memory.shown, memory.until = found, loop.time() + CATCH_UP
-        loop.call_at(memory.until, self._expire, key, memory)
         self._tidy(key)
+        if self._memories and self._sweep is None:
+            self._sweep_at(memory.until)
         return found
 
     def newest(self, key: Key, seen: T | None) -> T | None:
@@ -142,12 +147,22 @@ class OwnWrites(Generic[Key, T]):
             on_update(_with_own_writes(memory, old, new), new)
         self._tidy(key)
 
-    def _expire(self, key: Key, memory: _Memory[T]) -> None:
-        is_renewed = asyncio.get_running_loop().time() < memory.until
-        if is_renewed or self._memories.get(key) is not memory:
-            return
-        memory.shown, memory.writes = None, []
-        self._tidy(key)
+    def _sweep_at(self, time: float) -> None:
+        """Set one timer for all writes, in a context of its own: it must not keep the pass."""
+        loop = asyncio.get_running_loop()
+        self._sweep = loop.call_at(time, self._expire, context=Context())
+
+    def _expire(self) -> None:
+        """Drop writes that the watch did not deliver in time."""
+        now = asyncio.get_running_loop().time()
+        for key, memory in tuple(self._memories.items()):
+            if memory.until <= now:
+                memory.shown, memory.writes = None, []
+                self._tidy(key)
+        self._sweep = None
+        if self._memories:
+            earliest = min(memory.until for memory in self._memories.values())
+            self._sweep_at(max(earliest, now + SWEEP))
 
     def _tidy(self, key: Key) -> None:
         memory, seen = self._memories.get(key), self._view(key)

@@ -138,7 +138,7 @@ class Correlator:
 
     def __init__(self, size: int = REMEMBERED) -> None:
         self._buckets: RecentlyUsed[ObjectReference, Bucket] = RecentlyUsed(size)
-        self._similar: RecentlyUsed[_Similar, tuple[float, frozenset[str]]] = RecentlyUsed(size)
+        self._similar: RecentlyUsed[_Similar, tuple[float, tuple[str, ...]]] = RecentlyUsed(size)
         self._counted: RecentlyUsed[_Same, CountedEvent] = RecentlyUsed(size)
         self._last_stamp = 0
 
@@ -164,11 +164,11 @@ class Correlator:
     def _fold(self, occurrence: Occurrence, now: float) -> _Same:
         """Returns what identifies the event; the message no longer counts once there are many."""
         similar = (occurrence.about, occurrence.kind, occurrence.reason)
-        latest, messages = self._similar.get(similar) or (now, frozenset[str]())
+        latest, messages = self._similar.get(similar) or (now, ())
         if now - latest > SIMILAR_WITHIN:
-            messages = frozenset[str]()
-        if len(messages) < MOST_SIMILAR:
-            messages |= {occurrence.message}
+            messages = ()
+        if len(messages) < MOST_SIMILAR and occurrence.message not in messages:
+            messages = (*messages, occurrence.message)
         self._similar.put(similar, (now, messages))
         return (*similar, occurrence.message if len(messages) < MOST_SIMILAR else _ANY_MESSAGE)
 

@@ -8,6 +8,7 @@ add ──▶ waiting (urgent before refresh) ──take──▶ held ──don
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable
+from contextvars import Context
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -58,6 +59,8 @@ class WorkQueue(Generic[Key]):
         self._timers: _Timers[Key] = {}
         self._next: _Timers[Key] = {}
         self._pauses: _Timers[Key] = {}
+        self._context = Context()
+        """Of timers: in that of the pass that sets a timer, the timer would keep the pass."""
         self._changed = asyncio.Event()
         self._closed = False
         self._adds = metrics.queue_adds.labels(name)
@@ -128,7 +131,8 @@ class WorkQueue(Generic[Key]):
             return
         if planned is not None:
             planned.handle.cancel()
-        self._pauses[key] = _Timer(due, self._loop.call_at(due, self._end_pause, key))
+        handle = self._loop.call_at(due, self._end_pause, key, context=self._context)
+        self._pauses[key] = _Timer(due, handle)
 
     async def take(self) -> Key:
         """Wait for a key and return it; the caller holds it until `done`.
@@ -220,7 +224,9 @@ class WorkQueue(Generic[Key]):
             return
         if planned is not None:
             planned.handle.cancel()
-        handle = self._loop.call_at(due, self._fall_due, timers, key, priority)
+        handle = self._loop.call_at(
+            due, self._fall_due, timers, key, priority, context=self._context
+        )
         timers[key] = _Timer(due, handle)
 
     def _fall_due(self, timers: _Timers[Key], key: Key, priority: Priority) -> None:

@@ -1,7 +1,10 @@
 """Our own writes are shown before the watch brings them, and are no news when it does."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,7 +15,7 @@ from msgspec.structs import replace
 from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.model.meta import ObjectMeta
-from pileus.objects.own_writes import CATCH_UP, OwnWrites, WithoutEchoes
+from pileus.objects.own_writes import CATCH_UP, SWEEP, OwnWrites, WithoutEchoes
 from pileus.testing.virtual_time import VirtualTimeLoop
 
 
@@ -102,6 +105,43 @@ async def test_a_watch_that_never_brings_it_is_believed_in_the_end() -> None:
 
     assert watch.written.newest("n", node(4)) == node(4)
     assert len(watch.written) == 0
+
+
+async def test_each_write_is_dropped_when_its_own_time_is_over() -> None:
+    seen = {name: node(1) for name in "abc"}
+    written = OwnWrites[str, Node](seen.get)
+    written.note("a", node(2))
+    await asyncio.sleep(CATCH_UP / 2)
+    written.note("b", node(2))
+    written.note("c", node(2))
+    seen["c"] = node(2)  # the watch has delivered it
+    await asyncio.sleep(CATCH_UP / 2 + SWEEP)
+
+    assert written.newest("c", seen["c"]) is seen["c"]
+    assert len(written) == 1
+
+    await asyncio.sleep(CATCH_UP / 2)
+
+    assert len(written) == 0
+
+
+async def test_a_write_that_is_not_delivered_does_not_keep_the_pass_that_made_it() -> None:
+    """A timer keeps the context in which it is set, and the context the pass."""
+    watch = Watch(node(1))
+    current = ContextVar["Watch"]("current")
+
+    async def write() -> weakref.ref["Watch"]:
+        of_pass = Watch()
+        current.set(of_pass)
+        watch.written.note("n", node(2))
+        return weakref.ref(of_pass)
+
+    of_pass = await asyncio.create_task(write())
+    await asyncio.sleep(0)
+    gc.collect()
+
+    assert of_pass() is None
+    assert len(watch.written) == 1
 
 
 @pytest.mark.parametrize("answer_takes", [0.0, 1.0], ids=["answer first", "watch first"])

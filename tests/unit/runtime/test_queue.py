@@ -1,7 +1,10 @@
 """Keys wait once, are held once, and are never lost."""
 
 import asyncio
+import gc
+import weakref
 from collections import deque
+from contextvars import ContextVar
 
 import pytest
 import uvloop
@@ -360,3 +363,25 @@ def test_a_key_that_is_due_at_once_can_be_scheduled_again_on_every_event_loop(ma
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         assert runner.run(scheduled_twice()) == ["a", "b"]
+
+
+async def test_a_key_that_is_due_later_does_not_keep_the_pass_that_planned_it():
+    """A timer keeps the context in which it is set, and the context the pass."""
+    queue, _ = new_queue()
+    current = ContextVar[set[str]]("current")
+
+    class Pass(set[str]):
+        """A set can be referred to weakly."""
+
+    async def plan() -> weakref.ref[Pass]:
+        of_pass = Pass()
+        current.set(of_pass)
+        queue.next_pass("a", 60)
+        return weakref.ref(of_pass)
+
+    of_pass = await asyncio.create_task(plan())
+    await asyncio.sleep(0)
+    gc.collect()
+
+    assert of_pass() is None
+    assert await queue.take() == "a"

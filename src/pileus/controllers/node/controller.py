@@ -20,9 +20,9 @@ from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.queue import Priority, WorkQueue
 
 QUEUE = "Nodes"
-WORKERS = CHUNK
-"""Passes at a time: as many as one lookup can carry. A waiting pass costs 10 KB."""
-GROUP = CHUNK // 2
+WORKERS = CHUNK // 2
+"""Passes at a time. A waiting pass costs 10 KB; the API server is busy with 32 of them."""
+GROUP = WORKERS // 2
 """Passes that start together once all workers were busy, so that they share their lookup."""
 
 RETRIES = Exponential(0.25, 300.0)

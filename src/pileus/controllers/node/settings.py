@@ -18,7 +18,7 @@ class NodeSettings:
         "concurrent-node-syncs",
         INT32,
         1,
-        "Maximum number of nodes initialized at a time; not set: 500.",
+        "Maximum number of nodes initialized at a time; not set: 250.",
         details="Nodes that are created together share their lookups in the cloud.",
         section=_SECTION,
         check=at_least_one,

@@ -208,11 +208,13 @@ class MemberSet:
     def of(self, nodes: Iterable[Node]) -> frozenset[NodeRef]:
         """Returns the members among these nodes."""
         rules, scope = self._rules, self._scope
-        return frozenset(self._reference(node) for node in nodes if rules.is_member(node, scope))
+        found = (reference(node) for node in nodes if rules.is_member(node, scope))
+        return frozenset(map(self._identified, found))
 
-    def put(self, node: Node) -> None:
+    def put(self, node: Node, ref: NodeRef) -> None:
+        """`ref` is the node; sets with other scopes keep the same object."""
         is_member = self._rules.is_member(node, self._scope)
-        self._note(node, self._reference(node) if is_member else None)
+        self._note(node, self._identified(ref) if is_member else None)
 
     def remove(self, node: Node) -> None:
         former = self._refs.get(node.metadata.name)
@@ -220,9 +222,8 @@ class MemberSet:
             self._left[node.metadata.uid] = former
         self._note(node, None)
 
-    def _reference(self, node: Node) -> NodeRef:
+    def _identified(self, ref: NodeRef) -> NodeRef:
         """Returns the node; one that registered again keeps the provider ID of its machine."""
-        ref = reference(node)
         for known in (self._refs.get(ref.name), *self._left.values()):
             ref = with_known_id(ref, known)
         return ref
@@ -293,8 +294,9 @@ class Membership:
 
     def added(self, new: Node, /) -> None:
         self._knows_ours = self._knows_ours or not self._rules.is_foreign(new)
+        ref = reference(new)
         for each in self._sets.values():
-            each.put(new)
+            each.put(new, ref)
 
     def updated(self, old: Node, new: Node, /) -> None:  # noqa: ARG002 -- as handlers are called
         """A node that has not changed counts too: it may have been assigned to another cloud."""
