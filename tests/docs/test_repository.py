@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from pileus.app.registry import CONTROLLERS
 from pileus.app.settings import TABLE
+from pileus.cli.csi import OWN as CSI
 from pileus.cli.main import COMMANDS, LAB_COMMANDS
+from pileus.csi.metrics import CsiMetrics
 from pileus.deployment.dashboard import known
 from pileus.deployment.flags import OWN as MANIFESTS
+from pileus.telemetry.declarations import declarations
 from pileus.version import PILEUS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +34,7 @@ ACTIONLINT = os.environ.get("PILEUS_ACTIONLINT")
 COMMAND_FLAGS = {
     *("cloud", "context", "help", "scenario", "version"),
     *(flag.name for flag in MANIFESTS.flags),
+    *(flag.name for flag in CSI.flags),
 }
 """Flags of commands, which are not the manager's."""
 
@@ -56,7 +61,8 @@ def test_the_changes_name_only_commands_flags_and_metrics_that_exist():
 
     assert commands - {"help"} <= {*COMMANDS, *LAB_COMMANDS}
     assert flags - COMMAND_FLAGS <= {flag.name for flag in TABLE}
-    assert metrics <= known().keys()
+    of_csi = {one.name for one in declarations(CsiMetrics(CollectorRegistry(), "")).values()}
+    assert metrics <= known().keys() | of_csi
     assert set(re.findall(r"\bmake ([a-z0-9-]+)", CODE)) <= TARGETS
 
 
