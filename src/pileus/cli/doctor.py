@@ -41,8 +41,8 @@ ACCOUNT = Flag(
 )
 COMMAND = Command(
     "Check a cluster and its cloud: API server, rights, leader election, nodes, webhooks, other "
-    "managers, leftovers, credentials and quotas. Each finding has a reason and a fix. Changes "
-    "nothing. Without --cloud-provider, the cloud is not checked.\n\n"
+    "managers, volumes, leftovers, credentials and quotas. Each finding has a reason and a fix. "
+    "Changes nothing. Without --cloud-provider, the cloud is not checked.\n\n"
     "Exit codes: 0 healthy, 2 findings, 1 the command could not run.",
     Group("Doctor", (CONTEXT, ACCOUNT, OUTPUT), ours=True),
     needs_cloud=False,

@@ -11,6 +11,7 @@ from pileus.doctor import (
     leftover_checks,
     manager_checks,
     node_checks,
+    volume_checks,
 )
 from pileus.doctor.check import Check, error, warning
 from pileus.doctor.observation import NotRead, Observation, Unread
@@ -27,6 +28,7 @@ CHECKS = (
     Check("leader-election", "Leader election", manager_checks.election),
     Check("other-managers", "Other managers", manager_checks.other_managers),
     Check("nodes", "Nodes", node_checks.nodes),
+    Check("volumes", "Volumes", volume_checks.volumes),
     Check("leftovers", "Leftovers", leftover_checks.leftovers),
     Check("cluster-id", "Cluster ID", cloud_checks.cluster_id),
     Check("cloud", "Cloud", cloud_checks.clouds),

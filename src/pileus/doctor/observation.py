@@ -12,6 +12,8 @@ from typing import TypeAlias, TypeVar
 from pileus.cloud.finding import Finding
 from pileus.dataclass import dataclass
 from pileus.doctor.records import (
+    CsiDriver,
+    CsiNode,
     Event,
     Lease,
     Node,
@@ -21,6 +23,8 @@ from pileus.doctor.records import (
 from pileus.kube.model.admissionregistration_v1 import (
     WebhookConfiguration,
 )
+from pileus.kube.model.core_v1 import PersistentVolume
+from pileus.kube.model.storage_v1 import StorageClass, VolumeAttachment
 from pileus.objects.rights import Right
 
 T = TypeVar("T")
@@ -74,6 +78,8 @@ class Expected:
     """Names of the selected cloud providers; empty: none is selected."""
     initializes: bool = True
     """Whether the cloud-node controller is enabled."""
+    serves_volumes: bool = False
+    """Whether the volume controller is enabled."""
 
     @property
     def lease(self) -> str:
@@ -130,6 +136,27 @@ class CloudState:
     """Nodes among those asked about that the cloud does not have."""
     asked: int = 0
     """Number of nodes that it was asked about."""
+    missing_volumes: frozenset[str] = frozenset()
+    """PersistentVolumes whose volume it does not have."""
+    volume_problem: str = ""
+    """Why its volumes could not be listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """The objects of the drivers of Pileus."""
+
+    classes: tuple[StorageClass, ...] = ()
+    drivers: tuple[CsiDriver, ...] = ()
+    nodes: tuple[CsiNode, ...] | None = ()
+    """The CSINodes of all nodes; None: the API server does not have the kind."""
+    attachments: tuple[VolumeAttachment, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Returns the names of the drivers, as classes and CSIDrivers have them."""
+        found = {each.provisioner for each in self.classes}
+        return tuple(sorted(found | {each.metadata.name for each in self.drivers}))
 
 
 def _no_endpoints() -> Mapping[str, int]:
@@ -161,6 +188,11 @@ class Observation:
     webhooks: Read[tuple[WebhookConfiguration, ...]]
     endpoints: Read[Mapping[str, int]] = field(default_factory=_no_endpoints)
     """Ready endpoints of the Services that webhooks name, by `namespace/name`."""
+    storage: Read[Storage] = field(default_factory=Storage)
+    volumes: Read[tuple[PersistentVolume, ...]] = ()
+    """PersistentVolumes of drivers of Pileus."""
+    sidecars: Read[tuple[Lease, ...]] = ()
+    """Leases of the sidecars of these drivers, in all namespaces."""
     clouds: tuple[CloudState, ...] = ()
 
     @property

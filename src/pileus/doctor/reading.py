@@ -25,8 +25,9 @@ from pileus.app.rights import controller_rights, process_rights, uses_own_accoun
 from pileus.app.settings import LeaderMigrationSettings, ManagerSettings
 from pileus.app.startup import World, connections
 from pileus.controllers.node.descriptor import NODE
+from pileus.controllers.volume.descriptor import VOLUME
 from pileus.dataclass import dataclass
-from pileus.doctor.cloud_reading import PATIENCE, observe_clouds, selected_clouds
+from pileus.doctor.cloud_reading import Sought, observe_clouds, selected_clouds
 from pileus.doctor.observation import (
     Expected,
     Observation,
@@ -36,6 +37,7 @@ from pileus.doctor.observation import (
     Server,
     Unread,
 )
+from pileus.doctor.part import reading, right
 from pileus.doctor.records import (
     ACCESS,
     ENDPOINT_SLICES,
@@ -58,6 +60,7 @@ from pileus.doctor.records import (
     UrlAttributes,
     Version,
 )
+from pileus.doctor.volume_reading import read_sidecars, read_storage, read_volumes
 from pileus.kube.client import EVERYTHING, Client, Listed, Selector
 from pileus.kube.errors import Forbidden, KubeError, NotFound
 from pileus.kube.model.admissionregistration_v1 import (
@@ -103,8 +106,17 @@ async def observe(config: Config, world: World, account: str) -> Observation:
             seen = _unreadable(expected, now, server)
         else:
             seen = await reader.read(server, needed, now)
-    nodes = () if isinstance(seen.nodes, Unread) else seen.nodes
-    return replace(seen, clouds=await observe_clouds(config, world, nodes))
+    return replace(seen, clouds=await observe_clouds(config, world, _sought(seen)))
+
+
+def _sought(seen: Observation) -> Sought:
+    """Returns what the clouds are asked about."""
+    return Sought(
+        nodes=() if isinstance(seen.nodes, Unread) else seen.nodes,
+        volumes=() if isinstance(seen.volumes, Unread) else seen.volumes,
+        cluster="" if isinstance(seen.cluster_id, Unread) else seen.cluster_id,
+        now=seen.server_now,
+    )
 
 
 def expectation(config: Config, world: World, account: str) -> Expected:
@@ -120,6 +132,7 @@ def expectation(config: Config, world: World, account: str) -> Expected:
         cluster_id=config[ClusterSettings].id,
         providers=tuple(choice.provider for choice in selected_clouds(config)),
         initializes=any(each.names is NODE for each in enabled),
+        serves_volumes=any(each.names is VOLUME for each in enabled),
     )
 
 
@@ -218,32 +231,7 @@ def _unreadable(expected: Expected, now: datetime, part: Unread) -> Observation:
         node_events=part,
         webhooks=part,
         endpoints=part,
-    )
-
-
-async def reading(what: str, right: Right, work: Awaitable[T]) -> Read[T]:
-    """Returns what `work` returns, or why it failed."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            return await work
-    except Forbidden as error:
-        return Unread(what, str(error), right)
-    except KubeError as error:
-        return Unread(what, str(error))
-    except TimeoutError:
-        return Unread(what, f"no answer within {PATIENCE:.0f} s")
-
-
-def right(
-    verb: str, resource: Resource[Any], namespace: str = "", also: tuple[Resource[Any], ...] = ()
-) -> Right:
-    """`also`: further resources of the same API group."""
-    return Right(
-        purpose="",
-        verbs=(verb,),
-        resources=(resource.plural, *(each.plural for each in also)),
-        group=resource.group,
-        namespace=namespace,
+        storage=part,
     )
 
 
@@ -271,7 +259,8 @@ class Reader:
             about_lease = part(self._events(where, "involvedObject.kind=Lease"))
             about_nodes = part(self._events("default", "involvedObject.kind=Node,type=Warning"))
             webhooks = part(self._webhooks())
-        hooks = webhooks.result()
+            storage = part(read_storage(self.client))
+        hooks, stored = webhooks.result(), storage.result()
         return Observation(
             expected=self.expected,
             now=now,
@@ -288,6 +277,9 @@ class Reader:
             node_events=about_nodes.result(),
             webhooks=hooks,
             endpoints=await self._endpoints(hooks),
+            storage=stored,
+            volumes=await read_volumes(self.client, stored),
+            sidecars=await read_sidecars(self.client, stored),
         )
 
     async def _list(

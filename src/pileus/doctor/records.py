@@ -10,6 +10,7 @@ from pileus.kube.model.core_v1 import EventSource, NodeStatus, NodeSystemInfo, O
 from pileus.kube.model.core_v1 import Node as PlainNode
 from pileus.kube.model.core_v1 import Service as PlainService
 from pileus.kube.model.meta import Int32, KubeObject, ObjectMeta, Resource, Time, Wire
+from pileus.kube.model.storage_v1 import STORAGE
 
 
 class FieldsEntry(Wire, frozen=True):
@@ -67,6 +68,29 @@ class PodStatus(Wire, frozen=True):
 class Pod(KubeObject, frozen=True):
     spec: PodSpec | None = None
     status: PodStatus | None = None
+
+
+class CsiDriverSpec(Wire, frozen=True):
+    attach_required: bool | None = None
+    volume_lifecycle_modes: tuple[str, ...] | None = None
+
+
+class CsiDriver(KubeObject, frozen=True):
+    spec: CsiDriverSpec | None = None
+
+
+class RegisteredDriver(Wire, frozen=True):
+    name: str = ""
+
+
+class CsiNodeSpec(Wire, frozen=True):
+    drivers: tuple[RegisteredDriver, ...] | None = None
+
+
+class CsiNode(KubeObject, frozen=True):
+    """The drivers that are registered with the kubelet of a node."""
+
+    spec: CsiNodeSpec | None = None
 
 
 class EndpointConditions(Wire, frozen=True):
@@ -159,6 +183,8 @@ LEASES = Resource(Lease, "Lease", "leases", group="coordination.k8s.io")
 ENDPOINT_SLICES = Resource(
     EndpointSlice, "EndpointSlice", "endpointslices", group="discovery.k8s.io"
 )
+CSI_DRIVERS = Resource(CsiDriver, "CSIDriver", "csidrivers", group=STORAGE, namespaced=False)
+CSI_NODES = Resource(CsiNode, "CSINode", "csinodes", group=STORAGE, namespaced=False)
 SELF_REVIEWS = Resource(
     SelfReview,
     "SelfSubjectReview",

@@ -240,6 +240,7 @@ async def test_without_rights_the_doctor_says_which_are_missing_and_how_to_get_t
         "leader-election",
         "other-managers",
         "nodes",
+        "volumes",
         "leftovers",
         "cluster-id",
     ]
