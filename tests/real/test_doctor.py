@@ -167,3 +167,34 @@ def test_without_rights_the_fix_that_is_printed_gives_them(clean: ControlPlane, 
     assert missing["subject"] == "user jane"
     assert all(check["made"] for check in after["checks"]), after["checks"]
     assert "doctor-right-missing" not in found(after)
+
+
+def test_a_driver_that_is_not_installed_is_found_with_the_command_that_installs_it(
+    clean: ControlPlane, lab: Lab
+) -> None:
+    storage = {"apiVersion": "storage.k8s.io/v1"}
+    driver = "lab.csi.pileus.dev"
+    fast = {**storage, "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": driver}
+    host = {
+        **storage,
+        "kind": "CSINode",
+        "metadata": {"name": "one"},
+        "spec": {"drivers": [{"name": driver, "nodeID": "i-1"}]},
+    }
+    unfit = {
+        **storage,
+        "kind": "CSIDriver",
+        "metadata": {"name": driver},
+        "spec": {"attachRequired": False},
+    }
+    register(clean, "one")
+    with planted(clean, fast, host):
+        report = doctor(lab, clean.admin)[1]
+        with planted(clean, unfit):
+            later = doctor(lab, clean.admin)[1]
+
+    (missing,) = [each for each in report["findings"] if each["check"] == "volumes"]
+    assert missing["id"] == "csi-driver-missing"
+    assert missing["fix"].startswith("pileus manifests --cloud-provider=lab --csi")
+    (differs,) = [each for each in later["findings"] if each["check"] == "volumes"]
+    assert differs["id"] == "csi-driver-differs"
