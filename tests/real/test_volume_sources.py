@@ -142,4 +142,5 @@ def test_claims_get_copies_of_snapshots_and_of_other_claims(
         ("", snapshot),
         (source["id"], ""),
     ]
-    assert len(warnings(api, "restored")) == 1
+    said = warnings(api, "restored")
+    assert len(said) == len(set(said)) <= 3

@@ -18,18 +18,28 @@ class ObjectEvents:
 
     def __init__(self, events: Recorder) -> None:
         self._events = events
-        self._warned = PerObject[str, dict[str, float]]("objects/notices", ends_with_object=True)
+        self._warned = PerObject[str, dict[str, tuple[float, str]]](
+            "objects/notices", ends_with_object=True
+        )
+        """When each reason was last recorded, and with which text."""
 
     def announce(self, about: ObjectReference, reason: str, message: str) -> None:
         self._events.record(about, "Normal", reason, message)
 
-    def warn(self, about: ObjectReference, reason: str, message: str) -> None:
-        """Record a warning, unless the object got one for this reason within the last hour."""
+    def warn(
+        self, about: ObjectReference, reason: str, message: str, *, by_text: bool = False
+    ) -> None:
+        """Record a warning, unless the object got one for this reason within the last hour.
+
+        `by_text`: a new text counts as a new reason. Not for texts of others, which may differ each
+        time, for example by the ID of a request.
+        """
         warned = self._warned.setdefault(_key(about), {})
         now = asyncio.get_running_loop().time()
-        if now - warned.get(reason, -REPEAT_AFTER) < REPEAT_AFTER:
+        since, text = warned.get(reason, (-REPEAT_AFTER, ""))
+        if now - since < REPEAT_AFTER and (text == message or not by_text):
             return
-        warned[reason] = now
+        warned[reason] = now, message
         self._events.record(about, "Warning", reason, message)
 
     def forget(self, about: ObjectReference, reason: str) -> None:

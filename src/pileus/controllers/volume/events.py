@@ -46,8 +46,10 @@ class Reporter:
         self._notices = notices
         self._clock = clock
 
-    def failed(self, about: ObjectReference, reason: str, error: CloudError) -> None:
-        self._notices.warn(about, reason, shortened(_text(error)))
+    def failed(
+        self, about: ObjectReference, reason: str, error: CloudError, *, by_text: bool = False
+    ) -> None:
+        self._notices.warn(about, reason, shortened(_text(error)), by_text=by_text)
 
     def warn(self, about: ObjectReference, reason: str, message: str) -> None:
         self._notices.warn(about, reason, shortened(message))

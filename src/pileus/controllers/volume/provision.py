@@ -10,7 +10,7 @@ snapshot or another claim gets a copy of it (source.py), and never an empty volu
 from collections.abc import Mapping
 
 from pileus.cloud.balancer import Owner
-from pileus.cloud.errors import CloudError, Misconfigured
+from pileus.cloud.errors import CloudError, Misconfigured, Throttled, Unavailable
 from pileus.cloud.volume import (
     REGION_LABEL,
     ZONE_LABEL,
@@ -169,7 +169,8 @@ def _copy(
         return (ReadSource(claim),)
     origin = fitting(claim, spec.size_gib, seen.origin)
     if isinstance(origin, CloudError):
-        return (Report(about_claim(claim), FAILED, origin),)
+        is_own = not isinstance(origin, Unavailable | Throttled)
+        return (Report(about_claim(claim), FAILED, origin, by_text=is_own),)
     return _new(rules, seen, claim, replace(spec, source=origin.source))
 
 

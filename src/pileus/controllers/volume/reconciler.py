@@ -437,8 +437,8 @@ class VolumeReconciler:
         errors: list[CloudError] = []
         for step in steps:
             match step:
-                case Report(about, reason, error):
-                    self._parts.reporter.failed(about, reason, error)
+                case Report(about, reason, error, by_text):
+                    self._parts.reporter.failed(about, reason, error, by_text=by_text)
                     errors.append(error)
                 case ReportAttachment():
                     await self._parts.reporter.attachment_failed(step, self._parts.cluster)

@@ -216,6 +216,8 @@ class Report:
     about: ObjectReference
     reason: str
     error: CloudError
+    by_text: bool = False
+    """Whether a new text is a new event: it is the controller's own, and changes with the cause."""
 
 
 @dataclass(frozen=True, slots=True)

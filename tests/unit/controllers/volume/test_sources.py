@@ -197,6 +197,21 @@ async def test_a_cluster_without_the_kinds_of_snapshots_says_so_once_on_the_clai
         assert it.sample("pileus_volumes_failing") == 1
 
 
+async def test_each_reason_why_a_source_cannot_be_copied_is_reported_once():
+    async with bed() as it:
+        it.claim("restored", size="1Gi", dataSource=SNAPSHOT)
+        await it.settle(20)
+        serve_snapshots(it.api)
+        await it.settle(20)
+        await snapshot(it, size="2Gi")
+        await it.settle(20)
+
+        first, second, third = it.events.messages("ProvisioningFailed")
+        assert "the cluster has no volumesnapshots" in first
+        assert "VolumeSnapshot copy does not exist" in second
+        assert "at least 2Gi" in third
+
+
 async def test_a_claim_that_is_smaller_than_its_source_is_refused():
     async with bed() as it:
         await snapshot(it, size="3Gi")
