@@ -10,7 +10,7 @@ a write would queue the next pass, and cut short a backoff or a delay that the c
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from contextvars import Context
+from contextvars import copy_context
 from dataclasses import field
 from typing import Generic, TypeVar
 
@@ -21,8 +21,6 @@ from pileus.runtime.memory import PerObject
 
 CATCH_UP = 30.0
 """Seconds for which a write is kept that the watch does not deliver; then the watch counts."""
-SWEEP = 1.0
-"""Seconds between two searches for writes that the watch did not deliver, while there are any."""
 MOST = 16
 """The largest number of writes to one object that are kept until the watch delivers them.
 Dropping one costs at most one additional pass."""
@@ -46,6 +44,7 @@ class _Memory(Generic[T]):
 
     shown: T | None = None
     until: float = 0.0
+    timer: asyncio.TimerHandle | None = None
     under_way: int = 0
     """Number of writes without an answer."""
     kept_back: list[tuple[T, T, OnUpdate[T]]] = field(
@@ -58,20 +57,26 @@ class _Memory(Generic[T]):
     def is_needed(self) -> bool:
         return bool(self.under_way or self.writes or self.shown is not None)
 
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
 
 class OwnWrites(Generic[Key, T]):
     """The answers to writes of this process, by the object's key.
 
     Guarantees: handlers are called for every change by another process, even if it arrives in the
     same update as an own write (after a relist). A write is kept until the watch has delivered it
-    or the object is deleted, and for `CATCH_UP` + `SWEEP` seconds at most.
+    or the object is deleted, and for `CATCH_UP` seconds at most.
     """
 
     def __init__(self, view: Callable[[Key], T | None]) -> None:
         """`view` returns the object as the watch delivered it last."""
         self._view = view
         self._memories = PerObject[Key, _Memory[T]]("objects/own-writes")
-        self._sweep: asyncio.TimerHandle | None = None
+        self._context = copy_context()
+        """Of timers: in that of the pass that sets a timer, the timer would keep the pass."""
 
     def __len__(self) -> int:
         """Returns the number of objects with entries."""
@@ -83,8 +88,11 @@ class OwnWrites(Generic[Key, T]):
         memory = self._memory(key)
         memory.shown, memory.until = found, loop.time() + CATCH_UP
         self._tidy(key)
-        if self._memories and self._sweep is None:
-            self._sweep_at(memory.until)
+        if self._memories.get(key) is memory:
+            memory.stop_timer()
+            memory.timer = loop.call_at(
+                memory.until, self._expire, key, memory, context=self._context
+            )
         return found
 
     def newest(self, key: Key, seen: T | None) -> T | None:
@@ -128,7 +136,9 @@ class OwnWrites(Generic[Key, T]):
 
     def forget(self, key: Key) -> None:
         """Drop the entries of a deleted object."""
-        self._memories.pop(key, None)
+        memory = self._memories.pop(key, None)
+        if memory is not None:
+            memory.stop_timer()
 
     def _memory(self, key: Key) -> _Memory[T]:
         memory = self._memories.get(key)
@@ -147,22 +157,12 @@ class OwnWrites(Generic[Key, T]):
             on_update(_with_own_writes(memory, old, new), new)
         self._tidy(key)
 
-    def _sweep_at(self, time: float) -> None:
-        """Set one timer for all writes, in a context of its own: it must not keep the pass."""
-        loop = asyncio.get_running_loop()
-        self._sweep = loop.call_at(time, self._expire, context=Context())
-
-    def _expire(self) -> None:
-        """Drop writes that the watch did not deliver in time."""
-        now = asyncio.get_running_loop().time()
-        for key, memory in tuple(self._memories.items()):
-            if memory.until <= now:
-                memory.shown, memory.writes = None, []
-                self._tidy(key)
-        self._sweep = None
-        if self._memories:
-            earliest = min(memory.until for memory in self._memories.values())
-            self._sweep_at(max(earliest, now + SWEEP))
+    def _expire(self, key: Key, memory: _Memory[T]) -> None:
+        is_renewed = asyncio.get_running_loop().time() < memory.until
+        if is_renewed or self._memories.get(key) is not memory:
+            return
+        memory.shown, memory.writes = None, []
+        self._tidy(key)
 
     def _tidy(self, key: Key) -> None:
         memory, seen = self._memories.get(key), self._view(key)
@@ -172,6 +172,7 @@ class OwnWrites(Generic[Key, T]):
         if memory.shown is not None and (seen is None or not is_older(seen, memory.shown)):
             memory.shown = None
         if not memory.is_needed():
+            memory.stop_timer()
             del self._memories[key]
 
 

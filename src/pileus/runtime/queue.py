@@ -8,7 +8,7 @@ add ──▶ waiting (urgent before refresh) ──take──▶ held ──don
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable
-from contextvars import Context
+from contextvars import copy_context
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -59,7 +59,7 @@ class WorkQueue(Generic[Key]):
         self._timers: _Timers[Key] = {}
         self._next: _Timers[Key] = {}
         self._pauses: _Timers[Key] = {}
-        self._context = Context()
+        self._context = copy_context()
         """Of timers: in that of the pass that sets a timer, the timer would keep the pass."""
         self._changed = asyncio.Event()
         self._closed = False

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import Node
 from pileus.kube.model.meta import ObjectMeta
-from pileus.objects.own_writes import CATCH_UP, SWEEP, OwnWrites, WithoutEchoes
+from pileus.objects.own_writes import CATCH_UP, OwnWrites, WithoutEchoes
 from pileus.testing.virtual_time import VirtualTimeLoop
 
 
@@ -115,7 +115,7 @@ async def test_each_write_is_dropped_when_its_own_time_is_over() -> None:
     written.note("b", node(2))
     written.note("c", node(2))
     seen["c"] = node(2)  # the watch has delivered it
-    await asyncio.sleep(CATCH_UP / 2 + SWEEP)
+    await asyncio.sleep(CATCH_UP / 2)
 
     assert written.newest("c", seen["c"]) is seen["c"]
     assert len(written) == 1
@@ -123,6 +123,19 @@ async def test_each_write_is_dropped_when_its_own_time_is_over() -> None:
     await asyncio.sleep(CATCH_UP / 2)
 
     assert len(written) == 0
+
+
+async def test_a_write_that_was_delivered_leaves_no_timer() -> None:
+    watch = Watch(node(1))
+    watch.written.note("n", node(2))
+    memory = watch.written._memories["n"]
+    timer = memory.timer
+    assert timer is not None
+
+    watch.brings(node(2))
+
+    assert len(watch.written) == 0
+    assert timer.cancelled()
 
 
 async def test_a_write_that_is_not_delivered_does_not_keep_the_pass_that_made_it() -> None:

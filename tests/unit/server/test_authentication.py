@@ -179,9 +179,9 @@ async def test_results_are_counted_under_few_names():
         await desk.user(MALLORY)
 
     value = desk.metrics.registry.value
-    assert value("authentication_attempts_total", {"result": "success"}) == 1
-    assert value("authentication_attempts_total", {"result": "error"}) == 1
-    assert value("authenticated_user_requests_total", {"username": "other"}) == 1
+    assert value("authentication_attempts", {"result": "success"}) == 1
+    assert value("authentication_attempts", {"result": "error"}) == 1
+    assert value("authenticated_user_requests", {"username": "other"}) == 1
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ class _Unread:
 
     def nothing(self, *_: object) -> None: ...
 
-    inc = set = observe = set_function = nothing
+    inc = set = observe = remove = set_function = nothing
 
 
 @cache
