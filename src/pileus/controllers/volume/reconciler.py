@@ -12,7 +12,7 @@ from pileus.clock import Clock
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent
-from pileus.cloud.volume import Volume, Volumes
+from pileus.cloud.volume import Volume, VolumeId, Volumes
 from pileus.controllers.volume.cluster import Cluster
 from pileus.controllers.volume.events import Reporter
 from pileus.controllers.volume.lines import record_observed, record_steps
@@ -121,6 +121,8 @@ class Observer:
         self._absent = PerObject[str, float]("volumes/absent")
         self._gone = PerObject[str, Mapping[str, float]]("volumes/machines-gone")
         """By PersistentVolume: since when the cloud has had no machine for a node."""
+        self._copies = PerObject[str, VolumeId]("volumes/copies")
+        """By PersistentVolume: the copy that the cloud is creating for it."""
 
     def of(self, name: str) -> Observation:
         """Returns what the cluster says, before the cloud is asked."""
@@ -176,9 +178,25 @@ class Observer:
             case FindByMark(owner):
                 return self._marked(seen, await self._find(owner))
             case FindCopy(owner):
-                return replace(seen, volume=await self._find(owner), is_checked=True)
+                found = await self._find_copy(seen.name, owner)
+                return replace(seen, volume=found, is_checked=True)
             case _:
                 assert_never(step)
+
+    async def _find_copy(self, name: str, owner: str) -> Volume | None:
+        """Returns the volume with this mark; one that was found before is read by its ID.
+
+        A copy may take hours, and a list of all volumes is long. Raises CloudError.
+        """
+        known, cluster = self._copies.pop(name, None), self._parts.rules.cluster
+        found: Volume | None = None
+        if known is not None:
+            found = (await self._parts.volumes.list_volumes(cluster, [known])).get(known)
+        if found is None:
+            found = await self._find(owner)
+        if found is not None:
+            self._copies[name] = found.id
+        return found
 
     async def _find(self, owner: str) -> Volume | None:
         """Returns the volume with this mark. Raises CloudError."""
@@ -198,6 +216,7 @@ class Observer:
         """Drop what is remembered of a volume that is settled."""
         self._absent.pop(name, None)
         self._gone.pop(name, None)
+        self._copies.pop(name, None)
 
     async def _with_instances(self, seen: Observation) -> Observation:
         nodes = {node_of(each.attachment): each.node for each in seen.attachments}

@@ -64,12 +64,15 @@ class Watched:
     """By method: raised once, after the call took effect."""
     is_blind: bool = False
     """Whether lists are empty."""
+    lists: int = 0
+    """How often all volumes were listed."""
     shows: VolumeState | None = None
     """The state that is shown instead of the real ones."""
 
     async def list_volumes(
         self, cluster: str, ids: Sequence[VolumeId] | None = None
     ) -> Mapping[VolumeId, Volume]:
+        self.lists += ids is None
         if "list" in self.fails:
             raise self.fails["list"]
         found = await self.inner.list_volumes(cluster, ids)

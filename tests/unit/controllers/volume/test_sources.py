@@ -323,9 +323,11 @@ async def test_a_long_copy_is_waited_for_without_creating_it_again():
         await snapshot(it)
         it.volumes.shows = VolumeState.CREATING
         it.claim("restored", dataSource=SNAPSHOT)
+        before = it.volumes.lists
         await it.settle()
         assert len(it.items(PVS)) == 1
         assert it.volumes.methods() == ["create", "create"]
+        assert it.volumes.lists - before == 2, "a long list, and not one for each check"
 
         it.volumes.shows = None
         await it.settle()
