@@ -136,3 +136,10 @@ def test_without_monitoring_no_port_is_opened():
     for key in (("Deployment", "pileus-csi-controller"), ("DaemonSet", "pileus-csi-node")):
         arguments = pod(found[key])["containers"][0]["args"]
         assert not [each for each in arguments if "http-endpoint" in each]
+
+
+def test_without_sidecars_only_the_nodes_are_monitored():
+    found = printed("--csi", "--csi-without-sidecars", "--monitoring=pod")
+
+    monitors = {name for kind, name in found if kind == "PodMonitor" and "csi" in name}
+    assert monitors == {"pileus-csi-node"}
