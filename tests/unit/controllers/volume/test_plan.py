@@ -1,6 +1,7 @@
 """Laws of the plan, over all combinations of what can be observed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any
@@ -11,22 +12,34 @@ import pytest
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.model import Absent, Instance, InstanceId, InstanceState
-from pileus.cloud.volume import Attachment, Volume, VolumeId, VolumeState
+from pileus.cloud.volume import (
+    Attachment,
+    FromSnapshot,
+    FromVolume,
+    SnapshotId,
+    Volume,
+    VolumeId,
+    VolumeState,
+)
 from pileus.controllers.volume.attach import GONE_AFTER
 from pileus.controllers.volume.objects import (
     CLAIM_FINALIZER,
     DELETE_FINALIZER,
     NODE_ID,
     PROVISIONED_BY,
+    PROVISIONERS,
     VOLUME_ID,
     Rules,
 )
 from pileus.controllers.volume.observation import Held, Observation, Released
 from pileus.controllers.volume.plan import plan
+from pileus.controllers.volume.source import Origin
 from pileus.controllers.volume.steps import (
     Attach,
     CheckInstances,
     CheckVolume,
+    CreatePersistentVolume,
+    CreateVolume,
     DeletePersistentVolume,
     DeleteVolume,
     Detach,
@@ -37,7 +50,7 @@ from pileus.controllers.volume.steps import (
     SetFinalizer,
 )
 from pileus.kube.model.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
-from pileus.kube.model.storage_v1 import VolumeAttachment
+from pileus.kube.model.storage_v1 import StorageClass, VolumeAttachment
 
 DRIVER = "local.csi.pileus.dev"
 RULES = Rules(DRIVER, "cluster")
@@ -311,3 +324,65 @@ def test_the_cloud_is_asked_before_anything_is_done_to_a_volume():
         volume=volume(VolumeState.AVAILABLE),
     )
     assert plan(RULES, checked) == (CheckInstances(),)
+
+
+def copies() -> Iterator[Observation]:
+    """A claim with a source, in every state of what is known about it."""
+    spec = {
+        "storageClassName": "fast",
+        "dataSource": {"kind": "PersistentVolumeClaim", "name": "old"},
+        "resources": {"requests": {"storage": "2Gi"}},
+    }
+    origins = (
+        None,
+        Origin(FromVolume(VolumeId("vol-old")), 2),
+        Origin(FromVolume(VolumeId("vol-old")), 3),
+        Unavailable("no answer"),
+    )
+    found = [
+        replace(each, size_gib=size, source=source)
+        for each in filter(None, VOLUMES)
+        for size in (1, 2)
+        for source in (None, FromVolume(VolumeId("vol-old")), FromSnapshot(SnapshotId("s")))
+    ]
+    metadata = {"name": "fast"}
+    storage_class = made(StorageClass, {"metadata": metadata, "provisioner": DRIVER})
+    for kept, origin, each, fresh in product(BOOLS, origins, (None, *found), (False, True)):
+        item = claim(finalizers=[CLAIM_FINALIZER] if kept else None, spec=spec)
+        item = msgspec.structs.replace(
+            item,
+            metadata=msgspec.structs.replace(item.metadata, annotations={PROVISIONERS[0]: DRIVER}),
+        )
+        yield Observation(
+            name=NAME,
+            date=NOW,
+            claim=item,
+            storage_class=storage_class,
+            origin=origin,
+            volume=each,
+            is_checked=kept,
+            released=Released(None, item) if fresh else None,
+        )
+
+
+def test_a_claim_with_a_source_gets_a_copy_of_it_or_nothing():
+    created = published = 0
+    for seen in copies():
+        steps = plan(RULES, seen)
+        for step in steps:
+            if isinstance(step, CreateVolume):
+                created += 1
+                assert step.spec.source == FromVolume(VolumeId("vol-old"))
+                assert isinstance(seen.origin, Origin)
+                assert step.spec.size_gib >= seen.origin.size_gib
+        is_new = any(isinstance(step, CreateVolume) for step in steps)
+        if any(isinstance(step, CreatePersistentVolume) for step in steps) and not is_new:
+            published += 1
+            assert seen.volume is not None
+            if seen.is_checked:  # found, and not just created by this pass
+                assert seen.volume.source == FromVolume(VolumeId("vol-old"))
+                assert seen.volume.size_gib >= 2
+                assert seen.released is not None
+                assert seen.volume.state not in {VolumeState.CREATING, VolumeState.DELETING}
+    assert created
+    assert published
