@@ -7,3 +7,7 @@ class CommandFailed(Exception):
 
 class Fatal(Exception):
     """The program cannot start here: no cloud or no API server. Exit code 255."""
+
+
+class NoApiServer(Fatal):
+    """The API server did not become healthy in time."""

@@ -54,6 +54,10 @@ RIGHTS = (
     "kubectl create clusterrolebinding pileus-history --clusterrole=pileus-history {who}"
 )
 OWN_TOKEN_FIX = "Fix: kubectl create token NAME > FILE, and give --token-file=FILE"  # noqa: S105 -- a hint
+_FIND_FIX = (
+    "Fix: ask for the right to read {what} in namespace {namespace}, or give "
+    "--server=https://HOST:PORT of the leader"
+)
 PROXY_RIGHTS = (
     "ask for the right to get pods/proxy in namespace {namespace}, or reach the manager's port "
     "yourself (kubectl port-forward) and give --server=https://HOST:PORT"
@@ -145,17 +149,22 @@ class HistoryReader:
         host = await self._leader(namespace, wanted.resource_name)
         try:
             text = await self.client.raw("GET", f"/api/v1/namespaces/{namespace}/pods")
-        except KubeError as error:
+        except Forbidden as error:
             raise CommandFailed(
                 f"cannot list pods of namespace {namespace} to find the leader {host}: {error}. "
-                "Fix: give --server=https://HOST:PORT of the leader"
+                f"{_FIND_FIX.format(what='pods', namespace=namespace)}"
+            ) from error
+        except KubeError as error:
+            raise CommandFailed(
+                f"cannot list pods of namespace {namespace} to find the leader {host}: {error}"
             ) from error
         pods = msgspec.json.decode(text, type=_Pods).items
         pod = pod_of(host, pods)
         if pod is None:
             raise CommandFailed(
-                f"the leader {host} is not a pod of namespace {namespace}. "
-                "Fix: give --server=https://HOST:PORT of the leader"
+                f'the leader "{host}" is not a pod of namespace {namespace}: it runs in another '
+                f"namespace or outside of the cluster. Fix: give --server=https://{host}:PORT with "
+                "its --secure-port"
             )
         port = port_of(pod, self.config[ServerSettings].serving.port)
         return f"/api/v1/namespaces/{namespace}/pods/https:{pod.metadata.name}:{port}/proxy"
@@ -169,10 +178,14 @@ class HistoryReader:
             raise CommandFailed(
                 f"there is no leader: Lease {namespace}/{name} does not exist. {check}"
             ) from error
-        except KubeError as error:
+        except Forbidden as error:
             raise CommandFailed(
                 f"cannot read Lease {namespace}/{name} to find the leader: {error}. "
-                "Fix: give --server=https://HOST:PORT of the leader"
+                f"{_FIND_FIX.format(what='Leases', namespace=namespace)}"
+            ) from error
+        except KubeError as error:
+            raise CommandFailed(
+                f"cannot read Lease {namespace}/{name} to find the leader: {error}"
             ) from error
         holder = holder_of(lease, self.clock.now())
         if not holder:

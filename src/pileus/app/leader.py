@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pileus.app.clouds import Clouds, CloudSlot
 from pileus.app.context import BuiltController, ManagerContext
-from pileus.app.errors import Fatal
+from pileus.app.errors import Fatal, NoApiServer
 from pileus.app.migration import Lock, Migration
 from pileus.app.node_assignment import NAME as ASSIGNMENT
 from pileus.app.provider_access import provider_started, run_own
@@ -258,8 +258,8 @@ def _is_refusal(error: KubeError) -> bool:
     return isinstance(error, ApiError) and 400 <= error.status < 500 and error.status != 429  # noqa: PLR2004 -- HTTP's own numbers
 
 
-def _not_healthy(why: KubeError | str) -> Fatal:
-    return Fatal(f"failed to wait for apiserver being healthy: {why}")
+def _not_healthy(why: KubeError | str) -> NoApiServer:
+    return NoApiServer(f"failed to wait for apiserver being healthy: {why}")
 
 
 async def _trouble(client: Client) -> KubeError | None:

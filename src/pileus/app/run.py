@@ -104,7 +104,7 @@ async def until_signalled(
         if told:
             os._exit(128 + sign)
         told.append(sign)
-        log.info("Stopping: the work in hand ends, then the lease is released", signal=sign.name)
+        log.info("Stopping: finishing running passes, then releasing the Lease", signal=sign.name)
         end.ends_within(patience)
         if managing is not None:
             managing.cancel()

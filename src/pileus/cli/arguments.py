@@ -133,9 +133,10 @@ def _check_flags(usage: Usage, arguments: Sequence[str]) -> None:
         if word == "--":
             return
         if re.match("--?[a-zA-Z]", word) and flag not in known:
-            meant = closest(flag, (name for name in known if name.startswith("--")))
-            hint = f"did you mean {meant}?" if meant else ""
-            raise UsageError(f'unknown flag "{word}"', hint)
+            names = {name.removeprefix("--") for name in known if name.startswith("--")}
+            meant = closest(flag.lstrip("-"), names)
+            hint = f"did you mean --{meant}?" if meant else ""
+            raise UsageError(f'unknown flag "{flag}"', hint)
 
 
 def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:

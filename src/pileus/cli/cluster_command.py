@@ -19,7 +19,7 @@ from pileus.app import help as help_text
 from pileus.app import validate
 from pileus.app.background import background
 from pileus.app.context import ManagerContext
-from pileus.app.errors import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal, NoApiServer
 from pileus.app.plan import failing_if_unreadable
 from pileus.app.run import ending_of, loop_factory
 from pileus.app.settings import TABLE, CommandSettings, build_config
@@ -88,6 +88,14 @@ NAMESPACE = Flag(
     only_flag=True,
 )
 OUTPUTS = ("text", "json", "yaml")
+SET_PROVIDER = (
+    "Fix: give the flags that the manager runs with, such as --cloud-provider=NAME "
+    "--cloud-config=FILE (pileus providers lists the names)"
+)
+CHECK_SERVER = (
+    "Fix: check that the API server runs at this address: kubectl cluster-info. "
+    "--kubeconfig=FILE and --context=NAME choose another cluster"
+)
 CLOSING = (
     "All flags of the manager are accepted: use the flags that it runs with (pileus run --help)."
 )
@@ -110,6 +118,8 @@ class Command:
     takes: Takes = Takes.NOTHING
     needs_cloud: bool = True
     """False: --cloud-provider may be left out."""
+    cloud_flag: Flag[str] | None = CLOUD_PROVIDER
+    """The flag --cloud-provider as it works for this command, for help; None: it has no effect."""
     outputs: tuple[str, ...] = OUTPUTS
 
     def usage(self, program: str) -> str:
@@ -175,6 +185,8 @@ def run_cluster_command(
         return terminal.misused(program, command.usage(program), str(error), error.hint)
     except InvalidConfiguration as error:
         return terminal.refuse(masked(str(error)))
+    except NoApiServer as error:
+        return terminal.refuse(masked(str(error)), CHECK_SERVER)
     except (CommandFailed, Fatal) as error:
         return terminal.refuse(masked(str(error)))
 
@@ -186,7 +198,7 @@ def _work(
     terminal.err.writelines(f"{note}\n" for note in settings.notes)
     config = build_config(values)
     if needs_cloud and not config[CloudSettings].clouds[0].provider:
-        raise UsageError("--cloud-provider is not set", "use the flags that the manager runs with")
+        raise UsageError("--cloud-provider is not set", SET_PROVIDER)
     wrong = (*validate.logging_problems(config), *validate.problems(config))
     if wrong := tuple(each for each in wrong if needs_cloud or each != NO_PROVIDER):
         raise CommandFailed(validate.together(wrong))
@@ -235,7 +247,8 @@ def _check_output(given: str, known: Sequence[str]) -> None:
 
 
 def _help(program: str, command: Command, terminal: Terminal) -> str:
-    shown = Group("", (*command.flags.flags, KUBECONFIG, CLOUD_PROVIDER, HELP))
+    cloud = (command.cloud_flag,) if command.cloud_flag else ()
+    shown = Group("", (*command.flags.flags, KUBECONFIG, *cloud, HELP))
     width = help_text.width_of(terminal.width(terminal.out))
     kinds = f"\nKinds: {', '.join(WORDS)}\n" if command.takes is not Takes.NOTHING else ""
     return (

@@ -34,8 +34,7 @@ log = Log(__name__)
 TEXT = """Serve a CSI driver for the volumes of a cloud, on a unix socket.
 
 Mode controller creates, attaches, resizes and snapshots volumes; it needs the cloud. Mode node
-formats and mounts them; it runs on every node, as root, without credentials of the cloud.
-"""
+formats and mounts them; it runs on every node, as root, without credentials of the cloud."""
 CLOSING = "Other flags of the manager are accepted and have no effect (pileus run --help)."
 MODES = ("controller", "node", "all")
 MODE = Flag("mode", STRING, "all", "Services to run: controller, node or all.", only_flag=True)

@@ -39,13 +39,20 @@ ACCOUNT = Flag(
     "Service account of the manager, as NAMESPACE/NAME. Its rights are checked.",
     only_flag=True,
 )
+CLOUD_PROVIDER = Flag(
+    "cloud-provider",
+    STRING,
+    "",
+    "Name of the cloud provider, or a comma-separated list; empty: the cloud is not checked.",
+)
 COMMAND = Command(
     "Check a cluster and its cloud: API server, rights, leader election, nodes, webhooks, other "
     "managers, volumes, leftovers, credentials and quotas. Each finding has a reason and a fix. "
-    "Changes nothing. Without --cloud-provider, the cloud is not checked.\n\n"
+    "Changes nothing.\n\n"
     "Exit codes: 0 healthy, 2 findings, 1 the command could not run.",
     Group("Doctor", (CONTEXT, ACCOUNT, OUTPUT), ours=True),
     needs_cloud=False,
+    cloud_flag=CLOUD_PROVIDER,
     outputs=OUTPUTS,
 )
 INKS = {Severity.ERROR: Ink.RED, Severity.WARNING: Ink.YELLOW, Severity.NOTE: Ink.DIM}

@@ -71,6 +71,7 @@ COMMAND = Command(
     Group("History", (*REACH_FLAGS, NAMESPACE, LIMIT, OUTPUT), ours=True),
     Takes.OPTIONAL,
     needs_cloud=False,
+    cloud_flag=None,
     outputs=OUTPUTS,
 )
 SIGNS = {

@@ -19,8 +19,7 @@ from pileus.telemetry.mask import masked
 
 TEXT = """Print the objects that install the manager, for `kubectl apply -f -`.
 
-Rights are those that the enabled controllers use. The file of --cloud-config becomes a Secret.
-"""
+Rights are those that the enabled controllers use. The file of --cloud-config becomes a Secret."""
 CLOSING = "All flags of the manager are accepted and given to the container (pileus run --help)."
 HELP = flag_of(CommandSettings, "help")
 PROVIDER = flag_of(CloudSettings, "provider")

@@ -37,6 +37,7 @@ COMMAND = Command(
     "Exit codes: 0 ended, 1 an error.",
     flags.Group("Top", (*REACH_FLAGS, ONCE, OUTPUT), ours=True),
     needs_cloud=False,
+    cloud_flag=None,
     outputs=("text",),
 )
 PERIOD = 2.0

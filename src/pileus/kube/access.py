@@ -40,7 +40,10 @@ class Server:
 
     host: str = ""
     refused: str = ""
-    """Added to the message of a 401: which credentials were rejected, and the fix."""
+    """Added to the message of a 401: which credentials were rejected, and the fix.
+
+    Also to that of a 403 if the API server takes the request as anonymous.
+    """
 
 
 @dataclass(frozen=True, slots=True)

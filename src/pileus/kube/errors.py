@@ -231,6 +231,8 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 
 _STATUS = msgspec.json.Decoder(Status)
+_ANONYMOUS = 'User "system:anonymous"'
+"""How API servers name the sender of a request without credentials."""
 
 
 def refusal(
@@ -244,11 +246,12 @@ def refusal(
 ) -> ApiError:
     """The error for an answer whose code is not a success, whatever its body is.
 
-    `credentials` is added to the message of a 401.
+    `credentials` is added to the message of a 401, and of a 403 for a request without credentials.
     """
     said = _status(body)
     kind = _BY_REASON.get(said.reason or "") or _by_code(code, method)
-    if kind is Unauthorized and credentials:
+    is_anonymous = kind is Forbidden and _ANONYMOUS in (said.message or "")
+    if (kind is Unauthorized or is_anonymous) and credentials:
         message = "; ".join(filter(None, (said.message, credentials)))
         said = msgspec.structs.replace(said, message=message)
     return kind(f"{method} {path}", code, said, retry_after=_retry_after(headers, said))

@@ -26,6 +26,8 @@ def test_help_says_what_it_is_and_lists_the_flags():
     ("argument", "told"),
     [
         ("--onec", 'unknown flag "--onec"\ndid you mean --once?'),
+        ("--onec=1", 'unknown flag "--onec"\ndid you mean --once?'),
+        ("--prot=1", 'unknown flag "--prot"\nUsage:'),
         ("now", 'unknown argument "now"'),
         ("--state-dir", "expected one argument"),
     ],

@@ -55,6 +55,24 @@ def test_help_works_for_every_command_in_one_style(command: tuple[str, ...], col
         assert "\n  -h, --help" in out
 
 
+@pytest.mark.parametrize("command", [(), *ALL], ids=name)
+def test_help_has_no_gaps(command: tuple[str, ...]):
+    _, out, _ = call(*command, "--help")
+
+    assert "\n\n\n" not in out
+
+
+def test_help_calls_the_cloud_provider_required_only_where_it_is():
+    required = {each: "(required)" in call(each, "--help")[1] for each in COMMANDS if each != "run"}
+
+    assert {each for each, is_so in required.items() if is_so} == {
+        *("plan", "explain", "orphans", "csi", "manifests")
+    }
+    assert "empty: the cloud is not checked" in call("doctor", "--help")[1]
+    for each in ("history", "top"):
+        assert "--cloud-provider" not in call(each, "--help")[1]
+
+
 @pytest.mark.parametrize("command", ALL, ids=name)
 def test_help_can_be_asked_for_in_three_ways(command: tuple[str, ...]):
     assert call("help", *command) == call(*command, "--help") == call(*command, "-h")

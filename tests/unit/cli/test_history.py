@@ -220,6 +220,8 @@ class ApiServer:
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self.refused: tuple[str, int, str] = ("nothing", 0, "")
+        """A part of a path, with the code and the reason of the answer."""
         self.renewed = datetime.now(UTC)
         self.pods = [
             {
@@ -231,6 +233,10 @@ class ApiServer:
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path
+        part, code, reason = self.refused
+        if part in path:
+            status = {"kind": "Status", "status": "Failure", "reason": reason, "code": code}
+            return web.json_response({**status, "message": reason.lower()}, status=code)
         if path.endswith("/leases/cloud-controller-manager"):
             spec = {
                 "holderIdentity": HOST,
@@ -365,9 +371,28 @@ def test_a_leader_that_is_gone_or_no_pod_is_said(run: Run) -> None:
         api.renewed = NOW - timedelta(days=1)
         expired = run(url, "history")
 
-    assert "the leader control-1 is not a pod of namespace kube-system" in no_pod[2]
+    assert 'the leader "control-1" is not a pod of namespace kube-system' in no_pod[2]
+    assert "Fix: give --server=https://control-1:PORT" in no_pod[2]
     assert "there is no leader" in expired[2]
     assert "is not held, or has expired" in expired[2]
+
+
+@pytest.mark.parametrize("forbidden", ["/leases/", "/pods"])
+def test_only_missing_rights_are_answered_with_the_flag_server(run: Run, forbidden: str) -> None:
+    """Another address of the manager does not help against wrong credentials or an outage."""
+    with beside(journal_with(entry())) as (api, url):
+        api.refused = forbidden, 403, "Forbidden"
+        without_right = run(url, "history")
+        api.refused = forbidden, 401, "Unauthorized"
+        without_token = run(url, "history")
+    without_server = run(url, "history")
+
+    assert "to find the leader" in without_right[2]
+    assert "Fix: ask for the right to read" in without_right[2]
+    assert "or give --server=https://HOST:PORT" in without_right[2]
+    assert "renew them, then check with: kubectl" in without_token[2]
+    assert "cannot connect" in without_server[2]
+    assert "--server" not in without_token[2] + without_server[2]
 
 
 def test_an_object_that_never_existed_gets_a_suggestion(run: Run) -> None:

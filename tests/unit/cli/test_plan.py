@@ -2,15 +2,23 @@
 
 import io
 import json
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import yaml
 
+from pileus.app.errors import NoApiServer
 from pileus.app.plan import Plan, PlanLine
-from pileus.cli.cluster_command import Request, parsed_object
+from pileus.cli.cluster_command import (
+    SET_PROVIDER,
+    Request,
+    Runner,
+    parsed_object,
+    run_cluster_command,
+)
 from pileus.cli.main import dispatch
-from pileus.cli.plan import as_json, as_text, exit_code
+from pileus.cli.plan import COMMAND, as_json, as_text, exit_code
 from pileus.cli.terminal import Style, Terminal
 from pileus.cloud.balancer import Effect
 from pileus.kube.model.core_v1 import ObjectReference
@@ -244,6 +252,23 @@ def test_yaml_has_the_fields_of_json(form: str):
     assert text.startswith("version:" if form == "yaml" else "{")
 
 
+def test_an_api_server_that_does_not_answer_is_reported_with_the_fix(tmp_path: Path):
+    def work(_request: Request, _run: Runner) -> int:
+        raise NoApiServer("failed to wait for apiserver being healthy: cannot connect")
+
+    file = tmp_path / "kubeconfig"
+    clusters = [{"name": "a", "cluster": {"server": "https://127.0.0.1:9"}}]
+    contexts = [{"name": "a", "context": {"cluster": "a"}}]
+    file.write_text(
+        json.dumps({"current-context": "a", "clusters": clusters, "contexts": contexts})
+    )
+    terminal = Terminal(io.StringIO(), err := io.StringIO(), {})
+    flags = [f"--kubeconfig={file}", "--cloud-provider=local"]
+
+    assert run_cluster_command("pileus plan", COMMAND, flags, terminal, work) == 1
+    assert "cannot connect\nFix: check that the API server runs at this address" in err.getvalue()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -253,7 +278,7 @@ def test_yaml_has_the_fields_of_json(form: str):
         (["pods", "a", "--cloud-provider=local"], 'unknown kind "pods"'),
         (
             [],
-            "Error: --cloud-provider is not set\nuse the flags that the manager runs with\nUsage:",
+            f"Error: --cloud-provider is not set\n{SET_PROVIDER}\nUsage:",
         ),
         (
             ["--cloud-provider=local", "--kubeconfig=/no/such"],

@@ -46,6 +46,23 @@ def test_the_reason_decides_the_kind(code: int, reason: str, kind: type[ApiError
 
 
 @pytest.mark.parametrize(
+    ("code", "reason", "message", "explained"),
+    [
+        (401, "Unauthorized", "Unauthorized", True),
+        (403, "Forbidden", 'User "system:anonymous" cannot list resource "nodes"', True),
+        (403, "Forbidden", 'User "dev" cannot list resource "nodes"', False),
+    ],
+)
+def test_credentials_are_explained_where_they_are_wrong_or_missing(
+    code: int, reason: str, message: str, explained: bool
+):
+    body = msgspec.json.encode(status(code, reason, message))
+    error = refusal("GET", PATH, code, headers={}, body=body, credentials="renew them")
+
+    assert str(error).endswith(f"{message}; renew them" if explained else message)
+
+
+@pytest.mark.parametrize(
     ("method", "code", "kind"),
     [
         ("GET", 404, errors.NotFound),

@@ -66,11 +66,13 @@ def config_access(config: Kubeconfig, path: Path, master: str, place: Place) -> 
         names = ", ".join(context.name for context in config.contexts or ()) or "none"
         raise InvalidConfiguration(f"current-context is not set; its contexts: {names}")
     access = _access(selected or NOTHING, master, place)
-    return replace(access, trust=f"{access.trust} ({path})", refused=_refused(config, path))
+    return replace(
+        access, trust=f"{access.trust} ({path})", refused=_refused(config, path, selected)
+    )
 
 
-def _refused(config: Kubeconfig, path: Path) -> str:
-    """What a 401 means for the current context."""
+def _refused(config: Kubeconfig, path: Path, selected: Selection | None) -> str:
+    """What a 401, or a 403 for an anonymous user, means for the current context."""
     context = config.current_context or ""
     users = {
         each.name: (each.context and each.context.user) or "" for each in config.contexts or ()
@@ -78,10 +80,23 @@ def _refused(config: Kubeconfig, path: Path) -> str:
     check = f"kubectl --kubeconfig={path} --context={context} auth whoami"
     if not users.get(context):
         return f'context "{context}" of {path} has no user: add one with credentials'
+    if selected is not None and not _has_credentials(selected.user):
+        return (
+            f'user "{users[context]}" (context "{context}" of {path}) has no credentials: add a '
+            f"token, a client certificate or an exec plugin, then check with: {check}"
+        )
     return (
         f'the API server does not accept the credentials of user "{users[context]}" '
         f'(context "{context}" of {path}): renew them, then check with: {check}'
     )
+
+
+def _has_credentials(user: User) -> bool:
+    given = (
+        *(user.client_certificate, user.client_certificate_data),
+        *(user.token, user.token_file, user.username, user.exec, user.auth_provider),
+    )
+    return any(given)
 
 
 def bare_access(server: str, place: Place) -> Access:

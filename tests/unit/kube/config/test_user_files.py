@@ -146,6 +146,16 @@ def test_a_401_is_explained_with_user_context_and_file(home: Home) -> None:
     assert told.endswith(f"kubectl --kubeconfig={second} --context=b auth whoami")
 
 
+def test_a_user_without_credentials_is_named(home: Home) -> None:
+    file = home.file("config", config("a", current="a", **{"as": "someone"}))
+    home.listed(file)
+
+    found = home.load().refused
+
+    assert f'user "a" (context "a" of {file}) has no credentials: add a token' in found
+    assert found.endswith(f"kubectl --kubeconfig={file} --context=a auth whoami")
+
+
 def test_a_401_of_a_pod_names_its_token(home: Home) -> None:
     folder = home.stage.mount_service_account("pod-token", CA)
     home.environ |= POD
