@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from random import SystemRandom
+from typing import Any
 
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.manager import Manager
@@ -26,6 +27,8 @@ PATIENCE = 25.0
 """Seconds from a signal to the end. A pod that takes longer than 30 is killed without a word."""
 LOST_PATIENCE = 10.0
 """Seconds from the loss of the lease to the end. Less: nothing may be written any more."""
+CLOSED = "the handler is closed"
+"""How uvloop words the use of a closed connection."""
 _ENDINGS = (LeadershipLost, Fatal, CommandFailed)
 
 
@@ -136,4 +139,22 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         import uvloop  # noqa: PLC0415 -- not on every system
     except ImportError:
         return None
-    return uvloop.new_event_loop
+
+    def new_loop() -> asyncio.AbstractEventLoop:
+        loop = uvloop.new_event_loop()
+        loop.set_exception_handler(_report)
+        return loop
+
+    return new_loop
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report an error of the loop, unless a TLS connection got bytes while it was closed.
+
+    uvloop calls that a fatal error of the connection. Nothing is lost: its user closed it before.
+    """
+    error = context.get("exception")
+    if isinstance(error, RuntimeError) and CLOSED in str(error) and "protocol" in context:
+        log.info("TLS connection got bytes after it was closed", v=4, err=error)
+    else:
+        loop.default_exception_handler(context)

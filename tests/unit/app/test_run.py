@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from pileus.app.errors import CommandFailed, Fatal
-from pileus.app.run import ending_of
+from pileus.app.run import ending_of, loop_factory
 from pileus.runtime.leadership import LeadershipLost
 
 LOST, FATAL, FAILED, BUG = LeadershipLost("l"), Fatal("f"), CommandFailed("c"), KeyError("b")
@@ -33,6 +33,33 @@ def test_bugs_stay_together_as_they_came():
     group = ExceptionGroup("", [BUG, ValueError("x")])
 
     assert ending_of(group) is group
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("error", "reported"),
+    [
+        (RuntimeError("unable to perform operation on <x>; the handler is closed"), False),
+        (RuntimeError("a bug"), True),
+        (ValueError("the handler is closed"), True),
+    ],
+)
+def test_bytes_for_a_closed_tls_connection_are_no_error(
+    error: Exception, reported: bool, caplog: pytest.LogCaptureFixture
+):
+    make = loop_factory()
+    assert make
+    loop = make()
+    try:
+        loop.call_exception_handler({
+            "message": "Fatal error on SSL protocol",
+            "exception": error,
+            "protocol": object(),
+        })
+    finally:
+        loop.close()
+
+    assert ("Fatal error on SSL protocol" in caplog.text) == reported
 
 
 def ended(work: str, *signals: signal.Signals, patience: float = 60.0) -> tuple[int, str]:
