@@ -64,7 +64,7 @@ MACHINE = Machine(
     ready_at=10.0,
     internal=("127.90.0.1",),
 )
-ALL = "address 127.90.0.1, zone local-1a, taint gone, is local://i-1, Ready"
+ALL = "address 127.90.0.1, zone local-1a, taint removed, ID local://i-1, Ready"
 SHOP = Balancer(
     id="lb-1",
     name="shop",

@@ -73,9 +73,9 @@ def _differences(old: Node, new: Node) -> Iterator[str]:
     if zone_of(old) != zone_of(new):
         yield f"zone {zone_of(new) or 'gone'}"
     if is_tainted(old) != is_tainted(new):
-        yield "tainted" if is_tainted(new) else "taint gone"
+        yield "tainted" if is_tainted(new) else "taint removed"
     if provider_id_of(old) != provider_id_of(new):
-        yield f"is {provider_id_of(new)}"
+        yield f"ID {provider_id_of(new)}"
     if readiness_of(old) != readiness_of(new):
         yield readiness_of(new) or "readiness unknown"
 

@@ -135,16 +135,17 @@ async def _shown(console: Console | None, board: Board) -> AsyncGenerator[None]:
 
 
 def hints(folder: Folder, url: str, program: str) -> tuple[str, ...]:
-    """Commands that work while the demo runs."""
+    """Commands that work while the demo runs. `pileus plan` shows what the one before causes."""
+    pileus = shlex.quote(program)
     return (
         f"export KUBECONFIG={shlex.quote(str(folder.kubeconfig))}",
-        "kubectl get nodes -o wide",
-        f"kubectl describe node {NOW[0]}",
-        "kubectl get services",
+        f"export PILEUS_LOCAL={shlex.quote(str(folder.socket))} PILEUS_CLOUD_PROVIDER=local",
+        "kubectl get nodes,services",
         "kubectl get events",
         f"curl {url}",
-        f"export PILEUS_LOCAL={shlex.quote(str(folder.socket))}",
-        f"{shlex.quote(program)} local instances delete {NOW[0]}",
+        f"{pileus} explain service shop",
+        f"{pileus} local instances delete {NOW[0]}",
+        f"{pileus} plan",
     )
 
 
