@@ -21,7 +21,7 @@ from pileus.csi.node import Node, NodeFacts
 from pileus.csi.run import CsiOptions, Mode, controller_parts, facts_from_cloud
 from pileus.csi.server import Services, serving
 from pileus.csi.spec import csi_pb2 as csi
-from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.connect import cloud_of
 from pileus_lab.local.disks import Disks, Kind
 from pileus_lab.local.model.machines import CreateMachine
@@ -93,7 +93,7 @@ class LocalStage:
     @asynccontextmanager
     async def up(self) -> AsyncGenerator["LocalStage"]:
         disks = Disks.open(self.folder / "volumes", self.kind)
-        self.local = LocalCloud(Surroundings(clock=SystemClock(), chance=Random(1), disks=disks))
+        self.local = LocalCloud(CloudContext(clock=SystemClock(), chance=Random(1), disks=disks))
         self.machine = (await self.local.operate(CreateMachine(name="n1"))).id
         self.cloud = await cloud_of(self.local)
         yield self

@@ -20,7 +20,7 @@ from pileus.csi.server import Services
 from pileus.server.metrics import prometheus_text
 from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
-from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.connect import cloud_of
 from tests.csi.stage import CLUSTER, driving, mounted
 from tests.csi.test_process import client_of, reached, running
@@ -38,7 +38,7 @@ def count(registry: MetricRegistry, method: str, code: str) -> float | None:
 async def test_operations_are_counted_by_method_and_code(tmp_path: Path) -> None:
     registry = MetricRegistry()
     measured = CsiMetrics(registry, DRIVER)
-    cloud = await cloud_of(LocalCloud(Surroundings(clock=SystemClock(), chance=Random(1))))
+    cloud = await cloud_of(LocalCloud(CloudContext(clock=SystemClock(), chance=Random(1))))
     assert cloud.volumes is not None
     parts = {
         "Identity": [Identity(DRIVER, True)],

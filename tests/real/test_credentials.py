@@ -14,7 +14,7 @@ import pytest
 from pileus.clock import SystemClock
 from pileus.kube.access import Access
 from pileus.kube.client import Client
-from pileus.kube.config.choose import Surroundings, load_access
+from pileus.kube.config.choose import AccessContext, load_access
 from pileus.kube.config.service_account import service_account_access
 from pileus.kube.errors import Unauthorized, Unreachable
 from pileus.kube.http import HttpTransport
@@ -173,7 +173,7 @@ async def test_a_pods_own_files_are_believed(
     host, port = control_plane.server.removeprefix("https://").split(":")
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 
-    access = load_access("", "", environ, Surroundings(service_account=files.folder))
+    access = load_access("", "", environ, AccessContext(service_account=files.folder))
 
     assert (await who(access)).username.endswith(":tester")
 

@@ -37,7 +37,7 @@ from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.errors import ServerError
 from pileus.server.health import Health
 from pileus.server.history import history_routes
-from pileus.server.port import Port, Surroundings, opened
+from pileus.server.port import Port, PortContext, opened
 from pileus.server.router import Routes
 from pileus.server.settings import ServerSettings
 from pileus.settings.config import Config
@@ -133,7 +133,7 @@ class Manager:
                 asked = delegates(
                     self._config[ServerSettings], self._world.environ, self._metrics, stack
                 )
-                around = Surroundings(self._metrics, self._world.times.wall, asked)
+                around = PortContext(self._metrics, self._world.times.wall, asked)
                 port = await stack.enter_async_context(opened(self._config[ServerSettings], around))
             except (InvalidConfiguration, ServerError) as error:
                 raise CommandFailed(str(error)) from error

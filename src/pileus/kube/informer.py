@@ -148,13 +148,13 @@ class Informer(Generic[T]):
         item = self._table.get(key)
         if item is not None:
             for handler in self._handlers:
-                self._tell(handler, Updated(item, item))
+                self._notify(handler, Updated(item, item))
 
     def subscribe(self, handler: Handler[T]) -> None:
         """Notify `handler` of all objects now, and of every change from now on."""
         self._handlers.append(handler)
         for item in self._table.list():
-            self._tell(handler, Added(item))
+            self._notify(handler, Added(item))
 
     async def run(self) -> None:
         """Follow the server until cancelled."""
@@ -285,9 +285,9 @@ class Informer(Generic[T]):
     def _commit(self, change: Change[T]) -> None:
         self._table.apply(change)
         for handler in tuple(self._handlers):
-            self._tell(handler, change)
+            self._notify(handler, change)
 
-    def _tell(self, handler: Handler[T], change: Change[T]) -> None:
+    def _notify(self, handler: Handler[T], change: Change[T]) -> None:
         try:
             match change:
                 case Added(new):
@@ -304,7 +304,7 @@ class Informer(Generic[T]):
             await asyncio.sleep(period)
             for item in self._table.list():
                 for handler in tuple(self._handlers):
-                    self._tell(handler, Updated(item, item))
+                    self._notify(handler, Updated(item, item))
 
     def _has_name(self, item: T) -> bool:
         if not item.metadata.name:

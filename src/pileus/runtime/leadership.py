@@ -240,7 +240,7 @@ class Election:
         """Take the lease if it is free. Returns whether this process has it now."""
         self._has_failed = False
         try:
-            if not await self._look():
+            if not await self._read_lease():
                 return False
             await self._write()
         except (AlreadyExists, Conflict):
@@ -252,13 +252,13 @@ class Election:
             return False
         return True
 
-    async def _look(self) -> bool:
+    async def _read_lease(self) -> bool:
         """Read the lease. Returns whether it may be taken. A deleted lease must expire as well."""
         lease = await self._in_time(self._store.read())
         now = self._times.monotonic()
         if lease is not None:
             before, self._seen = self._seen, observe(self._seen, lease, now)
-            self._tell_of_leader(before, self._seen)
+            self._log_leader(before, self._seen)
         if self._seen is None:
             return True
         free = self._seen.is_free(self._candidate.identity, now)
@@ -302,7 +302,7 @@ class Election:
             return True
         self._slow.inc()
         try:
-            await self._look()
+            await self._read_lease()
             if self._is_taken():
                 self._lose("another process has it")
             await self._write()
@@ -343,7 +343,7 @@ class Election:
         try:
             await self._free()
         except Conflict:
-            await self._look()
+            await self._read_lease()
             await self._free()
 
     async def _free(self) -> None:
@@ -369,7 +369,7 @@ class Election:
             message = f"{self._candidate.identity} {what}"
             self._events.record(about, "Normal", "LeaderElection", message)
 
-    def _tell_of_leader(self, before: Observed | None, now: Observed) -> None:
+    def _log_leader(self, before: Observed | None, now: Observed) -> None:
         holder = now.spec.holder_identity
         if holder and (before is None or before.spec.holder_identity != holder):
             log.info("new leader elected", lock=self._candidate.lock, identity=holder)

@@ -60,7 +60,7 @@ def user_of(leaf: Leaf) -> User | None:
     )
 
 
-LOOK_EVERY = 1.0
+REFRESH_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class TrustSource:
         async with asyncio.TaskGroup() as group:
             if self._settings:
                 group.create_task(self._settings.follow(self.look_up))
-            group.create_task(self._look())
+            group.create_task(self._refresh_often())
 
     def look_up(self, settings: Mapping[str, str]) -> None:
         """Use the cluster's settings from the next refresh on."""
@@ -141,9 +141,9 @@ class TrustSource:
                 log.error("Keeping the previous client CAs", error=error)
             self._complaint = str(error)
 
-    async def _look(self) -> None:
+    async def _refresh_often(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(REFRESH_EVERY)
             await asyncio.to_thread(self.refresh)
 
     def _show(self) -> None:

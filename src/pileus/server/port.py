@@ -42,7 +42,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PortContext:
     """What the port needs from the process."""
 
     metrics: Metrics
@@ -92,7 +92,7 @@ class Port:
 
 
 @asynccontextmanager
-async def opened(options: ServerSettings, around: Surroundings) -> AsyncGenerator[Port | None]:
+async def opened(options: ServerSettings, around: PortContext) -> AsyncGenerator[Port | None]:
     """Open the port without serving it yet; None if `--secure-port` is 0.
 
     Guarantees: every problem with address, certificates, TLS flags or the cluster's settings is
@@ -109,7 +109,7 @@ async def opened(options: ServerSettings, around: Surroundings) -> AsyncGenerato
 
 @asynccontextmanager
 async def secured(
-    listener: socket.socket, options: ServerSettings, around: Surroundings
+    listener: socket.socket, options: ServerSettings, around: PortContext
 ) -> AsyncGenerator[Port]:
     """Add certificates, authentication and authorization to a listening socket.
 
@@ -143,7 +143,7 @@ async def secured(
                 follower.cancel()
 
 
-def _tokens(options: ServerSettings, around: Surroundings) -> CachedTokens | None:
+def _tokens(options: ServerSettings, around: PortContext) -> CachedTokens | None:
     reviews = around.delegates.tokens
     if reviews is None:
         log.warning(
@@ -154,7 +154,7 @@ def _tokens(options: ServerSettings, around: Surroundings) -> CachedTokens | Non
     return CachedTokens(reviews, around.metrics, lifetime=lifetime)
 
 
-def _authorizer(options: ServerSettings, around: Surroundings) -> Authorizer:
+def _authorizer(options: ServerSettings, around: PortContext) -> Authorizer:
     reviews = around.delegates.access
     if reviews is None:
         log.warning(

@@ -20,7 +20,7 @@ _AFTER_A_NAME = (
     r"(?i)(\b[\w-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
     r"|private[_-]?key)\\?[\"']?\s*[=:]\s*\\?[\"']?)[^\s\"'&,;\\{}\[\]]+"
 )
-_LOOKS = (
+_PATTERNS = (
     (re.compile(_KEY_BLOCK), MASK),
     (re.compile(_BEARER), rf"\1{MASK}"),
     (re.compile(_BASIC), rf"\1{MASK}"),
@@ -58,12 +58,12 @@ def is_secret_name(name: str) -> bool:
 def masked(text: str) -> str:
     """Return the text with everything that looks like a secret replaced."""
     plain = text if text.isascii() else text.translate(_FOLDED)
-    return masked_by_looks(text) if _is_suspicious(plain.lower()) else text
+    return masked_by_pattern(text) if _is_suspicious(plain.lower()) else text
 
 
-def masked_by_looks(text: str) -> str:
+def masked_by_pattern(text: str) -> str:
     """As `masked`, without the quick check that spares most texts the search."""
-    for pattern, replacement in _LOOKS:
+    for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text
 

@@ -16,7 +16,7 @@ from pileus.kube.client import Client
 from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.objects.preview import EVERYTHING, Scope
 from pileus.testing.virtual_time import LoopClock
-from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.connect import cloud_of
 from pileus_lab.local.model.machines import CreateMachine
 from tests.unit.app.stage import TIMES, Kube, configured, manager_context, new_node
@@ -84,7 +84,7 @@ class Scene:
 async def scene(*names: str, kube: Kube | None = None) -> AsyncGenerator[Scene]:
     """With machines and their new nodes of these names."""
     kube = kube or Kube()
-    cloud = LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1)))
+    cloud = LocalCloud(CloudContext(clock=LoopClock(), chance=Random(1)))
     async with manager_context(Cloud(name="fake"), kube=kube) as context:
         made = Scene(kube, context.clients.main("user"), cloud)
         await made.add_nodes(*names)

@@ -42,7 +42,7 @@ from pileus_lab.apiserver.in_process import InProcessReply, InProcessTransport
 from pileus_lab.apiserver.selector import selected_name
 from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
-from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.model.machines import DeleteMachine, StopMachine
 from pileus_lab.local.model.volumes import CreateVolume
 from tests.unit.app.scene import Scene
@@ -244,7 +244,7 @@ class ApartScene(Scene):
 @asynccontextmanager
 async def set_up(objects: list[dict[str, Any]]) -> AsyncGenerator[Scene]:
     kube = server(objects)
-    cloud = LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1)))
+    cloud = LocalCloud(CloudContext(clock=LoopClock(), chance=Random(1)))
     async with manager_context(
         Cloud(name="fake"), kube=Kube(InProcessTransport(kube.api))
     ) as context:

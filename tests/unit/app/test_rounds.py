@@ -150,7 +150,7 @@ LOOPS = {
     "runtime/supervision.py:run": "the mechanism itself",
     "server/serving_certificates.py:follow": "supervised by server/port.py",
     "server/reviews.py:follow": "supervised by server/port.py",
-    "server/client_certificates.py:_look": "supervised by server/port.py",
+    "server/client_certificates.py:_refresh_often": "supervised by server/port.py",
     "controllers/ssh_keys/source.py:follow": "supervised by its controller",
 }
 """Every endless loop of the manager, and why an exception in it does not end the process."""

@@ -25,7 +25,7 @@ from pileus.cli.top import Frame, draw
 from pileus.clock import SystemClock
 from pileus.objects.preview import EVERYTHING, Scope
 from pileus.server.history import ENTRIES, history_routes
-from pileus.server.port import Surroundings, secured
+from pileus.server.port import PortContext, secured
 from pileus.server.reviews import Delegates, Verdict
 from pileus.server.settings import ServerSettings
 from pileus.server.users import User
@@ -219,7 +219,7 @@ class ApiServer:
     """A Lease, a pod, and a proxy that removes the header Authorization, as kube-apiserver does."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self.refused: tuple[str, int, str] = ("nothing", 0, "")
         """A part of a path, with the code and the reason of the answer."""
         self.renewed = datetime.now(UTC)
@@ -254,7 +254,7 @@ class ApiServer:
 
     async def _proxy(self, request: web.Request, path: str) -> web.Response:
         headers = {k: v for k, v in request.headers.items() if k.lower() != "authorization"}
-        url = f"https://127.0.0.1:{self._port}{path}"
+        url = f"https://127.0.0.1:{self.port}{path}"
         connector = aiohttp.TCPConnector(ssl=client_context())
         async with (
             aiohttp.ClientSession(connector=connector) as session,
@@ -267,7 +267,7 @@ class ApiServer:
 @asynccontextmanager
 async def served(journal: Journal) -> AsyncGenerator[tuple[ApiServer, str]]:
     """The journal behind an API server; its URL."""
-    around = Surroundings(Metrics(MetricRegistry()), SystemClock(), Delegates(Tokens(), Access()))
+    around = PortContext(Metrics(MetricRegistry()), SystemClock(), Delegates(Tokens(), Access()))
     listener = socket.create_server(("127.0.0.1", 0))
     async with (
         secured(listener, ServerSettings(), around) as port,

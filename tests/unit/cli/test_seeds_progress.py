@@ -5,12 +5,12 @@ import io
 import pytest
 
 from pileus.cli.terminal import Terminal
-from pileus_lab.cli.simulate import SeedsProgress, drawn_bar, told_duration, told_progress
+from pileus_lab.cli.simulate import SeedsProgress, drawn_bar, duration_text, progress_text
 from pileus_lab.simulation.campaign import Report, Summary
 
 
 def test_the_line_tells_how_many_how_fast_and_how_long():
-    assert told_progress(Summary(wanted=1000, seeds=250), seconds=30.0) == (
+    assert progress_text(Summary(wanted=1000, seeds=250), seconds=30.0) == (
         "250/1000 seeds, 0 failed, 500 a minute, 90 s left"
     )
 
@@ -18,7 +18,7 @@ def test_the_line_tells_how_many_how_fast_and_how_long():
 @pytest.mark.parametrize("width", [20, 79, 119])
 def test_the_bar_takes_the_room_that_is_left(width: int):
     summary = Summary(wanted=10_000, seeds=5_000)
-    text = told_progress(summary, seconds=600.0)
+    text = progress_text(summary, seconds=600.0)
 
     drawn = drawn_bar(summary, text, width)
 
@@ -32,7 +32,7 @@ def test_the_bar_takes_the_room_that_is_left(width: int):
     [(0.4, "0 s"), (119, "119 s"), (121, "2 min"), (3599, "1 h 00 min"), (7500, "2 h 05 min")],
 )
 def test_a_duration_is_as_exact_as_one_wants_to_know(seconds: float, told: str):
-    assert told_duration(seconds) == told
+    assert duration_text(seconds) == told
 
 
 def test_a_seed_that_fails_is_named_at_once_and_once_only():

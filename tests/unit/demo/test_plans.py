@@ -9,7 +9,7 @@ from pileus.cloud.balancer import Effect, Owner, Wish
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import Place, Planned, Trouble
-from pileus_lab.demo.manager import deletions, telling
+from pileus_lab.demo.manager import deletions, reporting
 from pileus_lab.demo.state import Board
 from tests.unit.cloud.fakes import Change, Seen
 
@@ -47,7 +47,7 @@ async def test_a_change_in_the_cloud_is_told_before_it_is_made():
     async def connect(config: ProviderConfig):
         yield Cloud(name="fake", balancers=inner)
 
-    async with telling(connect, board)(ProviderConfig()) as cloud:
+    async with reporting(connect, board)(ProviderConfig()) as cloud:
         assert cloud.balancers
         seen = (await cloud.balancers.observe([wish], deep=True))[wish.owner]
         (change,) = cloud.balancers.changes(wish, seen)

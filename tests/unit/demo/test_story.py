@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from pileus_lab.demo.environment import Stage
-from pileus_lab.demo.run import StepFailed, prepare, tell
+from pileus_lab.demo.run import StepFailed, prepare, run_story
 from pileus_lab.demo.scenario import Held, Missing, Step
 from pileus_lab.demo.state import Board, Progress
 
@@ -43,7 +43,7 @@ def announced(*story: Step) -> Board:
 
 
 async def told(board: Board, *story: Step) -> None:
-    await tell(story, cast("Stage", None), board, pause=0.5)
+    await run_story(story, cast("Stage", None), board, pause=0.5)
 
 
 async def test_steps_are_done_in_order_and_looked_at_until_they_hold():

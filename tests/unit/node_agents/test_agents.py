@@ -21,7 +21,7 @@ from pileus.telemetry.metrics import Metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
-from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.model.account import AddFault
 from pileus_lab.local.model.machines import (
     CreateMachine,
@@ -85,7 +85,7 @@ async def bed(
     api = api_in_memory(clock=clock, random=Random(0))
     transport = Counting(InProcessTransport(api))
     client = Client(transport, user_agent="test", metrics=Metrics(MetricRegistry()))
-    cloud = LocalCloud(Surroundings(clock=clock, chance=Random(1)))
+    cloud = LocalCloud(CloudContext(clock=clock, chance=Random(1)))
     await cloud.call(CreateMachine(name="a", type="medium"))
     cluster = Cluster(client, clock, registration or Registration(), pace or Pace())
     async with asyncio.TaskGroup() as tasks:

@@ -11,7 +11,7 @@ import pytest
 
 from pileus.clock import SystemClock
 from pileus.server.history import ENTRIES, history_routes
-from pileus.server.port import Surroundings, secured
+from pileus.server.port import PortContext, secured
 from pileus.server.reviews import Delegates, Verdict
 from pileus.server.settings import ServerSettings
 from pileus.server.users import User
@@ -59,7 +59,7 @@ async def site(journal: Journal) -> AsyncGenerator[str]:
     """Serves the journal; its URL."""
     metrics = Metrics(MetricRegistry())
     listener = socket.create_server(("127.0.0.1", 0))
-    around = Surroundings(metrics, SystemClock(), Delegates(Tokens(), Access()))
+    around = PortContext(metrics, SystemClock(), Delegates(Tokens(), Access()))
     async with (
         secured(listener, ServerSettings(), around) as port,
         port.serving(history_routes(journal, SystemClock())) as address,

@@ -17,7 +17,7 @@ from pileus.pki import KeyPair, Subject
 from pileus.server.endpoints import Configz, Surface, surface_routes
 from pileus.server.errors import BadCertificate, CannotListen
 from pileus.server.health import Health
-from pileus.server.port import Address, Surroundings, opened, secured
+from pileus.server.port import Address, PortContext, opened, secured
 from pileus.server.reviews import Delegates, ReviewFailed, Verdict
 from pileus.server.router import Routes
 from pileus.server.settings import (
@@ -97,7 +97,7 @@ async def site(options: ServerSettings | None = None, *, profiling: bool = True)
     metrics, health, configz = Metrics(MetricRegistry()), Health(), Configz()
     configz.add("some.config", lambda: {"kind": "Some"})
     listener = socket.create_server(("127.0.0.1", 0))
-    around = Surroundings(metrics, SystemClock(), Delegates(Tokens(), Access()))
+    around = PortContext(metrics, SystemClock(), Delegates(Tokens(), Access()))
     verbosity: list[int] = []
     surface = Surface(health, metrics, configz, verbosity.append)
     routes = surface_routes(surface, profiling=profiling) | Routes({"/broken": broken})
@@ -312,7 +312,7 @@ async def test_a_taken_port_is_found_before_anything_else():
         serving = ServingOptions(
             bind_address="127.0.0.1", port=taken.getsockname()[1], cert_file="/does/not/exist"
         )
-        around = Surroundings(Metrics(MetricRegistry()), SystemClock())
+        around = PortContext(Metrics(MetricRegistry()), SystemClock())
 
         with pytest.raises(CannotListen):
             async with opened(ServerSettings(serving=serving), around):
@@ -320,7 +320,7 @@ async def test_a_taken_port_is_found_before_anything_else():
 
 
 async def test_port_zero_is_not_served():
-    around = Surroundings(Metrics(MetricRegistry()), SystemClock())
+    around = PortContext(Metrics(MetricRegistry()), SystemClock())
 
     async with opened(ServerSettings(serving=ServingOptions(port=0)), around) as port:
         assert port is None
@@ -329,7 +329,7 @@ async def test_port_zero_is_not_served():
 async def test_a_bad_certificate_leaves_no_socket_behind():
     listener = socket.create_server(("127.0.0.1", 0))
     serving = ServingOptions(cert_file="/does/not/exist", key_file="/nor/this")
-    around = Surroundings(Metrics(MetricRegistry()), SystemClock())
+    around = PortContext(Metrics(MetricRegistry()), SystemClock())
 
     with pytest.raises(BadCertificate, match="/does/not/exist"):
         async with secured(listener, ServerSettings(serving=serving), around):

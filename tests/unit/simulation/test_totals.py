@@ -6,7 +6,7 @@ import pytest
 
 from pileus_lab.simulation.campaign import Report, Summary
 from pileus_lab.simulation.kinds import DeedKind, FaultKind
-from pileus_lab.simulation.report import WIDTH, told_totals
+from pileus_lab.simulation.report import WIDTH, totals_text
 from pileus_lab.simulation.scenario import SCENARIOS
 
 SUMMARY = Summary(wanted=3)
@@ -24,7 +24,7 @@ for number in (1, 2, 3):
 
 
 def told(summary: Summary = SUMMARY, scenario: str = "mixed") -> list[str]:
-    return list(told_totals(summary, SCENARIOS[scenario], wall_seconds=7200.0))
+    return list(totals_text(summary, SCENARIOS[scenario], wall_seconds=7200.0))
 
 
 def test_it_says_how_many_how_long_and_how_fast():
@@ -36,7 +36,7 @@ def test_it_says_how_many_how_long_and_how_fast():
 
 @pytest.mark.parametrize("width", [80, WIDTH])
 def test_every_line_fits(width: int):
-    lines = told_totals(SUMMARY, SCENARIOS["mixed"], wall_seconds=1.0, width=width)
+    lines = totals_text(SUMMARY, SCENARIOS["mixed"], wall_seconds=1.0, width=width)
 
     assert max(map(len, lines)) <= width
 
@@ -73,7 +73,7 @@ def test_a_campaign_that_was_stopped_says_so():
 
 def test_the_slowest_seeds_are_played_again_with_their_cloud():
     cloud = "my.provider:Simulated"
-    lines = told_totals(SUMMARY, SCENARIOS["mixed"], wall_seconds=1.0, cloud=cloud)
+    lines = totals_text(SUMMARY, SCENARIOS["mixed"], wall_seconds=1.0, cloud=cloud)
     again = [line for line in lines if "--first-seed" in line]
     assert again
     assert all(line.endswith(f" --cloud {cloud}") for line in again)

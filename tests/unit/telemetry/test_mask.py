@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pileus.telemetry.mask import is_secret_name, masked, masked_by_looks
+from pileus.telemetry.mask import is_secret_name, masked, masked_by_pattern
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ WORDS = st.sampled_from([
 
 @given(st.lists(st.one_of(WORDS, st.text(max_size=5))).map("".join))
 def test_the_quick_check_overlooks_nothing_that_looks_like_a_secret(text: str):
-    assert masked(text) == masked_by_looks(text)
+    assert masked(text) == masked_by_pattern(text)

@@ -98,11 +98,11 @@ async def _serve(settings: Settings, out: Path | None, terminal: Terminal) -> No
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with serving_api(settings) as server:
-        await asyncio.to_thread(_tell, server, out, terminal)
+        await asyncio.to_thread(_print_access, server, out, terminal)
         await stop.wait()
 
 
-def _tell(server: ServerInfo, out: Path | None, terminal: Terminal) -> None:
+def _print_access(server: ServerInfo, out: Path | None, terminal: Terminal) -> None:
     terminal.err.write(f"Serving the Kubernetes API on {server.url}\n")
     if out is None:
         terminal.out.write(server.kubeconfig().decode() + "\n")

@@ -25,7 +25,7 @@ from pileus.suggest import closest
 from pileus.telemetry.metrics import new_metrics
 from pileus_lab.cli.local_commands import COMMANDS, Shown
 from pileus_lab.cli.local_commands.command import Command
-from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.http_api import reaching, serving
 from pileus_lab.local.journal import open_journal
 from pileus_lab.local.netns.namespaces import check_state, claim_rights, settings_inside
@@ -133,7 +133,7 @@ def serve(given: Given, terminal: Terminal) -> int:
     with ExitStack() as stack:
         state = given.text("state") or values[STATE]
         journal = stack.enter_context(open_journal(Path(state))) if state else None
-        surroundings = Surroundings(
+        context = CloudContext(
             clock=SystemClock(),
             chance=SystemRandom(),
             journal=journal,
@@ -141,7 +141,7 @@ def serve(given: Given, terminal: Terminal) -> int:
             behaviour=behaviour_of(values),
             disks=disks_of(values),
         )
-        cloud = LocalCloud(surroundings)
+        cloud = LocalCloud(context)
         if network is Network.NETNS:
             check_state(cloud.state)
             claim_rights()

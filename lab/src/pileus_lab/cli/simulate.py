@@ -43,7 +43,7 @@ class SeedsProgress:
         if now - self._shown < (BETWEEN if self._width else MINUTE):
             return
         self._shown = now
-        text = told_progress(summary, now - self._started)
+        text = progress_text(summary, now - self._started)
         if self._width:
             drawn = drawn_bar(summary, text, self._width - 1)
             if summary.failed:
@@ -58,7 +58,7 @@ class SeedsProgress:
         for report in summary.failed:
             if report.seed not in self._named:
                 self._named.add(report.seed)
-                line = self._style.inked(told_failure(report), Ink.RED)
+                line = self._style.inked(failure_text(report), Ink.RED)
                 self._stream.write(f"{CLEAR if self._width else ''}{line}\n")
                 self._stream.flush()
 
@@ -68,21 +68,21 @@ class SeedsProgress:
             self._stream.flush()
 
 
-def told_progress(summary: "Summary", seconds: float) -> str:
+def progress_text(summary: "Summary", seconds: float) -> str:
     per_second = summary.seeds / seconds if seconds else 0.0
     left = (summary.wanted - summary.seeds) / per_second if per_second else 0.0
     return (
         f"{summary.seeds}/{summary.wanted} seeds, {len(summary.failed)} failed, "
-        f"{per_second * MINUTE:.0f} a minute, {told_duration(left)} left"
+        f"{per_second * MINUTE:.0f} a minute, {duration_text(left)} left"
     )
 
 
-def told_failure(report: "Report") -> str:
+def failure_text(report: "Report") -> str:
     """One line; the summary has the details and the command that repeats the seed."""
     return f"seed {report.seed} failed: {report.violation.partition(chr(10))[0]}"
 
 
-def told_duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     minutes = round(seconds / MINUTE)
     if seconds < 2 * MINUTE:
         return f"{seconds:.0f} s"
@@ -108,7 +108,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
 
-def _told_scenario(scenario: Scenario) -> str:
+def _scenario_text(scenario: Scenario) -> str:
     width = max(map(len, SCENARIOS)) + 2
     text = f"  {scenario.name:<{width}}{scenario.text}"
     return textwrap.fill(text, HELP_WIDTH, subsequent_indent=" " * (width + 2))
@@ -155,7 +155,7 @@ USAGE = Usage(
             kind=bool,
         ),
     ),
-    "\n".join(("\nScenarios:\n", *map(_told_scenario, SCENARIOS.values()), "")),
+    "\n".join(("\nScenarios:\n", *map(_scenario_text, SCENARIOS.values()), "")),
 )
 
 
@@ -248,7 +248,7 @@ def _numbers(text: str) -> tuple[int, ...] | None:
 
 def _play_many(given: Given, kind: _Kind, terminal: Terminal) -> int:
     from pileus_lab.simulation.campaign import campaign  # noqa: PLC0415 -- takes a moment to load
-    from pileus_lab.simulation.report import WIDTH, told_totals  # noqa: PLC0415
+    from pileus_lab.simulation.report import WIDTH, totals_text  # noqa: PLC0415
 
     first, count = given.number("first-seed") or 0, given.number("seeds") or 0
     seeds, jobs = range(first, first + count), given.number("jobs") or 1
@@ -267,9 +267,9 @@ def _play_many(given: Given, kind: _Kind, terminal: Terminal) -> int:
     width = min(terminal.width(terminal.out) or WIDTH, WIDTH)
     lasted = since_boot() - started
     scenario = SCENARIOS[kind.scenario]
-    for line in told_totals(summary, scenario, lasted, cloud=kind.cloud, width=width):
+    for line in totals_text(summary, scenario, lasted, cloud=kind.cloud, width=width):
         terminal.out.write(f"{line}\n")
-    _tell_failures(summary, kind, terminal)
+    _report_failures(summary, kind, terminal)
     if not summary.is_whole:
         return INTERRUPTED
     chosen = summary.failed[0].seed if summary.failed else seeds[-1]
@@ -303,7 +303,7 @@ def _play_one(given: Given, kind: _Kind, only: tuple[int, ...], terminal: Termin
     return code or (1 if outcome.violation else 0)
 
 
-def _tell_failures(summary: "Summary", kind: _Kind, terminal: Terminal) -> None:
+def _report_failures(summary: "Summary", kind: _Kind, terminal: Terminal) -> None:
     for report in summary.failed:
         terminal.out.write(f"\nseed {report.seed} failed: {report.violation}\n")
         terminal.out.write(f"  repeat: {kind.repeating(report.seed)}\n")

@@ -81,15 +81,15 @@ class Cluster:
     def added(self, new: Node) -> None:
         if is_tainted(new):
             self.came_tainted.add(new.metadata.name)
-        self._tell(None, new)
+        self._report(None, new)
 
     def updated(self, old: Node, new: Node) -> None:
-        self._tell(old, new)
+        self._report(old, new)
 
     def deleted(self, old: Node) -> None:
-        self._tell(old, None)
+        self._report(old, None)
 
-    def _tell(self, old: Node | None, new: Node | None) -> None:
+    def _report(self, old: Node | None, new: Node | None) -> None:
         for effect, text in node_changes(old, new):
             self._board.note("cluster", effect, text)
 
@@ -99,15 +99,15 @@ class _Services:
         self._board = board
 
     def added(self, new: Service, /) -> None:
-        self._tell(None, new)
+        self._report(None, new)
 
     def updated(self, old: Service, new: Service, /) -> None:
-        self._tell(old, new)
+        self._report(old, new)
 
     def deleted(self, old: Service, /) -> None:
-        self._tell(old, None)
+        self._report(old, None)
 
-    def _tell(self, old: Service | None, new: Service | None) -> None:
+    def _report(self, old: Service | None, new: Service | None) -> None:
         for effect, text in service_changes(old, new):
             self._board.note("cluster", effect, text)
 

@@ -22,9 +22,9 @@ from pileus_lab.apiserver.server import ServerInfo, serving_api
 from pileus_lab.demo.cluster import Cluster, Ports, Shop, api_client, seen_cluster
 from pileus_lab.demo.facts import balancer_row, cloud_changes, event_row, listeners, node_rows
 from pileus_lab.demo.host import FRONT_PORTS, NODE_PORTS, Block, Folder, claimed_block, free_port
-from pileus_lab.demo.manager import configuration, manage, tell_awaited, world_of
+from pileus_lab.demo.manager import configuration, manage, report_awaited, world_of
 from pileus_lab.demo.state import Board, Sight
-from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.http_api import serving
 from pileus_lab.local.model.machines import CreateMachine, DeleteMachine
 from pileus_lab.local.model.state import A, Operation, Settings
@@ -148,11 +148,11 @@ async def _served_cloud(
         external_pool=block.external,
         boot_seconds=BOOT_SECONDS,
     )
-    cloud = LocalCloud(Surroundings(clock=given.clock, chance=given.random, settings=settings))
+    cloud = LocalCloud(CloudContext(clock=given.clock, chance=given.random, settings=settings))
     folder = given.folder
     config = json.dumps({"endpoint": str(folder.socket)}).encode()
     await asyncio.to_thread(_write_private, folder.cloud_config, config)
-    listened = _tell_changes(cloud, given.board)
+    listened = _report_changes(cloud, given.board)
     async with carrying(cloud, Checking()), serving(cloud, folder.socket):
         given.board.note("demo", Effect.CREATE, f"local cloud with addresses {block.instances}")
         yield cloud, listened
@@ -173,24 +173,24 @@ async def _manager(given: Props) -> AsyncGenerator[None]:
     world = world_of(given.random, given.verbosity, given.board)
     async with (
         background(manage(config, world)),
-        background(tell_awaited(config, world, given.board)),
+        background(report_awaited(config, world, given.board)),
     ):
         given.board.note("demo", Effect.CREATE, "the manager")
         yield
 
 
-def _tell_changes(cloud: LocalCloud, board: Board) -> set[tuple[str, int]]:
+def _report_changes(cloud: LocalCloud, board: Board) -> set[tuple[str, int]]:
     before = cloud.state
     listened: set[tuple[str, int]] = set()
 
-    def tell() -> None:
+    def report() -> None:
         nonlocal before
         listened.update(listeners(cloud.state))
         for effect, text in cloud_changes(before, cloud.state):
             board.note("cloud", effect, text)
         before = cloud.state
 
-    cloud.watch(tell)
+    cloud.watch(report)
     return listened
 
 

@@ -34,27 +34,27 @@ from pileus_lab.local.connect import connect
 LOOK_EVERY = 0.3
 
 
-def told_provider(board: Board) -> Registry:
+def reporting_provider(board: Board) -> Registry:
     """A registry with the local cloud only; each of its changes is shown before it is made."""
     providers = Registry(discover=lambda: ())
-    providers.register(SCHEME, telling(connect, board))
+    providers.register(SCHEME, reporting(connect, board))
     return providers
 
 
-def telling(inner: Connect, board: Board) -> Connect:
+def reporting(inner: Connect, board: Board) -> Connect:
     """A provider whose changes are shown before they are made."""
 
     @asynccontextmanager
     async def connected(config: ProviderConfig) -> AsyncGenerator[Cloud]:
         async with inner(config) as cloud:
-            told = _Told(cloud.balancers, board) if cloud.balancers else None
+            told = _ReportingBalancers(cloud.balancers, board) if cloud.balancers else None
             yield replace(cloud, balancers=told)
 
     return connected
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ReportingBalancers:
     inner: Balancers[Any, Any]
     board: Board
 
@@ -77,7 +77,7 @@ class _Told:
         return self.inner.lock_key(wish)
 
 
-async def tell_awaited(config: Config, world: World, board: Board) -> None:
+async def report_awaited(config: Config, world: World, board: Board) -> None:
     """Shows each pending deletion of a node once, until cancelled."""
     async with read_only_context(config, world) as context:
         planner = Planner(replace(context, controllers=Controllers(lifecycle.DESCRIPTOR)))
@@ -131,7 +131,7 @@ def configuration(folder: Folder) -> Config:
 
 
 def world_of(random: Random, verbosity: Verbosity, board: Board) -> World:
-    return World({}, SYSTEM_TIMES, random, verbosity.set, providers=told_provider(board))
+    return World({}, SYSTEM_TIMES, random, verbosity.set, providers=reporting_provider(board))
 
 
 async def manage(config: Config, world: World) -> None:

@@ -31,7 +31,7 @@ class StepFailed(Exception):
     """A step did not succeed in time; the board has it."""
 
 
-async def tell(story: Sequence[Step], stage: Stage, board: Board, pause: float) -> None:
+async def run_story(story: Sequence[Step], stage: Stage, board: Board, pause: float) -> None:
     """Performs the steps, with a pause after each; the first one has already begun.
 
     Raises `StepFailed`.
@@ -115,7 +115,7 @@ class Performance:
 
     async def _play(self, stage: Stage) -> None:
         board = self._given.board
-        await tell(STORY, stage, board, PACE if self._options.console else 0.0)
+        await run_story(STORY, stage, board, PACE if self._options.console else 0.0)
         if self._options.once:
             return
         await prepare(ENCORE, stage)

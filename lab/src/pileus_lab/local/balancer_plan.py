@@ -129,7 +129,7 @@ def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
         )
     if isinstance(found, Outline) and not needs_parts(wish, seen):
         return ()
-    return _mended(_with_parts(found), desired(wish, wish.spec))
+    return _repaired(_with_parts(found), desired(wish, wish.spec))
 
 
 def _with_parts(found: Balancer | Outline) -> Balancer:
@@ -159,7 +159,7 @@ def _adoption(
     return claim, *repairs, _stamp(named.id, wanted)
 
 
-def _mended(found: Balancer, wanted: CreateBalancer) -> tuple[Change, ...]:
+def _repaired(found: Balancer, wanted: CreateBalancer) -> tuple[Change, ...]:
     """Returns the differences. Only the last change records the fingerprint on the balancer."""
     match tuple(_differences(found, wanted)):
         case ():

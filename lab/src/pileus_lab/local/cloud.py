@@ -98,7 +98,7 @@ class Behaviour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class CloudContext:
     """What a cloud needs: clock, randomness, and a journal for its state (None: in memory)."""
 
     clock: Clock
@@ -113,7 +113,7 @@ class Surroundings:
 class LocalCloud:
     """One cloud. A write is stored before it is acknowledged."""
 
-    def __init__(self, given: Surroundings) -> None:
+    def __init__(self, given: CloudContext) -> None:
         self._given = given
         self._state = given.journal.load() if given.journal else State()
         if given.disks:

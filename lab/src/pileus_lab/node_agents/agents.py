@@ -153,7 +153,7 @@ class _Agents:
             else:
                 if page.is_complete:
                     self._adapt(page.items)
-                    await self._tell_silence({machine.name for machine in page.items})
+                    await self._report_silence({machine.name for machine in page.items})
             await asyncio.sleep(self._cluster.pace.look)
 
     def _adapt(self, machines: tuple[Machine, ...]) -> None:
@@ -174,7 +174,7 @@ class _Agents:
     def _fall_silent(self, name: str) -> None:
         self._silent.setdefault(name, _Silent(asyncio.get_running_loop().time()))
 
-    async def _tell_silence(self, existing: set[str]) -> None:
+    async def _report_silence(self, existing: set[str]) -> None:
         grace = self._cluster.pace.silence
         now = asyncio.get_running_loop().time()
         for name, silent in list(self._silent.items()):

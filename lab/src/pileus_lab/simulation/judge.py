@@ -85,7 +85,7 @@ class Judge:
             accepted -= before.accepted
         return Spent(seconds, calls, accepted, self._last_write)
 
-    def look_for_waste(self, spent: Spent) -> None:
+    def check_for_waste(self, spent: Spent) -> None:
         for wrong in wasted(self._facts, spent) if self._facts else ():
             self.blame(AT_REST, wrong)
 

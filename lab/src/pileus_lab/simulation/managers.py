@@ -22,7 +22,7 @@ from pileus.telemetry.metrics import Metrics
 from pileus_lab.simulation.clouds.second import SECOND
 from pileus_lab.simulation.connections.api import Wire
 from pileus_lab.simulation.connections.cloud import CloudWire
-from pileus_lab.simulation.connections.process import Life, Surroundings
+from pileus_lab.simulation.connections.process import ConnectionContext, Life
 from pileus_lab.simulation.environment.cluster import Cluster
 from pileus_lab.simulation.environment.steps import Trace
 from pileus_lab.simulation.event_loop import PROCESS, SimulationLoop
@@ -65,7 +65,7 @@ class Replica:
     """While `run` runs there is a manager, or one is about to be started."""
 
     def __init__(
-        self, name: str, config: Config, clock: Clock, chance: Random, around: Surroundings
+        self, name: str, config: Config, clock: Clock, chance: Random, around: ConnectionContext
     ) -> None:
         self.name = name
         self._config = config

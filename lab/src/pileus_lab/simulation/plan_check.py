@@ -124,14 +124,14 @@ class RecordedRoutes:
         return await self.inner.list_routes(cluster)
 
     async def create(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
-        self._tell(Effect.CREATE, routes)
+        self._report(Effect.CREATE, routes)
         return await self.inner.create(cluster, routes)
 
     async def delete(self, cluster: str, routes: Sequence[Route]) -> Mapping[Route, CloudError]:
-        self._tell(Effect.DELETE, routes)
+        self._report(Effect.DELETE, routes)
         return await self.inner.delete(cluster, routes)
 
-    def _tell(self, effect: Effect, routes: Sequence[Route]) -> None:
+    def _report(self, effect: Effect, routes: Sequence[Route]) -> None:
         for route in routes:
             target = route.target or ""
             what = f"{effect} route {route.destination} to {target or 'an unknown machine'}"
@@ -151,16 +151,16 @@ class RecordedKeys:
     async def add(
         self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, CloudError]:
-        self._tell(Effect.CREATE, keys, nodes)
+        self._report(Effect.CREATE, keys, nodes)
         return await self.inner.add(cluster, keys, nodes)
 
     async def remove(
         self, cluster: str, keys: Sequence[SshKey], nodes: Sequence[NodeRef]
     ) -> Mapping[NodeName, CloudError]:
-        self._tell(Effect.DELETE, keys, nodes)
+        self._report(Effect.DELETE, keys, nodes)
         return await self.inner.remove(cluster, keys, nodes)
 
-    def _tell(self, effect: Effect, keys: Sequence[SshKey], nodes: Sequence[NodeRef]) -> None:
+    def _report(self, effect: Effect, keys: Sequence[SshKey], nodes: Sequence[NodeRef]) -> None:
         for node in nodes:
             for key in keys:
                 what = f"{effect} {key.user}"

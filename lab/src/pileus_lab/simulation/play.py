@@ -122,14 +122,14 @@ async def _stay_quiet(world: World) -> None:
     await asyncio.sleep(AFTERGLOW)
     before = world.judge.spent()
     await asyncio.sleep(world.quiet_seconds)
-    world.judge.look_for_waste(world.judge.spent(world.quiet_seconds, before))
+    world.judge.check_for_waste(world.judge.spent(world.quiet_seconds, before))
     _blame_what_is_wrong(world)
 
 
 def _blame_what_is_wrong(world: World) -> None:
     wrong = world.judge.first_wrong()
     if wrong is not None:
-        world.tell_who_waits()
+        world.notify_waiting()
         world.judge.blame(*wrong)
 
 

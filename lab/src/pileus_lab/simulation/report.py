@@ -114,7 +114,7 @@ ASKERS = {
 """All combinations, so that those that never occurred are shown as well."""
 
 
-def told_totals(
+def totals_text(
     summary: Summary,
     scenario: Scenario,
     wall_seconds: float,

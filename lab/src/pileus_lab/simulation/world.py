@@ -27,7 +27,7 @@ from pileus_lab.simulation.clouds import second
 from pileus_lab.simulation.clouds.deeds import AddMachine
 from pileus_lab.simulation.clouds.interface import MakeCloud, SimulatedCloud
 from pileus_lab.simulation.clouds.second import SecondCloud, troubles
-from pileus_lab.simulation.connections.process import Life, Surroundings
+from pileus_lab.simulation.connections.process import ConnectionContext, Life
 from pileus_lab.simulation.diagnostics import Queues, Sayings
 from pileus_lab.simulation.environment.account import Account
 from pileus_lab.simulation.environment.cluster import MERGE, Cluster, Manners
@@ -162,7 +162,7 @@ class World:
     def _assembled(self, clock: Clock) -> list[Replica]:
         seed, setup = self._schedule.seed, self._schedule.setup
         self._second = self._second_cloud()
-        around = self._around = Surroundings(
+        around = self._around = ConnectionContext(
             loop=self._loop,
             cluster=self._cluster,
             account=self._account,
@@ -190,7 +190,7 @@ class World:
         if isinstance(step, Call):
             self._replacing.see(step)
 
-    def tell_who_waits(self) -> None:
+    def notify_waiting(self) -> None:
         """Shows why something does not happen, for example a deadlock."""
         for line in self._loop.waiting():
             self.trace.note("waits", line)

@@ -9,7 +9,7 @@ DELETION = f"{CORE_NAMESPACE}deletion"
 OUT_OF_SERVICE_MARK = f"{CORE_NAMESPACE}out-of-service"
 
 
-class Word(StrEnum):
+class DeletionDecision(StrEnum):
     """A user's decision about a node that has no machine."""
 
     APPROVED = "approved"
@@ -19,7 +19,7 @@ class Word(StrEnum):
 ANNOTATIONS = Options(
     Option(
         DELETION,
-        one_of(*Word),
+        one_of(*DeletionDecision),
         "",
         "Whether the Node may be deleted when its machine does not exist: `approved` deletes it "
         "even if a safeguard keeps it, `never` keeps it in any case.",
@@ -48,5 +48,5 @@ def invalid_annotations(node: Node) -> str:
     )
 
 
-def word_of(node: Node) -> str:
+def deletion_decision(node: Node) -> str:
     return (node.metadata.annotations or {}).get(DELETION, "")

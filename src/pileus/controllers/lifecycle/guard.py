@@ -18,7 +18,7 @@ from enum import Enum, auto
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import Absent, Instance, InstanceState
-from pileus.controllers.lifecycle.annotations import invalid_annotations, word_of
+from pileus.controllers.lifecycle.annotations import deletion_decision, invalid_annotations
 from pileus.controllers.lifecycle.observation import Observed
 from pileus.controllers.lifecycle.patches import is_out_of_service
 from pileus.controllers.lifecycle.settings import LifecycleSettings, Policy, Rules
@@ -311,7 +311,7 @@ def subject_of(node: Node) -> Subject:
 
 def _counts(seen: Observed, whose: Ownership) -> bool:
     """Whether the limit applies: the node would be deleted, and no user has decided about it."""
-    decided = word_of(seen.node) or invalid_annotations(seen.node)
+    decided = deletion_decision(seen.node) or invalid_annotations(seen.node)
     return seen.whose is whose and not decided
 
 

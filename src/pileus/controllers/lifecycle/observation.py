@@ -88,13 +88,13 @@ class InstanceLookup:
         nodes was reported absent before; otherwise only denied nodes cost a lookup of witnesses.
         """
         if not witnesses:
-            return await look_at(self.instances, nodes, ())
+            return await look_up_with_witnesses(self.instances, nodes, ())
         if suspected:
-            return await look_at(self.instances, nodes, self.view.witnesses())
-        return await look_first(self.instances, nodes, self.view.witnesses)
+            return await look_up_with_witnesses(self.instances, nodes, self.view.witnesses())
+        return await look_up_then_witnesses(self.instances, nodes, self.view.witnesses)
 
 
-async def look_at(
+async def look_up_with_witnesses(
     instances: Instances, nodes: Sequence[Node], witnesses: Sequence[Node]
 ) -> Mapping[str, Answer]:
     """Returns an answer for each of `nodes`, as far as it can be trusted."""
@@ -104,17 +104,21 @@ async def look_at(
     return trusted(asked, {name: answers[name] for name in healthy})
 
 
-async def look_first(
+async def look_up_then_witnesses(
     instances: Instances, nodes: Sequence[Node], witnesses: Callable[[], Sequence[Node]]
 ) -> Mapping[str, Answer]:
-    """As `look_at`, but looks up witnesses only if a node is denied.
+    """As `look_up_with_witnesses`, but looks up witnesses only if a node is denied.
 
     So nodes whose instances are merely stopped cost no more than their own answers.
     """
     answers = await look_up(instances, nodes, fresh=True)
     denied = [node for node in nodes if isinstance(answers[node.metadata.name], Absent)]
     healthy = witnesses() if denied else ()
-    return {**answers, **await look_at(instances, denied, healthy)} if healthy else answers
+    return (
+        {**answers, **await look_up_with_witnesses(instances, denied, healthy)}
+        if healthy
+        else answers
+    )
 
 
 def trusted(answers: Mapping[str, Answer], witnesses: Mapping[str, Answer]) -> Mapping[str, Answer]:

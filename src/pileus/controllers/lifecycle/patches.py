@@ -8,7 +8,7 @@ from typing import assert_never
 import msgspec
 
 from pileus.cloud.model import no_labels
-from pileus.controllers.lifecycle.annotations import DELETION, OUT_OF_SERVICE_MARK, Word
+from pileus.controllers.lifecycle.annotations import DELETION, OUT_OF_SERVICE_MARK, DeletionDecision
 from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, NodeCondition, Taint
 from pileus.kube.patch import MergePatch, Patch, StrategicPatch
@@ -77,7 +77,7 @@ def object_write(node: Node, marks: Marks) -> ObjectWrite | None:
     taints = list(taints_of(node))
     annotations: dict[str, str | None] = {}
     has = node.metadata.annotations or {}
-    if marks.removes_approval and has.get(DELETION) == Word.APPROVED:
+    if marks.removes_approval and has.get(DELETION) == DeletionDecision.APPROVED:
         annotations[DELETION] = None
     _change(node, taints, SHUTDOWN, marks.shut_down)
     _change(node, taints, GONE, marks.gone)

@@ -12,7 +12,12 @@ from datetime import datetime
 
 from pileus.cloud.errors import CloudError
 from pileus.cloud.model import Absent, Instance, InstanceState
-from pileus.controllers.lifecycle.annotations import DELETION, Word, invalid_annotations, word_of
+from pileus.controllers.lifecycle.annotations import (
+    DELETION,
+    DeletionDecision,
+    deletion_decision,
+    invalid_annotations,
+)
 from pileus.controllers.lifecycle.guard import Guards, Share, Standing, subject_of
 from pileus.controllers.lifecycle.observation import Observed
 from pileus.controllers.lifecycle.patches import (
@@ -147,7 +152,7 @@ def is_deletion(steps: Steps) -> bool:
 
 
 def approval_command(name: str) -> str:
-    return f"kubectl annotate node {name} {DELETION}={Word.APPROVED}"
+    return f"kubectl annotate node {name} {DELETION}={DeletionDecision.APPROVED}"
 
 
 def taint_command(name: str) -> str:
@@ -234,8 +239,10 @@ def _warnings(marks: Marks, evidence: str) -> Steps:
 
 def _kept_by_annotation(node: Node, absent: Absent) -> Explanation | None:
     """A misspelt annotation keeps the node too: it may have been meant to."""
-    if word_of(node) == Word.NEVER:
-        return _kept("DeletionVetoed", absent, f"its annotation {DELETION} is {Word.NEVER}")
+    if deletion_decision(node) == DeletionDecision.NEVER:
+        return _kept(
+            "DeletionVetoed", absent, f"its annotation {DELETION} is {DeletionDecision.NEVER}"
+        )
     if invalid := invalid_annotations(node):
         return _kept("DeletionAnnotationUnknown", absent, invalid)
     return None
@@ -248,7 +255,7 @@ def _kept_by_policy(absent: Absent, policy: Policy) -> Explanation | None:
 
 
 def _kept_by_guard(node: Node, absent: Absent, case: Case) -> Explanation | None:
-    if word_of(node) == Word.APPROVED:
+    if deletion_decision(node) == DeletionDecision.APPROVED:
         return None
     fix = f"To delete it: {approval_command(node.metadata.name)}"
     if case.ownership is not Ownership.OURS and not case.is_overdue:

@@ -23,19 +23,19 @@ from pileus.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class AccessContext:
     """What the choice depends on besides flags and environment; tests replace it."""
 
     clock: Clock = field(default_factory=SystemClock)
     service_account: Path = SERVICE_ACCOUNT
 
 
-HERE = Surroundings()
+HERE = AccessContext()
 _WAYS = "give --kubeconfig=FILE, set KUBECONFIG, or create ~/.kube/config"
 
 
 def load_access(
-    kubeconfig: str, master: str, environ: Mapping[str, str], here: Surroundings = HERE
+    kubeconfig: str, master: str, environ: Mapping[str, str], here: AccessContext = HERE
 ) -> Access:
     """Return the access that `--kubeconfig` and `--master` mean ("" where not given).
 
@@ -64,7 +64,7 @@ def load_user_access(
     master: str,
     context: str,
     environ: Mapping[str, str],
-    here: Surroundings = HERE,
+    here: AccessContext = HERE,
 ) -> Access:
     """Returns the access that kubectl would use, for commands that a user runs.
 
@@ -88,7 +88,7 @@ def load_user_access(
         raise InvalidConfiguration(f"invalid configuration: {_shown(files, e)}") from e
 
 
-def _without_files(master: str, environ: Mapping[str, str], here: Surroundings) -> Access:
+def _without_files(master: str, environ: Mapping[str, str], here: AccessContext) -> Access:
     if master or isinstance(in_cluster(environ, here.clock, here.service_account), Access):
         return load_access("", master, environ, here)
     if environ.get("KUBERNETES_MASTER"):
@@ -122,7 +122,7 @@ def _shown(files: UserFiles, error: Exception) -> str:
 
 
 def load_delegated_access(
-    flag: str, kubeconfig: str, environ: Mapping[str, str], here: Surroundings = HERE
+    flag: str, kubeconfig: str, environ: Mapping[str, str], here: AccessContext = HERE
 ) -> Access | None:
     """Return the access for token and access reviews; None if there is none to be had.
 
@@ -138,7 +138,7 @@ def load_delegated_access(
 
 
 def _from_file(
-    flag: str, kubeconfig: str, master: str, environ: Mapping[str, str], here: Surroundings
+    flag: str, kubeconfig: str, master: str, environ: Mapping[str, str], here: AccessContext
 ) -> Access:
     path = Path(kubeconfig).absolute()
     try:
@@ -147,7 +147,7 @@ def _from_file(
         raise InvalidConfiguration(f"invalid configuration: {flag}={path}: {e}") from e
 
 
-def _bare(name: str, server: str, environ: Mapping[str, str], here: Surroundings) -> Access:
+def _bare(name: str, server: str, environ: Mapping[str, str], here: AccessContext) -> Access:
     try:
         return bare_access(server, Place(Path(), environ, here.clock))
     except InvalidConfiguration as e:

@@ -145,7 +145,7 @@ class TlsContexts:
         self._settings = settings
         self._clock = clock
         self._checked = clock.now()
-        self._stamps = self._look()
+        self._stamps = self._read_stamps()
         self._issued: KeyPair | None = None
         self._loaded = self._load()
         self._context = self._build(self._loaded)
@@ -166,7 +166,7 @@ class TlsContexts:
         return self._context
 
     def _reload(self) -> None:
-        stamps = self._look()
+        stamps = self._read_stamps()
         if stamps == self._stamps:
             return
         try:
@@ -179,7 +179,7 @@ class TlsContexts:
         self._stamps = stamps
         _log.info("Certificates changed and were loaded", trust=self._settings.trust)
 
-    def _look(self) -> tuple[Stamp | None, ...]:
+    def _read_stamps(self) -> tuple[Stamp | None, ...]:
         settings = self._settings
         return tuple(
             pem.stamp() if pem else None

@@ -33,8 +33,7 @@ from pileus_lab.apiserver.api import Api
 from pileus_lab.apiserver.in_process import InProcessReply, InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
 from pileus_lab.apiserver.state import Options
-from pileus_lab.local.cloud import LocalCloud
-from pileus_lab.local.cloud import Surroundings as CloudSurroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.connect import cloud_of
 from pileus_lab.local.model.records import Balancer
 from pileus_lab.local.model.state import Operation
@@ -110,7 +109,7 @@ class World:
             InProcessTransport(self.api), user_agent="user", metrics=Metrics(MetricRegistry())
         )
         self.cloud = LocalCloud(
-            CloudSurroundings(
+            CloudContext(
                 clock=self.clock,
                 chance=Random(1),
                 settings=settings or CloudSettings(),

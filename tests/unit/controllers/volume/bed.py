@@ -35,7 +35,7 @@ from pileus_lab.apiserver.call import Request, Response
 from pileus_lab.apiserver.identity import authenticated
 from pileus_lab.apiserver.in_process import MASTER, InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
-from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.connect import cloud_of
 from pileus_lab.local.model.machines import CreateMachine
 from pileus_lab.node_agents.volume_binder import Storage, patches
@@ -263,7 +263,7 @@ async def bed(*nodes: str, period: float = 600.0) -> AsyncGenerator[Bed]:
     api = api_in_memory(clock=LoopClock(), random=Random(0))
     metrics, events = Metrics(MetricRegistry()), FakeEvents()
     client = Client(InProcessTransport(api), user_agent="test", metrics=metrics)
-    cloud = LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1)))
+    cloud = LocalCloud(CloudContext(clock=LoopClock(), chance=Random(1)))
     provider = await cloud_of(cloud)
     assert provider.volumes is not None
     volumes = Watched(provider.volumes)

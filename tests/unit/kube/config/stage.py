@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pileus.kube.access import Access
-from pileus.kube.config.choose import Surroundings, load_access
+from pileus.kube.config.choose import AccessContext, load_access
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -37,8 +37,8 @@ class Stage:
         return self.folder / "config"
 
     @property
-    def here(self) -> Surroundings:
-        return Surroundings(clock=self.clock, service_account=self.folder / "serviceaccount")
+    def here(self) -> AccessContext:
+        return AccessContext(clock=self.clock, service_account=self.folder / "serviceaccount")
 
     def write(self, cluster: Mapping[str, object], user: Mapping[str, object]) -> None:
         """Write a kubeconfig with one context; JSON, which is YAML too."""

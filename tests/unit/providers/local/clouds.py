@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from pileus.clock import Clock
-from pileus_lab.local.cloud import Behaviour, LocalCloud, Surroundings
+from pileus_lab.local.cloud import Behaviour, CloudContext, LocalCloud
 from pileus_lab.local.disks import Disks
 from pileus_lab.local.journal import Journal
 from pileus_lab.local.model.state import Moment, Settings
@@ -35,7 +35,7 @@ def local_cloud(
     seed: int = 1,
 ) -> LocalCloud:
     return LocalCloud(
-        Surroundings(
+        CloudContext(
             clock=clock or Hands(),
             chance=Random(seed),
             journal=journal,

@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 from pileus.kube.errors import Unreachable
 from pileus.kube.transport import READS, Reply, Request
 from pileus_lab.apiserver.call import Response
-from pileus_lab.simulation.connections.process import Life, Surroundings
+from pileus_lab.simulation.connections.process import ConnectionContext, Life
 from pileus_lab.simulation.environment.steps import Answer, Call, Channel
 from pileus_lab.simulation.kinds import SIMULATED, FaultKind, Place
 from pileus_lab.simulation.schedule import Strike
@@ -32,7 +32,7 @@ class Watch:
     """The answer to a watch, with injected delays and faults."""
 
     def __init__(
-        self, request: Request, response: Response, life: Life, around: Surroundings
+        self, request: Request, response: Response, life: Life, around: ConnectionContext
     ) -> None:
         self._request = request
         self._response = response
@@ -239,7 +239,7 @@ class Wire:
 
     host = HOST
 
-    def __init__(self, life: Life, around: Surroundings) -> None:
+    def __init__(self, life: Life, around: ConnectionContext) -> None:
         self._life = life
         self._around = around
 
@@ -295,7 +295,7 @@ class Wire:
 class _Journey:
     """One request to the server and back. It continues even if its sender has ended."""
 
-    def __init__(self, request: Request, life: Life, around: Surroundings) -> None:
+    def __init__(self, request: Request, life: Life, around: ConnectionContext) -> None:
         self._request = request
         self._life = life
         self._around = around

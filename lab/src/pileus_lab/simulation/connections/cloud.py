@@ -10,7 +10,7 @@ from pileus.cloud.errors import (
     Unauthorized,
     Unavailable,
 )
-from pileus_lab.simulation.connections.process import Life, Surroundings
+from pileus_lab.simulation.connections.process import ConnectionContext, Life
 from pileus_lab.simulation.environment.steps import Answer, Call, Channel
 from pileus_lab.simulation.kinds import SIMULATED, FaultKind, Place
 from pileus_lab.simulation.schedule import Strike
@@ -43,7 +43,7 @@ KEPT = 0.5
 class CloudWire:
     """The API that the provider calls."""
 
-    def __init__(self, life: Life, around: Surroundings) -> None:
+    def __init__(self, life: Life, around: ConnectionContext) -> None:
         self._life = life
         self._around = around
 
@@ -58,7 +58,7 @@ class CloudWire:
 class _Journey:
     """One call to the cloud and back."""
 
-    def __init__(self, operation: object, life: Life, around: Surroundings) -> None:
+    def __init__(self, operation: object, life: Life, around: ConnectionContext) -> None:
         self._operation = operation
         self._asked = around.account.cloud.asked(operation)
         self._text = self._asked.what or str(operation)

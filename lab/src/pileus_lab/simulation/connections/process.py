@@ -94,7 +94,7 @@ class _Ambush:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ConnectionContext:
     """What the connections of all managers share."""
 
     loop: SimulationLoop

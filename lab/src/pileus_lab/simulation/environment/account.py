@@ -80,7 +80,7 @@ class Account:
             before = self.truth()
             self._state = after
             self._past.append((moment.now, after))
-            self._tell(CloudStep(who, operation, before, self.truth()))
+            self._report(CloudStep(who, operation, before, self.truth()))
         return answer
 
     def attempt(self, who: str, operation: object) -> None:
@@ -107,7 +107,7 @@ class Account:
     def now(self) -> float:
         return self._clock.now().timestamp()
 
-    def _tell(self, step: CloudStep) -> None:
+    def _report(self, step: CloudStep) -> None:
         if step.after.machines is not step.before.machines:
             there = {one.provider_id for one in step.after.machines}
             gone = (one for one in step.before.machines if one.provider_id not in there)

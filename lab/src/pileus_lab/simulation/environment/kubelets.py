@@ -138,7 +138,7 @@ class Kubelets:
         node["spec"] = {**_spec(node), "taints": taints, **ranges}
         made = self._cluster.act(WHO, "POST", NODES_PATH, node)
         if made is not None:
-            self._tell_ready(made, machine, self._clock.now())
+            self._report_ready(made, machine, self._clock.now())
 
     def _report(self, node: Obj, running: dict[str, Machine]) -> None:
         uuid, name = text(node, "status", "nodeInfo", "systemUUID"), text(node, "metadata", "name")
@@ -148,7 +148,7 @@ class Kubelets:
         if machine is not None:
             self._silent_since.pop(uuid, None)
             if ready_status(node) != "True":
-                self._tell_ready(node, machine, self._clock.now())
+                self._report_ready(node, machine, self._clock.now())
         elif ready_status(node) == "True":
             since = self._silent_since.setdefault(uuid, self._account.now())
             if self._account.now() - since >= SILENCE:
@@ -156,7 +156,7 @@ class Kubelets:
                 body = silent_status(self._clock.now())
                 self._cluster.act(WHO, "PATCH", f"{NODES_PATH}/{name}/status", body)
 
-    def _tell_ready(self, node: Obj, machine: Machine, now: datetime) -> None:
+    def _report_ready(self, node: Obj, machine: Machine, now: datetime) -> None:
         path = f"{NODES_PATH}/{text(node, 'metadata', 'name')}"
         body = alive_status(_host(machine), self._how, now, now)
         self._cluster.act(WHO, "PATCH", f"{path}/status", body)

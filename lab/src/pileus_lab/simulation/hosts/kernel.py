@@ -165,7 +165,7 @@ class Kernel:
 
     async def _format(self, device: Device) -> str:
         disk = device.disk
-        self._tell(HostEvent.FORMAT, disk, f"{len(disk.records)} records are on it")
+        self._report(HostEvent.FORMAT, disk, f"{len(disk.records)} records are on it")
         disk.begin_format()
         await asyncio.sleep(self.chance.uniform(0, SLOWEST))
         self._check_alive()
@@ -189,7 +189,7 @@ class Kernel:
         if self.fails(FaultKind.HOST_MOUNT_FAILS, "mount"):
             raise CommandFailed(f"mount: {target}: input/output error", BUSY)
         self.mounts.append(Mounted(target, device, "ro" in options))
-        self._tell(HostEvent.MOUNT, device.disk, target)
+        self._report(HostEvent.MOUNT, device.disk, target)
         return ""
 
     def _unmount(self, target: str) -> str:
@@ -203,7 +203,7 @@ class Kernel:
         if self.is_off:
             raise CommandFailed("the machine is off")
 
-    def _tell(self, event: HostEvent, disk: Disk, what: str) -> None:
+    def _report(self, event: HostEvent, disk: Disk, what: str) -> None:
         self.told(HostStep(self.machine, event, disk.volume, what))
 
 
