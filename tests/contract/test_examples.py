@@ -157,7 +157,7 @@ async def test_the_shipped_inventory_says_all_there_is_to_say(harness):
         ("machines: [{name: a}]", "machine 1 of the inventory needs a name and an id"),
         (
             "machines: [{name: a, id: b, sone: c}]",
-            r'unknown option "sone" \(did you mean "zone"\?\)',
+            r'unknown key "sone" \(did you mean "zone"\?\)',
         ),
         ("machines: [{name: a, id: b, addresses: [x]}]", "machine 1 .*'x' does not appear"),
         ("machines: [{name: a, id: b}, {name: c, id: b}]", "twice"),

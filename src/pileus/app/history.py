@@ -233,7 +233,7 @@ class HistoryReader:
         if isinstance(error, Forbidden) and "pods/proxy" in text:
             return CommandFailed(f"{text}. Fix: {PROXY_RIGHTS.format(namespace=namespace)}")
         if isinstance(error, Forbidden) and '"system:anonymous"' in text:
-            return CommandFailed(f"the manager got no token: {text}. {OWN_TOKEN_FIX}")
+            return CommandFailed(f"the manager got no token ({text}). {OWN_TOKEN_FIX}")
         if isinstance(error, Forbidden):
             rights = RIGHTS.format(who=_binding(text))
             return CommandFailed(f"{text}. Fix: ask an administrator to run: {rights}")
@@ -292,7 +292,8 @@ class _Token:
         try:
             return bearer(Path(self.file).read_text().strip(), f"--token-file={self.file}")
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandFailed(f"--token-file={self.file}: cannot be read: {error}") from error
+            why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+            raise CommandFailed(f"--token-file={self.file} cannot be read: {why}") from error
         except CredentialsError as error:
             raise CommandFailed(str(error)) from error
 

@@ -111,10 +111,13 @@ def _wrapped(text: str, style: Style) -> Iterator[str]:
 
 
 def _messages(messages: Iterable[Message], now: datetime) -> Iterator[str]:
-    """Yields each message once, with all its sources. Fixes are shown as next steps."""
+    """Yields each message once, with all its sources.
+
+    The fix of a current message is left out: it is the next step.
+    """
     sources: dict[tuple[str, str], list[str]] = {}
     for each in messages:
-        text, _ = split_fix(each.message)
+        text = split_fix(each.message)[0] if each.is_now else each.message
         same = next((key for key in sources if key[1] and key[1] in text), None)
         sources.setdefault(same or (each.reason, text), []).append(_source(each, now))
     for (reason, text), found in sources.items():

@@ -188,7 +188,8 @@ class Options:
     def _parse_one(self, name: str, value: object) -> object:
         option = self._options.get(name)
         if option is None:
-            raise ValueError(f'unknown option "{name}"{did_you_mean(name, self._options)}')
+            what = "annotation" if any(self._namespaces) else "key"
+            raise ValueError(f'unknown {what} "{name}"{did_you_mean(name, self._options)}')
         text = _as_text(value)
         try:
             return option.kind.parse(text)

@@ -324,6 +324,24 @@ async def test_each_fact_is_said_once_and_the_end_is_a_command() -> None:
         assert re.match("run: (kubectl|pileus) ", lines[-1].removeprefix("next").strip()), shown
 
 
+@pytest.mark.parametrize("is_now", [True, False])
+def test_a_fix_is_shown_as_the_next_step_or_else_in_its_message(is_now: bool) -> None:
+    command = "kubectl annotate node n1 pileus.dev/deletion=never --overwrite"
+    warning = f"invalid value. Fix: {command}"
+    past = Message(source="event", reason="UnknownAnnotation", message=warning)
+    now = Message(source="now", reason="UnknownAnnotation", message=warning, is_now=True)
+    explanation = Explanation(
+        about=ObjectReference(kind="Node", name="n1"),
+        is_ours=True,
+        messages=(now, past) if is_now else (past,),
+    )
+
+    shown = as_text(explanation, NOW, Style())
+
+    assert shown.count(command) == 1
+    assert (f"run: {command}" in shown) == is_now
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_explain_fits_the_terminal_and_its_command_can_be_pasted(width: int):
     long = ObjectReference(kind="Service", namespace="n" * 63, name="s" * 63)

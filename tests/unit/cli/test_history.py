@@ -364,6 +364,16 @@ def test_a_missing_or_wrong_token_is_said(run: Run, token: str, text: str) -> No
     assert text in err
 
 
+def test_errors_about_tokens_are_readable_although_tokens_are_masked(run: Run) -> None:
+    with beside(journal_with(entry())) as (api, url):
+        reach = (f"--server=https://127.0.0.1:{api.port}", "--insecure-skip-tls-verify")
+        without = run(url, "history", *reach, token="")
+        missing = run(url, "history", *reach, "--token-file=/no/such")
+
+    assert "the manager got no token (GET /history/v1/entries: 403 Forbidden" in without[2]
+    assert "--token-file=/no/such cannot be read: No such file or directory\n" in missing[2]
+
+
 def test_a_leader_that_is_gone_or_no_pod_is_said(run: Run) -> None:
     with beside(journal_with(entry())) as (api, url):
         api.pods = []

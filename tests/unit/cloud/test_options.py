@@ -48,7 +48,7 @@ def test_all_mistakes_are_told_at_once():
 
     assert str(told.value) == (
         'acme.example/internal: invalid value "yes": must be true or false; '
-        'unknown option "acme.example/sise" (did you mean "acme.example/size"?); '
+        'unknown annotation "acme.example/sise" (did you mean "acme.example/size"?); '
         'acme.example/size: invalid value "lage": must be one of small, large '
         '(did you mean "large"?); '
         'acme.example/weight: invalid value "11": must be a whole number from 1 to 10'

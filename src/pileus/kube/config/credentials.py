@@ -130,7 +130,7 @@ class TokenFile:
         except CredentialsError as e:
             if not self._header:
                 raise
-            _log.error("Keeping the last token: no new one can be read", error=e)
+            _log.error("Keeping the last token, because no new one can be read", error=e)
         self._read_at = self._clock.now()
 
     def _token(self) -> str:
@@ -139,7 +139,7 @@ class TokenFile:
         except OSError as e:
             raise CredentialsError(f"cannot read token file {self._path}: {reason(e)}") from None
         except UnicodeDecodeError:
-            raise CredentialsError(f"token file {self._path} holds no token: not ASCII") from None
+            raise CredentialsError(f"token file {self._path} holds no token (not ASCII)") from None
 
 
 PAUSE = timedelta(seconds=5)

@@ -55,7 +55,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         regions = self.regions()
         if not named and len(regions) > 1:
             raise Misconfigured(
-                f"[Global] region: is missing, and the cloud has {', '.join(regions)}. "
+                f"[Global] region is missing, and the cloud has {', '.join(regions)}. "
                 f"Fix: region = {regions[0]}"
             )
         return named or next(iter(regions), "")

@@ -71,8 +71,11 @@ class CloudConf:
         return (section, key) in self.set_at
 
     def refuse(self, problems: Iterable[Problem]) -> None:
-        """Raises `Misconfigured` with all problems, if there are any."""
-        _refuse(self.path, self.set_at, problems)
+        """Raises `Misconfigured` with all problems, if there are any.
+
+        Ignored sections and keys are named, too: a misspelt one may be what is missing.
+        """
+        _refuse(self.path, self.set_at, problems, self.warnings)
 
 
 def read_cloud_conf(text: str, path: str) -> CloudConf:
@@ -252,10 +255,18 @@ def _other_section(name: str) -> str:
     return f" (it belongs to [{homes[0]}])" if homes else ""
 
 
-def _refuse(path: str, set_at: Mapping[tuple[str, str], int], problems: Iterable[Problem]) -> None:
+_VERBS = ("is ", "needs ")
+
+
+def _refuse(
+    path: str,
+    set_at: Mapping[tuple[str, str], int],
+    problems: Iterable[Problem],
+    warnings: Iterable[str] = (),
+) -> None:
     texts = tuple(_located(path, set_at, problems))
     if texts:
-        raise Misconfigured("; ".join(texts))
+        raise Misconfigured("; ".join((*texts, *warnings)))
 
 
 def _located(
@@ -264,4 +275,6 @@ def _located(
     for each in problems:
         line = set_at.get((each.section, each.key))
         where = path if line is None else f"{path}:{line}"
-        yield f"{where}: [{each.section}] {each.key}: {each.text}"
+        # Without a colon, "password is missing" is not masked as if "is" were the password.
+        colon = "" if each.text.startswith(_VERBS) else ":"
+        yield f"{where}: [{each.section}] {each.key}{colon} {each.text}"

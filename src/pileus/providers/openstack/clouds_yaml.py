@@ -159,7 +159,7 @@ def _entry(name: str, path: str, clouds: AnyMap, secure: AnyMap, public: AnyMap)
         name = next(iter(entries))
     if not name:
         known = ", ".join(sorted(entries)) or "none"
-        raise Misconfigured(f"[Global] cloud: is missing; {path} has {known}. Fix: cloud = NAME")
+        raise Misconfigured(f"[Global] cloud is missing; {path} has {known}. Fix: cloud = NAME")
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise Misconfigured(

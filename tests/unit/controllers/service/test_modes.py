@@ -178,7 +178,9 @@ async def test_a_misspelt_annotation_of_ours_protects_and_is_reported_with_its_f
         )
         status, reason, message = await world.condition()
         assert (status, reason) == ("False", "Misconfigured")
-        assert 'unknown option "pileus.dev/mange" (did you mean "pileus.dev/manage"?)' in message
+        assert (
+            'unknown annotation "pileus.dev/mange" (did you mean "pileus.dev/manage"?)' in message
+        )
         assert message.endswith(
             "Fix: kubectl annotate service web --namespace=default "
             "pileus.dev/mange- pileus.dev/manage=none --overwrite"

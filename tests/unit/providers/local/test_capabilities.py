@@ -249,9 +249,7 @@ async def test_a_zone_that_does_not_exist_is_refused():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(
-            "endpont: /x", 'unknown option "endpont" (did you mean "endpoint"?)', id="key"
-        ),
+        pytest.param("endpont: /x", 'unknown key "endpont" (did you mean "endpoint"?)', id="key"),
         pytest.param("zones: []", "zones must name at least one", id="no zones"),
         pytest.param(
             "bootSeconds: soon", 'bootSeconds: invalid value "soon": must be a number', id="number"

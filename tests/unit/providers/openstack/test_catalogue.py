@@ -77,7 +77,7 @@ def test_a_region_is_only_needed_if_there_are_several():
     alone = Catalogue(entries=CATALOGUE.entries[1:], project_id=PROJECT)
     assert alone.region("") == "north"
     assert alone.url(Service.LOAD_BALANCER, "admin", "") == "http://lb"
-    with pytest.raises(Misconfigured, match=r"region: is missing.* north, south\. Fix: region ="):
+    with pytest.raises(Misconfigured, match=r"region is missing.* north, south\. Fix: region ="):
         CATALOGUE.url(Service.COMPUTE, "public", "")
 
 

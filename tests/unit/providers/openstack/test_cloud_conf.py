@@ -6,6 +6,7 @@ from pileus.cloud.errors import Misconfigured
 from pileus.providers.openstack import config_checks
 from pileus.providers.openstack.cloud_conf import CloudConf, read_cloud_conf
 from pileus.providers.openstack.config import SECTIONS, LoadBalancerClass, OpenStackConfig, keys_of
+from pileus.telemetry.mask import masked
 
 LOGIN = """[Global]
 auth-url = http://keystone/v3
@@ -204,31 +205,31 @@ def test_unknown_and_removed_keys_are_ignored_with_a_warning(text, warning):
                 "Fix: use one of public, internal, admin, publicURL, internalURL, adminURL"
             ),
         ),
-        ("[Global]\ncert-file = /c", "[Global] cert-file: needs its key. Fix: set key-file"),
-        ("[Global]\nkey-file = /k", "[Global] key-file: needs its certificate. Fix: set cert-file"),
+        ("[Global]\ncert-file = /c", "[Global] cert-file needs its key. Fix: set key-file"),
+        ("[Global]\nkey-file = /k", "[Global] key-file needs its certificate. Fix: set cert-file"),
         (
             "[Global]\nca-file = /c\ntls-insecure = true",
             "[Global] tls-insecure: excludes ca-file. Fix: remove tls-insecure",
         ),
         (
             "[Global]\nuser-id = x",
-            "[Global] username: is set, and user-id, too. Fix: remove one of them",
+            "[Global] username is set, and user-id, too. Fix: remove one of them",
         ),
         (
             "[Global]\ntrustee-id = x",
-            "[Global] trustee-id: needs a trust. Fix: set trust-id, or remove it",
+            "[Global] trustee-id needs a trust. Fix: set trust-id, or remove it",
         ),
         (
             "[Global]\napplication-credential-id = x",
             (
-                "[Global] application-credential-secret: is missing. Fix: set it, or remove "
+                "[Global] application-credential-secret is missing. Fix: set it, or remove "
                 "application-credential-id and -name"
             ),
         ),
         (
             "[Global]\napplication-credential-id = x\napplication-credential-secret = y",
             (
-                "[Global] password: is set, and an application credential, too. "
+                "[Global] password is set, and an application credential, too. "
                 "Fix: remove one of them"
             ),
         ),
@@ -313,7 +314,7 @@ def test_all_errors_are_reported_at_once():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "[Global] auth-url: is missing. Fix: auth-url = https://HOST:5000/v3"),
+        ("", "[Global] auth-url is missing. Fix: auth-url = https://HOST:5000/v3"),
         (
             "auth-url = keystone",
             '[Global] auth-url: "keystone" is not a URL. Fix: auth-url = https://HOST:5000/v3',
@@ -321,21 +322,21 @@ def test_all_errors_are_reported_at_once():
         (
             "auth-url = http://k",
             (
-                "[Global] username: is missing. Fix: set username, user-id, "
+                "[Global] username is missing. Fix: set username, user-id, "
                 "application-credential-id or token"
             ),
         ),
         (
             "auth-url = http://k\nusername = u\npassword = p",
-            "[Global] username: needs a domain. Fix: user-domain-name = Default",
+            "[Global] username needs a domain. Fix: user-domain-name = Default",
         ),
         (
             "auth-url = http://k\nuser-id = u\npassword = p\ntenant-name = t",
-            "[Global] tenant-name: needs a domain. Fix: tenant-domain-name = Default",
+            "[Global] tenant-name needs a domain. Fix: tenant-domain-name = Default",
         ),
         (
             "auth-url = http://k\nuser-id = u\ntenant-id = t",
-            "[Global] password: is missing. Fix: set password, or use an application credential",
+            "[Global] password is missing. Fix: set password, or use an application credential",
         ),
         (
             (
@@ -343,7 +344,7 @@ def test_all_errors_are_reported_at_once():
                 "application-credential-secret = s"
             ),
             (
-                "[Global] application-credential-name: needs its user. Fix: set user-id, or "
+                "[Global] application-credential-name needs its user. Fix: set user-id, or "
                 "username and user-domain-name"
             ),
         ),
@@ -352,7 +353,7 @@ def test_all_errors_are_reported_at_once():
                 "auth-url = http://k\napplication-credential-name = a\n"
                 "application-credential-secret = s\nusername = u"
             ),
-            "[Global] username: needs a domain. Fix: user-domain-name = Default",
+            "[Global] username needs a domain. Fix: user-domain-name = Default",
         ),
         (
             "auth-url = http://k\napplication-credential-secret = s",
@@ -421,3 +422,19 @@ def test_a_time_limit_of_zero_is_the_default():
 def test_what_is_probably_not_meant_is_a_warning(text, words):
     (warning,) = config_checks.warnings(read(LOGIN + text).config)
     assert words in warning
+
+
+def test_a_misspelt_section_or_key_is_named_where_something_is_missing():
+    section = error_in("[Globl]\nauth-url = http://k")
+    key = error_in("[Global]\nauth-ulr = http://k")
+
+    assert "[Global] auth-url is missing" in section
+    assert 'unknown section [Globl] is ignored (did you mean "Global"?)' in section
+    assert "[Global] auth-url is missing" in key
+    assert '[Global] unknown key "auth-ulr" is ignored (did you mean "auth-url"?)' in key
+
+
+def test_a_missing_password_is_named_although_secrets_are_masked():
+    text = masked(error_in("[Global]\nauth-url = http://k\nuser-id = u\ntenant-id = t"))
+
+    assert "[Global] password is missing. Fix: set password" in text

@@ -94,7 +94,7 @@ def test_the_entry_is_named_by_cloud_conf_then_the_environment_and_may_be_the_on
     files = {"clouds.yaml": both}
     assert merged(files, Auth(cloud="a"), OS_CLOUD="bb").auth_url == "http://a"
     assert merged(files, OS_CLOUD="bb").auth_url == "http://bb"
-    with pytest.raises(Misconfigured, match=r"cloud: is missing; .* has a, bb\. Fix: cloud = NAME"):
+    with pytest.raises(Misconfigured, match=r"cloud is missing; .* has a, bb\. Fix: cloud = NAME"):
         merged(files)
     with pytest.raises(Misconfigured, match=r'no entry "b".*did you mean "bb".*use one of a, bb'):
         merged(files, Auth(cloud="b"))
@@ -163,7 +163,7 @@ def test_entries_may_be_merged_by_yaml_and_null_is_nothing():
         ("clouds:\n  password: !it's-hunter2", "clouds.yaml:2: is not YAML: .* the tag '…'"),
         ("clouds:\n  a: [x\n  b: y", "clouds.yaml:3: .*: expected ',' or ']', but got ':'"),
         ("- a", 'expected a map with the key "clouds"'),
-        ("", "cloud: is missing; clouds.yaml has none"),
+        ("", "cloud is missing; clouds.yaml has none"),
         ("clouds: x", "has none"),
     ],
 )

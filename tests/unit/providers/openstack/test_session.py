@@ -198,7 +198,7 @@ async def test_credentials_that_were_replaced_meanwhile_are_read_before_giving_u
     [
         ("[Global]\nauth-url", "the value is missing"),
         ("[Global\n", "expected"),
-        ("", "auth-url: is missing"),
+        ("", "auth-url is missing"),
         (None, "does not exist any more"),
     ],
 )
