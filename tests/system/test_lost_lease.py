@@ -178,7 +178,7 @@ def test_a_provider_that_does_not_end_does_not_outlive_the_lease(tmp_path: Path)
             assert health(each.port) == 500, each.how
         for each in leaders:
             assert each.process.wait(LIMIT) == 1, each.how
-            assert "Ended without waiting any longer" in each.log.read_text(), each.how
+            assert "Exiting without waiting for unfinished tasks" in each.log.read_text(), each.how
 
 
 def test_a_provider_that_does_not_end_does_not_outlive_a_signal(tmp_path: Path) -> None:
@@ -187,4 +187,4 @@ def test_a_provider_that_does_not_end_does_not_outlive_a_signal(tmp_path: Path) 
             each.process.send_signal(signal.SIGTERM)
         for each in leaders:
             assert each.process.wait(LIMIT) == 1, each.how
-            assert "Ended without waiting any longer" in each.log.read_text(), each.how
+            assert "Exiting without waiting for unfinished tasks" in each.log.read_text(), each.how

@@ -83,7 +83,9 @@ def _end_after(seconds: float, loop: asyncio.AbstractEventLoop) -> None:
 
 def _say_what_is_left(seconds: float, loop: asyncio.AbstractEventLoop) -> None:
     left = sorted(task.get_name() for task in asyncio.all_tasks(loop))
-    log.error("Ended without waiting any longer", seconds=seconds, unfinished=", ".join(left))
+    log.error(
+        "Exiting without waiting for unfinished tasks", seconds=seconds, unfinished=", ".join(left)
+    )
     logging.shutdown()
 
 

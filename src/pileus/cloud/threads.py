@@ -161,7 +161,7 @@ class Blocking:
         job.abandoned_at = asyncio.get_running_loop().time()
         self._abandoned.add(job)
         log.warning(
-            "Abandoned a blocking call of the cloud provider, its thread goes on",
+            "Abandoned a blocking call of the cloud provider, its thread continues",
             function=job.name,
             abandoned=len(self._abandoned),
             limit=self._limit,

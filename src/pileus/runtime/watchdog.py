@@ -56,7 +56,9 @@ class _Watchdog:
             self._standstills.inc()
             self._log()
             self._answer.wait()
-            log.warning("Event loop runs again", blocked_seconds=round(since_boot() - asked, 1))
+            log.warning(
+                "Event loop is no longer blocked", blocked_seconds=round(since_boot() - asked, 1)
+            )
 
     def _is_answered(self) -> bool:
         """The second wait is for a process that was suspended as a whole: its loop answers then."""

@@ -117,4 +117,4 @@ def test_work_that_does_not_end_in_time_is_told_and_left():
     code, said = ended(LINGER, signal.SIGTERM, patience=0.2)
 
     assert code == 1
-    assert "Ended without waiting any longer" in said
+    assert "Exiting without waiting for unfinished tasks" in said

@@ -187,7 +187,11 @@ class Outage:
 
     def answered(self) -> None:
         if self._is_logged:
-            log.info("Cloud answers again", provider=self._provider, seconds=round(self.seconds()))
+            log.info(
+                "Calls to the cloud succeed again",
+                provider=self._provider,
+                seconds=round(self.seconds()),
+            )
         self._since, self._is_logged = None, False
 
     def failed(self, error: CloudError) -> None:

@@ -223,7 +223,9 @@ class Renewing(Generic[T]):
             self._failure = _Failure(e, self._clock.now())
             if (usable := self._usable()) is None:
                 raise
-            _log.error("Renewal failed; the last credentials are still valid", error=e)
+            _log.error(
+                "Cannot renew credentials, keeping the last ones, which are still valid", error=e
+            )
             return usable
         self._rejected = False
         self._failure = None

@@ -114,7 +114,7 @@ def _access(selected: Selection, master: str, place: Place) -> Access:
     authorization = _authorization(user, cluster, server, place)
     if server.startswith("http://"):
         if authorization is not ANONYMOUS:
-            _log.warning("Credentials go over plain http for everybody to read", server=server)
+            _log.warning("Sending credentials unencrypted over plain http", server=server)
         contexts, anonymous_contexts = None, None
     else:
         contexts = TlsContexts(settings, place.clock)

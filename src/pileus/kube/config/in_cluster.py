@@ -62,7 +62,7 @@ def _authority(folder: Path) -> InFile | None:
     try:
         file.read()
     except InvalidConfiguration as e:
-        _log.warning("No certificate authority of the cluster; taking the system's", err=e)
+        _log.warning("No certificate authority of the cluster, using the system's", err=e)
         return None
     return file
 

@@ -102,7 +102,7 @@ class ServiceAccountCredentials:
             try:
                 return await self._request()
             except KubeError as e:
-                _log.info("No token yet; trying again", v=3, account=self._identity, err=e)
+                _log.info("No token yet, retrying", v=3, account=self._identity, err=e)
             await asyncio.sleep(pause)
             pause *= 2
         try:

@@ -173,11 +173,11 @@ class TlsContexts:
             loaded = self._load()
             self._context = self._build(loaded)
         except InvalidConfiguration as e:
-            _log.error("Certificates changed, but cannot be used; the last ones stay", error=e)
+            _log.error("Changed certificates cannot be used, keeping the previous ones", error=e)
             return
         self._loaded = loaded
         self._stamps = stamps
-        _log.info("Certificates changed and were loaded", trust=self._settings.trust)
+        _log.info("Loaded changed certificates", trust=self._settings.trust)
 
     def _read_stamps(self) -> tuple[Stamp | None, ...]:
         settings = self._settings
