@@ -205,13 +205,20 @@ class HistoryReader:
         except CredentialsError as error:
             raise CommandFailed(str(error)) from error
         except KubeError as error:
-            raise CommandFailed(f"cannot reach the leader: {error}") from error
+            raise CommandFailed(f"cannot reach the leader{self._where(error)}") from error
         if reply.status != 200:  # noqa: PLR2004 -- HTTP's own number
             raise self._refused(refusal("GET", path, reply.status, headers={}, body=body))
         try:
             return msgspec.json.decode(body, type=History)
         except msgspec.DecodeError as error:
             raise CommandFailed(f"the answer at {path} is no history: {error}") from error
+
+    def _where(self, error: KubeError) -> str:
+        """Returns the reason, and where the leader was tried; with --server not the API server."""
+        if not self.reach.server:
+            return f": {error}"
+        why = str(error).replace(f"API server {self.transport.host}: ", "", 1)
+        return f" at --server={self.reach.server}: {why}"
 
     async def _headers(self) -> Mapping[str, str]:
         headers = {"Accept": "application/json", "User-Agent": user_agent("history")}

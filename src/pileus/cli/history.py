@@ -215,7 +215,13 @@ def _timeline(
 ) -> Iterator[str]:
     title = style.inked(entries[-1].object.title, Ink.BOLD)
     many = f"{len(entries)} decision{'s' if len(entries) > 1 else ''}"
-    yield f"{title}: {many}, the newest last (leader {history.identity})"
+    leader = f"leader {history.identity}"
+    line = f"{many}, the newest last"
+    if style.width and len(entries[-1].object.title) + len(line) + len(leader) + 5 > style.width:
+        yield f"{title}: {line}"
+        yield leader
+    else:
+        yield f"{title}: {line} ({leader})"
     for entry in entries:
         yield ""
         yield from _entry_lines(history.now, entry, style, is_wide=is_wide)

@@ -122,6 +122,17 @@ def test_a_timeline_reads_from_observation_to_result() -> None:
     )
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_title_of_a_timeline_fits_the_terminal(width: int) -> None:
+    now = NOW + timedelta(seconds=90)
+    history = journal_with(entry()).history(Question(), now)
+    lines = shown(history, SHOP, "text", Style(width)).splitlines()
+
+    assert lines[0].startswith("Service default/shop: 1 decision, the newest last")
+    assert "leader control-1_1f0c" in "".join(lines[:2])
+    assert max(map(len, lines[:2])) <= width
+
+
 def test_wide_shows_details_and_requests_too() -> None:
     told = text_of(journal_with(entry()), SHOP, "wide")
 
@@ -372,6 +383,15 @@ def test_errors_about_tokens_are_readable_although_tokens_are_masked(run: Run) -
 
     assert "the manager got no token (GET /history/v1/entries: 403 Forbidden" in without[2]
     assert "--token-file=/no/such cannot be read: No such file or directory\n" in missing[2]
+
+
+def test_a_manager_that_does_not_answer_is_not_called_an_api_server(run: Run) -> None:
+    code, _, err = run("http://127.0.0.1:9", "history", "--server=https://127.0.0.1:9")
+
+    assert code == 1
+    assert "cannot reach the leader at --server=https://127.0.0.1:9: GET /history/v1" in err
+    assert "cannot connect" in err
+    assert "API server" not in err
 
 
 def test_a_leader_that_is_gone_or_no_pod_is_said(run: Run) -> None:
