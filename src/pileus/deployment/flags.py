@@ -273,9 +273,14 @@ def _check(config: Config, registry: Registry) -> None:
         try:
             registry.get(cloud.provider)
         except Misconfigured as error:
-            raise InvalidChoice(
-                f"{error}. Install the provider's package here, or run the command in your image"
-            ) from error
+            raise InvalidChoice(f"{error}{_install_hint(str(error))}") from error
+
+
+def _install_hint(problem: str) -> str:
+    """Returns what to do about a provider that is not installed, unless the problem names it."""
+    if "Fix: " in problem or "did you mean" in problem:
+        return ""
+    return ". Fix: install the provider's package here, or run the command in your image"
 
 
 def _check_output(given: str, shape: Shape) -> None:

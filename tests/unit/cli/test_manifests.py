@@ -171,3 +171,21 @@ def test_an_unknown_flag_is_answered_with_the_one_meant():
 
     assert code == 1
     assert "did you mean --daemonset?" in err
+
+
+@pytest.mark.parametrize(
+    ("provider", "ending"),
+    [
+        ("opnstack", '(did you mean "openstack"?)\n'),
+        (
+            "elsewhere",
+            "Fix: install the provider's package here, or run the command in your image\n",
+        ),
+    ],
+)
+def test_an_unknown_provider_gets_one_fix(provider: str, ending: str):
+    code, out, err = call(f"--cloud-provider={provider}")
+
+    assert (code, out) == (1, "")
+    assert f'unknown cloud provider "{provider}"' in err
+    assert err.endswith(ending)
