@@ -174,7 +174,7 @@ class Kernel:
         if device.is_gone:
             raise CommandFailed("mkfs.ext4: No such device", 1)
         if disk.records or self.is_mounted(disk.volume):
-            self._tell(HostEvent.FORMAT, disk, "after it was mounted")
+            self._report(HostEvent.FORMAT, disk, "after it was mounted")
         disk.end_format()
         return ""
 
