@@ -41,7 +41,7 @@ from pileus.cloud.permission import check_permission, pass_on
 from pileus.dataclass import dataclass
 from pileus.http.client import READS, Client, InvalidHeader, Sent, port_of
 from pileus.http.connection import Answer as Received
-from pileus.http.connection import Closed, ConnectTimeout, NotConnected, ProxyRefused
+from pileus.http.connection import Closed, ConnectTimeout, NotConnected, ProxyRefused, TooMuch
 from pileus.proxy import InvalidProxy, proxy_for
 from pileus.telemetry.log import Log
 from pileus.telemetry.passes import requested
@@ -338,13 +338,13 @@ class _Wire:
         answer = Answer(received.status, headers, b"", request, _one_line(found))
         if headers.get("content-encoding", "identity") not in {"", "identity"}:
             raise Unavailable(answer.described("the answer is compressed, without being asked to"))
-        body = bytearray()
-        async for chunk in received.chunks():
-            body += chunk
-            if len(body) > self._settings.max_body:
-                limit = self._settings.max_body
-                raise Unavailable(answer.described(f"the answer has more than {limit} bytes"))
-        return Answer(answer.status, headers, bytes(body), request, answer.request_id)
+        limit = self._settings.max_body
+        try:
+            body = await received.read(limit)
+        except TooMuch as error:
+            problem = f"the answer has more than {limit} bytes"
+            raise Unavailable(answer.described(problem)) from error
+        return Answer(answer.status, headers, body, request, answer.request_id)
 
     def _cause(self, error: Exception, method: str) -> str:
         limits = self._settings

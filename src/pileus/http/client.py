@@ -106,12 +106,12 @@ class Client:
         if forwards:
             target = f"http://{self.host}{target}"
         lines = [f"{sent.method} {target} HTTP/1.1", f"Host: {self.host}"]
-        lines.extend(f"{name}: {value}" for name, value in sent.headers)
+        lines.extend(map(": ".join, sent.headers))
         if sent.body is not None or sent.method not in READS:
             lines.append(f"Content-Length: {len(sent.body or b'')}")
         if forwards:
             lines.extend(_proxy_authorization(cast("SplitResult", self._proxy)))
-        if any(map(_CONTROL.search, lines)):
+        if _CONTROL.search("".join(lines)):
             raise InvalidHeader("a control character in a header")
         head = "\r\n".join(lines).encode("utf-8", "surrogateescape")
         return b"%b\r\n\r\n%b" % (head, sent.body or b"")
@@ -138,10 +138,9 @@ class Client:
             raise NotConnected from error
 
     def keep(self, connection: Connection) -> None:
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
         self._idle.append(connection)
         if self._sweep is None:
+            loop = asyncio.get_running_loop()
             self._sweep = loop.call_later(KEPT, self._close_unused)
 
     def forget(self, connection: Connection) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import errno
 import re
+import socket
 import ssl
-from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from http import HTTPStatus
+from itertools import islice
 from typing import Protocol, cast
 
 from multidict import CIMultiDict
@@ -53,6 +55,10 @@ class NotHttp(ConnectionError):
     """The answer is not HTTP."""
 
 
+class TooMuch(Exception):
+    """The body of an answer has more bytes than the caller takes."""
+
+
 class Answer:
     """The answer to one request: its head, and its body as it comes."""
 
@@ -64,7 +70,7 @@ class Answer:
         if not version.startswith("HTTP/1.") or not code.isdecimal():
             raise NotHttp("the answer is not HTTP/1.1")
         self.status = int(code)
-        self.headers: CIMultiDict[str] = CIMultiDict(_header(line) for line in lines[1:])
+        self.headers: CIMultiDict[str] = CIMultiDict(_headers(lines))
         self._connection = connection
         self._is_released = False
         self.is_chunked, self.length = self._framing(has_body)
@@ -84,10 +90,31 @@ class Answer:
             raise NotHttp("the answer has no valid Content-Length")
         return False, int(length)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes in, cut anywhere. Raises `Closed`, `TimeoutError`, `NotHttp`."""
+    async def read(self, limit: int) -> bytes:
+        """Returns the whole body. Raises `Closed`, `TimeoutError`, `NotHttp`.
+
+        Raises `TooMuch` as soon as it has more than `limit` bytes.
+        """
+        parts: list[bytes] = []
+        size = 0
+        while part := await self._connection.next_part():
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                self.close()
+                raise TooMuch
+        return b"".join(parts)
+
+    async def chunks(self, gather: float = 0.0) -> AsyncIterator[bytes]:
+        """The body as it comes in, cut anywhere. Raises `Closed`, `TimeoutError`, `NotHttp`.
+
+        What comes within `gather` seconds after a part is one part, unless it is a lot: a stream of
+        many small parts does not wake the process for each of them.
+        """
         while chunk := await self._connection.next_part():
             yield chunk
+            if gather:
+                await self._connection.gather(gather)
 
     def release(self) -> None:
         """The caller has read what it needs. A connection with more to come is closed."""
@@ -176,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         self._chunks: _Chunks | None = None
         self._left: int | None = 0
         """Bytes of the body that are still to come; None: unknown."""
-        self._parts: deque[bytes] = deque()
+        self._parts: list[bytes] = []
         self._size = 0
         self._is_whole = True
         self._is_paused = False
@@ -205,17 +232,37 @@ class Connection(asyncio.BufferedProtocol):
         return self._answer
 
     async def next_part(self) -> bytes:
-        """Returns the next part of the body; b"" at its end."""
+        """Returns what came of the body since the last part; b"" at its end."""
         while not self._parts:
             if self._is_whole:
                 return b""
             await self._wait()
-        part = self._parts.popleft()
-        self._size -= len(part)
-        if self._is_paused and self._size < READ_AHEAD // 2:
+        part = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
         return part
+
+    async def gather(self, seconds: float) -> None:
+        """Wait for so long, until `READ_SIZE` bytes came, or until the body ends."""
+        if self._is_whole or self._error is not None or self._size >= READ_SIZE:
+            return
+        self._wake_for(READ_SIZE)
+        timer = self._loop.call_later(seconds, self._wake)
+        try:
+            await self._wait()
+        finally:
+            timer.cancel()
+            self._wake_for(1)
+
+    def _wake_for(self, size: int) -> None:
+        """Let the system wake the process when so many bytes came, or the connection ends."""
+        used = self._transport.get_extra_info("socket")
+        if used is not None:
+            with suppress(OSError):  # it is closed, or the system cannot do that
+                used.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def release(self) -> None:
         self._stop_timers()
@@ -229,6 +276,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
+        self.idle_since = self._loop.time()
         self._pool.keep(self)
 
     def abort(self) -> None:
@@ -368,8 +416,12 @@ class Connection(asyncio.BufferedProtocol):
         self._timers.clear()
 
 
-def _header(line: str) -> tuple[str, str]:
-    name, separator, value = line.partition(":")
-    if not separator or not name or name != name.strip():
-        raise NotHttp("the answer has an invalid header")
-    return name, value.strip(" \t")
+def _headers(lines: list[str]) -> list[tuple[str, str]]:
+    """Returns the names and values of all lines but the first. Raises `NotHttp`."""
+    found: list[tuple[str, str]] = []
+    for line in islice(lines, 1, None):
+        name, separator, value = line.partition(":")
+        if not separator or not name or name != name.strip():
+            raise NotHttp("the answer has an invalid header")
+        found.append((name, value.strip(" \t")))
+    return found

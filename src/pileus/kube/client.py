@@ -115,6 +115,9 @@ UNPAGED_LIMIT = 256 * MEBIBYTE
 """Bytes of a list that comes in one piece: about 17,000 nodes."""
 DEAD_AFTER = 90.0
 """Seconds without a byte after which a watch is dead; a bookmark comes about every minute."""
+GATHERED = 0.02
+"""Seconds between two deliveries of a watch: many events in a row are read together. The first one
+after a pause is delivered at once."""
 MOST_REPORTED = 1000
 """Unreadable objects that are remembered, so that each is logged once."""
 
@@ -304,7 +307,7 @@ class Client:
         path = resource.path(namespace=namespace)
         query = {**_selecting(selector), **_watching(options)}
         request = self._request("GET", path, query=query)
-        request = replace(request, timeout=None, idle_timeout=DEAD_AFTER)
+        request = replace(request, timeout=None, idle_timeout=DEAD_AFTER, gather=GATHERED)
         codec, splitter = codec_of(resource.type), LineSplitter(ANSWER_LIMIT)
         async with self._exchange.stream(request) as reply:
             options.on_contact()

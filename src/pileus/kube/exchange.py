@@ -288,7 +288,7 @@ class Exchange:
         async with self._throttle.admission():
             started = now()
             figures.throttled.observe(started - asked)
-            reply, body = await self._perform(request)
+            reply, body = await self._perform(request, started)
             figures.duration.observe(now() - started)
             figures.size.observe(len(request.body) if request.body else 0)
             figures.answer.observe(len(body))
@@ -296,12 +296,11 @@ class Exchange:
                 raise self._refusal(request, reply, body)
             return body
 
-    async def _perform(self, request: Request) -> tuple[Reply, bytes]:
+    async def _perform(self, request: Request, began: float) -> tuple[Reply, bytes]:
         if request.method not in READS:
             self._fence.check()
             # Once more by the transport: fetching credentials may have taken its time.
             request = replace(request, guard=self._fence.check)
-        began = asyncio.get_running_loop().time()
         try:
             async with self._transport.send(request) as reply:
                 body = await reply.read()

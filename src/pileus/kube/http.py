@@ -3,8 +3,8 @@
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlencode, urlsplit
@@ -12,7 +12,14 @@ from urllib.parse import quote, urlencode, urlsplit
 from multidict import CIMultiDict
 
 from pileus.http.client import Client, InvalidHeader, Sent
-from pileus.http.connection import Answer, ConnectTimeout, NotConnected, ProxyRefused, Silent
+from pileus.http.connection import (
+    Answer,
+    ConnectTimeout,
+    NotConnected,
+    ProxyRefused,
+    Silent,
+    TooMuch,
+)
 from pileus.kube.access import Access
 from pileus.kube.errors import CredentialsError, TooLong, Unreachable, Unreadable
 from pileus.kube.transport import READS, Reply, Request
@@ -60,8 +67,11 @@ class HttpTransport:
         if http:
             await http.close()
 
-    @asynccontextmanager
-    async def send(self, request: Request) -> AsyncGenerator[Reply]:
+    def send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
+        return _Sending(self, request)
+
+    async def answer(self, request: Request) -> Answer:
+        """Send the request. Returns its answer, with the body to come."""
         answer = await self._open(request)
         if answer.status == UNAUTHORIZED:
             # Nothing was done, so that even a write can be sent again.
@@ -69,10 +79,7 @@ class HttpTransport:
             self._access.credentials.rejected()
             answer = await self._open(request)
         _refuse_compression(request, answer)
-        try:
-            yield _HttpReply(answer, request, self._host)
-        finally:
-            answer.release()
+        return answer
 
     async def _open(self, request: Request) -> Answer:
         """Send the request. Raises `Unreachable` or `CredentialsError`."""
@@ -113,6 +120,30 @@ class HttpTransport:
         return self._http
 
 
+class _Sending:
+    """The block of one request. Not a generator: there are several in every pass."""
+
+    __slots__ = ("_answer", "_request", "_transport")
+
+    def __init__(self, transport: HttpTransport, request: Request) -> None:
+        self._transport = transport
+        self._request = request
+        self._answer: Answer | None = None
+
+    async def __aenter__(self) -> Reply:
+        self._answer = await self._transport.answer(self._request)
+        return _HttpReply(self._answer, self._request, self._transport.host)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._answer is not None:
+            self._answer.release()
+
+
 class _HttpReply:
     def __init__(self, answer: Answer, request: Request, host: str) -> None:
         self._answer = answer
@@ -129,19 +160,17 @@ class _HttpReply:
 
     async def read(self) -> bytes:
         limit = self._request.limit
-        parts: list[bytes] = []
-        size = 0
-        async for chunk in self.chunks():
-            parts.append(chunk)
-            size += len(chunk)
-            if size > limit:
-                self._answer.close()
-                raise TooLong(f"{_named(self._request)}: the answer has more than {limit} bytes")
-        return b"".join(parts)
+        try:
+            return await self._answer.read(limit)
+        except TooMuch as error:
+            what = f"{_named(self._request)}: the answer has more than {limit} bytes"
+            raise TooLong(what) from error
+        except _FAULTS as error:
+            raise _unreachable(self._request, self._host, error) from error
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._answer.chunks():
+            async for chunk in self._answer.chunks(self._request.gather):
                 yield chunk
         except _FAULTS as error:
             raise _unreachable(self._request, self._host, error) from error

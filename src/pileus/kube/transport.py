@@ -35,6 +35,8 @@ class Request:
     """Seconds for the whole exchange; None for a watch."""
     idle_timeout: float | None = None
     """Seconds without a single byte after which the connection is dead; for watches."""
+    gather: float = 0.0
+    """Seconds for which the events of a watch are gathered after each delivery."""
     limit: int = ANSWER_LIMIT
     """Bytes that the answer may have; not for watches, which have no end."""
     guard: Callable[[], None] | None = field(default=None, repr=False)

@@ -20,6 +20,7 @@ from pileus.http.connection import (
     Connection,
     NotConnected,
     NotHttp,
+    TooMuch,
 )
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n"
@@ -221,6 +222,60 @@ async def test_a_slow_reader_pauses_the_server() -> None:
             await asyncio.sleep(0)
         assert connection._size <= READ_AHEAD + READ_SIZE
         assert len(await body_of(answer)) == size
+
+
+@pytest.mark.real_time
+async def test_what_follows_a_part_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = list[int]()
+    receive = Connection.buffer_updated
+    monkeypatch.setattr(
+        Connection, "buffer_updated", lambda self, size: (reads.append(size), receive(self, size))
+    )
+    letters = [b"%c" % each for each in b"abcdefghijklmnopqrstuvwxyz"]
+    pieces = [CHUNKED, *(b"1\r\n%b\r\n" % each for each in letters), b"0\r\n\r\n"]
+    async with pool(Peer(pieces, closes=True)) as opened, asyncio.timeout(LIMIT):
+        answer = await asked(await opened.new(None))
+        parts = [part async for part in answer.chunks(gather=2 * LIMIT)]
+
+    assert b"".join(parts) == b"".join(letters)
+    assert len(parts) <= 2, "the end of the body ends the gathering"
+    assert len(reads) <= len(letters) / 2, "the process is not woken for each piece"
+
+
+@pytest.mark.real_time
+async def test_a_lot_is_not_gathered_for_long() -> None:
+    size = 10 * READ_AHEAD
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\na" % (size + 1)
+    async with pool(Peer([head, bytes(size)])) as opened, asyncio.timeout(LIMIT):
+        answer = await asked(await opened.new(None))
+        parts = answer.chunks(gather=2 * LIMIT)
+        got = 0
+        while got < size - READ_SIZE:
+            got += len(await anext(parts))
+
+
+@pytest.mark.real_time
+async def test_gathering_ends_after_its_time_and_the_connection_stays_usable() -> None:
+    async with pool(Peer([SIZED[:-1], SIZED[-1:]])) as opened, asyncio.timeout(LIMIT):
+        connection = await opened.new(None)
+        for _ in range(3):
+            answer = await asked(connection)
+            parts = [part async for part in answer.chunks(gather=0.01)]
+            answer.release()
+
+            assert b"".join(parts) == b"hello world"
+            assert opened.idle(None) is connection
+
+
+@pytest.mark.real_time
+async def test_a_body_with_more_bytes_than_the_caller_takes_is_not_read() -> None:
+    async with pool(Peer([SIZED])) as opened:
+        connection = await opened.new(None)
+        with pytest.raises(TooMuch):
+            await (await asked(connection)).read(limit=10)
+        assert not connection.is_open
+
+        assert await (await asked(await opened.new(None))).read(limit=11) == b"hello world"
 
 
 @pytest.mark.real_time
