@@ -272,7 +272,7 @@ class Client:
         subresource: str = "",
     ) -> T:
         path = _path(resource, name, namespace, subresource)
-        body = encode(patch.body)
+        body = encode(patch.body, micro_times=resource.has_micro_times)
         request = self._request("PATCH", path, body=body, content_type=patch.content_type)
         return await self._typed(resource, request)
 
@@ -426,9 +426,9 @@ def _watching(options: WatchOptions) -> dict[str, str]:
 
 def _encode(resource: Resource[T], body: T | Mapping[str, object], subresource: str) -> bytes:
     if subresource and not isinstance(body, KubeObject):  # of a kind of its own, e.g. TokenRequest
-        return encode(body)
+        return encode(body, micro_times=resource.has_micro_times)
     named = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return encode(body, named)
+    return encode(body, named, micro_times=resource.has_micro_times)
 
 
 def _delete_options(preconditions: Preconditions) -> bytes | None:

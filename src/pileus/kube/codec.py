@@ -128,7 +128,6 @@ class Codec(Generic[T]):
         except Malformed:
             return self._unusual_event(line, path)
         if event.type in _PLAIN:
-            event.object.share_strings()
             return WatchEvent(cast("EventType", event.type), event.object)
         return self._unusual_event(line, path)
 
@@ -180,15 +179,19 @@ class Codec(Generic[T]):
         )
 
 
-def encode(body: object, first: Mapping[str, object] | None = None) -> bytes:
+def encode(
+    body: object, first: Mapping[str, object] | None = None, *, micro_times: bool = False
+) -> bytes:
     """JSON as the API server reads it; `first` are fields that the body does not have.
 
-    Times get six digits: a Lease's micro time is refused without them, all others take them.
+    With `micro_times`, times get six digits: a micro time is refused without them.
     """
-    builtins = msgspec.to_builtins(body, builtin_types=(datetime,))
+    if first is None and not micro_times:
+        return msgspec.json.encode(body)
+    builtins = msgspec.to_builtins(body, builtin_types=(datetime,) if micro_times else ())
     if first is not None:
         builtins = {**first, **builtins}
-    return msgspec.json.encode(_with_micro_times(builtins))
+    return msgspec.json.encode(_with_micro_times(builtins) if micro_times else builtins)
 
 
 def codec_of(kind: type[T]) -> Codec[T]:

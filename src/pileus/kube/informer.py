@@ -249,6 +249,7 @@ class Informer(Generic[T]):
             if event.type == "UNREADABLE":
                 unreadable[key] = item.metadata.uid
             elif event.type != "DELETED" and self._has_name(item):
+                item.share_strings(self._table.get(key))
                 found[key] = item
             if len(found) + len(unreadable) > MOST_OBJECTS:
                 text = f"the list has more than {MOST_OBJECTS} objects"
@@ -274,7 +275,9 @@ class Informer(Generic[T]):
         self._version = item.metadata.resource_version or self._version
         match event.type:
             case "ADDED" | "MODIFIED" if self._has_name(item):
-                happened = changes(self._table.get(key_of(item)), item)
+                old = self._table.get(key_of(item))
+                item.share_strings(old)
+                happened = changes(old, item)
             case "DELETED":
                 happened = changes(self._table.get(key_of(item)), None)
             case _:

@@ -1,6 +1,7 @@
 """The addresses that a kubelet requests with `--node-ip`, and their order on the node. Pure."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from pileus.cloud.errors import Misconfigured
@@ -9,6 +10,8 @@ from pileus.kube.model.core_v1 import NodeAddress
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 """The annotation with which a kubelet started with `--node-ip` requests its addresses."""
 PAIR = 2
+KNOWN = 1024
+"""Texts whose address is remembered: a pass over a new node compares its addresses often."""
 
 Ip = IPv4Address | IPv6Address
 
@@ -59,6 +62,7 @@ def prefer_node_ips(text: str, addresses: Sequence[NodeAddress]) -> tuple[NodeAd
     return (*first, *(each for each in addresses if each.type not in matched))
 
 
+@lru_cache(KNOWN)
 def ip_by_value(text: str) -> Ip | None:
     """Returns the address, or None; leading zeros in IPv4 are tolerated, as in Go."""
     if ":" not in text:

@@ -58,8 +58,10 @@ ALL = Part()
 
 
 def freeze() -> None:
-    """Exclude what exists now from garbage collection: caches live as long as the process."""
-    gc.collect()
+    """Exclude what exists now from garbage collection: caches live as long as the process.
+
+    Without a collection before it, which finds about 300 objects among 60,000 in 30 ms.
+    """
     gc.freeze()
 
 

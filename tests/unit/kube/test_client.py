@@ -105,7 +105,7 @@ async def test_create_below_an_object_sends_the_body_as_it_is():
     assert kube.body == body
 
 
-async def test_times_are_written_with_six_digits():
+async def test_micro_times_are_written_with_six_digits():
     kube = Kube(Answer(200, {}))
     renewed = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     lease = Lease(metadata=ObjectMeta(name="l"), spec=LeaseSpec(renew_time=renewed))

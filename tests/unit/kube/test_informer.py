@@ -47,6 +47,35 @@ async def test_a_list_fills_the_store_and_a_watch_follows():
     assert following.queries == ["list", "watch 5"]
 
 
+async def test_an_update_shares_with_the_version_before_what_is_equal():
+    def version(number: str, is_ready: str) -> dict[str, object]:
+        conditions = [{"type": "Ready", "status": is_ready}]
+        return {**node("a", number), "status": {"conditions": conditions}}
+
+    following = Following(
+        Answer(200, listing([version("1", "True")], version="5")),
+        Stream([
+            Silence(10),
+            event("MODIFIED", version("6", "True")),
+            Silence(10),
+            event("MODIFIED", version("7", "False")),
+            Silence(60),
+        ]),
+        QUIET,
+    )
+    seen = list[Node]()
+
+    async with following.running():
+        for _ in range(3):
+            await asyncio.sleep(8)
+            seen.extend(following.informer.store.list())
+
+    assert [each.metadata.resource_version for each in seen] == ["1", "6", "7"]
+    one, two, three = (each.status and each.status.conditions for each in seen)
+    assert two is one
+    assert [each.status for each in three or ()] == ["False"]
+
+
 async def test_a_watch_that_ends_goes_on_at_once_from_the_last_version():
     following = Following(
         Answer(200, listing([], version="5")),

@@ -15,4 +15,4 @@ class Lease(KubeObject, frozen=True):
     spec: LeaseSpec | None = None
 
 
-LEASES = Resource(Lease, "Lease", "leases", group="coordination.k8s.io")
+LEASES = Resource(Lease, "Lease", "leases", group="coordination.k8s.io", has_micro_times=True)

@@ -11,6 +11,7 @@ from pileus.kube.model.meta import (
     Time,
     Wire,
     share,
+    take,
 )
 
 
@@ -59,13 +60,19 @@ class Node(KubeObject, frozen=True):
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
-    def share_strings(self) -> None:
-        super().share_strings()
-        if self.spec is not None:
-            share(self.spec.taints, "key", "value", "effect")
-        if self.status is not None:
-            share(self.status.conditions, "type", "status", "reason", "message")
-            share(self.status.addresses, "type")
+    def share_strings(self, before: KubeObject | None = None) -> None:
+        super().share_strings(before)
+        former = before if isinstance(before, Node) else None
+        spec, status = self.spec, self.status
+        if spec is not None and not take(spec, "taints", former and former.spec):
+            share(spec.taints, "key", "value", "effect")
+        if status is None:
+            return
+        was = former and former.status
+        if not take(status, "conditions", was):
+            share(status.conditions, "type", "status", "reason", "message")
+        if not take(status, "addresses", was):
+            share(status.addresses, "type")
 
 
 class ObjectReference(Wire, frozen=True):
