@@ -32,7 +32,7 @@ from pileus.kube.model.storage_v1 import (
     VolumeAttachment,
 )
 from pileus.testing.virtual_time import LoopClock
-from pileus_lab.local.cloud import LocalCloud, Surroundings
+from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.connect import cloud_of
 from tests.unit.app.scene import scene
 from tests.unit.doctor.test_checks import HEALTHY, NOW
@@ -267,7 +267,7 @@ def pv(name: str, handle: str, *, driver: str = LOCAL, **status: Any) -> Persist
 
 
 async def test_only_volumes_that_the_cloud_does_not_have_are_missing() -> None:
-    cloud = await cloud_of(LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1))))
+    cloud = await cloud_of(LocalCloud(CloudContext(clock=LoopClock(), chance=Random(1))))
     assert cloud.volumes is not None
     spec = VolumeSpec(owner=Owner("c1", "pvc-1"), size_gib=1, name="a")
     here = await cloud.volumes.create(spec)
@@ -296,7 +296,7 @@ async def test_a_cloud_that_does_not_list_volumes_is_a_problem_and_nothing_is_mi
         async def list_volumes(self, *_: object) -> Any:
             raise Unavailable("no answer")
 
-    cloud = await cloud_of(LocalCloud(Surroundings(clock=LoopClock(), chance=Random(1))))
+    cloud = await cloud_of(LocalCloud(CloudContext(clock=LoopClock(), chance=Random(1))))
     mute: Any = Mute()
     sought = Sought(volumes=(pv("lost", "v"),), cluster="c1", now=NOW)
 
