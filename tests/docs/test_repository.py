@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 
 from pileus.app.registry import CONTROLLERS
 from pileus.app.settings import TABLE
@@ -20,7 +19,7 @@ from pileus.cli.main import COMMANDS, LAB_COMMANDS
 from pileus.csi.metrics import CsiMetrics
 from pileus.deployment.dashboard import known
 from pileus.deployment.flags import OWN as MANIFESTS
-from pileus.telemetry.declarations import declarations
+from pileus.telemetry.instruments import MetricRegistry, declarations
 from pileus.version import PILEUS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +60,7 @@ def test_the_changes_name_only_commands_flags_and_metrics_that_exist():
 
     assert commands - {"help"} <= {*COMMANDS, *LAB_COMMANDS}
     assert flags - COMMAND_FLAGS <= {flag.name for flag in TABLE}
-    of_csi = {one.name for one in declarations(CsiMetrics(CollectorRegistry(), "")).values()}
+    of_csi = {one.name for one in declarations(CsiMetrics(MetricRegistry(), "")).values()}
     assert metrics <= known().keys() | of_csi
     assert set(re.findall(r"\bmake ([a-z0-9-]+)", CODE)) <= TARGETS
 
