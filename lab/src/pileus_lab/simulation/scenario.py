@@ -51,6 +51,11 @@ class Scenario:
     edition: int = 2
     """Version of the mixture: the same seed draws another schedule in another version."""
 
+    @property
+    def has_volumes(self) -> bool:
+        """Whether users create claims."""
+        return DeedKind.CLAIM_CREATE in self.deeds
+
 
 ALL = (Place.API, Place.WATCH, Place.CLOUD)
 OF_VOLUMES_ONLY = frozenset({FaultKind.CLOUD_IGNORED})
