@@ -18,7 +18,11 @@ pytestmark = [
     pytest.mark.xdist_group("node bed"),
 ]
 LIMIT = 40.0
-OUTSIDE = "import sys; from tools.node_bed.__main__ import contain; "
+OUTSIDE = """
+import signal, sys
+from tools.node_bed.__main__ import contain
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if tests run in the background
+"""
 INSIDE = """
 set -eu
 name=$(basename "$PILEUS_NODE_BED")

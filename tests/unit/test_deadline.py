@@ -160,7 +160,7 @@ DEADLINES = {
     "app/node_assignment.py:ask_all": IMPATIENT,
     "app/orphans.py:_delete": NESTS,
     "doctor/cloud_reading.py:_cloud": IMPATIENT,
-    "doctor/reading.py:reading": IMPATIENT,
+    "doctor/part.py:reading": IMPATIENT,
     "app/plan.py:_ask": IMPATIENT,
     "providers/openstack/zones.py:current": INNERMOST,
     "csi/registration.py:watch": IMPATIENT,
