@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -31,7 +32,12 @@ class LocalCloud:
     def start(self) -> None:
         command = [sys.executable, "-m", "pileus", "local", "serve", f"--config={self.config}"]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        eventually("the cloud is served", self.socket.exists)
+        eventually("the cloud is served", self._accepts)
+
+    def _accepts(self) -> bool:
+        """Whether connections are accepted: the socket's file is there a moment before that."""
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(str(self.socket)) == 0
 
     def end(self) -> None:
         """Stop the server: connections are refused."""
