@@ -75,7 +75,7 @@ def _read(talk: Talk, made: Mapping[str, Any]) -> None:
     talk.net("GET", f"/ports/{made['vip_port_id']}", None, ("fields", "device_owner"))
 
 
-def parts_of_a_balancer(talk: Talk) -> None:  # noqa: PLR0915 -- a list of requests
+def parts_of_a_balancer(talk: Talk) -> None:
     """Listeners, pools, members and monitors one by one."""
     with place(talk, "talk-parts") as here:
         fields = {"name": "talk-parts", "vip_network_id": here.network}
@@ -109,7 +109,7 @@ def parts_of_a_balancer(talk: Talk) -> None:  # noqa: PLR0915 -- a list of reque
         talk.settle(id_)
 
 
-def _members(talk: Talk, balancer: str, pool: str, here: Place) -> None:  # noqa: PLR0915 -- a list of requests
+def _members(talk: Talk, balancer: str, pool: str, here: Place) -> None:
     path = f"/pools/{pool}/members"
     members = [{**one, "subnet_id": here.subnet} for one in MEMBERS]
     talk.lb("PUT", path, {"members": []})
@@ -236,7 +236,7 @@ def random_talk(seed: int, length: int = 25) -> Callable[[Talk], None]:
     return talk_about
 
 
-def _random_request(talk: Talk, balancer: str, chance: Random) -> None:  # noqa: PLR0915 -- a list of requests
+def _random_request(talk: Talk, balancer: str, chance: Random) -> None:
     """One request that depends only on the seed and on what the answers have in common."""
     listeners = _known(talk, "listeners", balancer)
     pools = _known(talk, "pools", balancer)

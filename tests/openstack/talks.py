@@ -39,7 +39,7 @@ def extra_routes(talk: Talk) -> None:
             )
 
 
-def ports(talk: Talk) -> None:  # noqa: PLR0915 -- a list of requests
+def ports(talk: Talk) -> None:
     with place(talk, "talk-ports") as here:
         fixed = [{"subnet_id": here.subnet, "ip_address": "10.99.0.50"}]
         fields = {"network_id": here.network, "name": "talk-port", "fixed_ips": fixed}
@@ -75,7 +75,7 @@ def ports(talk: Talk) -> None:  # noqa: PLR0915 -- a list of requests
         talk.net("PUT", path, {"port": {"name": "x"}})
 
 
-def security_groups(talk: Talk) -> None:  # noqa: PLR0915 -- a list of requests
+def security_groups(talk: Talk) -> None:
     with place(talk, "talk-groups") as here:
         fields = {"name": "talk-group", "description": "for a test"}
         group = talk.net("POST", "/security-groups", {"security_group": fields})
@@ -112,7 +112,7 @@ def security_groups(talk: Talk) -> None:  # noqa: PLR0915 -- a list of requests
         talk.net("GET", f"/security-groups/{id_}")
 
 
-def floating_ips(talk: Talk) -> None:  # noqa: PLR0915 -- a list of requests
+def floating_ips(talk: Talk) -> None:
     with place(talk, "talk-floating") as here:
         port = {"network_id": here.network, "name": "talk-port"}
         port_id = talk.net("POST", "/ports", {"port": port})["port"]["id"]
@@ -179,7 +179,7 @@ def key_pairs(talk: Talk) -> None:
             talk.ask(Service.COMPUTE, method, path, sent, version=version)
 
 
-def volumes(talk: Talk) -> None:  # noqa: PLR0915 -- a list of requests
+def volumes(talk: Talk) -> None:
     def ask(method: str, path: str, body: Any = None, *query: tuple[str, str]) -> Any:
         return talk.ask(Service.BLOCK_STORAGE, method, path, body, *query, version="3.59")
 

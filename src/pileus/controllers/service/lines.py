@@ -56,7 +56,7 @@ LASTS = f"the failure to last for {PATIENCE:g} s"
 Line = Planned | Trouble
 
 
-def lines(  # noqa: C901, PLR0912 -- one case per step
+def lines(
     service: Service, steps: Plan, waits_for: str = "", details: tuple[str, ...] = ()
 ) -> Iterator[Line]:
     """Yield the lines of a plan: one per change in the cloud and per write to the Service.

@@ -158,7 +158,7 @@ ClusterStep = (
 )
 
 
-def _in_cluster(step: ClusterStep) -> Parts:  # noqa: C901, PLR0911, PLR0912 -- one case per step
+def _in_cluster(step: ClusterStep) -> Parts:  # noqa: PLR0911 -- one case per step
     match step:
         case AddClaimFinalizer(claim):
             return about_claim(claim), Effect.UPDATE, "finalizer", (_with(CLAIM_FINALIZER),)
