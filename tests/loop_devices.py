@@ -1,9 +1,14 @@
-"""Loop devices for tests: block devices over files, where root and the kernel allow them."""
+"""Loop devices for tests: block devices over files, where root and the kernel allow them.
+
+A test run that is killed leaves mounts and devices in its folder. The next one removes them.
+"""
 
 import os
+import re
 import subprocess
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,9 +24,53 @@ needs_loop_devices = pytest.mark.skipif(
 )
 
 
+RUN = re.compile(r"^(.*/pytest-of-[^/]+/(?:pytest|garbage)-[^/]+)/")
+"""The folder of a test run, at the beginning of a path in it."""
+
+
+@cache
+def release_leftovers() -> None:
+    """Unmount and detach, once for each process, what runs that have ended left behind."""
+    targets = [Path(each.target) for each in mounts.all_mounts()]
+    for folder in {*map(_run_of, (*targets, *_backing_files()))} - {None}:
+        if folder is not None and not _is_running(folder):
+            release(folder)
+
+
+def release(folder: Path) -> None:
+    """Unmount and detach everything below the folder."""
+    for mount in reversed(mounts.all_mounts()):
+        if Path(mount.target).is_relative_to(folder):
+            subprocess.run(["umount", mount.target], check=True)
+    for file in _backing_files():
+        if file.is_relative_to(folder):
+            detach(file)
+
+
+def _run_of(path: Path) -> Path | None:
+    found = RUN.match(str(path))
+    return Path(found[1]) if found else None
+
+
+def _is_running(folder: Path) -> bool:
+    """Whether the process that pytest named in the lock of its folder runs."""
+    with suppress(OSError, ValueError):
+        os.kill(int((folder / ".lock").read_text()), 0)
+        return True
+    return False
+
+
+def _backing_files() -> list[Path]:
+    """Returns the files of all loop devices, also those that were deleted."""
+    block = Path("/sys/class/block")
+    names = block.glob("loop*/loop/backing_file")
+    return [Path(each.read_text().strip().removesuffix(" (deleted)")) for each in names]
+
+
 @contextmanager
 def loop_device(file: Path) -> Generator[Path]:
     """Yields an empty block device of 64 MiB over the file; nothing of it stays mounted."""
+    release_leftovers()
     with file.open("wb") as out:
         out.truncate(64 * MIB)
     command = ["losetup", "--find", "--show", str(file)]
@@ -36,8 +85,10 @@ def loop_device(file: Path) -> Generator[Path]:
 
 
 def devices_of(file: Path) -> list[str]:
-    command = ["losetup", "--associated", str(file), "--output", "NAME", "--noheadings"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    """Returns the devices over the file, also if it was deleted."""
+    block, texts = Path("/sys/class/block"), {str(file), f"{file} (deleted)"}
+    found = block.glob("loop*/loop/backing_file")
+    return [f"/dev/{one.parts[4]}" for one in found if one.read_text().strip() in texts]
 
 
 def detach(file: Path) -> None:

@@ -1,5 +1,6 @@
 """Write docs/reference/flags.md from the declarations: `python -m tools.flags_reference`."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -36,11 +37,16 @@ def _section(group: Group) -> str:
     return f"\n## {group.title}\n\n| Flag | Type | Default | Meaning |\n|---|---|---|---|\n{rows}"
 
 
+def flags_as_code(text: str) -> str:
+    """Returns the text of a declaration as Markdown in which flags are code."""
+    return re.sub(r"(?<![\w`=-])--[a-z][a-z-]*[a-z]", r"`\g<0>`", text)
+
+
 def _row(flag: AnyFlag) -> str:
     dashes = "" if flag.only_file else "--"
     name = f"`{dashes}{flag.name}`" + (f", `-{flag.short}`" if flag.short else "")
     default = flag.shown_default()
-    said = f"{flag.help} {flag.details}".rstrip()
+    said = flags_as_code(f"{flag.help} {flag.details}".rstrip())
     text = said.replace("|", "\\|").replace("*", "\\*").replace("\n", "<br>")
     if flag.deprecated:
         text = f"**Deprecated:** {flag.deprecated}. {text}"

@@ -113,7 +113,7 @@ def _names() -> str:
     names = ("NAMESPACE", "SERVICE", "CLUSTER")
     monitor = port.monitor.name if port.monitor else ""
     rows = (
-        ("load balancer", made.name, made.description, made.tags),
+        ("load balancer", made.name, made.description, (*made.tags, made.created_tag)),
         ("listener", port.listener_name, "", port.tags),
         ("pool", port.pool_name, "", cast("list[str]", port.pool_body()["tags"])),
         ("health monitor", monitor, "", ()),

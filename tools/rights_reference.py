@@ -4,12 +4,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.flags_reference import flags_as_code
+
 from pileus.app.registry import CONTROLLERS
 from pileus.app.rights import controller_rights, process_rights
 from pileus.app.settings import TABLE, build_config
 from pileus.objects.rights import Right
 from pileus.settings.sources import gather
-from pileus.version import PROGRAM
+from pileus.version import INSTALLED, PROGRAM
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "rights.md"
 EVERYTHING = (
@@ -30,7 +32,7 @@ _INTRODUCTION = f"""\
 
 What the manager may do in the cluster. [`pileus manifests`](manifests.md) grants the rows of the
 controllers that run. Tests run the manager with exactly these rights, and take each verb away: the
-API server then refuses a request that the manager makes. `…` is `cloud-controller-manager`. The
+API server then refuses a request that the manager makes. `…` is `{INSTALLED}`. The
 flags of this table: `{" ".join(EVERYTHING)}`.
 
 | role | resource | verbs | purpose |
@@ -57,7 +59,7 @@ def _row(role: str, right: Right) -> str:
     only = f" {', '.join(right.names)}" if right.names else ""
     where = f" in {right.namespace}" if right.namespace else ""
     verbs = ", ".join(right.verbs)
-    return f"| `…{role}` | {what}{only}{where} | {verbs} | {right.purpose} |\n"
+    return f"| `…{role}` | {what}{only}{where} | {verbs} | {flags_as_code(right.purpose)} |\n"
 
 
 def main() -> int:

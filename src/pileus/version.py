@@ -9,6 +9,11 @@ KUBERNETES = "v1.37.1"
 """The release of the Go framework whose flags, metrics and events we keep."""
 PROGRAM = "cloud-controller-manager"
 """The name that events, metrics, user agents and files know us by."""
+INSTALLED = f"pileus-{PROGRAM}"
+"""Name of the manager's workload, service account and roles in a cluster. It is not PROGRAM: the
+charts of Go managers create objects of that name, and delete them when they are uninstalled."""
+PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
+"""Labels of all objects of an installation, and of its parts: `rights`, `csi`."""
 INSTALL_LAB = "pip install 'pileus[lab]'"
 """Adds the laboratory's commands and the provider `local`."""
 

@@ -1,6 +1,7 @@
 """The page of the history in a real browser (`make test-browser`)."""
 
 import os
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -117,6 +118,10 @@ async def sign_in(page: Page, token: str = "dev") -> None:
 
 
 async def cards(page: Page) -> list[str]:
+    """The text of all cards, opened."""
+    await page.value(
+        "for (const each of document.querySelectorAll('#entries details')) each.open = true"
+    )
     return await page.value("[...document.querySelectorAll('#entries > li')].map(e => e.innerText)")
 
 
@@ -125,8 +130,12 @@ async def test_a_reader_signs_in_and_sees_the_timeline(tmp_path: Path) -> None:
         await shoot(page, "sign-in")
         await sign_in(page)
         await page.until("document.querySelectorAll('#entries > li').length === 2")
+        await page.size(400, 844)
+        await shoot(page, "400-collapsed")
+        await page.size(1280, 900)
+        await shoot(page, "1280-collapsed")
         found = await cards(page)
-        for width, height, dark in ((1280, 900, False), (1280, 900, True), (390, 844, False)):
+        for width, height, dark in ((1280, 900, False), (1280, 900, True), (400, 844, False)):
             await page.size(width, height, dark=dark)
             wide = await page.value("document.documentElement.scrollWidth - window.innerWidth")
             assert wide <= 0, f"the page is wider than {width} columns"
@@ -143,6 +152,65 @@ async def test_a_reader_signs_in_and_sees_the_timeline(tmp_path: Path) -> None:
     assert "dev" not in kept[0]
     assert all("dev" not in request["url"] for request in page.requests)
     assert page.complaints == []
+
+
+async def test_cards_are_collapsed_stay_open_once_opened_and_can_be_copied(tmp_path: Path) -> None:
+    book = journal()
+    async with opened(tmp_path, book) as page:
+        await sign_in(page)
+        await page.until("document.querySelectorAll('#entries > li').length === 2")
+        closed = await page.value(
+            "[...document.querySelectorAll('#entries > li')].map(e => e.innerText)"
+        )
+        await page.value("document.querySelector('#entries > li.done details').open = true")
+        now = datetime.now(UTC)
+        about = Subject(kind="Node", name="web-9")
+        plan = (Line(place="cluster", action="delete", summary="delete node"),)
+        entry = Entry(
+            at=now, first=now, object=about, controller="x", seconds=1, plan=plan, result="done"
+        )
+        book.add(entry)
+        await page.until("document.querySelectorAll('#entries > li').length === 3")
+        still = await page.value(
+            "[...document.querySelectorAll('#entries details')].map(e => e.open)"
+        )
+        await page.value("document.querySelectorAll('#entries .copy')[1].click()")
+        await page.until(
+            "document.querySelectorAll('#entries .copy')[1]?.textContent === 'copied'"
+            " || document.querySelector('#entries pre') !== null"
+        )
+
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d+s ago, 3 times\)", closed[0])
+    assert "no answer within 30 s" in closed[0]
+    assert "instances.find" not in closed[0]
+    assert "~ cluster: finalizer, condition pileus.dev/Served and 1 more" in closed[1]
+    assert "req-5f1f9d3c" not in closed[1]
+    assert still == [False, False, True]
+
+
+async def test_an_empty_timeline_says_why(tmp_path: Path) -> None:
+    empty = (
+        "document.getElementById('empty').hidden ? '' : document.getElementById('empty').innerText"
+    )
+    book = Journal(datetime.now(UTC), identity="control-1_1f0c")
+    async with opened(tmp_path, book) as page:
+        await sign_in(page)
+        await page.until("!document.getElementById('view').hidden")
+        nothing = await page.value(empty)
+        await page.size(400, 844)
+        await shoot(page, "400-empty")
+        book.add(shop(datetime.now(UTC)))
+        await page.until("document.querySelectorAll('#entries > li').length === 1")
+        something = await page.value(empty)
+        await page.value("document.getElementById('filter-object').value = 'other'")
+        await page.value(
+            "document.getElementById('filter-object').dispatchEvent(new Event('input'))"
+        )
+        filtered = await page.value(empty)
+
+    assert nothing.startswith("No decisions since the manager started")
+    assert something == ""
+    assert filtered.startswith("No decision matches the filters")
 
 
 async def test_what_an_entry_says_is_shown_as_text(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ class OpenStackBalancersHarness(BalancersHarness):
     config: LoadBalancer = field(default_factory=LoadBalancer)
     api: BreakableApi = field(default_factory=BreakableApi)
     abilities: Abilities = ABILITIES
+    detects_subnets: bool = False
+    """Whether members tell the subnet, as IPv6 needs; otherwise an IPv4 subnet is configured."""
     finds_leftovers: bool = True
     keeps_fingerprints: bool = True
     servers: dict[str, str] = field(default_factory=dict[str, str])
@@ -54,9 +56,12 @@ class OpenStackBalancersHarness(BalancersHarness):
 
     def __post_init__(self) -> None:
         self.public, _ = self.api.add_network("public", "203.0.113.0/24", external=True)
-        self.network, self.subnet = self.api.add_network("private", "10.0.0.0/24")
+        self.network, self.subnet, _ = self.api.add_network(
+            "private", "10.0.0.0/24", "fd00:10::/64"
+        )
         self.api.add_router([self.subnet], external=self.public)
-        self.config = replace(self.config, subnet_id=self.subnet)
+        if not self.detects_subnets:
+            self.config = replace(self.config, subnet_id=self.subnet)
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[OpenStackBalancers]:
@@ -69,12 +74,13 @@ class OpenStackBalancersHarness(BalancersHarness):
     def member(self, name: str) -> NodeRef:
         if name not in self.nodes:
             server = self.api.add_server(name, self.network)
-            address = self.api.port_of(server)["fixed_ips"][0]["ip_address"]
+            found = self.api.port_of(server)["fixed_ips"]
+            addresses = found if self.detects_subnets else found[:1]
             self.servers[name] = server
             self.nodes[name] = NodeRef(
                 name=NodeName(name),
                 provider_id=f"openstack:///{server}",
-                addresses=(Address("InternalIP", address),),
+                addresses=tuple(Address("InternalIP", one["ip_address"]) for one in addresses),
             )
         return self.nodes[name]
 
@@ -155,14 +161,18 @@ class OpenStackBalancersHarness(BalancersHarness):
         return "" if _is_leaving(member) else str(member["name"])
 
     def strays(self) -> int:
-        """Marks that are there twice, floating IPs without port, and pools without listener."""
+        """Marks that are there twice, floating IPs without port, pools without listener, and ports
+        of load balancers that do not exist.
+        """
         marks = [one for balancer in self._balancers() if (one := _owner(balancer))]
         pools = [one for one in self.api.records("pools") if not _is_leaving(one)]
         unused = sum(not one["listeners"] for one in pools)
         floating = [one for one in self.api.records("floatingips") if one["tags"]]
         ports = {one["vip_port_id"] for one in self._balancers()}
         lost = sum(one["port_id"] not in ports for one in floating)
-        return len(marks) - len(set(marks)) + unused + lost
+        used = {one["vip_port_id"] for one in self.api.records("loadbalancers")}
+        vips = [one["id"] for one in self.api.records("ports") if one["device_owner"] == "Octavia"]
+        return len(marks) - len(set(marks)) + unused + lost + len(set(vips) - used)
 
 
 def _is_leaving(record: Record) -> bool:

@@ -18,6 +18,7 @@ from pileus.cloud.balancer import (
     Owner,
     Part,
     Wish,
+    foreign_refused,
 )
 from pileus.cloud.errors import Conflict, Misconfigured
 from pileus.testing.conformance.harness import CRASH
@@ -45,6 +46,9 @@ class Api:
     busy: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     """Names of machines that are deleted: the API leaves them out of members."""
+    stopped: set[str] = field(default_factory=set)
+    """Names of machines that are stopped: some clouds leave them out of members as well."""
+    accepts_stopped: bool = True
     made: int = 0
     chance: Callable[[], bool] = lambda: False
     error: BaseException = CRASH
@@ -72,7 +76,8 @@ class Api:
         self.join(listener, members)
 
     def join(self, listener: str, members: frozenset[str]) -> None:
-        self.members |= {(listener, name) for name in members - self.deleted}
+        refused = self.deleted if self.accepts_stopped else self.deleted | self.stopped
+        self.members |= {(listener, name) for name in members - refused}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,7 @@ class Stamp:
     fingerprint: str
     effect: Effect = Effect.UPDATE
     summary: str = "stamp"
-    part: Part = Part.WHOLE
+    part: Part = Part.RECORD
 
 
 Alteration = AddListener | RemoveListener | SetMembers | SetRules
@@ -263,6 +268,8 @@ class PartsBalancers:
         return () if seen.stamp == wish.fingerprint else (Stamp(wish.fingerprint),)
 
     def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        if not wish.may_use_foreign:
+            raise foreign_refused(wish)
         if named is None:
             raise Misconfigured(f"there is no balancer {wish.adopts} to adopt")
         if named.mark is not None and named.mark[0] != wish.owner.cluster:

@@ -34,6 +34,13 @@ class PartsHarness(BalancersHarness):
         self.api.members = {m for m in self.api.members if m[1] != name}
         return True
 
+    def stop_machine(self, name: str) -> bool:
+        self.api.stopped.add(name)
+        return True
+
+    def start_machine(self, name: str) -> None:
+        self.api.stopped.discard(name)
+
     def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
         self.api.chance, self.api.error = chance, error
 

@@ -15,7 +15,7 @@ from pileus.testing.conformance.balancers import BalancersLaws
 from pileus.testing.conformance.harness import run
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.contract.machines import RouteTable, RouteTableHarness
-from tests.contract.parts import Change, Create, PartsBalancers, Rules, Seen, SetMembers
+from tests.contract.parts import Api, Change, Create, PartsBalancers, Rules, Seen, SetMembers
 from tests.contract.parts_harness import PartsHarness
 
 PROVISIONING = Abilities(changes_while_provisioning=True)
@@ -62,6 +62,29 @@ class NeedsProviderIds(PartsBalancers):
             known = frozenset(node for node in spec.members if node.provider_id)
             spec = replace(spec, members=known)
         return super().changes(replace(wish, spec=spec), seen)
+
+
+class NeedsRunningMachines(PartsBalancers):
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        api.accepts_stopped = False
+
+    def possible(self, wanted: Create, seen: Seen) -> frozenset[str]:
+        return super().possible(wanted, seen) - self.api.stopped
+
+
+class HasNoIPv6(PartsBalancers):
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        if wish.spec is not None and "IPv6" in wish.spec.families:
+            raise Unsupported("no IPv6 here")
+        return super().changes(wish, seen)
+
+
+class AsksAgainAndAgain(PartsBalancers):
+    async def apply(self, change: Change, seen: Seen) -> Seen:
+        for _ in range(3):
+            self.api.step()
+        return await super().apply(change, seen)
 
 
 class EmptiesMembersFirst(PartsBalancers):
@@ -129,6 +152,24 @@ BALANCERS = [
         "made 5 requests, but abilities.requests .* allows 1",
     ),
     (
+        AsksAgainAndAgain,
+        Abilities(requests=Requests(per_change=1)),
+        abilities.changes_cost_no_more_than_declared,
+        "made 3 requests, but abilities.requests .* allows 1",
+    ),
+    (
+        NeedsRunningMachines,
+        Abilities(),
+        abilities.stopped_machines_join_as_declared,
+        "declare abilities.members_running",
+    ),
+    (
+        HasNoIPv6,
+        Abilities(),
+        abilities.families_are_as_declared,
+        r"families=\['IPv4', 'IPv6'\], dual_stack=True; asked for",
+    ),
+    (
         NeedsProviderIds,
         Abilities(),
         abilities.unnamed_members_are_accepted,
@@ -177,6 +218,24 @@ def test_a_deleted_machine_may_not_keep_others_from_joining():
         )
 
 
+class RefusesSharedAddresses(PartsBalancers):
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        members = wish.spec.members if wish.spec else ()
+        if len({one.addresses for one in members}) < len(members):
+            raise Rejected("already an entity with that address")
+        return super().changes(wish, seen)
+
+
+def test_a_provider_that_refuses_two_nodes_with_one_address_is_found():
+    run(abilities.one_address_is_one_member(PartsHarness()), VirtualTimeLoop)
+
+    with pytest.raises(CloudError, match="already an entity"):
+        run(
+            abilities.one_address_is_one_member(PartsHarness(RefusesSharedAddresses)),
+            VirtualTimeLoop,
+        )
+
+
 class CannotAdopt(PartsBalancers):
     def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
         raise Unsupported("load balancers of this cloud cannot be adopted")
@@ -193,6 +252,29 @@ class TestHonestRefusals(BalancersLaws):
     def make(self):
         able = Abilities(affinity=Affinity.NONE, source_ranges=False)
         return PartsHarness(CannotAdopt, abilities=able)
+
+
+class Limited(HasNoIPv6, NeedsRunningMachines):
+    pass
+
+
+class TestDeclaredLimits(BalancersLaws):
+    """A cloud without IPv6 that accepts only running machines keeps every law if it says so."""
+
+    examples = 20
+
+    def new_loop(self):
+        return VirtualTimeLoop()
+
+    def make(self):
+        able = Abilities(families=frozenset({"IPv4"}), members_running=True)
+        return PartsHarness(Limited, abilities=able)
+
+
+def test_a_family_that_is_not_declared_and_built_all_the_same_is_named():
+    able = Abilities(dual_stack=False)
+    with pytest.raises(AssertionError, match=r"do not allow a load balancer with IPv4 and IPv6"):
+        run(abilities.families_are_as_declared(PartsHarness(abilities=able)), VirtualTimeLoop)
 
 
 class TestBalancersThatAreProvisioning(BalancersLaws):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pileus.cloud.balancer import Ingress, Part, PortStatus, Wish
-from pileus.cloud.errors import CloudError
+from pileus.cloud.errors import CloudError, Misconfigured
 from pileus.testing.conformance import abilities, identity, repair
 from pileus.testing.conformance.harness import run
 from pileus.testing.virtual_time import VirtualTimeLoop
@@ -77,6 +77,14 @@ class CallsPortsMembers(PartsBalancers):
         )
 
 
+class CallsRulesARecord(PartsBalancers):
+    def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
+        return tuple(
+            replace(change, part=Part.RECORD) if isinstance(change, SetRules) else change
+            for change in super().mend(wanted, seen)
+        )
+
+
 class SetsRulesAtCreationAlone(PartsBalancers):
     def mend(self, wanted: Create, seen: Seen) -> tuple[Change, ...]:
         return tuple(c for c in super().mend(wanted, seen) if not isinstance(c, SetRules))
@@ -124,6 +132,25 @@ class AdoptsFromAnyone(PartsBalancers):
         claim, *members = super().adopt(wish, replace(named, mark=None))
         assert isinstance(claim, Claim)
         return replace(claim, was=named.mark), *members
+
+
+class AdoptsForAnyone(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        return super().adopt(replace(wish, may_use_foreign=True), named)
+
+
+class MarksBeforeItRefuses(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        if named is not None and not wish.may_use_foreign:
+            self.api.balancers[named.id] = (wish.owner.cluster, wish.owner.uid)
+        return super().adopt(wish, named)
+
+
+class TellsTenantsWhoseItIs(PartsBalancers):
+    def adopt(self, wish: Wish, named: Seen | None) -> tuple[Change, ...]:
+        if not wish.may_use_foreign and named is not None:
+            raise Misconfigured(f"balancer {named.id} belongs to {named.mark}")
+        return super().adopt(wish, named)
 
 
 class HidesWhatIsNamed(PartsBalancers):
@@ -194,6 +221,7 @@ LAWS: dict[str, Callable[[Make], None]] = {
             repair.quick_check_finds_nothing,
             repair.manual_changes_are_undone,
             repair.members_alone,
+            repair.records_alone,
             abilities.affinity_is_as_declared,
             abilities.source_ranges_are_as_declared,
             abilities.requests_are_as_declared,
@@ -207,6 +235,7 @@ LAWS: dict[str, Callable[[Make], None]] = {
             identity.named_by_the_user_is_adopted,
             identity.named_without_being_ours,
             identity.of_another_cluster_is_refused,
+            identity.a_tenant_reaches_nothing_foreign,
         )
     },
     "crash_half_way_is_seen": lambda make: repair.crash_half_way_is_seen(make, VirtualTimeLoop),
@@ -221,6 +250,7 @@ DEFECTS: Sequence[tuple[type[PartsBalancers], set[str]]] = [
     (StampsFirst, {"crash_half_way_is_seen"}),
     (NeverLooksDeep, {"manual_changes_are_undone"}),
     (CallsPortsMembers, {"members_alone"}),
+    (CallsRulesARecord, {"records_alone"}),
     (
         SetsRulesAtCreationAlone,
         {
@@ -239,8 +269,12 @@ DEFECTS: Sequence[tuple[type[PartsBalancers], set[str]]] = [
             "named_by_the_user_is_adopted",
             "named_without_being_ours",
             "of_another_cluster_is_refused",
+            "a_tenant_reaches_nothing_foreign",
         },
     ),
+    (AdoptsForAnyone, {"a_tenant_reaches_nothing_foreign"}),
+    (MarksBeforeItRefuses, {"a_tenant_reaches_nothing_foreign"}),
+    (TellsTenantsWhoseItIs, {"a_tenant_reaches_nothing_foreign"}),
     (AdoptsTheUnmarkedAlone, {"named_by_the_user_is_adopted"}),
     (AdoptsFromAnyone, {"of_another_cluster_is_refused"}),
     (HidesWhatIsNamed, {"named_without_being_ours"}),

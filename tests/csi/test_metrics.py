@@ -148,6 +148,19 @@ async def test_only_the_path_of_the_metrics_is_served(host: str) -> None:
 
 
 @pytest.mark.real_time
+async def test_probes_tell_a_driver_that_serves_from_one_that_starts() -> None:
+    port, registry, served = free_port(), MetricRegistry(), asyncio.Event()
+    address = HttpAddress("127.0.0.1", port)
+    async with serving_metrics(address, "/metrics", registry, served.is_set):
+        before = await asyncio.to_thread(fetched, f"http://127.0.0.1:{port}/readyz")
+        alive = await asyncio.to_thread(fetched, f"http://127.0.0.1:{port}/healthz")
+        served.set()
+        after = await asyncio.to_thread(fetched, f"http://127.0.0.1:{port}/readyz")
+
+    assert (before[0], alive[0], after[0]) == (503, 200, 200)
+
+
+@pytest.mark.real_time
 async def test_the_process_serves_its_metrics(tmp_path: Path) -> None:
     cloud, path, port = tmp_path / "cloud.sock", tmp_path / "csi.sock", free_port()
     config = tmp_path / "cloud.yaml"
@@ -159,8 +172,9 @@ async def test_the_process_serves_its_metrics(tmp_path: Path) -> None:
         async with running("csi", *flags, *serve), client_of(path) as client:
             await client("CreateVolume", name="a", volume_capabilities=[mounted()])
             status, text = await asyncio.to_thread(fetched, f"http://127.0.0.1:{port}/metrics")
+            ready = await asyncio.to_thread(fetched, f"http://127.0.0.1:{port}/readyz")
 
-    assert status == 200
+    assert (status, ready[0]) == (200, 200)
     method = 'method_name="/csi.v1.Controller/CreateVolume"'
     labels = f'driver_name="{DRIVER}",grpc_status_code="OK",{method}'
     assert f"{OPERATIONS}_count{{{labels}}} 1" in text

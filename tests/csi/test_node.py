@@ -11,7 +11,8 @@ import pytest
 from grpclib.const import Status
 
 from pileus.csi.spec import csi_pb2 as csi
-from pileus.volumes import mounts
+from pileus.volumes import devices, mounts
+from pileus.volumes.commands import run
 from pileus_lab.local.disks import Kind
 from pileus_lab.local.model.machines import CreateMachine
 from tests.csi.stage import (
@@ -23,25 +24,17 @@ from tests.csi.stage import (
     created,
     mounted,
 )
-from tests.loop_devices import ONE_WORKER, detach, needs_loop_devices
+from tests.loop_devices import ONE_WORKER, needs_loop_devices, release, release_leftovers
 
 pytestmark = [pytest.mark.real_time, needs_loop_devices, ONE_WORKER]
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncGenerator[LocalStage]:
+    release_leftovers()
     async with LocalStage(tmp_path).up() as it:
         yield it
-    await release(tmp_path)
-
-
-async def release(folder: Path) -> None:
-    """Unmount and detach whatever a failed test has left."""
-    for mount in reversed(mounts.all_mounts()):
-        if Path(mount.target).is_relative_to(folder):
-            await mounts.unmount(Path(mount.target), remove=False)
-    for file in (folder / "volumes").glob("*.img"):
-        detach(file)
+    release(tmp_path)
 
 
 @dataclass
@@ -210,6 +203,87 @@ async def test_a_volume_can_be_read_only(stage: LocalStage) -> None:
         assert code is Status.ALREADY_EXISTS
         await reader.unpublish()
         await writer.stop()
+
+
+async def test_a_staging_path_with_the_mount_of_another_volume_is_refused(
+    stage: LocalStage,
+) -> None:
+    """A pod would write to the disk of another claim."""
+    async with stage.driver() as client:
+        one, two = [(await created(client, name)).volume_id for name in ("pvc-1", "pvc-2")]
+        pod, other = Pod(client, stage, one, mounted()), Pod(client, stage, two, mounted(), "other")
+        await pod.start()
+        wrong = {**await other.published(), "staging_target_path": str(pod.staging)}
+        staged = {key: wrong[key] for key in await other.fields()}
+
+        for method, fields in (("NodeStageVolume", staged), ("NodePublishVolume", wrong)):
+            code, message = await client.fails(method, **fields)
+            assert (code, "a mount of /dev/loop" in message) == (Status.ALREADY_EXISTS, True)
+        assert mounts.mount_at(other.target) is None
+        await pod.stop()
+
+
+async def test_a_volume_whose_disk_is_missing_is_not_published(stage: LocalStage) -> None:
+    """The mount at the staging path was left behind, or is of another volume."""
+    async with stage.driver() as client:
+        pod = Pod(client, stage, (await created(client)).volume_id, mounted())
+        await pod.start()
+        second = stage.folder / "second"
+        fields = {"volume_id": "vol-not-here", "target_path": str(second), "publish_context": {}}
+
+        code, message = await client.fails("NodePublishVolume", **await pod.published() | fields)
+
+        assert (code, "its disk is missing" in message) == (Status.FAILED_PRECONDITION, True)
+        assert mounts.mount_at(second) is None
+        await pod.stop()
+
+
+async def test_a_volume_for_readers_is_neither_formatted_nor_grown(stage: LocalStage) -> None:
+    readers = mounted(Modes.SINGLE_NODE_READER_ONLY)
+    async with stage.driver() as client:
+        volume = (await created(client)).volume_id
+        pod = Pod(client, stage, volume, readers)
+        fields = await pod.fields()
+        disk = Path(fields["publish_context"]["device"])
+        await client.fails("NodeStageVolume", **fields)
+        assert await devices.content(disk) == ""
+
+        await run("mkfs.ext4", "-q", "-F", str(disk), "64M")
+        await pod.start()
+        code, message = await client.fails(
+            "NodeExpandVolume", volume_id=volume, volume_path=str(pod.target)
+        )
+        assert (code, "is mounted read-only" in message) == (Status.FAILED_PRECONDITION, True)
+        pod.capability = mounted()
+        code, _ = await client.fails("NodeStageVolume", **await pod.fields())
+        assert code is Status.ALREADY_EXISTS, "it is staged for readers"
+        assert devices.filesystem_size(disk, "ext4") == 64 << 20
+        await pod.stop()
+
+
+async def test_a_volume_for_writers_is_not_staged_for_readers_as_well(stage: LocalStage) -> None:
+    async with stage.driver() as client:
+        volume = (await created(client)).volume_id
+        pod = Pod(client, stage, volume, mounted())
+        await pod.start()
+        pod.capability = mounted(Modes.SINGLE_NODE_READER_ONLY)
+        code, message = await client.fails("NodeStageVolume", **await pod.fields())
+
+        assert (code, "read-write, not read-only" in message) == (Status.ALREADY_EXISTS, True)
+        code, _ = await client.fails("NodePublishVolume", **await pod.published())
+        assert code is Status.ALREADY_EXISTS
+        await pod.stop()
+
+
+async def test_a_volume_with_the_mount_option_ro_is_staged_twice(stage: LocalStage) -> None:
+    async with stage.driver() as client:
+        volume = (await created(client)).volume_id
+        await Pod(client, stage, volume, mounted()).start()
+        await Pod(client, stage, volume, mounted()).stop()
+        pod = Pod(client, stage, volume, mounted(flags=["ro"]))
+        for _ in range(2):
+            await client("NodeStageVolume", **await pod.fields())
+        await pod.stop()
 
 
 @pytest.mark.parametrize("make", [mounted, block])

@@ -58,7 +58,7 @@ async def test_csi_sanity_passes_on_local(tmp_path: Path, access: str) -> None:
         assert found["failed"] == 0
         assert found["passed"] >= 80
         assert not stage.local.state.volumes
-    await release(tmp_path)
+    release(tmp_path)
 
 
 @asynccontextmanager

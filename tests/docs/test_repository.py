@@ -42,6 +42,26 @@ def test_the_changes_begin_with_this_version():
     assert re.findall(r"^## (\S+)", CHANGES, re.MULTILINE)[0] == PILEUS
 
 
+def test_pages_install_what_is_not_released_from_the_clone():
+    """Records of decisions are not rewritten."""
+    assert f"## {PILEUS} (not released)" in CHANGES, "released: pages may say pip install pileus"
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "lab").glob("*.md")]
+    shown = [
+        f"{page.relative_to(ROOT)}: {line.strip()}"
+        for page in pages
+        if page.parent.name != "adr" and page.name != "RELEASING.md"
+        for line in page.read_text().splitlines()
+        if re.search(r"pip install (?:-\S+ )*'?pileus", line)
+    ]
+
+    assert shown == []
+
+
+def test_the_changes_are_ten_lines_a_version():
+    for version in re.split(r"^## ", CHANGES, flags=re.MULTILINE)[1:]:
+        assert len(re.findall(r"^- ", version, re.MULTILINE)) <= 10, version.split("\n")[0]
+
+
 def test_the_changes_name_all_controllers_providers_and_commands():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     providers = set(project["entry-points"]["pileus.providers"])

@@ -1,10 +1,32 @@
-"""Names that dashboards, alerts and other controllers depend on are those of the Go framework."""
+"""Names that dashboards, alerts and other controllers depend on are those of the Go framework.
+
+They are written here as the specification of the framework has them, never taken from our code.
+"""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 from tools import metrics_reference
+
+from pileus.cloud.errors import Unavailable
+from pileus.controllers.service.events import (
+    DELETED,
+    DELETING,
+    ENSURED,
+    ENSURING,
+    UNAVAILABLE,
+    UPDATED,
+    Event,
+    failure_event,
+)
+from pileus.controllers.service.notes import Attempt, Stage
+from pileus.server.build import this_build
+from pileus.server.metrics import prometheus_text
+from pileus.server.process_metrics import add_process_metrics
+from pileus.telemetry.instruments import Counter, Gauge, Histogram, Labelled, MetricRegistry
+from pileus.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
@@ -23,40 +45,100 @@ NAMES = {
     "service.kubernetes.io/load-balancer-cleanup",
     "NetworkUnavailable",
 }
+AGES = "1 4 16 64 256 1024"
+SECONDS = "1 2 4 8 16 32 64 128 256 512 1024 2048 4096 8192 16384"
+THOUSANDTHS = (
+    "0.001 0.002 0.004 0.008 0.016 0.032 0.064 0.128 0.256 0.512 1.024 2.048 4.096 8.192 16.384"
+)
+QUEUED = "1e-08 1e-07 1e-06 9.999999999999999e-06 9.999999999999999e-05 0.001 0.01 0.1 1 10"
+REQUESTS = "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60"
+SIZES = "64 256 512 1024 4096 16384 65536 262144 1.048576e+06 4.194304e+06 1.6777216e+07"
+REVIEWS = "0.25 0.5 0.7 1 1.5 3 5 10"
+EXPIRY = (
+    "0 1800 3600 7200 21600 43200 86400 172800 345600 604800 2.592e+06 7.776e+06 1.5552e+07 "
+    "3.1104e+07"
+)
 METRICS = [
-    "node_controller_cloud_provider_taint_removal_delay_seconds",
-    "node_controller_initial_node_sync_delay_seconds",
-    "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
-    "cloud_node_lifecycle_controller_cloud_provider_calls_total",
-    "service_controller_loadbalancer_sync_total",
-    "service_controller_nodesync_error_total",
-    "service_controller_nodesync_latency_seconds",
-    "service_controller_update_loadbalancer_host_latency_seconds",
-    "route_controller_route_sync_total",
-    "running_managed_controllers",
-    "leader_election_master_status",
-    "leader_election_slowpath_total",
-    "workqueue_depth",
-    "workqueue_adds_total",
-    "workqueue_queue_duration_seconds",
-    "workqueue_work_duration_seconds",
-    "workqueue_unfinished_work_seconds",
-    "workqueue_longest_running_processor_seconds",
-    "workqueue_retries_total",
-    "rest_client_requests_total",
-    "rest_client_request_duration_seconds",
-    "rest_client_rate_limiter_duration_seconds",
-    "rest_client_request_size_bytes",
-    "rest_client_response_size_bytes",
-    "node_ipam_controller_cidrset_cidrs_allocations_total",
-    "node_ipam_controller_cidrset_cidrs_releases_total",
-    "node_ipam_controller_cidrset_usage_cidrs",
-    "node_ipam_controller_cirdset_max_cidrs",
-    "node_ipam_controller_cidrset_allocation_tries_per_request",
-    "kubernetes_build_info",
-    "kubernetes_healthcheck",
-    "kubernetes_healthchecks_total",
+    ("node_controller_cloud_provider_taint_removal_delay_seconds", "histogram", "", AGES),
+    ("node_controller_initial_node_sync_delay_seconds", "histogram", "", AGES),
+    (
+        "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+        "histogram",
+        "",
+        THOUSANDTHS,
+    ),
+    (
+        "cloud_node_lifecycle_controller_cloud_provider_calls_total",
+        "counter",
+        "operation result",
+        "",
+    ),
+    ("service_controller_loadbalancer_sync_total", "counter", "", ""),
+    ("service_controller_nodesync_error_total", "counter", "", ""),
+    ("service_controller_nodesync_latency_seconds", "histogram", "", SECONDS),
+    (
+        "service_controller_update_loadbalancer_host_latency_seconds",
+        "histogram",
+        "",
+        SECONDS,
+    ),
+    ("route_controller_route_sync_total", "counter", "outcome trigger", ""),
+    ("running_managed_controllers", "gauge", "manager name", ""),
+    ("leader_election_master_status", "gauge", "name", ""),
+    ("leader_election_slowpath_total", "counter", "name", ""),
+    ("workqueue_depth", "gauge", "name", ""),
+    ("workqueue_adds_total", "counter", "name", ""),
+    ("workqueue_queue_duration_seconds", "histogram", "name", QUEUED),
+    ("workqueue_work_duration_seconds", "histogram", "name", QUEUED),
+    ("workqueue_unfinished_work_seconds", "gauge", "name", ""),
+    ("workqueue_longest_running_processor_seconds", "gauge", "name", ""),
+    ("workqueue_retries_total", "counter", "name", ""),
+    ("rest_client_requests_total", "counter", "code host method", ""),
+    ("rest_client_request_duration_seconds", "histogram", "host verb", REQUESTS),
+    ("rest_client_rate_limiter_duration_seconds", "histogram", "host verb", REQUESTS),
+    ("rest_client_request_size_bytes", "histogram", "host verb", SIZES),
+    ("rest_client_response_size_bytes", "histogram", "host verb", SIZES),
+    ("cloud_provider_webhook_request_total", "counter", "code webhook", ""),
+    ("cloud_provider_webhook_request_duration_seconds", "histogram", "code webhook", REVIEWS),
+    ("node_ipam_controller_cidrset_cidrs_allocations_total", "counter", "clusterCIDR", ""),
+    ("node_ipam_controller_cidrset_cidrs_releases_total", "counter", "clusterCIDR", ""),
+    ("node_ipam_controller_cidrset_usage_cidrs", "gauge", "clusterCIDR", ""),
+    ("node_ipam_controller_cirdset_max_cidrs", "gauge", "clusterCIDR", ""),
+    (
+        "node_ipam_controller_cidrset_allocation_tries_per_request",
+        "histogram",
+        "clusterCIDR",
+        "1 5 25 125 625",
+    ),
+    ("authentication_attempts", "counter", "result", ""),
+    ("authentication_duration_seconds", "histogram", "result", THOUSANDTHS),
+    ("authenticated_user_requests", "counter", "username", ""),
+    ("authorization_attempts_total", "counter", "result", ""),
+    ("authorization_duration_seconds", "histogram", "result", THOUSANDTHS),
+    ("apiserver_delegated_authz_request_total", "counter", "code", ""),
+    ("apiserver_delegated_authz_request_duration_seconds", "histogram", "code", REVIEWS),
+    ("apiserver_client_certificate_expiration_seconds", "histogram", "", EXPIRY),
+    ("registered_metrics_total", "counter", "deprecated_version stability_level", ""),
+    ("process_cpu_seconds_total", "counter", "", ""),
+    ("process_open_fds", "gauge", "", ""),
+    ("process_max_fds", "gauge", "", ""),
+    ("process_virtual_memory_bytes", "gauge", "", ""),
+    ("process_virtual_memory_max_bytes", "gauge", "", ""),
+    ("process_resident_memory_bytes", "gauge", "", ""),
+    ("process_start_time_seconds", "gauge", "", ""),
+    ("process_network_receive_bytes_total", "counter", "", ""),
+    ("process_network_transmit_bytes_total", "counter", "", ""),
 ]
+"""Name, type, labels in the order of the text format, and bounds as Go spells them."""
+OTHER_METRICS = ["kubernetes_build_info", "kubernetes_healthcheck", "kubernetes_healthchecks_total"]
+NOT_SERVED = [
+    "go_",
+    "rest_client_exec_plugin_",
+    "rest_client_transport_",
+    "rest_client_dns_resolution_duration_seconds",
+    "rest_client_request_retries_total",
+]
+BETA = {"running_managed_controllers", "registered_metrics_total"}
 EVENTS = [
     ("Node", "Normal", "Synced", "Node synced successfully", "cloud-node-controller"),
     ("Node", "Normal", "DeletingNode", "Deleting node X", "cloud-node-lifecycle-controller"),
@@ -67,16 +149,24 @@ EVENTS = [
     ("Lease", "Normal", "LeaderElection", "… became leader", "cloud-controller-manager"),
 ]
 SERVICE_EVENTS = {
-    "EnsuringLoadBalancer": "Normal",
-    "EnsuredLoadBalancer": "Normal",
-    "DeletingLoadBalancer": "Normal",
-    "DeletedLoadBalancer": "Normal",
-    "UpdatedLoadBalancer": "Normal",
-    "UnAvailableLoadBalancer": "Warning",
-    "SyncLoadBalancerFailed": "Warning",
-    "UpdateLoadBalancerFailed": "Warning",
-    "DeleteLoadBalancerFailed": "Warning",
+    "EnsuringLoadBalancer": ("Normal", "Ensuring load balancer"),
+    "EnsuredLoadBalancer": ("Normal", "Ensured load balancer"),
+    "DeletingLoadBalancer": ("Normal", "Deleting load balancer"),
+    "DeletedLoadBalancer": ("Normal", "Deleted load balancer"),
+    "UpdatedLoadBalancer": ("Normal", "Updated load balancer with new hosts"),
+    "UnAvailableLoadBalancer": ("Warning", "There are no available nodes for LoadBalancer"),
+    "SyncLoadBalancerFailed": ("Warning", "Error syncing load balancer: …"),
+    "UpdateLoadBalancerFailed": ("Warning", "Error updating load balancer with new hosts …"),
+    "DeleteLoadBalancerFailed": ("Warning", "Error deleting load balancer: …"),
 }
+SYNC_FAILURES = [
+    "failed to ensure load balancer",
+    "failed to delete load balancer",
+    "failed to check if load balancer exists before cleanup",
+    "failed to add load balancer cleanup finalizer",
+    "failed to remove load balancer cleanup finalizer",
+    "failed to update load balancer status",
+]
 
 
 def rows(page: str) -> list[list[str]]:
@@ -93,11 +183,54 @@ def test_labels_taints_annotations_and_conditions_are_those_of_the_go_framework(
     assert any(quoted.search(path.read_text()) for each in places for path in each.rglob("*.py"))
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_every_metric_of_the_go_framework_is_served(name: str):
+@cache
+def scraped() -> str:
+    """All metrics of a process, with one value each."""
+    metrics = Metrics(MetricRegistry())
+    add_process_metrics(metrics.registry, this_build())
+    for each in vars(metrics).values():
+        member = each.labels(*each.family.labels) if isinstance(each, Labelled) else each
+        match member:
+            case Counter() | Gauge():
+                member.inc()
+            case Histogram():
+                member.observe(1)
+            case _:
+                pass
+    return prometheus_text(metrics.registry).decode()
+
+
+@pytest.mark.parametrize(("name", "kind", "labels", "bounds"), METRICS, ids=lambda each: each[:60])
+def test_every_metric_of_the_go_framework_is_served(name: str, kind: str, labels: str, bounds: str):
+    text = scraped()
+
+    assert f"# TYPE {name} {kind}\n" in text
+    series = f"{name}_count" if kind == "histogram" else name
+    (found,) = {
+        " ".join(re.findall(r'(\w+)="', shown))
+        for shown in re.findall(rf"^{series}(?:{{(.*)}})? ", text, re.MULTILINE)
+    }
+    assert found == labels
+    shown = re.findall(rf'^{name}_bucket{{.*\ble="([^"]*)"', text, re.MULTILINE)
+    assert shown == (f"{bounds} +Inf".split() if bounds else [])
+    if not name.startswith("process_"):
+        level = "BETA" if name in BETA else "ALPHA"
+        assert f"# HELP {name} [{level}] " in text
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in METRICS] + OTHER_METRICS)
+def test_every_metric_of_the_go_framework_is_documented(name: str):
     page = metrics_reference.PAGE.read_text(encoding="utf-8")
 
-    assert f"`{name}`" in page
+    assert f"`{name}`" in page or (name.startswith("process_") and "`process_*`" in page)
+
+
+@pytest.mark.parametrize("prefix", NOT_SERVED)
+def test_metrics_of_go_s_own_parts_are_stated_and_not_served(prefix: str):
+    page = (ROOT / "docs" / "explanation" / "differences.md").read_text(encoding="utf-8")
+
+    assert f"`{prefix}" in page
+    assert f"\n{prefix}" not in scraped()
 
 
 @pytest.mark.parametrize(("about", "kind", "reason", "message", "source"), EVENTS)
@@ -112,9 +245,39 @@ def test_events_are_those_of_the_go_framework(
     assert row[3].startswith(message)
 
 
-@pytest.mark.parametrize(("reason", "kind"), SERVICE_EVENTS.items())
-def test_events_on_services_are_those_of_the_go_framework(reason: str, kind: str):
+@pytest.mark.parametrize(("reason", "said"), SERVICE_EVENTS.items())
+def test_events_on_services_are_those_of_the_go_framework(reason: str, said: tuple[str, str]):
+    kind, message = said
     found = [row for row in rows("services.md") if any(f"`{reason}`" in cell for cell in row)]
 
     assert found
     assert all(kind in row for row in found)
+    assert any(message in row[-1].split("; ") for row in found)
+
+
+@pytest.mark.parametrize("event", [ENSURING, ENSURED, DELETING, DELETED, UPDATED, UNAVAILABLE])
+def test_messages_on_services_are_those_of_the_go_framework(event: Event):
+    assert SERVICE_EVENTS[event.reason][1] == event.message
+
+
+@pytest.mark.parametrize("failure", SYNC_FAILURES)
+def test_failures_of_a_sync_are_told_in_the_words_of_the_go_framework(failure: str):
+    (stage,) = (each for each in Stage if each == failure)
+
+    event = failure_event(Attempt(stage), Unavailable("down"))
+
+    assert event.reason == "SyncLoadBalancerFailed"
+    assert event.message == f"Error syncing load balancer: {failure}: down"
+
+
+def test_other_failures_are_told_in_the_words_of_the_go_framework():
+    hosts = "[a b] [node names limited, total number of nodes: 2]"
+    update = failure_event(Attempt(Stage.UPDATE, hosts), Unavailable("down"))
+    deletion = failure_event(Attempt(Stage.CLEAN_UP), Unavailable("down"))
+
+    assert (update.reason, deletion.reason) == (
+        "UpdateLoadBalancerFailed",
+        "DeleteLoadBalancerFailed",
+    )
+    assert update.message == (f"Error updating load balancer with new hosts {hosts}, error: down")
+    assert deletion.message == "Error deleting load balancer: down"

@@ -16,7 +16,7 @@ from tools.node_bed.bed import LOGS, Bed
 from tools.node_bed.files import CLOUD, ENDPOINT
 
 PILEUS = Path(sys.executable).with_name("pileus")
-NAME = "cloud-controller-manager"
+NAME = "pileus-cloud-controller-manager"
 HERE = ("--namespace=kube-system",)
 CHURN_SECONDS = 0.5
 AT_ONCE = 30

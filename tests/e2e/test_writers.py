@@ -4,7 +4,7 @@ import json
 
 from tests.e2e.writers import outside_of_terms, read, terms, without_overlap, writes
 
-USER = "system:serviceaccount:kube-system:cloud-controller-manager"
+USER = "system:serviceaccount:kube-system:pileus-cloud-controller-manager"
 
 
 def event(pod: str, second: float, resource: str, *, took=0.1, holder=None, code=200, verb="patch"):

@@ -58,7 +58,8 @@ def _tried(mutant: Mutant, seeds: int) -> Outcome:
 
 
 def _unit_tests(mutant: Mutant) -> str:
-    paths = [f"tests/unit/{each}" for each in mutant.tests.split()]
+    given = mutant.tests.split()
+    paths = [each if each.startswith("tests/") else f"tests/unit/{each}" for each in given]
     options = ("-x", "-q", "-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "--no-header")
     output = _failure(mutant, "-m", "pytest", *options, "--tb=no", *paths)
     failed = [line for line in output.splitlines() if line.startswith("FAILED")]

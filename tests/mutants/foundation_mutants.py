@@ -178,3 +178,76 @@ CLOUD_AND_KUBE = (
         tests="kube",
     ),
 )
+
+HOSTILE = (
+    Mutant(
+        name="connections in their handshake do not count",
+        module="http.server",
+        before="self._make_room(len(self._connections) + len(self._handshakes))",
+        after="self._make_room(len(self._connections))",
+        tests="http",
+    ),
+    Mutant(
+        name="a call cancelled as it is let in keeps its slot",
+        module="cloud.middleware.budget",
+        before="self._give_back()  # let in and cancelled in the same instant",
+        after="pass",
+        tests="cloud/middleware",
+    ),
+    Mutant(
+        name="a Secret that changed meanwhile is overwritten",
+        module="admission.certificate_controller",
+        before='metadata = {"resourceVersion": version, "labels": OWNER_LABEL}',
+        after='metadata = {"labels": OWNER_LABEL}',
+        tests="admission",
+    ),
+    Mutant(
+        name="the deadline of a webhook begins after its wait",
+        module="admission.port",
+        before="async with timer, self._turns:",
+        after="async with self._turns, timer:",
+        tests="admission",
+    ),
+    Mutant(
+        name="a blank before the colon of a header is accepted",
+        module="http.connection",
+        before="if not separator or not name or name != name.strip():",
+        after="if not separator or not name:",
+        tests="http",
+    ),
+    Mutant(
+        name="any Transfer-Encoding that contains chunked counts",
+        module="http.connection",
+        before='if [each.strip().lower() for each in codings] != ["chunked"]:',
+        after='if "chunked" not in codings[0].lower():',
+        tests="http",
+    ),
+    Mutant(
+        name="a cloud is silent for as long as it asks",
+        module="cloud.errors",
+        before="min(retry_after, LONGEST_RETRY_AFTER)",
+        after="retry_after",
+        tests="cloud/test_errors.py",
+    ),
+    Mutant(
+        name="the text of a cloud's error shows secrets",
+        module="cloud.errors",
+        before="return masked(super().__str__())",
+        after="return super().__str__()",
+        tests="cloud/test_errors.py",
+    ),
+    Mutant(
+        name="a sink that fails ends the pass",
+        module="telemetry.passes",
+        before="    try:\n        sink(this, entries)\n    except Exception as error:",
+        after="    try:\n        sink(this, entries)\n    except OSError as error:",
+        tests="telemetry",
+    ),
+    Mutant(
+        name="every unknown annotation gets a suggestion",
+        module="cloud.options",
+        before="if len(problems) >= MOST_PROBLEMS and name not in self._options:",
+        after="if False:",
+        tests="cloud/test_options.py test_hostile_objects.py",
+    ),
+)

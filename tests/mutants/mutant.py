@@ -34,7 +34,8 @@ class Mutant:
     """Occurs exactly once in the module's source."""
     after: str
     tests: str
-    """The unit tests of that part: paths under tests/unit, separated by spaces."""
+    """The tests of that part, separated by spaces: paths under tests/unit, or those that begin with
+    tests/."""
     danger: Danger = Danger.NONE
     scenario: str = "mixed"
     """Of the simulation, played if the unit tests do not find it."""

@@ -131,7 +131,7 @@ OPENSTACK = (
     Mutant(
         name="any floating IP on the VIP port is deleted with the Service",
         module="providers.openstack.floating_ip",
-        before="and on_our_port.description == spec.description",
+        before="and on_our_port.description in {spec.description, spec.former}",
         after="and True",
         tests=_FLOATING,
         danger=Danger.DELETION,
@@ -139,7 +139,7 @@ OPENSTACK = (
     Mutant(
         name="a floating IP with the mark of another cluster counts as ours",
         module="providers.openstack.floating_ip",
-        before="and not is_marked(on_our_port.tags)",
+        before="and (is_stale or not is_marked(on_our_port.tags))",
         after="and True",
         tests=_FLOATING,
         danger=Danger.OWNERSHIP,
@@ -163,8 +163,8 @@ OPENSTACK = (
     Mutant(
         name="a free floating IP of another Service is attached",
         module="providers.openstack.floating_ip",
-        before="if is_marked(named.tags) and owner != spec.owner:",
-        after="if False:",
+        before="(is_ours or (is_for_us and not is_marked(named.tags)))",
+        after="(is_ours or is_for_us)",
         tests=_FLOATING,
         danger=Danger.OWNERSHIP,
     ),

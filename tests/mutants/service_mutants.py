@@ -4,6 +4,28 @@ from tests.mutants.mutant import Danger, Mutant
 
 SERVICE = (
     Mutant(
+        name="what was observed before the wait for a shared lock is used",
+        module="controllers.service.reconciler",
+        before="seen.balancer is not None and await visit.take():",
+        after="seen.balancer is not None and await visit.take() and not visit:",
+        tests="controllers/service",
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a new load balancer is built before its nodes have addresses",
+        module="controllers.service.members",
+        before="return NEW_NODE_STEP if now - began < LONGEST_NEW_NODES else 0.0",
+        after="return 0.0",
+        tests="controllers/service/test_members.py",
+    ),
+    Mutant(
+        name="a new load balancer waits for a node that is never initialized",
+        module="controllers.service.members",
+        before="if all(now - since >= NEW_NODE for since in self._since.values()):",
+        after="if not self._since:",
+        tests="controllers/service/test_members.py",
+    ),
+    Mutant(
         name="one empty answer releases a Service",
         module="controllers.service.plan",
         before="return since + SECOND_CHECK - seen.time",
@@ -159,6 +181,30 @@ SERVICE = (
         after="return mode.writes and not has_finalizer(service) and not at_stake",
         tests="controllers/service",
         danger=Danger.DELETION,
+        scenario="services",
+    ),
+    Mutant(
+        name="an instance that a ported load balancer does not find is no failure",
+        module="classic.errors",
+        before="if isinstance(found, NotFound) or (isinstance(found, Postponed)",
+        after="if False or (isinstance(found, Postponed)",
+        tests="classic/test_failures.py",
+        scenario="services",
+    ),
+    Mutant(
+        name="a failed update of members is repeated without a pause",
+        module="controllers.service.plan",
+        before="and failing.host_update and failing.members == seen.members:",
+        after="and failing.host_update and failing.members != seen.members:",
+        tests="controllers/service/test_reports.py",
+        scenario="services",
+    ),
+    Mutant(
+        name="a failing Service keeps outdated members",
+        module="controllers.service.members",
+        before="return had is not None and differ(had, self._members(uid, EVERY_NODE))",
+        after="return False",
+        tests="classic/test_failures.py",
         scenario="services",
     ),
 )

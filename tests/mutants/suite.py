@@ -1,6 +1,6 @@
 """All mutants: one guard removed on one path each."""
 
-from tests.mutants.foundation_mutants import CLOUD_AND_KUBE, RUNTIME
+from tests.mutants.foundation_mutants import CLOUD_AND_KUBE, HOSTILE, RUNTIME
 from tests.mutants.node_mutants import IPAM_AND_KEYS, LIFECYCLE, NODE, ROUTE
 from tests.mutants.openstack_balancer_mutants import OPENSTACK_BALANCERS
 from tests.mutants.openstack_mutants import OPENSTACK
@@ -15,6 +15,7 @@ MUTANTS = (
     *IPAM_AND_KEYS,
     *RUNTIME,
     *CLOUD_AND_KUBE,
+    *HOSTILE,
     *OPENSTACK,
     *OPENSTACK_BALANCERS,
     *VOLUMES,

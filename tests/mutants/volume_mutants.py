@@ -3,6 +3,12 @@
 from tests.mutants.mutant import Danger, Mutant
 
 _DEVICES = "volumes/test_devices.py"
+_FLEXVOLUME = "flexvolume/test_flexvolume.py"
+_NODE, _BUSY = "tests/csi/test_node.py", "tests/csi/test_busy.py"
+_OPERATIONS = "volumes/test_operations.py"
+_PLAN = "controllers/volume/test_plan.py"
+_ATTACHMENTS = "controllers/volume/test_attachments.py"
+_CONTROLLER = "controllers/volume/test_controller.py"
 
 VOLUMES = (
     Mutant(
@@ -16,8 +22,8 @@ VOLUMES = (
     Mutant(
         name="the end of a device is not looked at before it is formatted",
         module="volumes.devices",
-        before="return is_whole and not any(first) and not any(last)",
-        after="return is_whole and not any(first)",
+        before="yield size - edge, edge",
+        after="",
         tests=_DEVICES,
         danger=Danger.DELETION,
     ),
@@ -30,10 +36,41 @@ VOLUMES = (
         danger=Danger.DELETION,
     ),
     Mutant(
+        name="data between the edges of a device is overwritten",
+        module="volumes.devices",
+        before="for at in range(0, size, step)",
+        after="for at in range(0)",
+        tests=_DEVICES,
+        danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="the copy of a superblock is overwritten",
+        module="volumes.devices",
+        before="for at in COPIES if at + COPY <= size",
+        after="for at in ()",
+        tests=_DEVICES,
+        danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="a pod gets any directory of the node that the cloud names",
+        module="volumes.devices",
+        before="path.name == volume and path.is_dir()",
+        after="path.is_dir()",
+        tests=_DEVICES,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a crafted superblock is computed with",
+        module="volumes.devices",
+        before="if log > LARGEST_BLOCK_LOG:",
+        after="if False:",
+        tests=_DEVICES,
+    ),
+    Mutant(
         name="a disk that shows the ID of another volume is taken",
         module="volumes.devices",
-        before="return path if hint and path.is_dir() else None",
-        after="return path if hint and path.exists() else None",
+        before="path.name == volume and path.is_dir() else None",
+        after="path.exists() else None",
         tests=_DEVICES,
         danger=Danger.OWNERSHIP,
     ),
@@ -49,14 +86,14 @@ VOLUMES = (
         module="volumes.operations",
         before="if volume.state is VolumeState.CREATING:",
         after="if False:",
-        tests="volumes/test_operations.py",
+        tests=_OPERATIONS,
     ),
     Mutant(
         name="a detached volume is not waited for",
         module="volumes.operations",
         before="if found is None or instance not in {one.instance for one in found.attachments}:",
         after="if True:",
-        tests="volumes/test_operations.py",
+        tests=_OPERATIONS,
         danger=Danger.OWNERSHIP,
     ),
     Mutant(
@@ -64,7 +101,7 @@ VOLUMES = (
         module="controllers.volume.attach",
         before="if not all(each.is_fresh for each in leaving):",
         after="if False:",
-        tests="controllers/volume/test_plan.py",
+        tests=_PLAN,
         danger=Danger.OWNERSHIP,
     ),
     Mutant(
@@ -98,5 +135,333 @@ VOLUMES = (
         after="elif seen.shared_with:",
         tests="controllers/volume/test_sources.py",
         danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="a pod names a volume that no PersistentVolume has",
+        module="flexvolume.attachment",
+        before="if recorded != options.volume:",
+        after="if False:",
+        tests=_FLEXVOLUME,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a PersistentVolume of another driver permits the use of a volume",
+        module="flexvolume.attachment",
+        before="flex.driver != self.driver",
+        after="False",
+        tests=_FLEXVOLUME,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a pod gets the disk that it names instead of that of its PersistentVolume",
+        module="flexvolume.node",
+        before="Path(mount.target).name == options.name",
+        after="True",
+        tests=_FLEXVOLUME,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a forged annotation gets a volume of another class",
+        module="controllers.volume.provision",
+        before="storage_class.provisioner != rules.driver",
+        after="False",
+        tests=_CONTROLLER,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
+    ),
+    Mutant(
+        name="a staging path with the mount of another volume counts as staged",
+        module="csi.node",
+        before="if not mounts.is_of_device(existing, device) or wanted",
+        after="if wanted",
+        tests=_NODE,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
+    ),
+    Mutant(
+        name="a pod gets the mount of another volume at the staging path",
+        module="csi.node",
+        before="if not is_own:",
+        after="if False:",
+        tests=_NODE,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
+    ),
+    Mutant(
+        name="a volume without a disk is published",
+        module="csi.node",
+        before=(
+            "    if device is None:\n"
+            "        raise CsiError(\n"
+            "            Status.FAILED_PRECONDITION,\n"
+            '            f"volume {request.volume_id} is not attached'
+        ),
+        after=(
+            "    if device is None:\n"
+            "        return\n"
+            "        raise CsiError(\n"
+            "            Status.FAILED_PRECONDITION,\n"
+            '            f"volume {request.volume_id} is not attached'
+        ),
+        tests=_NODE,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-nodes",
+    ),
+    Mutant(
+        name="a failure of blkid counts as an empty device",
+        module="volumes.devices",
+        before="if error.code == NOTHING_FOUND:",
+        after="if error.code is not None:",
+        tests=_DEVICES,
+        danger=Danger.DELETION,
+        scenario="volume-nodes",
+    ),
+    Mutant(
+        name="an answer of blkid without a type counts as an empty device",
+        module="volumes.devices",
+        before='or found.get("PTTYPE") or UNKNOWN',
+        after='or found.get("PTTYPE") or ""',
+        tests=_DEVICES,
+        danger=Danger.DELETION,
+        scenario="volume-nodes",
+    ),
+    Mutant(
+        name="a volume for readers is formatted",
+        module="csi.node",
+        before=(
+            "    if not read_only:\n"
+            "        await devices.make_filesystem(device, filesystem)\n"
+            "        await devices.grow_unmounted"
+        ),
+        after=(
+            "    if True:\n"
+            "        await devices.make_filesystem(device, filesystem)\n"
+            "        await devices.grow_unmounted"
+        ),
+        tests=_NODE,
+        danger=Danger.DELETION,
+        scenario="volume-nodes",
+    ),
+    Mutant(
+        name="a FlexVolume for readers is formatted",
+        module="flexvolume.node",
+        before="if not options.read_only:",
+        after="if True:",
+        tests=_FLEXVOLUME,
+        danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="the filesystem of a volume for readers is grown",
+        module="csi.node",
+        before="if all(each.is_read_only for each in mounts.mounts_of_device(device)):",
+        after="if False:",
+        tests=_NODE,
+        scenario="volume-nodes",
+    ),
+    Mutant(
+        name="a mount for writers serves a reader",
+        module="volumes.mounts",
+        before="if existing.is_read_only != read_only:",
+        after="if existing.is_read_only and not read_only:",
+        tests=_DEVICES,
+        scenario="volume-nodes",
+    ),
+    Mutant(
+        name="a device that is mounted for writers is staged for readers",
+        module="csi.node",
+        before="mounts.check_access(existing, staging, read_only=is_asked)",
+        after="pass",
+        tests=_NODE,
+        scenario="volume-nodes",
+    ),
+    Mutant(
+        name="a file with content at the target is removed",
+        module="volumes.mounts",
+        before="elif target.is_file() and target.stat().st_size:",
+        after="elif False:",
+        tests=_DEVICES,
+        danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="a volume is deleted for a claim that lost its finalizer",
+        module="controllers.volume.provision",
+        before="CLAIM_FINALIZER not in finalizers(found) or ",
+        after="",
+        tests=_PLAN,
+        danger=Danger.DELETION,
+        scenario="volumes",
+    ),
+    Mutant(
+        name="an unreadable attachment does not keep a volume attached",
+        module="controllers.volume.cluster",
+        before='({""} if listed.unreadable else set())',
+        after="set()",
+        tests=_ATTACHMENTS,
+        danger=Danger.OWNERSHIP,
+        scenario="volumes",
+    ),
+    Mutant(
+        name="an unreadable node has mounted nothing",
+        module="controllers.volume.cluster",
+        before="bool(listed.unreadable) or any(users)",
+        after="any(users)",
+        tests=_ATTACHMENTS,
+        danger=Danger.OWNERSHIP,
+        scenario="volumes",
+    ),
+    Mutant(
+        name="a node that cannot be read counts as deleted",
+        module="controllers.volume.cluster",
+        before="            return await self._client.get(NODES, name)\n        except NotFound:",
+        after="            return await self._client.get(NODES, name)\n        except Exception:",
+        tests=_ATTACHMENTS,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
+    ),
+    Mutant(
+        name="a claim that cannot be read counts as deleted",
+        module="controllers.volume.cluster",
+        before=(
+            "            return await self._client.get(self._resource, name, namespace=namespace)\n"
+            "        except NotFound:"
+        ),
+        after=(
+            "            return await self._client.get(self._resource, name, namespace=namespace)\n"
+            "        except Exception:"
+        ),
+        tests=_CONTROLLER,
+        danger=Danger.DELETION,
+        scenario="volume-writers",
+    ),
+    Mutant(
+        name="a volume in use is detached although the cloud does not answer for the machine",
+        module="controllers.volume.attach",
+        before="        case error:\n            machine, fix",
+        after=(
+            "        case CloudError():\n"
+            '            return ""\n'
+            "        case error:\n"
+            "            machine, fix"
+        ),
+        tests=_PLAN,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
+    ),
+    Mutant(
+        name="a FlexVolume counts as detached if the cloud does not answer for the node",
+        module="flexvolume.attachment",
+        before='raise Unavailable(f"the cloud does not say',
+        after='raise NotFound(f"the cloud does not say',
+        tests=_FLEXVOLUME,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="the finalizer of an attachment is removed before the last detachment",
+        module="controllers.volume.reconciler",
+        before=(
+            "                    await self._parts.volumes.detach(cluster, volume, instance)\n"
+            "                await attachments"
+        ),
+        after=(
+            "                    gone = finalizer_patch(item, finalizer, adds=False)\n"
+            "                    await attachments.patch(item, gone)\n"
+            "                    await self._parts.volumes.detach(cluster, volume, instance)\n"
+            "                await attachments"
+        ),
+        tests=_ATTACHMENTS,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
+    ),
+    Mutant(
+        name="a PersistentVolume is deleted before the last deletion of its volume",
+        module="controllers.volume.reconciler",
+        before=(
+            "        await self._parts.volumes.delete(self._parts.rules.cluster, step.id)\n"
+            "        if not is_deleting(step.volume):\n"
+            "            await self._parts.cluster.delete_volume(step.volume)"
+        ),
+        after=(
+            "        if not is_deleting(step.volume):\n"
+            "            await self._parts.cluster.delete_volume(step.volume)"
+        ),
+        tests=_CONTROLLER,
+        scenario="volumes",
+    ),
+    Mutant(
+        name="a volume is attached while it is detached",
+        module="controllers.volume.attach",
+        before="elif volume.state in BUSY or (volume.attachments and is_moving):",
+        after="elif volume.attachments and is_moving:",
+        tests=_PLAN,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
+    ),
+    Mutant(
+        name="a volume that is being detached is reported as attached",
+        module="controllers.volume.attach",
+        before="is_changing = volume.state in {VolumeState.ATTACHING, VolumeState.DETACHING}",
+        after="is_changing = volume.state is VolumeState.ATTACHING",
+        tests=_PLAN,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-writers",
+    ),
+    Mutant(
+        name="CSI attaches a volume that is being detached",
+        module="volumes.operations",
+        before="if attachment.instance == instance and found.state is not VolumeState.DETACHING:",
+        after="if attachment.instance == instance:",
+        tests=_OPERATIONS,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="FlexVolume reports a volume that is being detached as attached",
+        module="flexvolume.attachment",
+        before="has_it and found is not None and found.state is not VolumeState.DETACHING",
+        after="has_it",
+        tests=_FLEXVOLUME,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a volume with the mark of another claim is used",
+        module="volumes.operations",
+        before="if volume.owner != spec.owner:",
+        after="if False:",
+        tests=f"{_OPERATIONS} {_CONTROLLER}",
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a volume grows for a claim that only has its name",
+        module="controllers.volume.objects",
+        before="return reference is not None and reference.uid == claim.metadata.uid",
+        after="return reference is not None",
+        tests=_PLAN,
+        scenario="volumes",
+    ),
+    Mutant(
+        name="a volume is not reserved while it is unpublished",
+        module="csi.node",
+        before=(
+            "        with self.busy.only(request.volume_id):\n"
+            "            await mounts.unmount(Path(request.target_path))"
+        ),
+        after="        if True:\n            await mounts.unmount(Path(request.target_path))",
+        tests=_BUSY,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-nodes",
+    ),
+    Mutant(
+        name="a volume is not reserved while it is unstaged",
+        module="csi.node",
+        before=(
+            "        with self.busy.only(request.volume_id):\n"
+            "            await mounts.unmount(Path(request.staging_target_path), remove=False)"
+        ),
+        after=(
+            "        if True:\n"
+            "            await mounts.unmount(Path(request.staging_target_path), remove=False)"
+        ),
+        tests=_BUSY,
+        danger=Danger.OWNERSHIP,
+        scenario="volume-nodes",
     ),
 )

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from pileus.cloud.balancer import (
     Transport,
     Wish,
 )
-from pileus.cloud.errors import Conflict, Misconfigured
+from pileus.cloud.errors import Conflict, Misconfigured, QuotaExceeded
 from pileus.cloud.model import Address, NodeName, NodeRef
 from pileus.providers.openstack.annotations import PREFIX
 from pileus.providers.openstack.balancer_seen import Seen
@@ -310,3 +311,45 @@ async def test_an_unknown_annotation_value_is_refused_before_anything_is_created
         with pytest.raises(Misconfigured, match="no subnet 6f0c2b61"):
             await site.settle(site.wish(site.spec("node-1"), options=options))
         assert site.writes() == []
+
+
+class ShiftedClock:
+    """The time of this machine, and later if a test says so."""
+
+    seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self.seconds)
+
+
+async def test_two_nodes_with_one_address_are_one_member(furnished: Project) -> None:
+    async with site_of(furnished) as site:
+        spec = site.spec("node-1", "node-2")
+        twin = replace(site.node("node-2"), name=NodeName("twin"))
+        await site.settle(site.wish(replace(spec, members=spec.members | {twin})))
+
+        assert sorted(site.members(80)) == ["node-1", "node-2"]
+        await site.settle(site.wish(None))
+    assert vip_ports(furnished) == []
+
+
+async def test_the_port_of_a_failed_creation_is_deleted(furnished: Project) -> None:
+    path = f"/v2/lbaas/quotas/{furnished.cloud.project}"
+    furnished.admin.send("PUT", "balancer", path, {"quota": {"listener": 2}})
+    clock = ShiftedClock()
+    async with site_of(furnished) as site:
+        site.balancers.clock = clock
+        wish = site.wish(site.spec("node-1"))
+        try:
+            with pytest.raises(QuotaExceeded):
+                await site.settle(wish)
+            assert len(vip_ports(furnished)) == 1, "Octavia deletes the port itself now"
+            clock.seconds = 80
+            await site.settle(site.wish(None))
+        finally:
+            furnished.admin.send("DELETE", "balancer", path)
+    assert vip_ports(furnished) == []
+
+
+def vip_ports(of: Project) -> list[str]:
+    return [one["id"] for one in of.cloud.listed("ports", device_owner="Octavia")]

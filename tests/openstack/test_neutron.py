@@ -14,7 +14,7 @@ from pileus.cloud.errors import Conflict, Misconfigured, QuotaExceeded
 from pileus.providers.openstack import floating_ip, security_group
 from pileus.providers.openstack.config import LoadBalancer
 from pileus.providers.openstack.floating_ip import FloatingIps, FloatingIpSpec
-from pileus.providers.openstack.marks import owner_of, tags_of
+from pileus.providers.openstack.marks import for_tags, owner_of, tags_of
 from pileus.providers.openstack.networks import (
     FloatingChoice,
     Machine,
@@ -178,7 +178,10 @@ async def test_the_address_stays_when_the_load_balancer_is_replaced(scene: Scene
     assert (after["id"], after["port_id"]) == (before["id"], other)
 
 
-async def test_an_address_that_is_in_use_is_refused_with_its_port(scene: Scene) -> None:
+@pytest.mark.parametrize("is_trusted", [False, True], ids=["tenant", "trusted"])
+async def test_an_address_in_use_is_refused_and_nothing_is_disclosed_about_its_user(
+    scene: Scene, is_trusted: bool
+) -> None:
     other = scene.port()["id"]
     made = scene.project.cloud.create(
         "network",
@@ -187,20 +190,29 @@ async def test_an_address_that_is_in_use_is_refused_with_its_port(scene: Scene) 
         floating_network_id=scene.project.external,
         port_id=other,
     )
-    spec = replace(scene.floating_ip_spec, address=made["floating_ip_address"])
+    spec = replace(
+        scene.floating_ip_spec, address=made["floating_ip_address"], may_use_foreign=is_trusted
+    )
     async with requests_of(scene.project.cloud) as api:
-        with pytest.raises(Misconfigured, match=f"used by port {other}"):
+        with pytest.raises(Misconfigured, match="in use, or not reserved") as refusal:
             await settle(api, spec, scene.vip)
         assert api.writes == []
+    assert other not in str(refusal.value)
+    assert made["id"] not in str(refusal.value)
 
 
 async def test_one_that_was_attached_elsewhere_meanwhile_is_not_taken_away(scene: Scene) -> None:
     made = scene.project.cloud.create(
         "network", "/v2.0/floatingips", "floatingip", floating_network_id=scene.project.external
     )
-    spec = replace(scene.floating_ip_spec, address=made["floating_ip_address"])
+    permits = for_tags(OWNER.cluster, "shop", "web")
+    spec = replace(scene.floating_ip_spec, address=made["floating_ip_address"], permits=permits)
     async with requests_of(scene.project.cloud) as api:
         neutron = Neutron(api.client)
+        with pytest.raises(Misconfigured, match=f"set --tag {permits[0]} "):
+            await settle(api, spec, scene.vip)
+        tags = f"/v2.0/floatingips/{made['id']}/tags"
+        scene.project.cloud.send("PUT", "network", tags, {"tags": permits[:1]})
         seen = FloatingIps(await neutron.floating_ips()).of(spec, scene.vip)
         (attach,) = floating_ip.plan(spec, scene.vip, seen)
         other = scene.port()["id"]

@@ -14,10 +14,10 @@ from pileus.deployment.commented import documents
 from pileus.deployment.rbac import access_objects
 from pileus.settings.sources import gather
 from pileus.testing.control_plane import ControlPlane
-from pileus.version import PROGRAM
+from pileus.version import INSTALLED, PROGRAM
 from tests.contract.api.http import Api
 
-ACCOUNT = f"system:serviceaccount:kube-system:{PROGRAM}"
+ACCOUNT = f"system:serviceaccount:kube-system:{INSTALLED}"
 GROUPS = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
 OWN = "--use-service-account-credentials"
 EVERYTHING = (

@@ -16,9 +16,9 @@ from pileus.testing.control_plane import ControlPlane
 from tests.real.manager import LAB, Lab, eventually, is_initialized, register, running
 
 PILEUS = Path(sys.executable).parent / "pileus"
-ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
+ACCOUNT = "system:serviceaccount:kube-system:pileus-cloud-controller-manager"
 GROUPS = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
-MANAGER = "cloud-controller-manager"
+MANAGER = "pileus-cloud-controller-manager"
 
 
 def pileus(*arguments: str, kubeconfig: Path) -> subprocess.CompletedProcess[str]:
@@ -195,6 +195,7 @@ def test_a_driver_that_is_not_installed_is_found_with_the_command_that_installs_
 
     (missing,) = [each for each in report["findings"] if each["check"] == "volumes"]
     assert missing["id"] == "csi-driver-missing"
-    assert missing["fix"].startswith("pileus manifests --cloud-provider=lab --csi")
+    assert missing["fix"].startswith(f"pileus manifests --cloud-config={lab.config} ")
+    assert " --cloud-provider=lab --csi | kubectl apply -f - --selector=" in missing["fix"]
     (differs,) = [each for each in later["findings"] if each["check"] == "volumes"]
     assert differs["id"] == "csi-driver-differs"

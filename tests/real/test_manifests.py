@@ -84,9 +84,9 @@ def test_the_chart_is_installed_upgraded_and_uninstalled(clean: ControlPlane) ->
     upgraded = workloads(clean)
     printed(HELM, "uninstall", *release, "--wait=legacy")
 
-    assert "Pileus runs as Deployment cloud-controller-manager in kube-system." in notes
-    assert installed == {"deployment.apps/cloud-controller-manager"}
-    assert upgraded == {"daemonset.apps/cloud-controller-manager"}
+    assert "Pileus runs as Deployment pileus-cloud-controller-manager in kube-system." in notes
+    assert installed == {"deployment.apps/pileus-cloud-controller-manager"}
+    assert upgraded == {"daemonset.apps/pileus-cloud-controller-manager"}
     assert workloads(clean) == set()
 
 
@@ -104,7 +104,7 @@ def test_the_kustomize_overlay_is_accepted_and_names_what_it_generates(
         names = [line.split()[0].partition("/") for line in report.splitlines()]
         generated = [name for kind, _, name in names if kind in {"configmap", "secret"}]
 
-    assert "deployment.apps/cloud-controller-manager created" in report
+    assert "deployment.apps/pileus-cloud-controller-manager created" in report
     assert len(generated) == 2
     assert all(f"ame: {name}\n" in text.partition("kind: Deployment")[2] for name in generated)
 
@@ -120,7 +120,7 @@ def test_components_add_the_rights_of_controllers_that_are_off_by_default(
     text = clean.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", str(tmp_path))
 
     names = {each["metadata"]["name"] for each in yaml.safe_load_all(text)}
-    assert {f"cloud-controller-manager:{name}" for name in OPTIONAL} <= names
+    assert {f"pileus-cloud-controller-manager:{name}" for name in OPTIONAL} <= names
     clean.kubectl("apply", "--dry-run=server", "--filename=-", stdin=text)
 
 
@@ -145,7 +145,7 @@ def test_a_manager_outside_the_cluster_works_with_the_token_of_the_account(
 ) -> None:
     register(clean, "one")
     with applied(clean, manifests("--external")):
-        account = ("cloud-controller-manager", "--namespace=kube-system")
+        account = ("pileus-cloud-controller-manager", "--namespace=kube-system")
         token = clean.kubectl("create", "token", *account).strip()
         kubeconfig = clean.token_user("outside", token)
         with running(clean, lab, kubeconfig=kubeconfig) as manager:

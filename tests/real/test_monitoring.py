@@ -59,8 +59,8 @@ def test_the_operator_knows_every_field_of_its_objects(clean: ControlPlane, flag
     made = kubectl(clean, *checked, text=text)
 
     kind = flags[0].partition("=")[2]
-    assert f"{kind}monitor.monitoring.coreos.com/cloud-controller-manager" in made
-    assert "prometheusrule.monitoring.coreos.com/cloud-controller-manager" in made
+    assert f"{kind}monitor.monitoring.coreos.com/pileus-cloud-controller-manager" in made
+    assert "prometheusrule.monitoring.coreos.com/pileus-cloud-controller-manager" in made
     with pytest.raises(AssertionError, match="unknown field|field not declared"):
         kubectl(clean, *checked, text=text.replace("scheme: https", "schema: https"))
 

@@ -23,7 +23,7 @@ from pileus.kube.http import HttpTransport
 from pileus.kube.model.core_v1 import NODES, Node, NodeAddress, Taint
 from pileus.kube.patch import MergePatch
 from pileus.kube.store import Added, Table
-from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced, NodeWriter
+from pileus.objects.cluster_nodes import MACHINE_INDEX, ClusterNodes, NodeReplaced, NodeWriter
 from pileus.objects.events import ObjectEvents
 from pileus.objects.nodes import addresses_of, is_uninitialized, taints_of
 from pileus.objects.ownership import owner_by
@@ -82,7 +82,7 @@ async def node(control_plane: ControlPlane, request: pytest.FixtureRequest) -> N
 
 
 def reconciler(client: Client, node: Node, cloud: FakeInstances) -> NodeReconciler:
-    table = Table()
+    table = Table(MACHINE_INDEX)
     table.apply(Added(node))
     nodes = ClusterNodes(client, table, patch_of)
     tools = Tools(

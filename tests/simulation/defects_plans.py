@@ -7,6 +7,7 @@ from tests.simulation.planting import Defect, Patch
 
 PLANNED, EMPTY = "every_write_was_planned", "an_empty_plan_means_no_write"
 TRIED, READS = "what_is_planned_is_tried", "a_plan_writes_nothing"
+RECORDS = "a_record_changes_nothing_else"
 
 
 def _defect(
@@ -30,6 +31,7 @@ DEFECTS = (
     _defect("finalizers are not planned", plans.no_finalizer, at=2),
     _defect("new balancers, listeners and members are not planned", plans.no_balancer, at=2),
     _defect("member changes are not planned", plans.no_members, at=2),
+    _defect("member changes call themselves records", plans.members_as_records, 2, RECORDS),
     _defect("the status of Services is not planned", plans.no_status, at=3),
     _defect(
         "the condition of a failing Service is not planned",

@@ -39,4 +39,11 @@ OF_VOLUMES = (
         scenario="volumes",
         at=3,
     ),
+    Defect(
+        name="a claim gets a volume of a class of another driver",
+        plant=plants.annotations_of_claims_are_believed,
+        caught_by=("only_own_classes_get_volumes",),
+        scenario="volume-writers",
+        at=1,
+    ),
 )

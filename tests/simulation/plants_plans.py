@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pileus.app import plan
-from pileus.cloud.balancer import Effect
+from pileus.cloud.balancer import Effect, Part
 from pileus.cloud.errors import CloudError
 from pileus.controllers.ipam import controller as ipam
 from pileus.controllers.lifecycle import preview as lifecycle
@@ -22,6 +22,7 @@ from pileus.controllers.ssh_keys import preview as keys
 from pileus.kube.errors import KubeError
 from pileus.objects.nodes import about_node
 from pileus.objects.preview import Place, Planned, Trouble
+from pileus_lab.local import balancer_plan
 from tests.simulation.planting import Patch
 
 Line = Planned | Trouble
@@ -96,6 +97,15 @@ def no_balancer() -> Iterable[Patch]:
 
 def no_members() -> Iterable[Patch]:
     yield _without(service, "lines", lambda line: line.summary.startswith("member"))
+
+
+def members_as_records() -> Iterable[Patch]:
+    sound = balancer_plan._member_changes
+
+    def members(*args: Any) -> Iterable[Any]:
+        return (replace(change, part=Part.RECORD) for change in sound(*args))
+
+    yield balancer_plan, "_member_changes", members
 
 
 def no_status() -> Iterable[Patch]:

@@ -3,14 +3,16 @@
 from collections.abc import Iterable
 from typing import Any
 
-from pileus.controllers.volume import attach, plan, reconciler
+from pileus.controllers.volume import attach, plan, provision, reconciler
 from pileus.controllers.volume.cluster import Cached
+from pileus.controllers.volume.objects import Rules
 from pileus.controllers.volume.reconciler import VolumeReconciler
 from pileus.controllers.volume.steps import (
     DeletePersistentVolume,
     RemoveAttachmentFinalizer,
     Resize,
 )
+from pileus.kube.model.core_v1 import PersistentVolumeClaim
 from tests.simulation.planting import Patch
 
 
@@ -69,3 +71,13 @@ def growth_is_not_published() -> Iterable[Patch]:
             await sound(self, item, change, subresource)
 
     yield Cached, "patch", patch
+
+
+def annotations_of_claims_are_believed() -> Iterable[Patch]:
+    """The provisioner of the claim's StorageClass is not looked at."""
+    sound = provision.is_wanted
+
+    def is_wanted(rules: Rules, claim: PersistentVolumeClaim, _: object) -> bool:
+        return sound(rules, claim, None)
+
+    yield provision, "is_wanted", is_wanted

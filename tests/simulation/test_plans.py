@@ -3,16 +3,22 @@
 from pathlib import Path
 
 import pytest
+from pileus_provider_network.simulated import SimulatedNetwork
 
+from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
 from pileus_lab.simulation.plan_check import LAWS
 from pileus_lab.simulation.play import play
 from pileus_lab.simulation.report import repeating
 from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import draw
+from pileus_lab.simulation.trial import assert_everything_holds
 from tests.simulation.defects_plans import DEFECTS
 from tests.simulation.planting import Defect, planted
 
 SEEDS, BLOCK = 60, 10
+OF_OTHERS = 8
+"""Seeds with the clouds that are not the local one."""
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "simulation.md"
 
 
@@ -22,6 +28,12 @@ def test_a_manager_does_for_an_hour_what_plans_announce(first: int):
     for seed in range(first, first + BLOCK):
         violation = play(draw(seed, SCENARIOS["plan"])).violation
         assert violation is None, f"{violation}\n{repeating(seed, 'plan')}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cloud", [SimulatedOpenStack, SimulatedNetwork])
+def test_plans_are_kept_with_providers_that_record_a_fingerprint(cloud: MakeCloud):
+    assert_everything_holds(cloud, seeds=OF_OTHERS, scenario="plan")
 
 
 @pytest.mark.timeout(300)

@@ -3,11 +3,15 @@
 import asyncio
 
 import pytest
+from pileus_provider_network.simulated import SimulatedNetwork
 
 from pileus.app.node_assignment import NodeAssignment
+from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
 from pileus_lab.simulation.play import play
 from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import draw
+from pileus_lab.simulation.trial import assert_everything_holds
 
 SCENARIO = SCENARIOS["two-clouds"]
 
@@ -15,6 +19,12 @@ SCENARIO = SCENARIOS["two-clouds"]
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_trouble_of_one_cloud_does_not_delay_another(seed: int) -> None:
     assert play(draw(seed, SCENARIO)).violation is None
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cloud", [SimulatedOpenStack, SimulatedNetwork])
+def test_trouble_of_one_cloud_does_not_delay_any_provider(cloud: MakeCloud) -> None:
+    assert_everything_holds(cloud, seeds=8, scenario="two-clouds")
 
 
 def test_nodes_that_are_never_assigned_to_a_cloud_are_found_out(

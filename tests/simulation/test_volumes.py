@@ -1,20 +1,24 @@
 """Claims, volumes and attachments under faults, and pods that write to them on machines.
 
-`pileus simulate --scenario volumes` and `--scenario volume-nodes` play more.
+`pileus simulate --scenario volumes`, `volume-nodes` and `volume-writers` play more.
 """
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
+from pileus_provider_network.simulated import SimulatedNetwork
 
 from pileus.csi import node
 from pileus.volumes import devices, mounts
+from pileus_lab.simulation.clouds.loading import UnusableCloud
+from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
 from pileus_lab.simulation.kinds import DeedKind, FaultKind
 from pileus_lab.simulation.play import play
 from pileus_lab.simulation.report import repeating
 from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import Deed, Spell, draw
+from pileus_lab.simulation.trial import assert_everything_holds
 
 SEEDS = 40
 SEEDS_WITH_NODES = 20
@@ -34,6 +38,52 @@ def test_everything_holds_for_volumes(first: int):
 def test_everything_holds_for_volumes_on_nodes(first: int):
     for seed in range(first, first + BLOCK):
         _plays(seed, "volume-nodes")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(1, SEEDS_WITH_NODES + 1, BLOCK))
+def test_everything_holds_for_two_writers_and_mounts_that_were_left_behind(first: int):
+    for seed in range(first, first + BLOCK):
+        _plays(seed, "volume-writers")
+
+
+@pytest.mark.timeout(300)
+def test_a_pod_on_a_mount_that_was_left_behind_is_seen(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(node, "_check_staged", lambda *_: None)
+
+    seen = {_broken(seed) for seed in range(1, SEEDS_WITH_NODES + 1)}
+
+    assert "pods_read_what_pods_wrote" in seen
+
+
+def _broken(seed: int) -> str:
+    """Returns the invariant that did not hold; empty: all did."""
+    violation = play(draw(seed, SCENARIOS["volume-writers"])).violation
+    return "" if violation is None else violation.invariant
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scenario", ["volumes", "volume-nodes"])
+def test_everything_holds_for_volumes_of_another_provider(scenario: str):
+    assert_everything_holds(SimulatedOpenStack, seeds=6, scenario=scenario)
+
+
+def test_volumes_of_another_provider_are_created_grown_and_moved():
+    """What the scenario is about really happens with it."""
+    asked = Counter[str]()
+    for seed in range(1, 7):
+        for line in play(draw(seed, SCENARIOS["volumes"]), SimulatedOpenStack).lines:
+            asked["created"] += "POST /volumes {" in line
+            asked["grown"] += "os-extend" in line
+            asked["attached"] += "POST /servers/" in line and "os-volume_attachments" in line
+            asked["detached"] += "DELETE /servers/" in line and "os-volume_attachments" in line
+
+    assert min(asked[each] for each in ("created", "grown", "attached", "detached")) > 0, asked
+
+
+def test_a_cloud_without_volumes_is_refused():
+    with pytest.raises(UnusableCloud, match="SimulatedNetwork has no volumes"):
+        assert_everything_holds(SimulatedNetwork, seeds=1, scenario="volumes")
 
 
 def _plays(seed: int, scenario: str) -> None:

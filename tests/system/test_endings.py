@@ -85,7 +85,6 @@ SCENES: dict[str, Callable[[Place], list[str]]] = {
     ],
     "contradictory lease durations": lambda at: [*at.flags(), "--leader-elect-renew-deadline=20s"],
     "value that is not a CIDR": lambda at: [*at.flags(), "--cluster-cidr=10.244.0.0"],
-    "CIDR with host bits": lambda at: [*at.flags(), "--cluster-cidr=10.244.0.1/16"],
     "no provider named": lambda at: at.flags(""),
     "unknown provider": lambda at: at.flags("goood"),
     "no provider at all": lambda at: at.flags("external"),

@@ -159,6 +159,7 @@ DEADLINES = {
     "app/leader.py:wait_for_api_server": IMPATIENT,
     "app/node_assignment.py:ask_all": IMPATIENT,
     "app/orphans.py:_delete": NESTS,
+    "cli/top.py:wait": INNERMOST,
     "doctor/cloud_reading.py:_cloud": IMPATIENT,
     "doctor/part.py:reading": IMPATIENT,
     "app/plan.py:_ask": IMPATIENT,

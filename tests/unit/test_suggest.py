@@ -19,6 +19,11 @@ def test_a_word_like_no_other_suggests_nothing():
     assert did_you_mean("local", ()) == ""
 
 
+def test_a_much_longer_word_is_another_word():
+    assert closest("nonsense", ("full", "members", "none")) is None
+    assert closest("non", ("full", "members", "none")) == "none"
+
+
 @given(st.lists(st.text(min_size=1)), st.text())
 def test_only_known_words_are_ever_suggested(known, word):
     assert closest(word, known) in {None, *known}

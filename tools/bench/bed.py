@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from tools.bench.cluster_api import ClusterApi, Requests, cluster_api, lines
+from tools.bench.cluster_api import ClusterApi, Requests, cluster_api
 from tools.bench.processes import (
     Cost,
     Process,
@@ -120,8 +120,8 @@ class Progress:
     async def follow(self, api: ClusterApi, path: str) -> None:
         """Watches, and watches again from the beginning whenever the API server ends the watch."""
         while True:
-            async with api.watch(path) as stream:
-                async for line in lines(stream):
+            async with api.watch(path) as events:
+                async for line in events:
                     self._note(_decode(line))
 
     def _note(self, event: _Event) -> None:

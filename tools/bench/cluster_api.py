@@ -4,7 +4,7 @@ import asyncio
 import re
 import ssl
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,8 @@ WRITERS = 24
 STRATEGIC = "application/strategic-merge-patch+json"
 WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION")
 _REQUESTS = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
+NOT_STREAMED = 422
+"""The status with which API servers refuse to stream a list."""
 _WATCHED = re.compile(r"^apiserver_watch_events_sizes_sum\{.*\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
@@ -93,13 +95,34 @@ class ClusterApi:
         return (await self.send("GET", path))["items"]
 
     @asynccontextmanager
-    async def watch(self, path: str) -> AsyncGenerator[aiohttp.StreamReader]:
-        """Begins with all objects, each as an event."""
-        url = f"{self._server}{path}?watch=1&sendInitialEvents=true"
-        url += "&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-        async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=None)) as answer:
+    async def watch(self, path: str) -> AsyncGenerator[AsyncGenerator[bytes]]:
+        """Yields events, line by line: first all objects, then a bookmark, then their changes.
+
+        API servers that do not stream lists refuse to be asked for it (422): the objects are
+        listed, and watched from there.
+        """
+        plain = f"{self._server}{path}?watch=1&allowWatchBookmarks=true"
+        streaming = f"{plain}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        endless = aiohttp.ClientTimeout(total=None)
+        async with self._session.get(streaming, timeout=endless) as answer:
+            if answer.status != NOT_STREAMED:
+                answer.raise_for_status()
+                yield lines(answer.content)
+                return
+        listed = await self.send("GET", path)
+        url = f"{plain}&resourceVersion={listed['metadata']['resourceVersion']}"
+        async with self._session.get(url, timeout=endless) as answer:
             answer.raise_for_status()
-            yield answer.content
+            yield _after(listed, lines(answer.content))
+
+
+async def _after(listed: Mapping[str, Any], later: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Yields a list as a streaming API server sends it, then what follows."""
+    for item in listed["items"]:
+        yield msgspec.json.encode({"type": "ADDED", "object": item})
+    yield msgspec.json.encode({"type": "BOOKMARK", "object": {"metadata": listed["metadata"]}})
+    async for line in later:
+        yield line
 
 
 async def side_by_side(

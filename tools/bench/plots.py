@@ -9,7 +9,7 @@ from math import ceil, log10
 from pathlib import Path
 
 from tools.bench.goals import GROWTH, State
-from tools.bench.report import COMPARED, TITLES, UNITS, number, ratios, summary, verdicts
+from tools.bench.report import COMPARED, TERMS, TITLES, UNITS, number, ratios, summary, verdicts
 from tools.bench.results import Results
 
 COLORS = {"pileus": "#2563eb", "go": "#d97706", "shipped": "#b91c1c", "bare": "#6b7280"}
@@ -18,13 +18,18 @@ PLOTTED = ("wall", "cpu", "peak", "api_cpu", "calls")
 WIDTH, BAR, LABEL = 1100, 18, 230
 STYLE = """
 body { font: 15px/1.45 "DejaVu Sans", system-ui, sans-serif; margin: 24px; color: #111;
-  background: #fff; width: 1100px }
+  background: #fff; max-width: 1100px }
 h1 { font-size: 24px; margin: 0 0 4px } h2 { font-size: 18px; margin: 28px 0 6px }
 p { margin: 4px 0 } .about { color: #555 } table { border-collapse: collapse }
 td:first-child { white-space: nowrap }
 td, th { text-align: left; padding: 2px 14px 2px 0; border-bottom: 1px solid #e5e7eb }
 svg text { font-size: 12px; fill: #111 } pre { font-size: 11px; white-space: pre-wrap }
 .keys span { display: inline-block; margin-right: 18px }
+dt { font-weight: 600 } dd { margin: 0 0 6px }
+.wide { overflow-x: auto } .plots svg { max-width: 100% }
+@media (max-width: 700px) {
+  body { margin: 12px } td:first-child { white-space: normal } td { vertical-align: top }
+}
 """
 
 
@@ -41,10 +46,16 @@ def page(results: Results) -> str:
         _growth(results),
     ]
     text = escape("\n".join(summary(results)))
+    terms = "".join(
+        f"<dt>{escape(term)}</dt><dd>{escape(meaning.replace('`', ''))}</dd>"
+        for term, meaning in TERMS.items()
+    )
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Pileus beside Go</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}</style><body><h1>Pileus beside the Go manager</h1>"
         f'<p class="about">{escape(about)}</p><p class="keys">{keys}</p>'
+        f"<h2>Terms</h2><dl>{terms}</dl>"
         f"{''.join(sections)}<h2>All figures</h2><details><summary>show</summary>"
         f"<pre>{text}</pre></details></body></html>\n"
     )
@@ -56,7 +67,8 @@ def _worse(results: Results) -> str:
         f"<tr><td>{escape(part)}<td>{COMPARED[measure]}<td>{escape(str(ratio))} of {TITLES[over]}"
         for part, measure, over, ratio in worse
     )
-    return f"<h2>Worse than Go</h2><table>{rows or '<tr><td>nothing'}</table>"
+    shown = rows or "<tr><td>nothing"
+    return f'<h2>Worse than Go</h2><div class="wide"><table>{shown}</table></div>'
 
 
 def _goals(results: Results) -> str:
@@ -65,7 +77,7 @@ def _goals(results: Results) -> str:
         f"<td>{escape(one.measured)}"
         for one in verdicts(results)
     )
-    return f"<h2>Goals</h2><table>{rows}</table>"
+    return f'<h2>Goals</h2><div class="wide"><table>{rows}</table></div>'
 
 
 def _bars_of(results: Results) -> Callable[[str], str]:
@@ -79,7 +91,7 @@ def _bars_of(results: Results) -> Callable[[str], str]:
         note = "medians; the line is the spread over repeats; each group has its own scale"
         return (
             f"<h2>{title}</h2><p class=about>{note}</p>"
-            f'<svg width="{WIDTH}" height="{height}">{drawn}</svg>'
+            f'<div class="wide"><svg width="{WIDTH}" height="{height}">{drawn}</svg></div>'
         )
 
     return bars
@@ -122,7 +134,8 @@ def _drawn(rows: Sequence[tuple[str, list[Side]]], unit: str) -> Iterator[str]:
 def _growth(results: Results) -> str:
     """Returns plots of time, CPU and memory over the number of nodes, both axes logarithmic."""
     plots = "".join(_curve(results, measure) for measure in ("wall", "cpu", "peak"))
-    return f"<h2>Growth with the number of nodes</h2>{plots}" if plots else ""
+    title = "<h2>Growth with the number of nodes</h2>"
+    return f'{title}<div class="plots">{plots}</div>' if plots else ""
 
 
 def _curve(results: Results, measure: str) -> str:

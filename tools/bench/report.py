@@ -1,7 +1,7 @@
 """The results as text: the summary in the terminal, and a file for other programs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,16 @@ UNITS = {
     "concurrency": "", "refused": "", "etcd_cpu": "s",
 }  # fmt: skip
 TITLES = {"go": "Go tuned", "shipped": "Go as shipped", "bare": "bare limit", "pileus": "Pileus"}
+TERMS = {
+    "Go tuned": "the Go manager with `--kube-api-qps=1000 --kube-api-burst=2000` and 30 workers",
+    "Go as shipped": "the Go manager without flags, at sizes that it completes in half a minute",
+    "Bare limit": "a program that makes the necessary writes and nothing else",
+    "1.20x of Go": "Pileus needs 1.20 times what Go needs: below 1 Pileus is better, above 1 worse",
+    "Spread": "the lowest and highest ratio of all repeats; a ratio without it is of one run",
+    "Watch bytes": "what the API server sends on watches; the watch of the benchmark is included",
+    "Peak memory": "the most memory that the process had at any time",
+}
+"""What a reader has to know before the results."""
 SHOWN_UNKNOWN = 3
 SAME = 1.02
 """Ratios up to here are not called worse: repeats differ by more."""
@@ -81,12 +91,19 @@ def summary(results: Results) -> Iterator[str]:
 
 
 def _line(results: Results, part: str, measure: str, over: str, ratio: Ratio) -> str:
+    what, compared, shown = _cells(results, part, measure, over, ratio)
+    return f"  {what:<48}{compared:<34}{shown}"
+
+
+def _cells(
+    results: Results, part: str, measure: str, over: str, ratio: Ratio
+) -> tuple[str, str, str]:
+    """Returns what was measured, the ratio with its spread, and both values."""
     unit = UNITS[measure]
     values = [results.middle(part, side, measure) or 0.0 for side in ("pileus", over)]
     shown = f"{number(values[0])} / {number(values[1])} {unit}".rstrip()
-    what = f"{part}, {COMPARED[measure]}"
     beside = "" if over == "go" else f" ({TITLES[over]})"
-    return f"  {what:<48}{ratio!s:<34}{shown}{beside}"
+    return f"{part}, {COMPARED[measure]}", str(ratio), f"{shown}{beside}"
 
 
 def number(value: float) -> str:
@@ -140,9 +157,26 @@ HEAD = """# The performance report
 def markdown(results: Results, *, has_picture: bool) -> str:
     """Returns the page that leads to the report: the picture and the summary."""
     files = "The same with plots: report.html. All samples: results.json.\n"
-    shown = "\n![Plots of the results](report.png)\n" if has_picture else ""
-    text = "\n".join(line.rstrip() for line in summary(results))
-    return f"{HEAD}\n{files}{shown}\n```text\n{text}\n```\n"
+    about = "; ".join(f"{key}: {value}" for key, value in results.about.items())
+    terms = "".join(f"- **{term}**: {text}.\n" for term, text in TERMS.items())
+    shown = "\n## Plots\n\n![Plots of the results](report.png)\n" if has_picture else ""
+    compared = ratios(results)
+    worse = [_cells(results, *one) for one in compared if one[3].middle > SAME]
+    better = [_cells(results, *one) for one in reversed(compared) if one[3].middle <= SAME]
+    goals = [(str(one.state), one.goal, one.measured) for one in verdicts(results)]
+    ends = "\n".join((*_failures(results), *_end_states(results)))
+    return (
+        f"{HEAD}\n{files}\nThis run: {about}.\n\n## Terms\n\n{terms}"
+        f"\n## Worse than Go\n\n{_table(('measure', 'of Go', 'Pileus / Go'), worse)}"
+        f"\n## Goals\n\n{_table(('state', 'goal', 'measured'), goals)}"
+        f"\n## Equal to Go or better\n\n{_table(('measure', 'of Go', 'Pileus / Go'), better)}"
+        f"\n## End states\n\n```text\n{ends}\n```\n{shown}"
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def save(results: Results, file: Path) -> None:

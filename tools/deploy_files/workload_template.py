@@ -43,8 +43,9 @@ ARGUMENTS = """            {{- range $name, $value := include "pileus.flags" . |
             - {{ printf "--%s=%s" $name (include "pileus.flag" $value) | quote }}
             {{- end }}
 """
-ENVIRONMENT = """          {{- with .Values.apiServer.host }}
+ENVIRONMENT = """          {{- if or .Values.apiServer.host .Values.extraEnv }}
           env:
+            {{- with .Values.apiServer.host }}
             - name: KUBERNETES_SERVICE_HOST
               {{- if eq . "node" }}
               valueFrom:
@@ -55,9 +56,40 @@ ENVIRONMENT = """          {{- with .Values.apiServer.host }}
               {{- end }}
             - name: KUBERNETES_SERVICE_PORT
               value: {{ $.Values.apiServer.port | toString | quote }}
-          {{- end }}
+            {{- end }}
+EXTRA          {{- end }}
 """
 RESOURCES = "          resources:\n            {{- toYaml .Values.resources | nindent 12 }}\n"
+EXTRA_VARIABLES = """            {{- with .Values.extraEnv }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+"""
+MOUNTS = """            {{- with .Values.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+"""
+VOLUMES = """        {{- with .Values.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+"""
+PRIORITY = """      {{- with .Values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+"""
+PLACEMENT = """      {{- with .Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.topologySpreadConstraints }}
+      topologySpreadConstraints:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+"""
+OWN_AFFINITY = """      {{- with .Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- else }}
+"""
 PULL_SECRETS = """      {{- with .Values.imagePullSecrets }}
       imagePullSecrets:
         {{- range . }}
@@ -122,10 +154,17 @@ def _workload(choice: Choice, make: Callable[[Choice], Object]) -> str:
         (ADDRESS, '{{ include "pileus.probed" . | quote }}'),
     ):
         text = replaced(text, mark, by)
-    text = _with_block(text, "          env:", lambda _: ENVIRONMENT)
+    environment = ENVIRONMENT.replace("EXTRA", EXTRA_VARIABLES)
+    text = _with_block(text, "          env:", lambda _: environment)
     text = _with_block(text, "          resources:", lambda _: RESOURCES)
     text = _with_block(text, "      tolerations:", lambda block: block + TOLERATIONS)
     text = _with_block(text, "      serviceAccountName:", lambda block: block + PULL_SECRETS)
+    text = _with_block(text, "      priorityClassName:", lambda _: PRIORITY + PLACEMENT)
+    text = _with_block(
+        text, "      affinity:", lambda block: f"{OWN_AFFINITY}{block}      {{{{- end }}}}\n"
+    )
+    text = _with_block(text, "          volumeMounts:", lambda block: block + MOUNTS)
+    text = _with_block(text, "      volumes:", lambda block: block + VOLUMES)
     for probe in ("livenessProbe", "readinessProbe"):
         text = _with_block(text, f"          {probe}:", lambda block: guarded(SERVES, block))
     for start in ("            - name: cloud-config", "        - name: cloud-config"):
@@ -155,6 +194,7 @@ def _with_block(text: str, start: str, change: Callable[[str], str]) -> str:
 
 
 TEXT: Object = {"type": "string"}
+OBJECTS: Object = {"type": "array", "items": {"type": "object"}}
 _TYPES: dict[frozenset[type], Object] = {
     frozenset({bool}): {"type": "boolean"},
     frozenset({int}): {"type": "integer"},
@@ -173,15 +213,18 @@ def schema() -> str:
         each.name: _flag(each) for each in sorted(TABLE, key=lambda one: one.name) if _taken(each)
     }
     whole = _closed({
+        "enabled": {"type": "boolean"},
         "cloudProvider": TEXT,
         "cloudConfig": TEXT,
         "cloudConfigSecret": TEXT,
+        "cloudConfigSecretKey": {"type": "string", "pattern": "^[-._a-zA-Z0-9]{1,253}$"},
         "flags": _closed(flags),
         "kind": {"enum": ["Deployment", "DaemonSet"]},
         "replicas": {"type": "integer", "minimum": 1},
         "image": _closed({
             "repository": {"type": "string", "minLength": 1},
             "tag": TEXT,
+            "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
             "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
         }),
         "imagePullSecrets": {"type": "array", "items": TEXT},
@@ -190,7 +233,17 @@ def schema() -> str:
             "port": {"type": "integer", "minimum": 1, "maximum": 65535},
         }),
         "resources": {"type": "object"},
-        "tolerations": {"type": "array", "items": {"type": "object"}},
+        "tolerations": OBJECTS,
+        "extraEnv": OBJECTS,
+        "extraVolumes": OBJECTS,
+        "extraVolumeMounts": OBJECTS,
+        "nodeSelector": {"type": "object", "additionalProperties": TEXT},
+        "affinity": {"type": "object"},
+        "topologySpreadConstraints": OBJECTS,
+        "priorityClassName": TEXT,
+        "serviceAccount": _closed({
+            "annotations": {"type": "object", "additionalProperties": TEXT}
+        }),
         "podLabels": {"type": "object", "additionalProperties": TEXT},
         "podAnnotations": {"type": "object", "additionalProperties": TEXT},
         "monitoring": _closed({

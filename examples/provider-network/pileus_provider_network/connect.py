@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
-from pileus.cloud.abilities import Abilities, Affinity, Batches, Limits, Requests
+from pileus.cloud.abilities import Abilities, Affinity, Batches, Limits, PagedList, Requests
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.model import NodeRef
 from pileus_provider_network.balancers import NetworkBalancers
@@ -22,7 +22,16 @@ ABILITIES = Abilities(
     marks_routes=False,
     members_by_provider_id=True,
     changes_while_provisioning=True,
-    requests=Requests(lists=3, page_size=PAGE, items_per_balancer=MOST_PORTS, per_balancer=1),
+    requests=Requests(
+        lists=(
+            PagedList(page_size=PAGE, per_balancer=1),
+            PagedList(page_size=PAGE, per_balancer=MOST_PORTS),  # target groups
+            PagedList(page_size=PAGE, per_machine=1),
+            PagedList(per_route=1),  # all tables in one answer
+        ),
+        per_balancer=1,
+        per_change=6,
+    ),
     limits=Limits(per_second=20, burst=40, at_once=10, growth=1),
     batches=Batches(size=100),
 )

@@ -18,6 +18,7 @@ from pileus.cloud.balancer import (
     Owner,
     Part,
     Wish,
+    foreign_refused,
 )
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.fingerprint import digest
@@ -215,7 +216,7 @@ def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
     if repairs or is_current(wish, seen.found.tags, seen.machines):
         return repairs
     stamp = Stamp(wish.fingerprint, _members(wish.spec) - seen.machines)
-    return (Change(Effect.UPDATE, f"fingerprint of {seen.found.id}", stamp),)
+    return (Change(Effect.UPDATE, f"fingerprint of {seen.found.id}", stamp, Part.RECORD),)
 
 
 def _creation(wish: Wish, wanted: Wanted) -> Change:
@@ -226,6 +227,8 @@ def _creation(wish: Wish, wanted: Wanted) -> Change:
 
 def _adoption(wish: Wish, wanted: Wanted, seen: Seen) -> tuple[Change, ...]:
     named = seen.named
+    if not wish.may_use_foreign:
+        raise foreign_refused(wish)
     if named is None:
         raise Misconfigured(f"there is no network load balancer {wish.adopts} to adopt")
     if named.tags.cluster not in {"", wish.owner.cluster}:

@@ -11,3 +11,6 @@ class Fatal(Exception):
 
 class NoApiServer(Fatal):
     """The API server did not become healthy in time."""
+
+    untrusted = False
+    """Whether its certificate is not trusted."""

@@ -24,7 +24,7 @@ from pileus.cloud.middleware.stack import Equipment, stacked
 from pileus.dataclass import dataclass
 from pileus.fence import Fence
 from pileus.kube.client import Client
-from pileus.kube.errors import ApiError, KubeError
+from pileus.kube.errors import ApiError, KubeError, Unreachable
 from pileus.kube.model.core_v1 import NODES
 from pileus.objects.descriptor import ControllerNames, Skipped
 from pileus.objects.ownership import IgnoredNodes
@@ -228,22 +228,28 @@ async def wait_for_api_server(context: ManagerContext, *, patience: float | None
     """Wait until `/healthz` of the API server succeeds.
 
     Raises Fatal if the server refuses our identity for `API_PATIENCE` seconds, because waiting
-    does not change that; or if `patience` is given and it is not healthy within so many seconds.
+    does not change that; or if `patience` is given and it is not healthy within so many seconds,
+    or has a certificate that is not trusted. A manager waits for that one: CAs are rotated.
     """
     trouble: list[KubeError] = []
+    client = context.clients.main("healthz")
     try:
         async with asyncio.timeout(patience):
-            await _poll_health(context.clients.main("healthz"), trouble)
+            await _poll_health(client, trouble, needs_trust=patience is not None)
     except TimeoutError:
         raise _not_healthy(trouble[-1] if trouble else f"no answer within {patience} s") from None
 
 
-async def _poll_health(client: Client, trouble: list[KubeError]) -> None:
+async def _poll_health(
+    client: Client, trouble: list[KubeError], *, needs_trust: bool = False
+) -> None:
     """Check until it is healthy; `trouble` is then the last error."""
     now = asyncio.get_running_loop().time
     pause, last_other = FIRST_PAUSE, now()
     while (found := await _trouble(client)) is not None:
         trouble[:] = [found]
+        if needs_trust and isinstance(found, Unreachable) and found.untrusted:
+            raise _not_healthy(found)
         if not _is_refusal(found):
             last_other = now()
         elif now() - last_other >= API_PATIENCE:
@@ -259,7 +265,9 @@ def _is_refusal(error: KubeError) -> bool:
 
 
 def _not_healthy(why: KubeError | str) -> NoApiServer:
-    return NoApiServer(f"failed to wait for apiserver being healthy: {why}")
+    error = NoApiServer(f"failed to wait for apiserver being healthy: {why}")
+    error.untrusted = isinstance(why, Unreachable) and why.untrusted
+    return error
 
 
 async def _trouble(client: Client) -> KubeError | None:

@@ -4,6 +4,7 @@
 |---|---|---|
 | `Ensure` | nothing is remembered, or the Service changed | ensure_load_balancer |
 | `Update` | only the member nodes changed | update_load_balancer; on an error get_load_balancer |
+| `Update`, `Ensure` | the last call failed, and the member nodes changed since | both |
 | `Delete` | none is desired, and get_load_balancer found one | ensure_load_balancer_deleted |
 | `Forget` | none is desired, none was found, but a note exists | none |
 
@@ -16,10 +17,10 @@ Go does not check.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import NoReturn, cast
 
 from pileus.classic.calls import Calls
-from pileus.classic.errors import ImplementedElsewhere, translated
+from pileus.classic.errors import ImplementedElsewhere, NilStatus, balancer_error
 from pileus.classic.interface import Interface, LoadBalancer
 from pileus.classic.service_records import (
     Members,
@@ -40,7 +41,7 @@ from pileus.cloud.balancer import (
     PortStatus,
     Wish,
 )
-from pileus.cloud.errors import CloudError, Conflict, Misconfigured, Unavailable
+from pileus.cloud.errors import CloudError, Conflict, Misconfigured
 from pileus.cloud.model import Failure
 from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import LoadBalancerIngress, LoadBalancerStatus, Node, Service
@@ -193,8 +194,11 @@ class ClassicBalancers:
         return wish.owner.uid
 
     async def _ensure(self, change: Ensure, seen: ClassicSeen) -> ClassicSeen:
-        last = _passed_in(change, seen)
-        await self._begin(change.owner, seen, last)
+        last = Remembered(
+            service=seen.service, ensured=seen.ensuring, members=members_hash(change.members)
+        )
+        before = seen.remembered and seen.remembered.status
+        await self._begin(change.owner, seen, replace(last, status=before))
         try:
             status = await self.calls.make_alone(
                 change.owner.uid,
@@ -206,16 +210,16 @@ class ClassicBalancers:
         except ImplementedElsewhere:
             return self._finish(change.owner, last)
         except Exception as error:
-            raise translated(error) from error
+            raise balancer_error(error) from error
         if not isinstance(cast("object", status), LoadBalancerStatus):
-            raise Unavailable("service status returned by ensure_load_balancer is nil")
+            raise NilStatus
         return self._finish(change.owner, replace(last, status=status))
 
     async def _update(self, change: Update, seen: ClassicSeen) -> ClassicSeen:
         before = seen.remembered
         if before is None:
             raise Conflict("nothing is known of the load balancer: observe it again")
-        last = replace(_passed_in(change, seen), status=before.status)
+        last = replace(before, service=seen.service, members=members_hash(change.members))
         await self._begin(change.owner, seen, last)
         try:
             await self.calls.make_alone(
@@ -228,19 +232,19 @@ class ClassicBalancers:
         except ImplementedElsewhere:
             pass
         except Exception as error:  # noqa: BLE001 -- a ported provider raises what it likes
-            return await self._failed_update(change, seen, error)
+            await self._fail_update(change, seen, error)
         return self._finish(change.owner, last)
 
-    async def _failed_update(
-        self, change: Update, seen: ClassicSeen, error: Exception
-    ) -> ClassicSeen:
-        """As in Go: ask whether the load balancer exists, and if not, ensure it next."""
-        status = await self._get(change.owner, seen.service)
+    async def _fail_update(self, change: Update, seen: ClassicSeen, error: Exception) -> NoReturn:
+        """As in Go: it is a failure only if the load balancer exists. If not, ensure it next."""
+        failure = balancer_error(error, may_postpone=False)
+        try:
+            status = await self._get(change.owner, seen.service)
+        except CloudError:
+            raise failure from error
         if status is not None:
-            raise translated(error) from error
-        return replace(
-            seen, remembered=self.memory.recall(change.owner), exists=False, balancer=None
-        )
+            raise failure from error
+        raise Conflict("the load balancer no longer exists: it is ensured again") from error
 
     async def _delete(self, change: Delete, seen: ClassicSeen) -> ClassicSeen:
         await self._unnote(seen)
@@ -254,7 +258,7 @@ class ClassicBalancers:
         except ImplementedElsewhere:
             pass
         except Exception as error:
-            raise translated(error) from error
+            raise balancer_error(error) from error
         return self._forgotten(change.owner, seen)
 
     async def _forget(self, change: Forget, seen: ClassicSeen) -> ClassicSeen:
@@ -273,6 +277,8 @@ class ClassicBalancers:
 
     def _finish(self, owner: Owner, last: Remembered) -> ClassicSeen:
         self.memory.remember(owner, last)
+        if not last.is_settled:
+            return self._known(last.service, last)
         note = Note(last.ensured, last.members, is_elsewhere=last.status is None)
         seen = self._known(self.notes.newest(owner.uid, last.service) or last.service, last)
         return replace(seen, record=self.notes.leave(last.service, note))
@@ -290,7 +296,7 @@ class ClassicBalancers:
                 owner.uid, self._balancer().get_load_balancer, self.cluster_name, service
             )
         except Exception as error:
-            raise translated(error) from error
+            raise balancer_error(error) from error
 
     def _balancer(self) -> LoadBalancer:
         balancer = self.provider.load_balancer()
@@ -319,12 +325,15 @@ def _plan(wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:
     last = seen.remembered
     if last is None:
         return (Ensure(wish.owner, members, Effect.CREATE, f"ensure the {name}"),)
+    ensure = Ensure(wish.owner, members, Effect.UPDATE, f"ensure the {name}")
+    update = Update(wish.owner, members, f"{len(members)} members of the {name}")
+    has_others = last.members != members_hash(members)
     is_vanished = not seen.exists and last.status is not None
-    if is_vanished or not last.is_settled or last.ensured != seen.ensuring:
-        return (Ensure(wish.owner, members, Effect.UPDATE, f"ensure the {name}"),)
-    if last.members != members_hash(members):
-        return (Update(wish.owner, members, f"{len(members)} members of the {name}"),)
-    return ()
+    if not last.is_settled:
+        return (update, ensure) if has_others and last.status is not None else (ensure,)
+    if is_vanished or last.ensured != seen.ensuring:
+        return (ensure,)
+    return (update,) if has_others else ()
 
 
 def _removal(owner: Owner, seen: ClassicSeen, name: str) -> tuple[ClassicChange, ...]:
@@ -348,12 +357,6 @@ def _may_be_ours(service: Service) -> bool:
 def _members(wish: Wish) -> Members:
     nodes = wish.spec.members if wish.spec else ()
     return frozenset((node.name, node.provider_id) for node in nodes)
-
-
-def _passed_in(change: Ensure | Update, seen: ClassicSeen) -> Remembered:
-    return Remembered(
-        service=seen.service, ensured=seen.ensuring, members=members_hash(change.members)
-    )
 
 
 def _balancer(service: Service, status: LoadBalancerStatus | None) -> Balancer | None:

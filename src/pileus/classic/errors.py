@@ -50,6 +50,14 @@ class ProviderFailed(Unavailable):
     """As in Go: the event on the object is not delayed until a retry has failed."""
 
 
+class NilStatus(ProviderFailed):
+    def __init__(self) -> None:
+        super().__init__("service status returned by EnsureLoadBalancer is nil")
+
+    is_whole_message = True
+    """As in Go: the event does not say which operation failed, because the message does."""
+
+
 class Postponed(Unavailable):
     """A `RetryError` as an error of the contract: only its own object waits."""
 
@@ -75,6 +83,17 @@ def translated(error: Exception) -> CloudError:
             return ProviderFailed(text_of(error))
 
 
+def balancer_error(error: Exception, *, may_postpone: bool = True) -> CloudError:
+    """As `translated`, for load balancers: there no error means that something does not exist.
+
+    Without `may_postpone`, a `RetryError` is a failure like any other.
+    """
+    found = translated(error)
+    if isinstance(found, NotFound) or (isinstance(found, Postponed) and not may_postpone):
+        return ProviderFailed(text_of(error))
+    return found
+
+
 _CRYPTIC = (LookupError, TypeError, AttributeError, NameError, ArithmeticError, AssertionError)
 """Built-in exceptions that are shown with their class: `KeyError: 'region'`."""
 
@@ -94,8 +113,11 @@ def is_unexpected(error: Exception) -> bool:
 
 
 def _retry_in_chain(error: BaseException | None) -> RetryError | None:
-    while error is not None:
+    """An error that was raised again `from` itself is its own cause."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
         if isinstance(error, RetryError):
             return error
+        seen.add(id(error))
         error = error.__cause__
     return None

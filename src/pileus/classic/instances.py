@@ -11,7 +11,8 @@ raises `InstanceNotFound` when a v1 provider is asked for the ID.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from pileus.classic.calls import Calls
@@ -22,10 +23,11 @@ from pileus.classic.interface import (
     Interface,
     Zone,
 )
-from pileus.cloud.errors import CloudError, Unavailable, Unsupported
+from pileus.cloud.errors import CloudError, NotFound, Unavailable, Unsupported
 from pileus.cloud.model import (
     Absent,
     Address,
+    Asked,
     Failure,
     Found,
     Instance,
@@ -41,6 +43,7 @@ from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.runtime.cluster_access import ClusterView
 
 T = TypeVar("T")
+_NOT_FOUND = "instance_not_found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,15 @@ class ClassicInstances:
         return await (self._metadata_v1(node) if v2 is None else self._metadata_v2(v2, node))
 
     async def _state(self, node: Node) -> Found:
-        v2 = self.provider.instances_v2()
-        return await (self._state_v1(node) if v2 is None else self._state_v2(v2, node))
+        v2, count = self.provider.instances_v2(), _Count()
+        try:
+            if v2 is None:
+                return await self._state_v1(node, count)
+            return await self._state_v2(v2, node, count)
+        except Exception as error:  # noqa: BLE001 -- a ported provider raises what it likes
+            failure = translated(error)
+            failure.asked = count.asked
+            return Failure(failure)
 
     async def _metadata_v2(self, v2: InstancesV2, node: Node) -> Found | None:
         metadata = await self.calls.make(v2.instance_metadata, node)
@@ -136,29 +146,40 @@ class ClassicInstances:
             except Exception as second:
                 raise Unavailable(f"{what}: by provider ID: {first}; by name: {second}") from second
 
-    async def _state_v2(self, v2: InstancesV2, node: Node) -> Found:
-        if not _verdict(await self.calls.make(v2.instance_exists, node), "instance_exists"):
-            return Absent(f"instance_exists({node.metadata.name}) returned False")
-        is_stopped = _verdict(
-            await self.calls.make(v2.instance_shutdown, node), "instance_shutdown"
-        )
-        return _existing(_provider_id(node), is_stopped=is_stopped)
+    async def _state_v2(self, v2: InstancesV2, node: Node, count: "_Count") -> Found:
+        with count.calling("instance_exists"):
+            exists = _verdict(await self.calls.make(v2.instance_exists, node), "instance_exists")
+            if not exists:
+                count.result = _NOT_FOUND
+        if not exists:
+            return Absent(f"instance_exists({node.metadata.name}) returned False", count.asked)
+        with count.calling("instance_shutdown"):
+            is_stopped = _verdict(
+                await self.calls.make(v2.instance_shutdown, node), "instance_shutdown"
+            )
+        return _existing(_provider_id(node), count.asked, is_stopped=is_stopped)
 
-    async def _state_v1(self, node: Node) -> Found:
+    async def _state_v1(self, node: Node, count: "_Count") -> Found:
         v1, make = self._v1(), self.calls.make
-        try:
-            id_ = await self._provider_id_v1(node)
-        except InstanceNotFound as error:
-            return Absent(f"instance_id({node.metadata.name}) raised: {error}")
-        exists = await make(v1.instance_exists_by_provider_id, id_)
-        if not _verdict(exists, "instance_exists_by_provider_id"):
-            return Absent(f"instance_exists_by_provider_id({id_}) returned False")
-        try:
-            is_stopped = await make(v1.instance_shutdown_by_provider_id, id_)
-        except Unimplemented:
-            is_stopped = False
-        method = "instance_shutdown_by_provider_id"
-        return _existing(id_, is_stopped=_verdict(is_stopped, method))
+        id_ = _provider_id(node)
+        if not id_:
+            try:
+                with count.calling("instance_metadata"):
+                    id_ = await self._provider_id_v1(node)
+            except InstanceNotFound as error:
+                evidence = f"instance_id({node.metadata.name}) raised: {error}"
+                return Absent(evidence, count.asked)
+        method = "instance_exists_by_provider_id"
+        with count.calling("instance_exists"):
+            exists = _verdict(await make(v1.instance_exists_by_provider_id, id_), method)
+            if not exists:
+                count.result = _NOT_FOUND
+        if not exists:
+            return Absent(f"{method}({id_}) returned False", count.asked)
+        method, is_stopped = "instance_shutdown_by_provider_id", False
+        with suppress(Unimplemented), count.calling("instance_shutdown"):
+            is_stopped = _verdict(await make(v1.instance_shutdown_by_provider_id, id_), method)
+        return _existing(id_, count.asked, is_stopped=is_stopped)
 
     def _v1(self) -> Instances:
         v1 = self.provider.instances()
@@ -230,6 +251,32 @@ async def get_instance_provider_id(
     return f"{cloud.provider_name()}://{instance_id}"
 
 
+class _Count:
+    """The calls about one node, under the names of the Go framework."""
+
+    def __init__(self) -> None:
+        self.asked: Asked = ()
+        self.result = ""
+
+    @contextmanager
+    def calling(self, operation: str) -> Generator[None]:
+        """Count the block as a call. Its result is `result`, or what it raises."""
+        self.result = "success"
+        try:
+            yield
+        except Unimplemented:
+            self.result = "not_implemented"
+            raise
+        except (InstanceNotFound, NotFound):
+            self.result = _NOT_FOUND
+            raise
+        except Exception:
+            self.result = "error"
+            raise
+        finally:
+            self.asked = (*self.asked, (operation, self.result))
+
+
 async def _outcome(look_up: Awaitable[Found | None]) -> Found | None:
     try:
         return await look_up
@@ -244,9 +291,9 @@ def _verdict(answer: object, method: str) -> bool:
     return answer
 
 
-def _existing(provider_id: str, *, is_stopped: bool) -> Instance:
+def _existing(provider_id: str, asked: Asked, *, is_stopped: bool) -> Instance:
     state = InstanceState.STOPPED if is_stopped else InstanceState.RUNNING
-    return Instance(id=_instance_id(provider_id), provider_id=provider_id, state=state)
+    return Instance(id=_instance_id(provider_id), provider_id=provider_id, state=state, asked=asked)
 
 
 def _provider_id(node: Node) -> str:

@@ -1,6 +1,7 @@
-"""`pileus completion`: prints a script that completes commands and flags in a shell.
+"""`pileus completion`: prints a script that completes commands, flags and values in a shell.
 
-The script is generated from the declarations of commands and flags, and starts no process.
+The script is generated from the declarations of commands and flags and from the installed
+providers. It starts no process, except that bash asks kubectl for names of nodes and Services.
 """
 
 import re
@@ -45,6 +46,8 @@ def candidates(words: Sequence[str], commands: Sequence[Declared]) -> Sequence[s
         command = next((each for each in commands if each.name == named[0]), None)
         if command is None:
             return ()
+        if before[-1] == "-o":
+            return [each for each in command.outputs if each.startswith(last)]
         flag, equals, _ = last.partition("=")
         if equals:
             flags = {f"--{each.name}": each for each in command.flags}
@@ -91,8 +94,10 @@ def _values(commands: Sequence[Declared]) -> Iterator[tuple[str, str, str]]:
 BASH = """\
 # bash completion of pileus and kubectl-pileus
 _pileus() {
-  local cur command="" word words="" flags="" values="" part
+  local cur prev asked command="" word words="" flags="" values="" part
   cur="${COMP_LINE:0:$COMP_POINT}"; cur="${cur##* }"; COMPREPLY=()
+  prev="${COMP_LINE:0:$((COMP_POINT - ${#cur}))}"; prev="${prev% }"; prev="${prev##* }"
+  asked="$cur"; [ "$prev" = -o ] && asked="--output=$cur"
   for word in ${COMP_LINE:0:$((COMP_POINT - ${#cur}))}; do
     case "$word" in
       pileus|*/pileus|kubectl-pileus|*/kubectl-pileus|-*) ;;
@@ -103,8 +108,18 @@ _pileus() {
     "") words="@NAMES@" ;;
 @COMMANDS@
   esac
-  case "$command $cur" in
+  case "$command $asked" in
 @VALUES@
+  esac
+  if [ "$prev" = -o ]; then
+    COMPREPLY=($(compgen -W "$values" -- "$cur")); return
+  fi
+  case "$command $prev" in
+    "explain node"|"history node"|"plan node")
+      words="$(kubectl get nodes --output=jsonpath='{.items[*].metadata.name}' 2>/dev/null)" ;;
+    "explain service"|"history service"|"plan service")
+      words="$(kubectl get services --all-namespaces 2>/dev/null \\
+        --output=jsonpath='{range .items[*]}{.metadata.namespace}/{.metadata.name} {end}')" ;;
   esac
   case "$cur" in
     --*=*)

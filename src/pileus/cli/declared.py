@@ -8,8 +8,10 @@ from pileus.cli.arguments import Usage
 from pileus.cli.cluster_command import KUBECONFIG, Command, Takes
 from pileus.cli.main import COMMANDS, LAB_COMMANDS
 from pileus.cli.object_names import WORDS
+from pileus.cloud.registry import GROUP
 from pileus.dataclass import dataclass
 from pileus.deployment.flags import OWN
+from pileus.entry_points import entry_points
 from pileus.settings.flags import AnyFlag, Group
 
 SHELLS = ("bash", "zsh", "fish")
@@ -36,7 +38,9 @@ class Declared:
         return tuple(sorted(usable, key=lambda flag: flag.name))
 
     def values_of(self, flag: AnyFlag) -> tuple[str, ...]:
-        """The values of a flag, if they are a few words."""
+        """The values of a flag, if they are a few words; of clouds, those that are installed."""
+        if flag.name == "cloud-provider":
+            return tuple(sorted({each.name for each in entry_points(GROUP)}))
         return self.outputs if flag.name == "output" and self.outputs else flag.kind.choices
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
+from pileus.app.settings import TABLE
 from pileus.cli.arguments import UsageError
 from pileus.cli.cluster_command import (
     CONTEXT,
@@ -24,6 +25,7 @@ from pileus.doctor.observation import Expected, Observation
 from pileus.doctor.reading import observe
 from pileus.settings.flags import Flag, Group
 from pileus.settings.kinds import STRING
+from pileus.settings.values import Source, Values
 
 FINDINGS = 2
 VERSION = 1
@@ -36,7 +38,7 @@ ACCOUNT = Flag(
     "manager-account",
     STRING,
     Expected().account,
-    "Service account of the manager, as NAMESPACE/NAME. Its rights are checked.",
+    "Service account of the manager, as NAMESPACE/NAME; not set: that of the installed manager.",
     only_flag=True,
 )
 CLOUD_PROVIDER = Flag(
@@ -58,27 +60,39 @@ COMMAND = Command(
 INKS = {Severity.ERROR: Ink.RED, Severity.WARNING: Ink.YELLOW, Severity.NOTE: Ink.DIM}
 GOOD, BAD, ODD, UNREAD, SKIPPED = "✓", "✗", "!", "?", "-"
 INDENT = 4
-PROGRAMS = frozenset({"kubectl", "openstack", "pileus", "timedatectl"})
+LOCAL = frozenset({"kubeconfig", "master", "v", "vmodule", "help", "version"})
+"""Flags that mean the doctor itself."""
+PROGRAMS = frozenset({"helm", "kubectl", "openstack", "pileus", "timedatectl"})
 """A fix that begins with one of them is a command."""
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     def work(request: Request, run: Runner) -> int:
-        account = request.values[ACCOUNT]
-        if account.count("/") != 1 or not all(account.split("/")):
+        account = request.values[ACCOUNT] if request.values.given(ACCOUNT) else ""
+        if account and (account.count("/") != 1 or not all(account.split("/"))):
             raise UsageError(
                 f'--manager-account: "{account}" is not NAMESPACE/NAME',
                 f"for example --manager-account={Expected().account}",
             )
         diagnosis = diagnose(run(_observe(request, account)))
-        terminal.out.write(shown(diagnosis, request.values[OUTPUT], Style.of(terminal)))
+        terminal.show(shown(diagnosis, request.values[OUTPUT], Style.of(terminal)))
         return exit_code(diagnosis)
 
     return run_cluster_command(program, COMMAND, arguments, terminal, work)
 
 
 async def _observe(request: Request, account: str) -> Observation:
-    return await observe(request.config, request.world, account)
+    return await observe(request.config, request.world, account, _flags(request.values))
+
+
+def _flags(values: Values) -> tuple[str, ...]:
+    """Returns the given flags that a manager can have."""
+    return tuple(
+        f"--{flag.name}={text}"
+        for flag in sorted(TABLE, key=lambda one: one.name)
+        if values.source(flag) in {Source.FLAG, Source.ENVIRONMENT} and flag.name not in LOCAL
+        if (text := flag.written(values[flag])) is not None
+    )
 
 
 def exit_code(diagnosis: Diagnosis) -> int:
@@ -94,9 +108,10 @@ def shown(diagnosis: Diagnosis, form: str, style: Style) -> str:
 
 
 def as_text(diagnosis: Diagnosis, style: Style) -> str:
-    lines = [line for each in diagnosis.checked for line in _check_lines(each, style)]
-    for finding in diagnosis.obstacles:
-        lines += ["", *_finding_lines(finding, style)]
+    lines: list[str] = []
+    for finding in diagnosis.obstacles:  # first: they are why checks could not be made
+        lines += [*_finding_lines(finding, style), ""]
+    lines += [line for each in diagnosis.checked for line in _check_lines(each, style)]
     lines += ["", style.inked(summary(diagnosis), Ink.BOLD)]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 

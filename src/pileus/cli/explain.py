@@ -58,7 +58,7 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
             if request.as_data
             else as_text(explanation, now, Style.of(terminal))
         )
-        terminal.out.write(text)
+        terminal.show(text)
         return 0
 
     return run_cluster_command(program, COMMAND, arguments, terminal, work)

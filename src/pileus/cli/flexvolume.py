@@ -30,7 +30,7 @@ kubelet and kube-controller-manager run it as VENDOR~DRIVER/DRIVER, such as pile
 
 Calls that need the cloud read the manager's flags from {FILE}
 (or ${VARIABLE}) and from variables PILEUS_<FLAG_NAME>.
-They need cloud-provider, cloud-config, and cluster-id or kubeconfig."""
+They need cloud-provider, cloud-config and kubeconfig."""
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:

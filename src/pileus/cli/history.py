@@ -91,7 +91,7 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     def work(request: Request, run: Runner) -> int:
         history = run(_history(request))
         style = Style.of(terminal)
-        terminal.out.write(shown(history, request.scope, request.values[OUTPUT], style))
+        terminal.show(shown(history, request.scope, request.values[OUTPUT], style))
         return 0
 
     return run_cluster_command(program, COMMAND, arguments, terminal, work)
@@ -108,13 +108,15 @@ def reach_of(values: Values) -> Reach:
 
 async def _history(request: Request) -> History:
     scope, world = request.scope, request.world
+    if request.values[LIMIT] < 1:
+        raise CommandFailed(f"--limit={request.values[LIMIT]}: must be at least 1")
     access = world.access(request.config[ClientSettings], world.environ)
     reach, clock = reach_of(request.values), world.times.wall
     question = Question(
         kind=scope.kind,
         namespace=scope.namespace,
         name=scope.name,
-        limit=max(request.values[LIMIT], 1),
+        limit=request.values[LIMIT],
     )
     async with history_reader(access, reach, request.config, clock, new_metrics()) as reader:
         found = await reader.read(question)

@@ -5,6 +5,7 @@ of the laboratory, a separate distribution, are found by entry points (group `pi
 Modules are imported when they are needed, so that each command starts quickly.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -45,6 +46,8 @@ GROUP = "pileus.commands"
 """The entry points by which the laboratory offers its commands."""
 
 ARGUMENTS = "<command> [flags]"
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""Errors of a disk that is full, or of a file that cannot be written."""
 
 
 def pileus() -> int:
@@ -137,6 +140,12 @@ def _ending_quietly(command: Callable[[], int]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code or 1
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"Error: the output cannot be written: {error.strerror}\n")
         return code or 1
     except KeyboardInterrupt:
         return 130

@@ -54,16 +54,16 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     def work(request: Request, run: Runner) -> int:
         found = run(_find(request))
         if not request.as_data:
-            terminal.out.write(as_text(found, Style.of(terminal)))
+            terminal.show(as_text(found, Style.of(terminal)))
         failed: Mapping[Owner, str] | None = None
         if found.deletable and request.values[DELETE] and agreed(found, request.values, terminal):
             failed = run(_delete(request, found))
             terminal.err.writelines(f"Error: {it.uid}: {why}\n" for it, why in failed.items())
         if request.as_data:
-            terminal.out.write(request.data(json_text(document(found, failed))))
+            terminal.show(request.data(json_text(document(found, failed))))
         elif failed is not None:
             deleted = len(found.deletable) - len(failed)
-            terminal.out.write(f"Deleted {deleted} of {len(found.deletable)}\n")
+            terminal.show(f"Deleted {deleted} of {len(found.deletable)}\n")
         return exit_code(found, failed)
 
     return run_cluster_command(program, COMMAND, arguments, terminal, work)

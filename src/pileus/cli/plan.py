@@ -61,7 +61,7 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
             if request.as_data
             else as_text(plan, request.scope, Style.of(terminal))
         )
-        terminal.out.write(text)
+        terminal.show(text)
         return exit_code(plan)
 
     return run_cluster_command(program, COMMAND, arguments, terminal, work)

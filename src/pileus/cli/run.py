@@ -66,6 +66,8 @@ def _run(values: Values, terminal: Terminal, start: Start) -> int:
         _log_flags(values)
         if wrong := validate.problems(config):
             return _failed(terminal, validate.together(wrong))
+        for message, fields in config.warnings():
+            LOG.warning(message, **fields)
         return _guarded(lambda: start(config, verbosity), terminal)
 
 

@@ -15,11 +15,34 @@ NONE = (Text("none", style="dim"),)
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled list. `shrinks`: its oldest lines are dropped if there is not enough room."""
+    """A titled list.
+
+    `shrinks`: its oldest lines are dropped if there is not enough room. `scrolls`: what does not
+    fit is counted in the last line, and the list begins with line `offset`.
+    """
 
     title: str
     lines: tuple[Text, ...]
     shrinks: bool = False
+    scrolls: bool = False
+    offset: int = 0
+
+    @property
+    def is_flexible(self) -> bool:
+        return self.shrinks or self.scrolls
+
+    def shown(self, rows: int) -> tuple[Text, ...]:
+        """The lines for that many rows."""
+        if rows < 1:
+            return ()
+        if self.shrinks:
+            return self.lines[-rows:]
+        if not self.scrolls or len(self.lines) <= rows:
+            return self.lines[:rows]
+        first = min(self.offset, len(self.lines) - rows + 1)
+        below = len(self.lines) - first - (rows - 1)
+        counts = f"{first} above, {below} below" if first else f"{below} more"
+        return (*self.lines[first : first + rows - 1], Text(f"… {counts}", style="dim"))
 
     @property
     def height(self) -> int:
@@ -33,15 +56,14 @@ def stack(sections: Sequence[Section], width: int, room: int) -> list[Text]:
         if height < 1:
             continue
         lines.append(title_line(section.title, width))
-        kept = section.lines[-(height - 1) :] if section.shrinks else section.lines[: height - 1]
-        lines.extend(cut(line, width) for line in kept if height > 1)
+        lines.extend(cut(line, width) for line in section.shown(height - 1))
     return lines[:room]
 
 
 def shares(sections: Sequence[Section], room: int) -> list[int]:
-    """How many lines each section gets: lists that shrink share the remaining room."""
-    fixed = sum(section.height for section in sections if not section.shrinks)
-    wanting = [section for section in sections if section.shrinks]
+    """How many lines each section gets: lists that shrink or scroll share the remaining room."""
+    fixed = sum(section.height for section in sections if not section.is_flexible)
+    wanting = [section for section in sections if section.is_flexible]
     left = max(room - fixed, LEAST * len(wanting))
     given: dict[int, int] = {}
     for count, section in sorted(enumerate(wanting), key=lambda one: one[1].height):
@@ -49,7 +71,7 @@ def shares(sections: Sequence[Section], room: int) -> list[int]:
         given[count] = min(section.height, fair)
         left -= given[count]
     order = iter(range(len(wanting)))
-    return [given[next(order)] if one.shrinks else one.height for one in sections]
+    return [given[next(order)] if one.is_flexible else one.height for one in sections]
 
 
 def title_line(title: str, width: int) -> Text:

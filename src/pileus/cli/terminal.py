@@ -1,7 +1,9 @@
 """The terminal of a command: streams, environment, width, colours and tables."""
 
 import io
+import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,9 +52,13 @@ class Terminal:
         self.err.write(f'Usage: {usage}\nRun "{program} --help" for more information.\n')
         return code
 
+    def show(self, text: str) -> None:
+        """Write text that may quote users and clouds."""
+        self.out.write(printable(text))
+
     def refuse(self, message: str, hint: str = "") -> int:
         """Report why a command is not carried out; return its exit code."""
-        self.err.write(f"Error: {message}\n")
+        self.err.write(f"Error: {printable(message)}\n")
         if hint:
             self.err.write(f"{hint}\n")
         return 1
@@ -85,6 +91,28 @@ class Ink(StrEnum):
     DIM = "2"
 
 
+_INKED = re.compile(r"(\x1b\[(?:0|1|2|3[1235])m)")
+"""The sequences of `Style.inked`."""
+
+
+def printable(text: str) -> str:
+    """Returns the text without control characters, except for line breaks, tabs and colours.
+
+    Texts of users and clouds could move the cursor, hide lines or set the title of a terminal. The
+    escapes are those of JSON, so a document in JSON keeps its meaning.
+    """
+    if text.replace("\n", "").isprintable():
+        return text
+    parts = _INKED.split(text)
+    return "".join(
+        part if number % 2 else "".join(map(_printed, part)) for number, part in enumerate(parts)
+    )
+
+
+def _printed(sign: str) -> str:
+    return sign if sign.isprintable() or sign in "\n\t" else json.dumps(sign)[1:-1]
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """Colours and line breaks on a terminal; neither of them in a file or pipe."""
@@ -113,7 +141,7 @@ class Style:
 def show_table(terminal: Terminal, columns: Row, rows: Sequence[Row]) -> None:
     """Write a table. Nothing is cut off, and no word is broken that fits into a line."""
     for line in table_lines([column.upper() for column in columns], rows, _width(terminal)):
-        terminal.out.write(f"{line.rstrip()}\n")
+        terminal.show(f"{line.rstrip()}\n")
 
 
 def _width(terminal: Terminal) -> int:

@@ -5,8 +5,9 @@ Exit codes: 0 ended by the user, or one frame was printed · 1 an error.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from itertools import zip_longest
 
@@ -19,8 +20,10 @@ from pileus.app.history import HistoryReader, history_reader
 from pileus.cli.cluster_command import Command, Request, Runner, run_cluster_command, shown_name
 from pileus.cli.explain import age
 from pileus.cli.history import OUTPUT, REACH_FLAGS, headline, reach_of
+from pileus.cli.keyboard import Key, keyboard
 from pileus.cli.screen import GAP, NONE, Section, aligned, cut, joined, stack
-from pileus.cli.terminal import Terminal
+from pileus.cli.terminal import Terminal, printable
+from pileus.controllers.service.status import CONDITION
 from pileus.dataclass import dataclass
 from pileus.kube.errors import KubeError
 from pileus.kube.model.core_v1 import NODES, SERVICES, Node, Service
@@ -33,7 +36,8 @@ from pileus.telemetry.metrics import new_metrics
 ONCE = flags.switch("once", "Print one frame and exit.")
 COMMAND = Command(
     "Watch nodes, Services of type LoadBalancer and the decisions of the running manager. Reads "
-    "only, with your own token; no cloud credentials are needed. Ctrl-C ends it.\n\n"
+    "only, with your own token; no cloud credentials are needed. Objects with problems come first; "
+    "arrow keys, Page Up and Page Down scroll, q ends it.\n\n"
     "Exit codes: 0 ended, 1 an error.",
     flags.Group("Top", (*REACH_FLAGS, ONCE, OUTPUT), ours=True),
     needs_cloud=False,
@@ -48,6 +52,7 @@ ONE_FRAME = (100, 40)
 """Columns and lines of a frame that is printed to a file."""
 ZONE = "topology.kubernetes.io/zone"
 RESULTS = {"done": "green", "failed": "bold red"}
+KEYS = "↑↓ scroll, q ends"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,8 @@ class Frame:
     services: Sequence[Service] = ()
     problem: str = ""
     """Why nodes and Services, or newer decisions, are not shown."""
+    offset: int = 0
+    """How many lines the lists of nodes and Services are scrolled."""
 
     @property
     def now(self) -> datetime:
@@ -88,13 +95,63 @@ async def _first(request: Request) -> Frame:
 
 async def _watch(request: Request, console: Console) -> None:
     async with _reader(request) as reader:
-        watcher = Watcher(reader)
+        watcher, scroll = Watcher(reader), Scroll(console)
         frame = await watcher.frame()
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                await asyncio.to_thread(live.update, draw(frame, *console.size), refresh=True)
-                await asyncio.sleep(PERIOD)
-                frame = await watcher.next_frame(frame)
+        live = Live(console=console, screen=True, auto_refresh=False)
+        async with _shown(live, scroll):
+            while not scroll.is_over:
+                drawn = draw(scroll.applied(frame), *console.size)
+                await asyncio.to_thread(live.update, drawn, refresh=True)
+                frame = frame if await scroll.wait(PERIOD) else await watcher.next_frame(frame)
+
+
+@asynccontextmanager
+async def _shown(live: Live, scroll: "Scroll") -> AsyncGenerator[None]:
+    with live:
+        async with keyboard(scroll.press):
+            yield
+
+
+class Scroll:
+    """What the keys asked for: the position in the lists, and the end."""
+
+    def __init__(self, console: Console) -> None:
+        self.is_over = False
+        self._console = console
+        self._offset = 0
+        self._longest = 0
+        self._pressed = asyncio.Event()
+
+    def press(self, key: Key) -> None:
+        page = max(1, self._console.size.height // 2)
+        match key:
+            case Key.QUIT:
+                self.is_over = True
+            case Key.HOME:
+                self._offset = 0
+            case Key.END:
+                self._offset = self._longest
+            case Key.UP | Key.PAGE_UP:
+                self._offset -= 1 if key is Key.UP else page
+            case Key.DOWN | Key.PAGE_DOWN:
+                self._offset += 1 if key is Key.DOWN else page
+        self._offset = min(max(self._offset, 0), self._longest)
+        self._pressed.set()
+
+    def applied(self, frame: Frame) -> Frame:
+        self._longest = max(len(frame.nodes), len(_balanced(frame)))
+        self._offset = min(self._offset, self._longest)
+        return replace(frame, offset=self._offset)
+
+    async def wait(self, seconds: float) -> bool:
+        """Waits for a key. Returns whether one was pressed before the time is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._pressed.wait()
+        except TimeoutError:
+            return False
+        self._pressed.clear()
+        return True
 
 
 def _reader(request: Request) -> AbstractAsyncContextManager[HistoryReader]:
@@ -148,8 +205,10 @@ def draw(frame: Frame, width: int, height: int) -> Group:
     room = height - 1 - bool(frame.problem)
     decisions = Section("Decisions", tuple(_decisions(frame, width)) or NONE, shrinks=True)
     there = (
-        Section("Nodes", aligned([_node(each) for each in frame.nodes], width) or NONE),
-        Section("Services", aligned([*map(_service, _balanced(frame))], width) or NONE),
+        _listed("Nodes", [*map(_node, sorted(frame.nodes, key=_node_order))], width, frame),
+        _listed(
+            "Services", [*map(_service, sorted(_balanced(frame), key=_service_order))], width, frame
+        ),
     )
     if width < TWO_COLUMNS:
         lines = stack((*there, decisions), width, room)
@@ -158,8 +217,32 @@ def draw(frame: Frame, width: int, height: int) -> Group:
         left, right = stack((decisions,), half, room), stack(there, half, room)
         pairs = zip_longest(left, right, fillvalue=Text())
         lines = [joined(pair, (half, half)) for pair in pairs]
-    trouble = [cut(Text(f"! {frame.problem}", style="red"), width)] if frame.problem else []
+    trouble = (
+        [cut(Text(printable(f"! {frame.problem}"), style="red"), width)] if frame.problem else []
+    )
     return Group(_head(frame, width), *trouble, *lines)
+
+
+def _listed(title: str, rows: Sequence[tuple[Text, ...]], width: int, frame: Frame) -> Section:
+    return Section(title, aligned(rows, width) or NONE, scrolls=True, offset=frame.offset)
+
+
+def _node_order(node: Node) -> tuple[bool, str]:
+    """Nodes with problems first."""
+    return not is_uninitialized(node) and is_ready(node), node.metadata.name
+
+
+def _service_order(service: Service) -> tuple[bool, bool, str]:
+    """Services with problems first: those that are not ready, then those without address."""
+    name = shown_name(service.metadata.namespace, service.metadata.name)
+    return not _problem_of(service), bool(_ingress_of(service)), name
+
+
+def _problem_of(service: Service) -> str:
+    """Returns the reason of the condition that says that the load balancer is not ready."""
+    conditions = (service.status.conditions if service.status else None) or ()
+    found = (each for each in conditions if each.type == CONDITION and each.status != "True")
+    return next((each.reason for each in found), "")
 
 
 def _head(frame: Frame, width: int) -> Text:
@@ -167,6 +250,9 @@ def _head(frame: Frame, width: int) -> Text:
     history = frame.history
     text = f"  leader {history.identity}, started {age(history.since, frame.now)} ago"
     head.append(text, style="dim")
+    space = width - head.cell_len - len(KEYS)
+    if space > 1:
+        head.append(" " * space + KEYS, style="dim")
     return cut(head, width)
 
 
@@ -179,8 +265,8 @@ def _decision(entry: Entry, now: datetime) -> tuple[Text, ...]:
     often = f" (x{entry.count})" if entry.count > 1 else ""
     return (
         Text(age(entry.at, now), style="dim"),
-        Text(entry.object.title, style="bold"),
-        Text(headline(entry) + often, style=RESULTS.get(entry.result, "yellow")),
+        Text(printable(entry.object.title), style="bold"),
+        Text(printable(headline(entry)) + often, style=RESULTS.get(entry.result, "yellow")),
     )
 
 
@@ -188,10 +274,10 @@ def _node(node: Node) -> tuple[Text, ...]:
     is_new = is_uninitialized(node)
     addresses = (each.address for each in addresses_of(node) if each.type == "InternalIP")
     return (
-        Text(node.metadata.name, style="bold"),
+        Text(printable(node.metadata.name), style="bold"),
         Text("uninitialized" if is_new else "initialized", style="yellow" if is_new else "green"),
         Text("Ready", style="green") if is_ready(node) else Text("NotReady", style="red"),
-        Text(next(addresses, "-")),
+        Text(printable(next(addresses, "-"))),
         Text((node.metadata.labels or {}).get(ZONE, "-"), style="dim"),
     )
 
@@ -200,9 +286,18 @@ def _balanced(frame: Frame) -> Sequence[Service]:
     return [each for each in frame.services if each.spec and each.spec.type == "LoadBalancer"]
 
 
-def _service(service: Service) -> tuple[Text, ...]:
+def _ingress_of(service: Service) -> list[str]:
     status = service.status.load_balancer if service.status else None
-    found = [each.ip or each.hostname or "" for each in (status and status.ingress) or ()]
+    return [each.ip or each.hostname or "" for each in (status and status.ingress) or ()]
+
+
+def _service(service: Service) -> tuple[Text, ...]:
+    found = _ingress_of(service)
     name = shown_name(service.metadata.namespace, service.metadata.name)
-    address = Text(", ".join(found), style="cyan") if found else Text("pending", style="yellow")
-    return Text(name, style="bold"), address
+    address = (
+        Text(printable(", ".join(found)), style="cyan")
+        if found
+        else Text("pending", style="yellow")
+    )
+    problem = Text(printable(_problem_of(service)), style="red")
+    return Text(printable(name), style="bold"), address, problem

@@ -33,12 +33,36 @@ DEFAULT_AFFINITY_SECONDS = 10800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PagedList:
+    """One list of the cloud: what is in it, and how it is paged."""
+
+    page_size: int | None = None
+    """Items on one page; None if the list is always one request."""
+    per_balancer: int = 0
+    """Items for each load balancer in the account, such as its target groups."""
+    per_machine: int = 0
+    per_route: int = 0
+    """Items for each route. A list with routes is read by `Routes.list_routes`, not by checks of
+    load balancers."""
+
+    def requests(self, balancers: int = 0, machines: int = 0, routes: int = 0) -> int:
+        """Returns how many requests the list costs in an account with so many of each."""
+        if self.page_size is None:
+            return 1
+        items = (
+            self.per_balancer * balancers + self.per_machine * machines + self.per_route * routes
+        )
+        return max(1, ceil(items / self.page_size))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
     """How many requests observations of this cloud cost. Bounds of the laws and the simulation."""
 
-    lists: int = 1
+    lists: int | tuple[PagedList, ...] = 1
     """Lists that a quick check of load balancers reads, such as one of load balancers and one of
-    their tags. Every page of a list is a request."""
+    their tags. Every page of a list is a request. Name each list if they are paged differently;
+    `page_size` and `items_per_balancer` then have no effect. Also name the lists of routes then."""
     page_size: int | None = None
     """Items on one page of the shortest-paged list; None if a list is always one request."""
     per_balancer: int = 0
@@ -51,14 +75,37 @@ class Requests:
     nodes, those are that the list lacks."""
     per_unknown_node: int = 0
     """Additional requests for each node without a provider ID of which no machine is found."""
-
-    def pages(self, items: int) -> int:
-        """Returns the number of requests that one list of so many items costs."""
-        return 1 if self.page_size is None else max(1, ceil(items / self.page_size))
+    per_change: int | None = None
+    """Requests that one call of `Balancers.apply` makes, at most, apart from those for each
+    member (`per_member_change`); None: not bounded."""
+    per_member_change: int = 0
+    """Additional requests of `Balancers.apply` for each member that joins or leaves."""
 
     def of_lists(self, balancers: int, machines: int = 0) -> int:
         """Returns how many requests all lists of an observation cost."""
-        return self.lists * self.pages(max(balancers * self.items_per_balancer, machines))
+        if isinstance(self.lists, int):
+            items = max(balancers * self.items_per_balancer, machines)
+            return self.lists * PagedList(page_size=self.page_size, per_machine=1).requests(
+                machines=items
+            )
+        return sum(one.requests(balancers, machines) for one in self.lists if not one.per_route)
+
+    def of_routes(self, routes: int, machines: int) -> int:
+        """Returns how many requests a list of all routes costs, with that of their machines."""
+        if isinstance(self.lists, int):
+            page = PagedList(page_size=self.page_size, per_machine=1, per_route=1)
+            return page.requests(routes=routes) + page.requests(machines=machines)
+        found = [one for one in self.lists if one.per_route or one.per_machine]
+        return sum(one.requests(machines=machines, routes=routes) for one in found) or 1
+
+    def of_change(self, members: int) -> int | None:
+        """Returns how many requests one change may make with which so many members join or leave.
+
+        None: not bounded.
+        """
+        if self.per_change is None:
+            return None
+        return self.per_change + self.per_member_change * members
 
     def of_check(self, balancers: int, read: int, machines: int = 0) -> int:
         """Returns how many requests one observation may make.
@@ -130,6 +177,11 @@ class Abilities:
     """What this cloud can do. Every default is a cloud that can do it, and the usual pace."""
 
     affinity: Affinity = Affinity.SECONDS
+    families: frozenset[str] = frozenset({"IPv4", "IPv6"})
+    """IP families that load balancers can have. For another one, `changes` raises Unsupported."""
+    dual_stack: bool = True
+    """Whether a load balancer can have both `families` at once. False: `changes` raises Unsupported
+    for two, and a Service that only prefers two is asked for the first one."""
     source_ranges: bool = True
     """Whether load balancers can restrict clients (`spec.loadBalancerSourceRanges`). False: such a
     Service is refused before the provider is called."""
@@ -140,6 +192,9 @@ class Abilities:
     """Whether a member is only accepted with a provider ID. True: nodes that do not have one yet
     are left out of `BalancerSpec.members`, and Services that ask for members of all clouds
     (`pileus.dev/members: all`) are refused before the provider is called."""
+    members_running: bool = False
+    """Whether a member is only accepted while its machine runs. True: a node whose machine is
+    stopped may be left out until it runs again, although it is in `BalancerSpec.members`."""
     members_by_address: bool = False
     """Whether a member is reached by an address of its node. True: a node without an address is
     not a member yet, although it is in `BalancerSpec.members`."""
@@ -170,17 +225,25 @@ class Abilities:
             return None
         return DEFAULT_AFFINITY_SECONDS if self.affinity is Affinity.ON_OFF else seconds
 
+    def serves(self, families: tuple[str, ...]) -> bool:
+        """Returns whether load balancers can have these IP families, together."""
+        return self.families.issuperset(families) and (self.dual_stack or len(families) == 1)
+
 
 def problems(abilities: object) -> tuple[str, ...]:
     """Returns every contradiction in what a provider declares; empty if there is none."""
     if not isinstance(abilities, Abilities):
         return (f"abilities must be an Abilities, not {type(abilities).__name__}",)
     wrong = (*_wrong_types(abilities), *_out_of_range(abilities))
+    wrong = wrong or (*_wrong_lists(abilities),)
     return wrong or (*_too_slow(abilities),)
 
 
+FAMILIES = frozenset({"IPv4", "IPv6"})
 FLAGS = (
     "source_ranges",
+    "dual_stack",
+    "members_running",
     "marks_routes",
     "members_by_provider_id",
     "members_by_address",
@@ -196,6 +259,15 @@ def _wrong_types(abilities: Abilities) -> Iterator[str]:
     for name in FLAGS:
         if not _is(getattr(abilities, name), bool):
             yield f"abilities.{name} must be True or False, not {getattr(abilities, name)!r}"
+    if (
+        not _is(abilities.families, frozenset)
+        or not abilities.families
+        or (abilities.families - FAMILIES)
+    ):
+        yield (
+            "abilities.families must be a frozenset of IPv4, IPv6 or both, "
+            f"not {abilities.families!r}"
+        )
     if not _is(abilities.member_labels, frozenset):
         yield "abilities.member_labels must be a frozenset of label keys"
     for name, kind in (("limits", Limits), ("deadlines", Deadlines), ("batches", Batches)):
@@ -217,6 +289,8 @@ LEAST = {
         "items_per_balancer": 1,
         "single_nodes": 0,
         "per_unknown_node": 0,
+        "per_change": 1,
+        "per_member_change": 0,
     },
     "limits": {"per_second": 0.001, "burst": 1, "at_once": 1, "growth": 1, "patience": 0},
     "deadlines": {"read": 0.001, "write": 0.001, "per_item": 0},
@@ -232,12 +306,30 @@ def _out_of_range(abilities: Abilities) -> Iterator[str]:
         declared = getattr(abilities, group, None)
         for name, least in numbers.items():
             value = getattr(declared, name, None)
-            if value is None:
+            if value is None or (name == "lists" and isinstance(value, tuple)):
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float):
                 yield f"abilities.{group}.{name} must be a number, not {value!r}"
             elif not isfinite(value) or value < least:
                 yield f"abilities.{group}.{name} must be {least:g} or more, not {value!r}"
+
+
+def _wrong_lists(abilities: Abilities) -> Iterator[str]:
+    """Every number of a named list is 0 or more, and a page has at least one item."""
+    requests = abilities.requests
+    if requests is None or not isinstance(requests.lists, tuple):
+        return
+    if not requests.lists:
+        yield "abilities.requests.lists must be a number, or name at least one PagedList"
+    for place, one in enumerate(requests.lists):
+        where = f"abilities.requests.lists[{place}]"
+        if not _is(one, PagedList):
+            yield f"{where} must be a PagedList, not {one!r}"
+            continue
+        if one.page_size is not None and one.page_size < 1:
+            yield f"{where}.page_size must be 1 or more, not {one.page_size!r}"
+        if min(one.per_balancer, one.per_machine, one.per_route) < 0:
+            yield f"{where} must not have negative numbers"
 
 
 def _too_slow(abilities: Abilities) -> Iterator[str]:

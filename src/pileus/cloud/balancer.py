@@ -31,6 +31,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Protocol, TypeVar, cast
 
+from pileus.cloud.errors import Misconfigured
 from pileus.cloud.fingerprint import digest, usual_address, usual_network
 from pileus.cloud.model import AddressType, Failure, NodeRef, no_labels
 from pileus.cloud.selectors import EVERY_NODE, Selector
@@ -98,6 +99,8 @@ class BalancerSpec:
     - A node without a provider ID is included, unless `Abilities.members_by_provider_id`. If it
       registers again (its Node is created a second time), it has the provider ID that the same
       machine had before: it must stay a member all the time.
+    - Two nodes may have the same address, for example a deleted machine and its successor. For a
+      cloud that reaches members by address they are one member.
     - A node whose machine is stopped is included.
     - A node whose machine is deleted is included until its Node is deleted. If the cloud refuses
       such a member, leave it out; the others have to be updated all the same.
@@ -140,13 +143,22 @@ class Wish:
     options: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Annotations of the Service that the provider declared, except those with a `Role`."""
     adopts: str = ""
-    """The ID of a load balancer in the cloud that the user says is this Service's; "": none. From
-    `pileus.dev/adopt`, or from an annotation that the provider declared with `Role.ADOPTS`. A value
-    that Pileus itself wrote (`Balancer.annotations`) adopts nothing, also in a copy of a Service
-    and after the load balancer was deleted manually."""
+    """The ID of a load balancer in the cloud that the user says is this Service's; "": none. It is
+    a request and no proof, see `may_use_foreign`. From `pileus.dev/adopt`, or from an annotation
+    that the provider declared with `Role.ADOPTS`. A value that Pileus itself wrote
+    (`Balancer.annotations`) adopts nothing, also in a copy of a Service and after the load balancer
+    was deleted manually."""
     selector: Selector = EVERY_NODE
     """Which nodes may be members, as an annotation with `Role.SELECTS_MEMBERS` says. `spec.members`
     has only those."""
+    may_use_foreign: bool = field(default=False, compare=False)
+    """Whether the operator permits the namespace of the Service to use objects in the cloud that
+    were not created for it (`--trusted-namespaces`). The author of a Service may be
+    anyone, so without the permission `adopts` proves nothing: raise `foreign_refused(wish)` unless
+    the cloud itself proves that the object is for this Service, and change nothing."""
+    only_members: bool = field(default=False, compare=False)
+    """Whether at most changes of `Part.MEMBERS` are made (`pileus.dev/manage` is not `full`): other
+    ones need not be returned, and what would prevent them need not be raised."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -154,10 +166,24 @@ class Wish:
 
         The order of sets and the spelling of addresses make no difference. Of a member count its
         name, provider ID, IP addresses and the labels that the provider declared
-        (`Abilities.member_labels`). Owner, adoption, namespace, Service and published addresses are
-        no part of it.
+        (`Abilities.member_labels`). Owner, adoption, namespace, Service, published addresses and
+        permissions are no part of it.
         """
         return digest(self.name, self.spec and _facts(self.spec), sorted(self.options.items()))
+
+
+def foreign_refused(wish: Wish, annotation: str = "pileus.dev/adopt") -> Misconfigured:
+    """Returns the refusal of a load balancer that is not proven to be the Service's.
+
+    It names neither the load balancer nor its owner: the Service may be of someone else.
+    """
+    namespace = wish.namespace or "of the Service"
+    return Misconfigured(
+        f"annotation {annotation}: the load balancer that it names was not created for this "
+        f"Service, and namespace {namespace} may not use others. Fix: remove the annotation to get "
+        "a load balancer of its own, or ask an operator to add the namespace to "
+        "--trusted-namespaces"
+    )
 
 
 REACHABLE = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
@@ -268,7 +294,8 @@ class Balancer:
     changed, and warns if one with `CREATE_ONLY` was. None: not known."""
     owner: Owner | None = None
     """The owner in its mark; None: it has none. If the load balancer that is named in `Wish.adopts`
-    serves another existing Service, or another cluster, the core refuses to adopt it."""
+    serves another existing Service, or another cluster, the core refuses to adopt it, whatever
+    `Wish.may_use_foreign` says."""
     is_shareable: bool = False
     """Whether several Services may use it. The core then lets a Service adopt it that serves
     another existing one, and the provider keeps the parts of both apart."""
@@ -302,7 +329,8 @@ class Part(StrEnum):
     """Members only, and nothing else."""
     RECORD = "record"
     """Only what the provider records about it, such as a fingerprint in a tag: it is already as
-    desired. Such a change is neither planned nor announced, and is no repair of drift."""
+    desired. Such a change is made, but plans do not show it, no event announces it, and it is no
+    repair of drift. It must change nothing that clients or users of the cloud can notice."""
 
 
 class Change(Protocol):

@@ -1,6 +1,7 @@
 """Reads a provider's configuration, connects it, and checks the `Cloud` that it yields."""
 
-from collections.abc import AsyncGenerator, Mapping
+import inspect
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -90,15 +91,55 @@ def verify(provider: str, cloud: object) -> None:
         raise Misconfigured(f'cloud provider "{provider}" is incomplete: {"; ".join(problems)}')
 
 
-def _wrong_capabilities(cloud: Cloud) -> list[str]:
-    present = {name: getattr(cloud, name) for name in CAPABILITIES}
-    return [
-        f"{name} ({_kind(capability)}) lacks the method {method}()"
-        for name, capability in present.items()
-        if capability is not None
-        for method in methods(CAPABILITIES[name])
-        if not callable(getattr(capability, method, None))
-    ]
+def _wrong_capabilities(cloud: Cloud) -> Iterator[str]:
+    """Yields each method that is missing, or that cannot be called as the contract says."""
+    for name, protocol in CAPABILITIES.items():
+        capability = getattr(cloud, name)
+        for method in methods(protocol) if capability is not None else ():
+            given = getattr(capability, method, None)
+            place = f"{name} ({_kind(capability)})"
+            if not callable(given):
+                yield f"{place} lacks the method {method}()"
+            elif problem := wrong_form(given, getattr(protocol, method)):
+                yield f"{place}: {method}() {problem}"
+
+
+def wrong_form(given: Callable[..., object], expected: Callable[..., object]) -> str:
+    """Returns why a method cannot be called like that of the contract; empty if it can.
+
+    `expected` is the method of the protocol. A method whose signature Python does not know, such as
+    one written in C, is accepted.
+    """
+    contract = inspect.signature(expected)
+    wanted = [*contract.parameters.values()][1:]
+    named = [one.name for one in wanted if one.kind is inspect.Parameter.KEYWORD_ONLY]
+    try:
+        inspect.signature(given).bind(*wanted[: len(wanted) - len(named)], **dict.fromkeys(named))
+    except ValueError:
+        return ""
+    except TypeError as error:
+        form = ", ".join(f"*, {one.name}" if one.name in named else one.name for one in wanted)
+        return f"must take ({form}): {error}"
+    plain = inspect.unwrap(given)
+    if not inspect.isroutine(plain):
+        return ""
+    is_async = inspect.iscoroutinefunction(plain)
+    if not inspect.iscoroutinefunction(expected):
+        return "must not be `async def`" if is_async else ""
+    return "" if is_async or _may_be_awaited(plain) else "must be `async def`"
+
+
+def _may_be_awaited(function: Callable[..., object]) -> bool:
+    """Returns whether a plain function may return an awaitable.
+
+    It may if its annotation names one, or if it passes any arguments on to another function.
+    """
+    signature = inspect.signature(function)
+    says = str(signature.return_annotation)
+    passes_on = any(
+        one.kind is inspect.Parameter.VAR_POSITIONAL for one in signature.parameters.values()
+    )
+    return passes_on or any(one in says for one in ("Awaitable", "Coroutine", "Future", "Task"))
 
 
 def _wrong_fields(cloud: Cloud) -> list[str]:

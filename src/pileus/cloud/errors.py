@@ -14,13 +14,28 @@ CloudError            anything else that a provider raises is a bug of that prov
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from math import isfinite
 from typing import TypeVar
 
+from pileus.telemetry.mask import masked
+
 T = TypeVar("T")
+LONGEST_RETRY_AFTER = 120.0
+"""Seconds of a `Retry-After` that are honoured; a cloud that asks for more is asked again then."""
 
 
 class CloudError(Exception):
-    """Base of everything that a provider may raise."""
+    """Base of everything that a provider may raise.
+
+    Its text often quotes an answer of the cloud. Events, conditions, logs, plans and explanations
+    show it, so it has no secrets and is bounded: see `masked`.
+    """
+
+    def __str__(self) -> str:
+        return masked(super().__str__())
+
+    asked: tuple[tuple[str, str], ...] = ()
+    """See `pileus.cloud.model.Asked`."""
 
 
 class NotFound(CloudError):
@@ -34,9 +49,11 @@ class Conflict(CloudError):
 class Throttled(CloudError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
+        if retry_after is not None:
+            retry_after = min(retry_after, LONGEST_RETRY_AFTER) if isfinite(retry_after) else None
         self.retry_after = retry_after
-        """Seconds that the cloud asked to wait. None if it did not say: the pass is retried with
-        exponential back-off, and other calls go on."""
+        """Seconds that the cloud asked to wait, `LONGEST_RETRY_AFTER` at most. None if it did not
+        say: the pass is retried with exponential back-off, and other calls go on."""
 
 
 class Unavailable(CloudError):

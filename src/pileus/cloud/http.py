@@ -70,6 +70,8 @@ class Tls:
 
     ca_file: str = ""
     """The authorities that are trusted; empty: the system's."""
+    ca_pem: str = ""
+    """The text of such a file, instead of a file."""
     certificate_file: str = ""
     key_file: str = ""
     """The key of the client certificate; empty if the file above has both."""
@@ -82,9 +84,11 @@ class Tls:
             raise Misconfigured(f'TLS: insecure and CA file "{self.ca_file}": remove one of them')
         if self.key_file and not self.certificate_file:
             raise Misconfigured(f'TLS: key file "{self.key_file}" needs a certificate file')
-        what = self.ca_file or self.certificate_file
+        what = self.ca_file or ("the CA in the configuration" if self.ca_pem else "")
         try:
-            context = ssl.create_default_context(cafile=self.ca_file or None)
+            context = ssl.create_default_context(
+                cafile=self.ca_file or None, cadata=self.ca_pem or None
+            )
             # An intermediate CA in the file is an anchor of its own, as in Go.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             what = self.certificate_file
@@ -129,6 +133,8 @@ class Request:
     """The whole URL with its query, quoted."""
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(default=b"", repr=False)
+    reads: bool = field(default=False, compare=False)
+    """Whether it changes nothing although its method is not GET, HEAD or OPTIONS."""
 
     @property
     def name(self) -> str:
@@ -223,7 +229,7 @@ class Http:
         self._error_of = error_of
         self._slots = asyncio.Semaphore(settings.connections)
 
-    async def request(
+    async def request(  # noqa: PLR0913 -- the parts of a request
         self,
         method: str,
         path: str,
@@ -232,8 +238,13 @@ class Http:
         json: object = ABSENT,
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
+        reads: bool = False,
     ) -> Answer:
         """Send one request. Returns an answer with a status from 200 to 299.
+
+        `reads`: the request changes nothing, although it is a POST, as in APIs whose every action
+        is one. Like a GET, it is sent once more if the server has just closed an idle connection,
+        and no error says that it may have had an effect.
 
         `path` follows the base URL; it may also be a whole URL of the same server, such as the
         link to a next page. Quote parts that may contain a slash (`urllib.parse.quote(x, "")`).
@@ -248,13 +259,12 @@ class Http:
         if json is not ABSENT:
             more = {"Content-Type": "application/json", **more}
             body = json_codec.dumps(json).encode()
-        request = Request(method.upper(), self._url(path, query), more, body)
+        request = Request(method.upper(), self._url(path, query), more, body, reads)
         if len(body) > self._settings.max_body:
             raise Rejected(f"{request.name}: not sent, its body has {len(body)} bytes")
         if self._authorize is not None:
-            request = Request(
-                request.method, request.url, {**more, **await self._authorize(request)}, body
-            )
+            more = {**more, **await self._authorize(request)}
+            request = Request(request.method, request.url, more, body, reads)
         answer = await self._exchange(request)
         if 200 <= answer.status < 300:  # noqa: PLR2004 -- HTTP's own numbers
             return answer
@@ -313,7 +323,7 @@ class _Wire:
         except InvalidHeader as error:
             raise Rejected(f"{request.name}: not sent, a header is invalid") from error
         except (OSError, ssl.SSLError) as error:  # OSError includes TimeoutError
-            raise Unavailable(f"{request.name}: {self._cause(error, request.method)}") from error
+            raise Unavailable(f"{request.name}: {self._cause(error, request)}") from error
 
     async def _exchange(self, request: Request) -> Answer:
         parts = urlsplit(request.url)
@@ -323,6 +333,7 @@ class _Wire:
             target=target,
             headers=_with_defaults(request),
             body=request.body or None,
+            reads=request.reads,
             guard=check_permission,
         )
         received = await self._client.open(sent, self._context)
@@ -346,7 +357,7 @@ class _Wire:
             raise Unavailable(answer.described(problem)) from error
         return Answer(answer.status, headers, body, request, answer.request_id)
 
-    def _cause(self, error: Exception, method: str) -> str:
+    def _cause(self, error: Exception, request: Request) -> str:
         limits = self._settings
         match error:
             case ProxyRefused():
@@ -357,7 +368,7 @@ class _Wire:
                 return f"no connection within {limits.connect_timeout:g} s"
             case TimeoutError():
                 return f"no answer within {limits.timeout:g} s"
-            case Closed() if method not in READS:
+            case Closed() if not request.reads and request.method not in READS:
                 lost = "the connection was lost, the request may have had its effect"
                 return f"{lost}: {error}"
             case _:
@@ -366,7 +377,9 @@ class _Wire:
     def _not_connected(self, error: BaseException) -> str:
         match error:
             case ssl.SSLCertVerificationError():
-                trusted = self._settings.tls.ca_file or "the authorities of the system"
+                tls = self._settings.tls
+                inline = "the CA in the configuration" if tls.ca_pem else ""
+                trusted = tls.ca_file or inline or "the authorities of the system"
                 return (
                     f"the certificate of the server is not trusted: {error}. Trusted: {trusted}. "
                     "Fix: set the CA file of the cloud"

@@ -4,11 +4,13 @@ A node that registers again (its Node object is created a second time, without a
 its place: see `with_known_ids`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from ipaddress import ip_address
 
 from pileus.cloud.abilities import Abilities
-from pileus.cloud.model import NO_LABELS, NodeRef
+from pileus.cloud.fingerprint import usual_address
+from pileus.cloud.model import NO_LABELS, AddressType, NodeRef
 from pileus.dataclass import replace
 
 KEPT = 16
@@ -38,6 +40,37 @@ def _given(
 
 def _only(labels: Mapping[str, str], keys: frozenset[str]) -> Mapping[str, str]:
     return {key: labels[key] for key in sorted(keys & labels.keys())} if keys else NO_LABELS
+
+
+@lru_cache(maxsize=KEPT)
+def shared_addresses(members: frozenset[NodeRef]) -> Mapping[str, tuple[str, ...]]:
+    """Returns the addresses that several members have, with the names of these members.
+
+    Only the address of each IP family counts that a load balancer would use: the first InternalIP,
+    else the first ExternalIP. For a cloud that reaches members by address they are one member.
+    """
+    names: dict[str, list[str]] = {}
+    for node in members:
+        for address in _used_addresses(node):
+            names.setdefault(address, []).append(node.name)
+    return {address: (*sorted(found),) for address, found in names.items() if len(found) > 1}
+
+
+def _used_addresses(node: NodeRef) -> Iterable[str]:
+    first: dict[int, str] = {}
+    for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
+        for each in node.addresses:
+            version = _version(each.address)
+            if each.type == kind and version:
+                first.setdefault(version, usual_address(each.address))
+    return first.values()
+
+
+def _version(address: str) -> int:
+    try:
+        return ip_address(address).version
+    except ValueError:
+        return 0
 
 
 def with_known_id(node: NodeRef, before: NodeRef | None) -> NodeRef:

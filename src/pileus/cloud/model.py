@@ -68,6 +68,12 @@ class InstanceState(StrEnum):
     """It exists, and the cloud does not say more: as PENDING."""
 
 
+Asked = tuple[tuple[str, str], ...]
+"""Operations of the Go framework and their results, by which a ported provider was asked about a
+node. Only for the metric that counts them; empty: one lookup counts as the usual operations. An
+error has it as well."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """A machine: its metadata, and whether it runs."""
@@ -79,9 +85,15 @@ class Instance:
     zone: str = ""
     region: str = ""
     addresses: tuple[Address, ...] = ()
+    names: frozenset[str] = frozenset()
+    """Names that the node of this machine may have, such as the name of the machine. A new node
+    that comes with the provider ID of a machine and with none of its names is refused: any kubelet
+    can claim any provider ID. Upper and lower case are the same, and so are a name with and without
+    its domain. Empty: not known, and names are not compared."""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Additional labels for the Node."""
     state: InstanceState = InstanceState.RUNNING
+    asked: Asked = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,7 @@ class Absent:
 
     evidence: str
     """What was asked and answered, for the event that people read."""
+    asked: Asked = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
+from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
 from pileus.cloud.errors import Misconfigured
@@ -45,6 +46,12 @@ __all__ = (
 )
 
 V = TypeVar("V")
+
+MOST_PROBLEMS = 10
+"""Mistakes that are described; of more, only the number is reported. A Service can have
+thousands of annotations, and a suggestion for each would take seconds."""
+LONGEST_VALUE = 200
+"""Characters of a value that a message quotes."""
 
 
 class OnChange(StrEnum):
@@ -88,7 +95,7 @@ class Option(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The values that could be read, and a message for each mistake."""
+    """The values that could be read, and a message for each mistake, `MOST_PROBLEMS` at most."""
 
     values: Values
     problems: tuple[str, ...] = field(default=())
@@ -118,14 +125,20 @@ class Options:
         """Returns the values and all mistakes. An option with a mistake has its default."""
         values: dict[str, object] = {}
         problems: list[str] = []
+        uncounted = 0
         for name, value in given.items():
             if not name.startswith(self._namespaces):
+                continue
+            if len(problems) >= MOST_PROBLEMS and name not in self._options:
+                uncounted += 1
                 continue
             try:
                 values[name] = self._parse_one(name, value)
             except ValueError as error:
                 problems.append(str(error))
-        return Parsed(Values(values), tuple(problems))
+        uncounted += len(problems[MOST_PROBLEMS:])
+        more = (f"and {uncounted} more",) if uncounted else ()
+        return Parsed(Values(values), (*problems[:MOST_PROBLEMS], *more))
 
     def read(self, given: Mapping[str, object]) -> Values:
         """Returns the values. Raises Misconfigured with every mistake."""
@@ -139,13 +152,21 @@ class Options:
         return self.parse(given).problems
 
     def corrections(self, annotations: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the arguments of `kubectl annotate --overwrite` that fix every mistake.
+        """Returns the arguments of `kubectl annotate --overwrite` that fix the reported mistakes.
 
         A misspelt name or value is replaced by the most similar known one; other mistakes are
         removed. Values are quoted for a shell, because users paste the command.
         """
-        wrong = {name: value for name, value in annotations.items() if self.problems({name: value})}
-        return tuple(fix for name, value in wrong.items() for fix in self._corrections(name, value))
+        own = (item for item in annotations.items() if item[0].startswith(self._namespaces))
+        wrong = (item for item in own if self._is_wrong(*item))
+        return tuple(
+            fix
+            for name, value in islice(wrong, MOST_PROBLEMS)
+            for fix in self._corrections(name, value)
+        )
+
+    def _is_wrong(self, name: str, value: str) -> bool:
+        return name not in self._options or bool(self.problems({name: value}))
 
     def _corrections(self, name: str, value: str) -> Iterator[str]:
         option = self._options.get(name)
@@ -154,7 +175,8 @@ class Options:
             yield f"{name}={nearest}"
         else:
             yield f"{name}-"
-        if meant is not None and not self.problems({meant: value}):
+        is_short = len(value) <= LONGEST_VALUE
+        if meant is not None and is_short and not self.problems({meant: value}):
             yield f"{meant}={shlex.quote(value)}"
 
     def with_role(self, role: Role) -> tuple[Option[object], ...]:
@@ -194,8 +216,10 @@ class Options:
         try:
             return option.kind.parse(text)
         except ValueError as error:
-            shown = "***" if option.secret else f'"{text}"'
-            raise ValueError(f"{name}: invalid value {shown}: must be {error}") from error
+            if option.secret:  # no colon after its name: what follows would be masked as well
+                raise ValueError(f"{name} has an invalid value: must be {error}") from error
+            cut = text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+            raise ValueError(f'{name}: invalid value "{cut}": must be {error}') from error
 
 
 def _by_name(options: Iterable[Option[Any]]) -> dict[str, Option[Any]]:

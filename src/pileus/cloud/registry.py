@@ -7,6 +7,7 @@ A distribution declares a provider in its `pyproject.toml`:
 """
 
 import importlib
+import inspect
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -149,7 +150,22 @@ def _load(offer: _Offer) -> Connect:
             f'cloud provider "{offer.name}" of {offer.origin} is a {type(connect).__name__}, '
             "not a function connect(config); fix its entry point"
         )
+    if problem := _wrong_connect(connect):
+        raise BrokenProvider(f'cloud provider "{offer.name}" of {offer.origin}: {problem}')
     return cast("Connect", connect)
+
+
+def _wrong_connect(connect: Callable[..., object]) -> str:
+    """Returns why `connect(config)` cannot be entered with `async with`; empty if it can."""
+    try:
+        inspect.signature(connect).bind(object())
+    except ValueError:
+        return ""  # written in C: it is found out when it is called
+    except TypeError as error:
+        return f"connect() must take one argument, the ProviderConfig: {error}"
+    if inspect.iscoroutinefunction(connect) or inspect.isasyncgenfunction(connect):
+        return "connect() is `async def`: decorate it with @contextlib.asynccontextmanager"
+    return ""
 
 
 def _place(error: Exception) -> str:

@@ -12,6 +12,8 @@ VALUE = r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
 REQUIREMENT = re.compile(
     rf"(?P<not>!)?(?P<key>{KEY})((?P<op>==|=|!=)(?P<value>{VALUE}))?", re.ASCII
 )
+MOST = 100
+"""Requirements of a selector."""
 KEPT = 64
 """Selections that are remembered: Services with one selector share one set of members."""
 
@@ -45,6 +47,8 @@ EVERY_NODE = Selector()
 def parse_selector(text: str) -> Selector:
     """Raises ValueError whose text completes: `x must be …`."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
+    if len(parts) > MOST:
+        raise ValueError(f"a node selector with at most {MOST} requirements")
     return Selector(tuple(map(_requirement, parts)))
 
 

@@ -1,7 +1,7 @@
-"""The HTTP port of the driver, which serves its metrics. Plain HTTP, as the CSI sidecars do."""
+"""The HTTP port of the driver: metrics and probes. Plain HTTP, as the CSI sidecars do."""
 
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from pileus.csi.address import HttpAddress
@@ -15,7 +15,9 @@ log = Log(__name__)
 
 LAST_ANSWERS = 2.0
 """Seconds for running requests when the port closes."""
-NOT_FOUND = 404
+LIVE, READY = "/healthz", "/readyz"
+"""Paths that kubelets ask for: the process answers, and the driver serves its socket."""
+OK, NOT_FOUND, NOT_READY = 200, 404, 503
 
 
 class CannotServe(OSError):
@@ -24,12 +26,19 @@ class CannotServe(OSError):
 
 @asynccontextmanager
 async def serving_metrics(
-    address: HttpAddress, path: str, registry: MetricRegistry
+    address: HttpAddress,
+    path: str,
+    registry: MetricRegistry,
+    is_ready: Callable[[], bool] = lambda: True,
 ) -> AsyncGenerator[None]:
-    """Serve the metrics at this path for the length of the block. Raises CannotServe."""
+    """Serve the metrics at this path, and probes, during the block. Raises CannotServe."""
     metrics = exposing(registry)
 
     async def handle(request: Request) -> Response:
+        if request.path == LIVE or (request.path == READY and is_ready()):
+            return plain("ok\n", OK)
+        if request.path == READY:
+            return plain("the driver does not serve its socket yet\n", NOT_READY)
         if request.path != path:
             return plain(f"not found: metrics are at {path}\n", NOT_FOUND)
         return await metrics(request)

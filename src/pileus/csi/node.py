@@ -169,6 +169,8 @@ async def _stage(device: Path, staging: Path, capability: csi.VolumeCapability) 
         raise mounts.WrongMount(
             f"{staging} is already a mount of {existing.source} ({existing.filesystem})"
         )
+    is_asked = read_only or "ro" in capability.mount.mount_flags
+    mounts.check_access(existing, staging, read_only=is_asked)
 
 
 async def _mount(
@@ -208,9 +210,26 @@ async def _publish(request: csi.NodePublishVolumeRequest) -> None:
             Status.FAILED_PRECONDITION,
             f'volume {request.volume_id} is not staged at "{request.staging_target_path}"',
         )
+    _check_staged(request, staging, staged)
     users = {one.target for one in mounts.all_mounts() if _is_same(one, staged)}
     _check_alone(request, users - {staged.target})
     await mounts.bind(staging, target, read_only=read_only)
+
+
+def _check_staged(request: csi.NodePublishVolumeRequest, staging: Path, staged: Mount) -> None:
+    """Raises if the mount at the staging path is not of this volume.
+
+    A pod would write to the disk of another volume, or to one that was detached.
+    """
+    device = devices.find_device(request.volume_id, request.publish_context.get(DEVICE, ""))
+    if device is None:
+        raise CsiError(
+            Status.FAILED_PRECONDITION,
+            f"volume {request.volume_id} is not attached to this node: its disk is missing",
+        )
+    is_own = mounts.is_of_device(staged, device) or mounts.is_same_file(staging, device)
+    if not is_own:
+        raise mounts.WrongMount(f"{staging} is a mount of {staged.source}, not of {device}")
 
 
 def _is_same(mount: Mount, other: Mount) -> bool:
@@ -293,6 +312,11 @@ async def _expand(volume: str, path: Path, wanted: int) -> int:
             Status.UNAVAILABLE, f"{device} has {size} bytes and not {wanted} yet: try again"
         )
     if device != path:
+        if all(each.is_read_only for each in mounts.mounts_of_device(device)):
+            raise CsiError(
+                Status.FAILED_PRECONDITION,
+                f"volume {volume} is mounted read-only: its filesystem is not grown",
+            )
         await devices.grow_mounted(device, path, mount.filesystem)
     return size
 

@@ -96,9 +96,11 @@ async def serve(config: Config, options: CsiOptions, world: World) -> None:
         path = _endpoint(options, name)
         registration = _registration(options, name, path)
         metrics = world.metrics()
-        observe = await _exposed(stack, options, name, metrics)
+        served = asyncio.Event()
+        observe = await _exposed(stack, options, name, metrics, served.is_set)
         services = driver(config, options, world, registration, metrics, observe)
         await _serving(stack, "--endpoint", path, await stack.enter_async_context(services))
+        served.set()
         if registration is None:
             await asyncio.Event().wait()
             return
@@ -111,14 +113,18 @@ async def serve(config: Config, options: CsiOptions, world: World) -> None:
 
 
 async def _exposed(
-    stack: AsyncExitStack, options: CsiOptions, name: str, metrics: Metrics
+    stack: AsyncExitStack,
+    options: CsiOptions,
+    name: str,
+    metrics: Metrics,
+    is_ready: Callable[[], bool],
 ) -> Observe | None:
-    """Serve the metrics, if there is an address for them. Raises CommandFailed."""
+    """Serve metrics and probes, if there is an address for them. Raises CommandFailed."""
     if options.http_address is None:
         return None
     registry = exposed_registry(metrics.registry)
     own = CsiMetrics(registry, name)
-    served = serving_metrics(options.http_address, options.metrics_path, registry)
+    served = serving_metrics(options.http_address, options.metrics_path, registry, is_ready)
     try:
         await stack.enter_async_context(served)
     except CannotServe as error:

@@ -13,7 +13,8 @@ from pileus.dataclass import dataclass
 
 JOB = "cloud-controller-manager"
 """The label `job` of the manager's targets; other components have metrics of the same names."""
-RUNBOOKS = "https://docs.pileus.dev/runbooks/"
+RUNBOOKS = "docs/runbooks/"
+"""Where the pages of the alerts are: in this repository, as long as no site publishes them."""
 _OURS = f'job="{JOB}"'
 _LEASE = f'{_OURS}, name!="cloud-provider-extraction-migration"'
 _ANSWERS = "success|NotFound|Conflict|Unsupported|Rejected|Misconfigured|cancelled"
@@ -49,7 +50,7 @@ class Alert:
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                "runbook_url": f"{runbooks}{self.name}",
+                "runbook_url": f"{runbooks}{self.name}.md",
             },
         }
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
+from ipaddress import ip_address
 from typing import Any
 
 from pileus.app.migration import DEFAULT
@@ -12,13 +13,15 @@ from pileus.dataclass import dataclass
 from pileus.deployment.alerts import RUNBOOKS
 from pileus.objects.rights import KUBE_SYSTEM
 from pileus.settings.config import Config
-from pileus.version import PILEUS, PROGRAM
+from pileus.version import INSTALLED, PART_OF, PILEUS
 
 DEFAULT_IMAGE = f"pileus:{PILEUS}"
 """What `make image` builds. No registry has it under this name."""
 SIDECARS = "registry.k8s.io/sig-storage"
 """Where the Kubernetes project publishes the sidecars of CSI drivers."""
 KUBELET = "/var/lib/kubelet"
+CONFIG_KEY = "cloud-config"
+"""Key of the provider's file in the Secret, and its name in /etc/cloud."""
 DEFAULT_PORT = "6443"
 DEFAULT_PROMETHEUS = "monitoring/prometheus-k8s"
 """The service account of Prometheus in kube-prometheus."""
@@ -27,6 +30,24 @@ NODE = "node"
 _HOST = re.compile(
     r"(?:https://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\s\[\]:/]+)(?::(?P<port>\d{1,5}))?/?"
 )
+
+
+_NAME = re.compile(r"(?=.{1,253}$)[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
+_LAST_PORT = 65535
+
+
+def _is_host(text: str) -> bool:
+    """Whether it is an IP address or a DNS name; digits and dots alone are an address."""
+    try:
+        ip_address(text.strip("[]"))
+    except ValueError:
+        parts = text.removesuffix(".").split(".")
+        return all(map(_NAME.fullmatch, parts)) and not parts[-1].isdigit()
+    return True
+
+
+def _is_port(text: str | None) -> bool:
+    return text is None or 0 < int(text) <= _LAST_PORT
 
 
 class InvalidChoice(Exception):
@@ -54,7 +75,7 @@ class ApiServer:
     def parsed(cls, text: str) -> "ApiServer":
         """Returns what --api-server means. Raises InvalidChoice."""
         found = _HOST.fullmatch(text)
-        if found is None:
+        if found is None or not _is_host(found["host"]) or not _is_port(found["port"]):
             raise InvalidChoice(
                 f'--api-server: "{text}" is not an address: use HOST, HOST:PORT, https://HOST:PORT '
                 f"or {NODE}"
@@ -117,6 +138,17 @@ class CsiChoice:
     """Folder of kubelets."""
 
 
+def selected_by(name: str) -> dict[str, str]:
+    """Returns the labels that select the pods of a workload."""
+    return {"app": name}
+
+
+def labels_of(name: str) -> dict[str, str]:
+    """Returns the labels of all objects that belong to a workload."""
+    common = {"app.kubernetes.io/name": name, PART_OF: "pileus"}
+    return selected_by(name) | common
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """Everything that shapes the objects."""
@@ -134,9 +166,11 @@ class Choice:
     """Files of the Secret that is generated, by name. Pods have them in /etc/cloud."""
     secret: str = ""
     """An existing Secret for /etc/cloud, instead of `files`."""
+    secret_key: str = CONFIG_KEY
+    """The key of the provider's file in that Secret."""
     variables: str = ""
     """A ConfigMap with environment variables for the container; empty: none."""
-    name: str = PROGRAM
+    name: str = INSTALLED
     controllers: Controllers = CONTROLLERS
     """The controllers that exist; the settings enable some of them."""
     migration_lease: str = DEFAULT.leader_name
@@ -151,10 +185,12 @@ class Choice:
 
     def labels(self) -> dict[str, str]:
         """Returns the labels that select the pods."""
-        return {"app": self.name}
+        return selected_by(self.name)
 
     def metadata(self, name: str = "") -> dict[str, Any]:
         """Returns the metadata of an object of the manager; the default name is the manager's."""
-        common = {"app.kubernetes.io/name": self.name, "app.kubernetes.io/part-of": "pileus"}
-        labels = self.labels() | common
-        return {"name": name or self.name, "namespace": self.namespace, "labels": labels}
+        return {
+            "name": name or self.name,
+            "namespace": self.namespace,
+            "labels": labels_of(self.name),
+        }

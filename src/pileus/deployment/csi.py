@@ -13,7 +13,9 @@ from pileus.deployment.commented import Commented, Object
 from pileus.deployment.rbac import account, roles
 from pileus.objects.rights import KUBE_SYSTEM, Right
 from pileus.objects.settings import ClusterSettings
+from pileus.version import COMPONENT, PART_OF
 from pileus.volumes.parameters import driver_name
+from pileus.volumes.sidecars import sidecar_lease
 
 CONTROLLER, NODE = "pileus-csi-controller", "pileus-csi-node"
 IMAGES = {
@@ -23,7 +25,8 @@ IMAGES = {
     "csi-snapshotter": "v8.3.0",
 }
 METRICS_PORTS = {CONTROLLER: 10290, NODE: 10291}
-"""Ports of the metrics, on the hosts' network; open only with --monitoring."""
+"""Ports of probes and metrics, on the hosts' network; on loopback without --monitoring."""
+LOOPBACK = "127.0.0.1"
 SOCKET_FOLDER = "/csi"
 SOCKET = f"{SOCKET_FOLDER}/csi.sock"
 READ = ("get", "list", "watch")
@@ -45,6 +48,8 @@ PASSED = (
 """Flags of the manager that the controller gets as well."""
 SMALL = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}}
 DRIVER = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+EXAMPLES = ("StorageClass", "VolumeSnapshotClass")
+"""Kinds that users change or replace: they are not part of the driver."""
 CONFINED = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -57,6 +62,15 @@ def csi_objects(choice: Choice, pod: Callable[[Choice], Object]) -> Iterator[Obj
     csi = choice.csi
     if csi is None:
         return
+    for one in _objects(choice, csi, pod):
+        labels: dict[str, str] = one["metadata"].setdefault("labels", {})
+        labels[PART_OF] = "pileus"
+        if one["kind"] not in EXAMPLES:
+            labels[COMPONENT] = "csi"
+        yield one
+
+
+def _objects(choice: Choice, csi: CsiChoice, pod: Callable[[Choice], Object]) -> Iterator[Object]:
     cloud = choice.config[CloudSettings].clouds[0].name
     driver = driver_name(cloud)
     yield csi_driver(driver)
@@ -123,10 +137,12 @@ def _controller(
 ) -> Iterator[Object]:
     own = replace(choice, name=CONTROLLER, shape=Shape.DEPLOYMENT)
     pod = of_manager(own)
-    subject = account(CONTROLLER, choice.namespace)
+    subject = account(CONTROLLER, choice.namespace, own.metadata()["labels"])
     yield subject
     yield from roles(CONTROLLER, _driver_rights(choice), subject, "The driver.")
-    for name, rights in sidecar_rights(choice.namespace, snapshots=csi.snapshots).items():
+    driver = driver_name(choice.config[CloudSettings].clouds[0].name)
+    found = sidecar_rights(driver, choice.namespace, snapshots=csi.snapshots)
+    for name, rights in found.items():
         yield from roles(f"{CONTROLLER}:{name}", rights, subject, f"{name}.")
     spec: Object = {
         **pod["spec"],
@@ -160,19 +176,32 @@ def _driver(choice: Choice, pod: Object) -> Object:
         "args": [
             "--mode=controller",
             f"--endpoint=unix://{SOCKET}",
-            *_metrics_flags(choice, CONTROLLER),
+            _http(choice, CONTROLLER),
             *flags,
         ],
         **kept,
+        **_probes(CONTROLLER),
         "resources": DRIVER,
         "securityContext": CONFINED,
         "volumeMounts": [*manager["volumeMounts"], {"name": "socket", "mountPath": SOCKET_FOLDER}],
     }
 
 
-def _metrics_flags(choice: Choice, name: str) -> Iterator[str]:
-    if choice.monitoring is not None:
-        yield f"--http-endpoint=:{METRICS_PORTS[name]}"
+def _http(choice: Choice, name: str) -> str:
+    """Returns the address of probes and metrics. Only the node reaches it without --monitoring."""
+    host = "" if choice.monitoring is not None else LOOPBACK
+    return f"--http-endpoint={host}:{METRICS_PORTS[name]}"
+
+
+def _probes(name: str) -> Object:
+    def probe(path: str, **timing: int) -> Object:
+        get = {"host": LOOPBACK, "path": path, "port": METRICS_PORTS[name]}
+        return {"httpGet": get, "timeoutSeconds": 10, **timing}
+
+    return {
+        "livenessProbe": probe("/healthz", initialDelaySeconds=15),
+        "readinessProbe": probe("/readyz"),
+    }
 
 
 def _sidecars(csi: CsiChoice) -> Iterator[Object]:
@@ -208,29 +237,38 @@ def _driver_rights(choice: Choice) -> tuple[Right, ...]:
     return (Right(purpose=purpose, resources=("namespaces",), names=names, verbs=("get",)),)
 
 
-def sidecar_rights(namespace: str, *, snapshots: bool) -> Mapping[str, tuple[Right, ...]]:
+def sidecar_rights(
+    driver: str, namespace: str, *, snapshots: bool
+) -> Mapping[str, tuple[Right, ...]]:
     """Returns the rights of each sidecar, by its name."""
-    found = {
-        "csi-provisioner": _provisioner(namespace),
-        "csi-attacher": _attacher(namespace),
-        "csi-resizer": _resizer(namespace),
+    own = {
+        "csi-provisioner": _provisioner(),
+        "csi-attacher": _attacher(),
+        "csi-resizer": _resizer(),
     }
-    return found | ({"csi-snapshotter": _snapshotter(namespace)} if snapshots else {})
+    if snapshots:
+        own["csi-snapshotter"] = _snapshotter()
+    return {
+        name: (*rights, *_common(name.replace("csi-", "external-"), driver, namespace))
+        for name, rights in own.items()
+    }
 
 
 def _right(purpose: str, group: str, verbs: Sequence[str], *resources: str) -> Right:
     return Right(purpose=purpose, group=group, resources=resources, verbs=tuple(verbs))
 
 
-def _common(namespace: str) -> tuple[Right, ...]:
-    lease = ("get", "list", "watch", "create", "update", "patch", "delete")
+def _common(sidecar: str, driver: str, namespace: str) -> tuple[Right, ...]:
+    lease = _right("Its Lease.", COORDINATION, ("get", "update"), "leases")
+    first = "The first start. RBAC cannot limit `create` to names."
     return (
         _right("Events.", "", ("list", "watch", "create", "update", "patch"), "events"),
-        replace(_right("Its Lease.", COORDINATION, lease, "leases"), namespace=namespace),
+        replace(lease, namespace=namespace, names=(sidecar_lease(sidecar, driver),)),
+        replace(_right(first, COORDINATION, ("create",), "leases"), namespace=namespace),
     )
 
 
-def _provisioner(namespace: str) -> tuple[Right, ...]:
+def _provisioner() -> tuple[Right, ...]:
     return (
         _right("Volumes of claims.", "", (*READ, "create", "patch", "delete"), "persistentvolumes"),
         _right("Claims.", "", (*READ, "update"), "persistentvolumeclaims"),
@@ -247,21 +285,19 @@ def _provisioner(namespace: str) -> tuple[Right, ...]:
             ("get", "list"),
             *("volumesnapshots", "volumesnapshotcontents"),
         ),
-        *_common(namespace),
     )
 
 
-def _attacher(namespace: str) -> tuple[Right, ...]:
+def _attacher() -> tuple[Right, ...]:
     return (
         _right("Their finalizer.", "", (*READ, "patch"), "persistentvolumes"),
         _right("IDs of nodes.", STORAGE, READ, "csinodes"),
         _right("What to attach.", STORAGE, (*READ, "patch"), "volumeattachments"),
         _right("What is attached.", STORAGE, ("patch",), "volumeattachments/status"),
-        *_common(namespace),
     )
 
 
-def _resizer(namespace: str) -> tuple[Right, ...]:
+def _resizer() -> tuple[Right, ...]:
     return (
         _right("Their size.", "", (*READ, "patch"), "persistentvolumes"),
         _right(
@@ -269,17 +305,15 @@ def _resizer(namespace: str) -> tuple[Right, ...]:
         ),
         _right("Conditions of claims.", "", ("patch",), "persistentvolumeclaims/status"),
         _right("Classes.", STORAGE, READ, "storageclasses", "volumeattributesclasses"),
-        *_common(namespace),
     )
 
 
-def _snapshotter(namespace: str) -> tuple[Right, ...]:
+def _snapshotter() -> tuple[Right, ...]:
     contents = "volumesnapshotcontents"
     return (
         _right("Classes.", SNAPSHOTS, READ, "volumesnapshotclasses"),
         _right("Snapshots.", SNAPSHOTS, (*READ, "update", "patch"), contents),
         _right("Their state.", SNAPSHOTS, ("update", "patch"), f"{contents}/status"),
-        *_common(namespace),
     )
 
 
@@ -288,7 +322,7 @@ def _snapshotter(namespace: str) -> tuple[Right, ...]:
 
 def _node(choice: Choice, csi: CsiChoice) -> Iterator[Object]:
     own = replace(choice, name=NODE)
-    subject = account(NODE, choice.namespace)
+    subject = account(NODE, choice.namespace, own.metadata()["labels"])
     yield subject
     right = _right("The provider ID and the zone of the node.", "", ("get",), "nodes")
     yield from roles(NODE, (right,), subject, "The driver on nodes.")
@@ -347,10 +381,11 @@ def _node_driver(choice: Choice, csi: CsiChoice) -> Object:
         "args": [
             "--mode=node",
             f"--kubelet-dir={csi.kubelet}",
-            *_metrics_flags(choice, NODE),
+            _http(choice, NODE),
             *flags,
         ],
         "env": names,
+        **_probes(NODE),
         "resources": DRIVER,
         "securityContext": Commented(
             "Mounts have to appear on the host, and devices to be used.",

@@ -6,6 +6,7 @@ checks that every metric has a panel.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import count
 
 from pileus.dataclass import dataclass
 from pileus.deployment.alerts import JOB
@@ -19,6 +20,7 @@ TITLE = "Pileus cloud-controller-manager"
 _SCHEMA = 39
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH = 24
+_CHOSEN = f'job="{JOB}", cluster=~"$cluster"'
 _UNNAMED = frozenset({"host"})
 """Labels that are the same for all series of a process."""
 _QUANTILES = {"0.5": "median", "0.99": "99 %"}
@@ -165,6 +167,10 @@ ROWS: Mapping[str, Sequence[Panel]] = {
     "Secure port": (
         Panel("Authentication", "authentication_attempts"),
         Panel("Duration of authentication", "authentication_duration_seconds"),
+        Panel(
+            "Remaining lifetime of client certificates",
+            "apiserver_client_certificate_expiration_seconds",
+        ),
         Panel("Requests by user", "authenticated_user_requests"),
         Panel("Token cache", "authentication_token_cache_request_total"),
         Panel("Authorization", "authorization_attempts_total"),
@@ -199,8 +205,8 @@ def dashboard() -> Object:
         "editable": True,
         "refresh": "30s",
         "time": {"from": "now-3h", "to": "now"},
-        "templating": {"list": [_data_source_variable()]},
-        "panels": [{"id": number} | panel for number, panel in enumerate(_layout(), 1)],
+        "templating": {"list": [_data_source_variable(), _cluster_variable()]},
+        "panels": [*_layout(count(1))],
     }
 
 
@@ -211,20 +217,44 @@ def _data_source_variable() -> Object:
     }
 
 
-def _layout() -> Iterator[Object]:
-    """Yields the overview in one line, then a row per subject with three panels per line."""
+def _cluster_variable() -> Object:
+    """Selects clusters by the label that a shared Prometheus adds; without it, all are shown."""
+    query = f'label_values(leader_election_master_status{{job="{JOB}"}}, cluster)'
+    return {
+        "name": "cluster",
+        "label": "Cluster",
+        "type": "query",
+        "datasource": _SOURCE,
+        "query": query,
+        "definition": query,
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+    }
+
+
+def _layout(numbers: Iterator[int]) -> Iterator[Object]:
+    """Yields the overview in one line, then a collapsed row per subject, three panels per line."""
     width = _WIDTH // len(OVERVIEW)
     for place, stat in enumerate(OVERVIEW):
-        yield _stat(stat) | {"gridPos": {"x": place * width, "y": 0, "w": width, "h": 4}}
-    top = 4
-    for subject, panels in ROWS.items():
-        yield {"type": "row", "title": subject, "collapsed": False, "panels": []} | {
-            "gridPos": {"x": 0, "y": top, "w": _WIDTH, "h": 1}
+        where = {"x": place * width, "y": 0, "w": width, "h": 4}
+        yield {"id": next(numbers)} | _stat(stat) | {"gridPos": where}
+    for top, (subject, panels) in enumerate(ROWS.items(), 4):
+        yield {
+            "id": next(numbers),
+            "type": "row",
+            "title": subject,
+            "collapsed": True,
+            "gridPos": {"x": 0, "y": top, "w": _WIDTH, "h": 1},
+            "panels": [
+                {"id": next(numbers)}
+                | _graph(panel)
+                | {"gridPos": {"x": at % 3 * 8, "y": top + 1 + at // 3 * 8, "w": 8, "h": 8}}
+                for at, panel in enumerate(panels)
+            ],
         }
-        for place, panel in enumerate(panels):
-            x, y = place % 3 * 8, top + 1 + place // 3 * 8
-            yield _graph(panel) | {"gridPos": {"x": x, "y": y, "w": 8, "h": 8}}
-        top += 1 + -(-len(panels) // 3) * 8
 
 
 def _stat(stat: Stat) -> Object:
@@ -281,8 +311,8 @@ def _queries(metric: Family) -> Iterator[tuple[str, str]]:
 def _selected(series: str) -> str:
     """Returns a selector. In OpenMetrics, which Prometheus asks for, all counters end in _total."""
     if series in COUNTERS_WITHOUT_TOTAL:
-        return f'{{__name__=~"{series}(_total)?", job="{JOB}"}}'
-    return f'{series}{{job="{JOB}"}}'
+        return f'{{__name__=~"{series}(_total)?", {_CHOSEN}}}'
+    return f"{series}{{{_CHOSEN}}}"
 
 
 def _target(query: str, legend: str) -> Object:

@@ -18,6 +18,7 @@ from pileus.cloud.errors import Misconfigured
 from pileus.cloud.registry import NO_PROVIDER, PROVIDERS, Registry
 from pileus.deployment.alerts import RUNBOOKS
 from pileus.deployment.choice import (
+    CONFIG_KEY,
     DEFAULT_IMAGE,
     DEFAULT_PROMETHEUS,
     NODE,
@@ -69,7 +70,14 @@ SECRET = Flag(
     "cloud-config-secret",
     STRING,
     "",
-    "Existing Secret with the key cloud-config, instead of the file of --cloud-config.",
+    "Existing Secret with the provider's file, instead of the file of --cloud-config.",
+    only_flag=True,
+)
+SECRET_KEY = Flag(
+    "cloud-config-secret-key",
+    STRING,
+    CONFIG_KEY,
+    "Key of the file in the Secret of --cloud-config-secret, such as cloud.conf.",
     only_flag=True,
 )
 MONITORING = Flag(
@@ -95,7 +103,12 @@ MONITORING_LABELS = Flag(
     only_flag=True,
 )
 RUNBOOK_URL = Flag(
-    "runbook-url", STRING, RUNBOOKS, "Address of the pages of the alerts.", only_flag=True
+    "runbook-url",
+    STRING,
+    RUNBOOKS,
+    "Start of the alerts' runbook_url, which the file name of the alert's page follows. The "
+    "default is the folder in the repository.",
+    only_flag=True,
 )
 WEBHOOK_URL = Flag(
     "webhook-url",
@@ -124,7 +137,7 @@ OUTPUTS = ("yaml", "systemd")
 OWN = Group(
     "Manifests",
     (
-        *(HA, DAEMON_SET, EXTERNAL, REPLICAS, IMAGE, NAMESPACE, API_SERVER, SECRET),
+        *(HA, DAEMON_SET, EXTERNAL, REPLICAS, IMAGE, NAMESPACE, API_SERVER, SECRET, SECRET_KEY),
         *(OUTPUT, MONITORING, PROMETHEUS, MONITORING_LABELS, RUNBOOK_URL),
         *(WEBHOOK_URL, WEBHOOK_CA),
         *CSI_FLAGS,
@@ -143,8 +156,10 @@ FILES = {CONFIG: "config.yaml", MIGRATION_CONFIG: "leader-migration.yaml"}
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _URL = re.compile(r"https://(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#]+)(:\d{1,5})?")
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _IMAGE = re.compile(r"[^\s]+")
 
+OPENSTACK = "openstack"
 Read = Callable[[str], bytes]
 """Returns the content of a file. Raises OSError."""
 
@@ -169,6 +184,7 @@ def chosen(values: Values, read: Read, registry: Registry = PROVIDERS) -> Choice
         api_server=ApiServer.parsed(values[API_SERVER]) if values[API_SERVER] else None,
         files=files,
         secret=values[SECRET],
+        secret_key=values[SECRET_KEY],
         migration_lease=_migration_lease(values[MIGRATION_CONFIG]),
         monitoring=_monitoring(values, config, shape),
         csi=csi_choice(values, config, shape),
@@ -294,7 +310,8 @@ def _check_output(given: str, shape: Shape) -> None:
 
 
 def _check_names(values: Values) -> None:
-    for flag, form in ((NAMESPACE, _LABEL), (SECRET, _SUBDOMAIN), (IMAGE, _IMAGE)):
+    forms = ((NAMESPACE, _LABEL), (SECRET, _SUBDOMAIN), (SECRET_KEY, _KEY), (IMAGE, _IMAGE))
+    for flag, form in forms:
         name = values[flag]
         if not (form.fullmatch(name) or (flag is SECRET and not name)):
             raise InvalidChoice(f'"{name}" is not a valid name for --{flag.name}')
@@ -343,6 +360,8 @@ def _files(
             renamed[flag] = f"{CONFIG_FOLDER}/{name}"
     if values[SECRET]:
         return _with_secret(values, found)
+    if values.given(SECRET_KEY):
+        raise InvalidChoice(f"--{SECRET_KEY.name} needs --{SECRET.name}")
     return found, renamed | _cloud_configs(config, found, read)
 
 
@@ -354,7 +373,7 @@ def _with_secret(
             f"--cloud-config-secret={values[SECRET]} replaces the files of --cloud-config, "
             "--config and --leader-migration-config: put them into the Secret and remove the flags"
         )
-    return {}, {CLOUD_CONFIG: f"{CONFIG_FOLDER}/cloud-config"}
+    return {}, {CLOUD_CONFIG: f"{CONFIG_FOLDER}/{values[SECRET_KEY]}"}
 
 
 def _cloud_configs(config: Config, found: dict[str, bytes], read: Read) -> dict[AnyFlag, str]:
@@ -363,11 +382,30 @@ def _cloud_configs(config: Config, found: dict[str, bytes], read: Read) -> dict[
         return {}
     paths: list[str] = []
     for cloud in clouds:
-        name = "cloud-config" if len(clouds) == 1 else f"cloud-config-{cloud.name}"
+        name = CONFIG_KEY if len(clouds) == 1 else f"{CONFIG_KEY}-{cloud.name}"
         if cloud.config_file:
             found[name] = _content(CLOUD_CONFIG, cloud.config_file, read)
+            _check_config(cloud.provider, cloud.config_file, found[name])
         paths.append(f"{CONFIG_FOLDER}/{name}" if cloud.config_file else "")
     return {CLOUD_CONFIG: ",".join(paths)}
+
+
+def _check_config(provider: str, path: str, content: bytes) -> None:
+    """Raises InvalidChoice for a file that the manager would refuse at its start."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidChoice(
+            f'--{CLOUD_CONFIG.name}: "{path}" is not UTF-8 text (byte {error.start}); save it as '
+            "UTF-8"
+        ) from error
+    if provider == OPENSTACK:
+        from pileus.providers.openstack.load import check  # noqa: PLC0415 -- only where it is used
+
+        try:
+            check(text, path)
+        except Misconfigured as error:
+            raise InvalidChoice(str(error)) from error
 
 
 def _content(flag: AnyFlag, path: str, read: Read) -> bytes:
@@ -398,9 +436,7 @@ def _arguments(values: Values, renamed: Mapping[AnyFlag, str], shape: Shape) -> 
 
 
 def _written(flag: AnyFlag, values: Values) -> str:
-    value = values[flag]
-    text = flag.kind.render(value)
-    for candidate in (text, text.removeprefix("[").removesuffix("]")):
-        if flag.kind.parse(candidate) == value:
-            return candidate
+    text = flag.written(values[flag])
+    if text is not None:
+        return text
     raise InvalidChoice(f"--{flag.name}: give it in the file of --config instead")

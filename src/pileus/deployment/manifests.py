@@ -13,12 +13,14 @@ from pileus.deployment.rbac import access_objects
 from pileus.deployment.webhooks import webhook_objects
 from pileus.objects.rights import KUBE_SYSTEM
 from pileus.server.settings import ServerSettings
+from pileus.version import PROGRAM
 
 USER = 65532
 """User and group of the image's process."""
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 CONFIG_FOLDER = "/etc/cloud"
-CONFIG_SECRET = "cloud-config"  # noqa: S105 -- the name of an object
+CONFIG_SECRET = "pileus-cloud-config"  # noqa: S105 -- the name of an object
+CONFIG_VOLUME = "cloud-config"
 PROBED = ("/livez", "/readyz")
 """Paths that kubelets ask for, without credentials."""
 LOOPBACK = "127.0.0.1"
@@ -217,10 +219,10 @@ def _tolerations() -> list[Object]:
 def container(choice: Choice) -> Object:
     serving = choice.config[ServerSettings].serving
     return {
-        "name": choice.name,
+        "name": PROGRAM,
         "image": choice.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["cloud-controller-manager"],
+        "command": [PROGRAM],
         "args": list(choice.arguments),
         **_variables(choice.variables),
         **_environment(choice.api_server),
@@ -272,14 +274,14 @@ def _probes(address: str, port: int) -> Object:
 
 
 def _mounts(choice: Choice) -> list[Object]:
-    config = {"name": CONFIG_SECRET, "mountPath": CONFIG_FOLDER, "readOnly": True}
+    config = {"name": CONFIG_VOLUME, "mountPath": CONFIG_FOLDER, "readOnly": True}
     scratch = {"name": "scratch", "mountPath": "/tmp"}  # noqa: S108 -- inside the container
     return [config, scratch] if choice.files or choice.secret else [scratch]
 
 
 def _volumes(choice: Choice) -> list[Object]:
     secret = {"secretName": choice.secret or CONFIG_SECRET}
-    config = {"name": CONFIG_SECRET, "secret": secret}
+    config = {"name": CONFIG_VOLUME, "secret": secret}
     scratch = Commented(
         "Serving keys pass through it on their way into OpenSSL.",
         {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},

@@ -64,15 +64,17 @@ def _metadata(choice: Choice, wanted: Monitoring, name: str = "") -> Object:
 def _access(choice: Choice, wanted: Monitoring) -> Iterator[Object]:
     name = f"{choice.name}:{SUFFIX}"
     rule = {"nonResourceURLs": list(PATHS), "verbs": ["get"]}
-    role = {"apiVersion": VERSION, "kind": "ClusterRole", "metadata": {"name": name}}
+    labels = choice.metadata()["labels"]
+    metadata = {"name": name, "labels": labels}
+    role = {"apiVersion": VERSION, "kind": "ClusterRole", "metadata": metadata}
     yield Commented("The right to read the metrics.", role | {"rules": [rule]})
     if wanted.monitor is Monitor.POD:
-        reader = account(_name(choice), choice.namespace)
+        reader = account(_name(choice), choice.namespace, labels)
         yield reader
         yield _token(choice)
     else:
-        reader = account(wanted.account.name, wanted.account.namespace)
-    yield binding({"name": name}, "ClusterRole", reader)
+        reader = account(wanted.account.name, wanted.account.namespace, {})
+    yield binding(metadata, "ClusterRole", reader)
 
 
 def _token(choice: Choice) -> Object:

@@ -5,7 +5,7 @@ Every controller has its own ClusterRole. By default all are bound to the manage
 bindings are the same in both cases: applying the other form moves the rights, and none stay behind.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from pileus.app.registry import AnyDescriptor
@@ -17,9 +17,10 @@ from pileus.app.rights import (
     uses_own_accounts,
 )
 from pileus.app.settings import ManagerSettings
-from pileus.deployment.choice import Choice, Shape
+from pileus.deployment.choice import Choice, Shape, labels_of
 from pileus.deployment.commented import Commented, Object
 from pileus.objects.rights import KUBE_SYSTEM, Right
+from pileus.version import COMPONENT
 
 GROUP = "rbac.authorization.k8s.io"
 VERSION = f"{GROUP}/v1"
@@ -40,18 +41,19 @@ def active(choice: Choice) -> tuple[AnyDescriptor, ...]:
 def access_objects(choice: Choice) -> Iterator[Object]:
     """Yields the accounts, roles and bindings."""
     controllers = active(choice)
-    manager = account(choice.name, choice.namespace)
+    labels = rights_labels(choice.name)
+    manager = account(choice.name, choice.namespace, labels)
     yield manager
     if choice.shape is Shape.EXTERNAL:
         yield token(choice)
     own = uses_own_accounts(choice.config)
     if own:
-        yield from own_accounts(controllers)
+        yield from own_accounts(controllers, labels)
     for suffix, rights in _of_the_process(choice, controllers):
         name = f"{choice.name}:{suffix}" if suffix else choice.name
         yield from roles(name, rights, manager, COMMENTS[suffix])
     for each in controllers:
-        subject = account(each.names.identity, KUBE_SYSTEM) if own else manager
+        subject = account(each.names.identity, KUBE_SYSTEM, labels) if own else manager
         name = f"{choice.name}:{each.names.canonical}"
         yield from roles(
             name, controller_rights(each, choice.config), subject, f"{each.names.canonical}."
@@ -64,13 +66,20 @@ def _of_the_process(
     return process_rights(choice.config, controllers, choice.migration_lease).items()
 
 
-def own_accounts(controllers: Iterable[AnyDescriptor]) -> Iterator[Object]:
+def rights_labels(name: str) -> dict[str, str]:
+    """Returns the labels of accounts, roles and bindings. `kubectl apply --selector` uses them."""
+    return labels_of(name) | {COMPONENT: "rights"}
+
+
+def own_accounts(
+    controllers: Iterable[AnyDescriptor], labels: Mapping[str, str]
+) -> Iterator[Object]:
     for name in dict.fromkeys(each.names.identity for each in controllers):
-        yield account(name, KUBE_SYSTEM)
+        yield account(name, KUBE_SYSTEM, labels)
 
 
-def account(name: str, namespace: str) -> Object:
-    metadata = {"name": name, "namespace": namespace}
+def account(name: str, namespace: str, labels: Mapping[str, str]) -> Object:
+    metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
@@ -82,8 +91,7 @@ def token(choice: Choice) -> Object:
             "kind": "Secret",
             "type": "kubernetes.io/service-account-token",
             "metadata": {
-                "name": f"{choice.name}-token",
-                "namespace": choice.namespace,
+                **choice.metadata(f"{choice.name}-token"),
                 "annotations": {"kubernetes.io/service-account.name": choice.name},
             },
         },
@@ -91,23 +99,27 @@ def token(choice: Choice) -> Object:
 
 
 def roles(name: str, rights: Iterable[Right], subject: Object, comment: str) -> Iterator[Object]:
-    """Yields a ClusterRole and a Role per namespace, as far as there are rights for them."""
+    """Yields a ClusterRole and a Role per namespace, as far as there are rights for them.
+
+    They are bound to the account `subject`, and have its labels.
+    """
     ordered = sorted(rights, key=lambda right: right.namespace)
     for namespace, group in groupby(ordered, key=lambda right: right.namespace):
         kind = "Role" if namespace else "ClusterRole"
         where = {"namespace": namespace} if namespace else {}
         rules = [Commented(right.purpose, right.rule()) for right in group]
-        metadata = {"name": name, **where}
+        metadata = {"name": name, **where, "labels": dict(subject["metadata"]["labels"])}
         role = {"apiVersion": VERSION, "kind": kind, "metadata": metadata, "rules": rules}
         yield Commented(comment, role)
         yield binding(metadata, kind, subject)
 
 
 def binding(metadata: Object, kind: str, subject: Object) -> Object:
+    bound = {key: subject["metadata"][key] for key in ("name", "namespace")}
     return {
         "apiVersion": VERSION,
         "kind": f"{kind}Binding",
         "metadata": dict(metadata),
         "roleRef": {"apiGroup": GROUP, "kind": kind, "name": metadata["name"]},
-        "subjects": [{"kind": subject["kind"], **subject["metadata"]}],
+        "subjects": [{"kind": subject["kind"], **bound}],
     }

@@ -14,6 +14,7 @@ from pileus.app.settings import ManagerSettings
 from pileus.deployment.choice import Choice, Shape
 from pileus.deployment.commented import Commented, Object
 from pileus.objects.rights import KUBE_SYSTEM
+from pileus.version import PART_OF
 
 PORT = "webhooks"
 _REGISTRATION = "admissionregistration.k8s.io/v1"
@@ -66,7 +67,11 @@ def secret() -> Object:
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": NAME, "namespace": KUBE_SYSTEM, "labels": dict(OWNER_LABEL)},
+            "metadata": {
+                "name": NAME,
+                "namespace": KUBE_SYSTEM,
+                "labels": {PART_OF: "pileus", **OWNER_LABEL},
+            },
         },
     )
 

@@ -1,13 +1,16 @@
 """Checks of the API server: its version, its clock, the manager's rights, and webhooks. Pure."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 
 from pileus.admission.names import DOMAIN, NAME
 from pileus.cloud.finding import Finding
-from pileus.doctor.check import Verdict, counted, error, lasting, listed, note, warning
-from pileus.doctor.manager_checks import install
-from pileus.doctor.observation import Observation, Reviewed, Server, known
+from pileus.doctor.check import NAMED, Verdict, counted, error, lasting, listed, note, warning
+from pileus.doctor.installation import restore_rights
+from pileus.doctor.observation import Grant, Observation, Reviewed, Server, is_account, known
 from pileus.doctor.records import (
     Node,
 )
@@ -149,9 +152,10 @@ def rights(seen: Observation) -> Verdict:
         )
         return Verdict(f"{account} does not exist", (made,))
     missing = [each for each in found.reviews if not each.is_allowed]
+    fix = restore_rights(seen.installation, seen.expected.given, found.account)
     return Verdict(
         f"{account} has all {len(found.reviews)} rights that the enabled controllers need",
-        tuple(_missing_rights(missing, install(seen.expected))),
+        tuple(_missing_rights(missing, fix)),
     )
 
 
@@ -168,6 +172,91 @@ def _missing_rights(missing: Iterable[Reviewed], fix: str) -> Iterator[Finding]:
             reason=f"needed for: {purpose.rstrip('.')}",
             fix=fix,
         )
+
+
+def unneeded_rights(seen: Observation) -> Verdict:
+    """Rights of the manager's accounts that no enabled controller needs, and who grants them."""
+    grants = known(seen.grants)
+    findings = tuple(
+        _unneeded(seen, grant, beyond) for grant in grants if (beyond := [*_beyond(grant)])
+    )
+    return Verdict(
+        f"none, in {counted(len(grants), 'binding')} of the manager's accounts", findings
+    )
+
+
+def _beyond(grant: Grant) -> Iterator[str]:
+    """Yields what a binding allows and the account does not need, by resource."""
+    where = grant.binding.metadata.namespace
+    for rule in grant.rules:
+        for url in rule.non_resource_urls or ():
+            verbs = [verb for verb in rule.verbs if not _needs_url(grant, url, verb)]
+            if verbs:
+                yield f"{', '.join(verbs)} {url}"
+        names = rule.resource_names or ("",)
+        for group, resource in product(rule.api_groups or (), rule.resources or ()):
+            verbs = [
+                verb
+                for verb in rule.verbs
+                if not all(_needs(grant, where, group, resource, verb, name) for name in names)
+            ]
+            if verbs:
+                shown = f"{resource}.{group}" if group else resource
+                yield f"{', '.join(verbs)} {shown}"
+
+
+def _needs_url(grant: Grant, url: str, verb: str) -> bool:
+    return any(url in each.urls and verb in each.verbs for each in grant.needed)
+
+
+def _needs(grant: Grant, where: str, group: str, resource: str, verb: str, name: str) -> bool:
+    return any(
+        each.group == group
+        and resource in each.resources
+        and verb in each.verbs
+        and (not each.names or name in each.names)
+        and each.namespace in {"", where}
+        for each in grant.needed
+    )
+
+
+def _unneeded(seen: Observation, grant: Grant, beyond: Sequence[str]) -> Finding:
+    binding, ref = grant.binding, grant.binding.role_ref
+    where = f"{binding.metadata.namespace}/" if binding.metadata.namespace else ""
+    shown = "; ".join(beyond[:NAMED])
+    more = f"; and {len(beyond) - NAMED} more" if len(beyond) > NAMED else ""
+    return warning(
+        "right-unneeded",
+        f"service account {grant.account}",
+        f"may {shown}{more}, by {binding.kind} {where}{binding.metadata.name} ({ref.kind} "
+        f"{ref.name})",
+        reason="no enabled controller needs it, and a process that gets the account's token has "
+        "it. The binding is that of another manager, or of a controller that was turned off",
+        fix=_revoke(seen, grant),
+    )
+
+
+def _revoke(seen: Observation, grant: Grant) -> str:
+    """Returns the command that takes the rights from this account, and from no other."""
+    binding = grant.binding
+    name, namespace = binding.metadata.name, binding.metadata.namespace
+    where = f"--namespace={namespace} " if namespace else ""
+    subjects = binding.subjects or ()
+    place = next((n for n, each in enumerate(subjects) if is_account(each, grant.account)), None)
+    if place is None:
+        group = ", ".join(each.name for each in subjects if each.kind == "Group")
+        role = f"{binding.role_ref.kind} {binding.role_ref.name}"
+        return f"bind {role} to the accounts that need it, instead of the group {group}"
+    if grant.is_current:
+        return restore_rights(seen.installation, seen.expected.given, seen.expected.account)
+    if len(subjects) == 1:
+        return f"kubectl {where}delete {binding.kind.lower()} {shlex.quote(name)}"
+    test = {"op": "test", "path": f"/subjects/{place}/name", "value": subjects[place].name}
+    patch = json.dumps([test, {"op": "remove", "path": f"/subjects/{place}"}])
+    return (
+        f"kubectl {where}patch {binding.kind.lower()} {shlex.quote(name)} --type=json "
+        f"--patch={shlex.quote(patch)}"
+    )
 
 
 def right_text(review: Reviewed) -> str:

@@ -24,6 +24,7 @@ CHECKS = (
     Check("api-server", "API server", api_checks.api_server),
     Check("clock", "Clock", api_checks.clock),
     Check("rights", "Rights of the manager", api_checks.rights),
+    Check("unneeded-rights", "Unneeded rights", api_checks.unneeded_rights),
     Check("webhooks", "Webhooks", api_checks.webhooks),
     Check("leader-election", "Leader election", manager_checks.election),
     Check("other-managers", "Other managers", manager_checks.other_managers),
@@ -149,7 +150,7 @@ def grant(rights: Iterable[Right], user: str) -> str:
     return " && ".join(
         command
         for verbs, resources in by_verbs.items()
-        for command in _role(f"pileus-doctor-{verbs[0]}", verbs, resources, user)
+        for command in _role(f"pileus-doctor-{'-'.join(verbs)}", verbs, resources, user)
     )
 
 

@@ -10,7 +10,7 @@ from pileus.controllers.node.plan import CONDITION as UNINITIALIZED
 from pileus.controllers.service.status import FINALIZER, has_finalizer
 from pileus.controllers.service.status import condition_of as service_condition
 from pileus.doctor.check import Verdict, counted, error, lasting, note, titled, warning
-from pileus.doctor.manager_checks import LEASE_NAME, install, is_held
+from pileus.doctor.manager_checks import LEASE_NAME, is_held, start
 from pileus.doctor.observation import Observation, Unread, known
 from pileus.doctor.records import Lease, Node, Service
 from pileus.objects.nodes import condition_of, is_ready, taints_of
@@ -53,7 +53,7 @@ def _stuck_services(
             reason="its load balancer is not deleted yet"
             if is_led
             else "no manager runs that deletes its load balancer",
-            fix=f"pileus explain service {name}" if is_led else install(seen.expected),
+            fix=f"pileus explain service {name}" if is_led else start(seen),
         )
 
 

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 from pileus.cloud.finding import Finding
 from pileus.doctor.check import Verdict, error, lasting, listed, titled, warning
-from pileus.doctor.observation import Expected, Observation, Unread, known
+from pileus.doctor.installation import install
+from pileus.doctor.observation import Observation, Unread, known
 from pileus.doctor.records import Container, Event, FieldsEntry, Lease, Node, Pod, Service
 from pileus.version import PROGRAM
 
@@ -35,9 +36,9 @@ def election(seen: Observation) -> Verdict:
     if not expected.elects:
         return _without_election(seen, lease)
     if lease is None:
-        return Verdict("", (_no_lease(expected),))
+        return Verdict("", (_no_lease(seen),))
     holder, age = holder_of(lease), _since_renewal(lease, seen.server_now)
-    findings = [*_not_held(expected, lease, holder, age)]
+    findings = [*_not_held(seen, lease, holder, age)]
     if not findings:
         findings = [*_other_holder(seen, lease, holder)]
     findings += _flapping(seen, lease)
@@ -57,20 +58,21 @@ def _without_election(seen: Observation, lease: Lease | None) -> Verdict:
     return Verdict("", (found,))
 
 
-def _no_lease(expected: Expected) -> Finding:
+def _no_lease(seen: Observation) -> Finding:
+    expected, command = seen.expected, start(seen)
+    also = "" if "   # " in command else "   # or give the manager's --leader-elect-resource-name"
     return error(
         "lease-missing",
         f"Lease {expected.lease}",
         "does not exist",
         reason="no manager has run in this cluster, or it uses another Lease",
-        fix=f"{install(expected)}   # or give the manager's --leader-elect-resource-name",
+        fix=f"{command}{also}",
     )
 
 
-def install(expected: Expected) -> str:
-    """Returns the command that deploys the manager."""
-    provider = ",".join(expected.providers) or "NAME"
-    return f"pileus manifests --cloud-provider={provider} | kubectl apply -f -"
+def start(seen: Observation) -> str:
+    """Returns the command that makes the manager run, or that shows why it does not."""
+    return install(seen.installation, seen.expected.given)
 
 
 def holder_of(lease: Lease) -> str:
@@ -89,7 +91,8 @@ def is_held(lease: Lease, now: datetime) -> bool:
     return bool(holder_of(lease)) and _since_renewal(lease, now) <= lasts + GRACE
 
 
-def _not_held(expected: Expected, lease: Lease, holder: str, age: float) -> Iterator[Finding]:
+def _not_held(seen: Observation, lease: Lease, holder: str, age: float) -> Iterator[Finding]:
+    expected = seen.expected
     pods = f"kubectl --namespace={expected.account.partition('/')[0]} get pods"
     lasts = (lease.spec and lease.spec.lease_duration_seconds) or 0
     if not holder:
@@ -99,7 +102,7 @@ def _not_held(expected: Expected, lease: Lease, holder: str, age: float) -> Iter
             f"has no holder since {lasting(max(age, 0.0))}",
             reason="the manager was stopped, and none has started since. Nodes and Services are "
             "not managed",
-            fix=f"{pods}   # then start the manager: {install(expected)}",
+            fix=start(seen),
         )
     elif age > lasts + GRACE:
         yield error(

@@ -7,7 +7,7 @@ from pileus.app.explain.advice import ADVICE, OTHERWISE, command_for
 from pileus.cloud.finding import Finding
 from pileus.controllers.node.plan import CONDITION
 from pileus.doctor.check import Verdict, counted, error, listed, titled, warning
-from pileus.doctor.manager_checks import install, is_held
+from pileus.doctor.manager_checks import is_held, start
 from pileus.doctor.observation import Observation, Unread, known
 from pileus.doctor.records import Event, Node
 from pileus.objects.nodes import (
@@ -32,8 +32,10 @@ def nodes(seen: Observation) -> Verdict:
     """Whether each node was initialized, and if not, why."""
     found = known(seen.nodes)
     old = [node for node in found if _is_old(node, seen)]
+    young = sum(map(is_uninitialized, found)) - sum(map(is_uninitialized, old))
+    state = f"{young} not initialized yet" if young else "all initialized"
     return Verdict(
-        f"{counted(len(found), 'node')}, all initialized",
+        f"{counted(len(found), 'node')}, {state}",
         (*_tainted(seen, old), *_without_flag(old), *_foreign(seen, found)),
     )
 
@@ -67,7 +69,7 @@ def _cause(seen: Observation, node: Node) -> tuple[str, str]:
     if not isinstance(seen.lease, Unread) and seen.expected.elects:
         lease = seen.lease
         if lease is None or not is_held(lease, seen.server_now):
-            return "no manager leads (see Leader election)", install(seen.expected)
+            return "no manager leads (see Leader election)", start(seen)
     condition = condition_of(node, CONDITION)
     if condition is not None and condition.status == "True":
         reason, message = condition.reason or "", condition.message or ""

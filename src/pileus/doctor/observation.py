@@ -11,21 +11,26 @@ from typing import TypeAlias, TypeVar
 
 from pileus.cloud.finding import Finding
 from pileus.dataclass import dataclass
+from pileus.doctor.installation import Installation
 from pileus.doctor.records import (
+    Binding,
     CsiDriver,
     CsiNode,
     Event,
     Lease,
     Node,
     Pod,
+    Rule,
     Service,
+    Subject,
 )
 from pileus.kube.model.admissionregistration_v1 import (
     WebhookConfiguration,
 )
 from pileus.kube.model.core_v1 import PersistentVolume
 from pileus.kube.model.storage_v1 import StorageClass, VolumeAttachment
-from pileus.objects.rights import Right
+from pileus.objects.rights import KUBE_SYSTEM, Right
+from pileus.version import INSTALLED, PROGRAM
 
 T = TypeVar("T")
 
@@ -64,11 +69,11 @@ def known(part: Read[T]) -> T:
 class Expected:
     """What the flags say about the manager that the doctor looks for."""
 
-    account: str = "kube-system/cloud-controller-manager"
+    account: str = f"{KUBE_SYSTEM}/{INSTALLED}"
     """Namespace and name of its service account."""
-    lease_namespace: str = "kube-system"
-    lease_name: str = "cloud-controller-manager"
-    lease_names: frozenset[str] = frozenset({"cloud-controller-manager"})
+    lease_namespace: str = KUBE_SYSTEM
+    lease_name: str = PROGRAM
+    lease_names: frozenset[str] = frozenset({PROGRAM})
     """All Leases that the manager takes: with leader migration there is a second one."""
     elects: bool = True
     """False: --leader-elect=false."""
@@ -80,6 +85,13 @@ class Expected:
     """Whether the cloud-node controller is enabled."""
     serves_volumes: bool = False
     """Whether the volume controller is enabled."""
+    flags: tuple[str, ...] = ()
+    """The manager's flags that the doctor was given."""
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The flags for a manager that is not installed yet."""
+        return self.flags or (f"--cloud-provider={','.join(self.providers) or 'NAME'}",)
 
     @property
     def lease(self) -> str:
@@ -117,6 +129,31 @@ class Rights:
     exists: bool
     """Whether there is such a service account."""
     reviews: tuple[Reviewed, ...] = ()
+
+
+def is_account(subject: Subject, account: str) -> bool:
+    """Whether the subject of a binding is this account, given as `namespace/name`."""
+    namespace, _, name = account.partition("/")
+    if subject.kind == "User":
+        return subject.name == f"system:serviceaccount:{namespace}:{name}"
+    return subject.kind == "ServiceAccount" and (subject.namespace, subject.name) == (
+        namespace,
+        name,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A binding that gives rights to an account of the manager, and the rules of its role."""
+
+    account: str
+    """Namespace and name of the account."""
+    binding: Binding
+    rules: tuple[Rule, ...]
+    needed: tuple[Right, ...]
+    """What the account needs."""
+    is_current: bool = False
+    """Whether it has the name of a role that the manager has with its flags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +231,16 @@ class Observation:
     sidecars: Read[tuple[Lease, ...]] = ()
     """Leases of the sidecars of these drivers, in all namespaces."""
     clouds: tuple[CloudState, ...] = ()
+    installations: Read[tuple[Installation, ...]] = ()
+    """Workloads that run the manager, in all namespaces."""
+    grants: Read[tuple[Grant, ...]] = ()
+
+    @property
+    def installation(self) -> Installation | None:
+        """The workload of the expected account, else any; None: none is known."""
+        found = self.installations if isinstance(self.installations, tuple) else ()
+        own = [each for each in found if each.account == self.expected.account]
+        return next(iter((*own, *found)), None)
 
     @property
     def unread(self) -> tuple[Unread, ...]:

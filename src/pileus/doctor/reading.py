@@ -22,24 +22,32 @@ from pileus.app.errors import CommandFailed
 from pileus.app.migration import DEFAULT, MigrationError, read_migration
 from pileus.app.registry import AnyDescriptor
 from pileus.app.rights import controller_rights, process_rights, uses_own_accounts
-from pileus.app.settings import LeaderMigrationSettings, ManagerSettings
+from pileus.app.settings import TABLE, LeaderMigrationSettings, ManagerSettings, build_config
 from pileus.app.startup import World, connections
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.volume.descriptor import VOLUME
 from pileus.dataclass import dataclass
 from pileus.doctor.cloud_reading import Sought, observe_clouds, selected_clouds
+from pileus.doctor.installation import Installation, installation_of
 from pileus.doctor.observation import (
     Expected,
+    Grant,
     Observation,
     Read,
     Reviewed,
     Rights,
     Server,
     Unread,
+    is_account,
 )
 from pileus.doctor.part import reading, right
 from pileus.doctor.records import (
     ACCESS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
     ENDPOINT_SLICES,
     EVENTS,
     LEASES,
@@ -47,8 +55,11 @@ from pileus.doctor.records import (
     OWN_ACCESS,
     PODS,
     REVIEWS,
+    ROLE_BINDINGS,
+    ROLES,
     SELF_REVIEWS,
     SERVICES,
+    Binding,
     EndpointSlice,
     Event,
     Lease,
@@ -56,6 +67,7 @@ from pileus.doctor.records import (
     ResourceAttributes,
     Review,
     ReviewSpec,
+    Rule,
     SelfReview,
     UrlAttributes,
     Version,
@@ -76,10 +88,22 @@ from pileus.objects.rights import KUBE_SYSTEM, Right
 from pileus.objects.settings import ClusterSettings
 from pileus.runtime.settings import LeaderElectionSettings
 from pileus.settings.config import Config
+from pileus.settings.flags import FlagError
+from pileus.settings.sources import gather
+from pileus.version import INSTALLED, PART_OF, PROGRAM
 
 T = TypeVar("T")
 K = TypeVar("K", bound=KubeObject)
 
+OURS = f"{PART_OF}=pileus"
+BUILT_IN = "kubernetes.io/bootstrapping"
+"""Label of the bindings that an API server creates by itself."""
+READS_ROLES = Right(
+    purpose="",
+    verbs=("get", "list"),
+    resources=("clusterrolebindings", "rolebindings", "clusterroles", "roles"),
+    group=CLUSTER_ROLES.group,
+)
 SERVICE_NAME = "kubernetes.io/service-name"
 REVIEW_PATHS = frozenset(resource.path() for resource in REVIEWS)
 
@@ -89,14 +113,17 @@ def reads_and_reviews(request: Request) -> bool:
     return reads(request) or (request.method == "POST" and request.path in REVIEW_PATHS)
 
 
-async def observe(config: Config, world: World, account: str) -> Observation:
+async def observe(
+    config: Config, world: World, account: str = "", flags: tuple[str, ...] = ()
+) -> Observation:
     """Reads everything that the checks need. Raises CommandFailed if no API server is configured.
 
-    `account` is the namespace and name of the manager's service account.
+    `account` is the namespace and name of the manager's service account; empty: that of the
+    installed manager. `flags` are those of the manager that the doctor was given.
     """
-    needed = _needed(config, world, account)
+    rights = config
     config = config.having(replace(config[ManagerSettings], dry_run=True))
-    expected = expectation(config, world, account)
+    expected = expectation(config, world, account or Expected().account, flags)
     metrics = world.metrics()
     async with connections(config, world, metrics, permits=reads_and_reviews) as clients:
         reader = Reader(clients.main("doctor"), expected)
@@ -105,7 +132,15 @@ async def observe(config: Config, world: World, account: str) -> Observation:
         if isinstance(server, Unread):
             seen = _unreadable(expected, now, server)
         else:
+            found = await reader.installations()
+            running = next(iter(found), None) if isinstance(found, tuple) else None
+            if running and not account:
+                reader = replace(reader, expected=replace(expected, account=running.account))
+            rights = (running and _settings_of(running)) or rights
+            needed = _needed(rights, world, reader.expected.account)
             seen = await reader.read(server, needed, now)
+            grants = await reader.grants(needed, _role_names(rights, world))
+            seen = replace(seen, installations=found, grants=grants)
     return replace(seen, clouds=await observe_clouds(config, world, _sought(seen)))
 
 
@@ -119,7 +154,19 @@ def _sought(seen: Observation) -> Sought:
     )
 
 
-def expectation(config: Config, world: World, account: str) -> Expected:
+def _settings_of(running: Installation) -> Config | None:
+    """Returns the settings of the installed manager; None if they are not known here."""
+    if running.reads_files:
+        return None
+    try:
+        return build_config(gather(TABLE, PROGRAM, running.arguments, running.variables).values)
+    except FlagError:
+        return None  # another version, with other flags
+
+
+def expectation(
+    config: Config, world: World, account: str, flags: tuple[str, ...] = ()
+) -> Expected:
     election = config[LeaderElectionSettings]
     enabled = _enabled(config, world)
     names = {election.resource_name, *_migration_lease(config)}
@@ -133,6 +180,7 @@ def expectation(config: Config, world: World, account: str) -> Expected:
         providers=tuple(choice.provider for choice in selected_clouds(config)),
         initializes=any(each.names is NODE for each in enabled),
         serves_volumes=any(each.names is VOLUME for each in enabled),
+        flags=flags,
     )
 
 
@@ -167,6 +215,14 @@ def _needed(config: Config, world: World, account: str) -> tuple[Needed, ...]:
         user = own if uses_own_accounts(config) else account
         found += [(user, each) for each in controller_rights(controller, config)]
     return tuple(dict.fromkeys(found))
+
+
+def _role_names(config: Config, world: World) -> frozenset[str]:
+    """Returns the names of the roles that the manager has with these flags."""
+    active = [each for each in _enabled(config, world) if each.rights(config[each.settings])]
+    parts = process_rights(config, active, *_migration_lease(config))
+    suffixes = (*parts, *(each.names.canonical for each in active))
+    return frozenset(f"{INSTALLED}:{suffix}" if suffix else INSTALLED for suffix in suffixes)
 
 
 async def _server(config: Config, world: World) -> Read[Server]:
@@ -232,6 +288,8 @@ def _unreadable(expected: Expected, now: datetime, part: Unread) -> Observation:
         webhooks=part,
         endpoints=part,
         storage=part,
+        installations=part,
+        grants=part,
     )
 
 
@@ -281,6 +339,73 @@ class Reader:
             volumes=await read_volumes(self.client, stored),
             sidecars=await read_sidecars(self.client, stored),
         )
+
+    async def installations(self) -> Read[tuple[Installation, ...]]:
+        """Returns the workloads that run the manager; the first one has the expected account."""
+        found: list[Installation] = []
+        for resource in (DEPLOYMENTS, DAEMON_SETS):
+            work = _served(self.client.list(resource, selector=Selector(labels=OURS)))
+            needed = right("list", DEPLOYMENTS, also=(DAEMON_SETS,))
+            listed = await reading("Deployments and DaemonSets", needed, work)
+            if isinstance(listed, Unread):
+                return listed
+            for each in listed:
+                made = installation_of(msgspec.structs.replace(each, kind=resource.kind))
+                if made is not None:
+                    found.append(await self._with_maps(made))
+        expected = self.expected.account
+        return tuple(sorted(found, key=lambda each: each.account != expected))
+
+    async def _with_maps(self, found: Installation) -> Installation:
+        """Returns it with the variables of its ConfigMaps, as far as they can be read."""
+        variables = dict(found.variables)
+        for name in found.maps:
+            work = self.client.get(CONFIG_MAPS, name, namespace=found.namespace)
+            read = await reading(f"ConfigMap {name}", right("get", CONFIG_MAPS), work)
+            if not isinstance(read, Unread):
+                variables = (read.data or {}) | variables
+        return replace(found, variables=variables)
+
+    async def grants(
+        self, needed: tuple[Needed, ...], current: frozenset[str]
+    ) -> Read[tuple[Grant, ...]]:
+        """Returns the bindings of the manager's accounts, except those of Kubernetes itself."""
+        by_account: dict[str, list[Right]] = {}
+        for account, each in needed:
+            by_account.setdefault(account, []).append(each)
+        found: list[Grant] = []
+        for resource in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
+            work = _served(self.client.list(resource))
+            listed = await reading("roles and their bindings", READS_ROLES, work)
+            if isinstance(listed, Unread):
+                return listed
+            for each in listed:
+                if (each.metadata.labels or {}).get(BUILT_IN):
+                    continue
+                accounts = [one for one in by_account if _binds(each, one)]
+                rules = await self._rules(each) if accounts else ()
+                if isinstance(rules, Unread):
+                    return rules
+                binding = msgspec.structs.replace(each, kind=resource.kind)
+                is_current = binding.metadata.name in current
+                found += [
+                    Grant(one, binding, rules, tuple(by_account[one]), is_current)
+                    for one in accounts
+                ]
+        return tuple(found)
+
+    async def _rules(self, binding: Binding) -> Read[tuple[Rule, ...]]:
+        """Returns the rules of the role that is bound; none if there is no such role."""
+        ref, namespace = binding.role_ref, binding.metadata.namespace
+        kind, where = (CLUSTER_ROLES, "") if ref.kind == "ClusterRole" else (ROLES, namespace)
+
+        async def get() -> tuple[Rule, ...]:
+            try:
+                return (await self.client.get(kind, ref.name, namespace=where)).rules or ()
+            except NotFound:
+                return ()
+
+        return await reading("roles and their bindings", READS_ROLES, get())
 
     async def _list(
         self, resource: Resource[K], namespace: str = "", selector: Selector = EVERYTHING
@@ -414,9 +539,16 @@ class Reader:
         return bool(answer.status and answer.status.allowed)
 
 
-async def _served(
-    listing: Awaitable[Listed[WebhookConfiguration]],
-) -> tuple[WebhookConfiguration, ...]:
+def _binds(binding: Binding, account: str) -> bool:
+    """Whether a binding applies to the account, by its name or as one of its groups."""
+    groups = {"system:serviceaccounts", f"system:serviceaccounts:{account.partition('/')[0]}"}
+    return any(
+        is_account(each, account) or (each.kind == "Group" and each.name in groups)
+        for each in binding.subjects or ()
+    )
+
+
+async def _served(listing: Awaitable[Listed[K]]) -> tuple[K, ...]:
     """Returns the items; none if the API server does not have the resource."""
     try:
         return (await listing).items

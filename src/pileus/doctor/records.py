@@ -47,15 +47,40 @@ class Lease(PlainLease, frozen=True):
     metadata: ManagedMeta = ManagedMeta()
 
 
+class Variable(Wire, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class Named(Wire, frozen=True):
+    name: str = ""
+
+
+class VariableSource(Wire, frozen=True):
+    config_map_ref: Named | None = None
+
+
 class Container(Wire, frozen=True):
     name: str = ""
     image: str = ""
     command: tuple[str, ...] | None = None
     args: tuple[str, ...] | None = None
+    env: tuple[Variable, ...] | None = None
+    env_from: tuple[VariableSource, ...] | None = None
+
+
+class SecretVolume(Wire, frozen=True):
+    secret_name: str = ""
+
+
+class Volume(Wire, frozen=True):
+    name: str = ""
+    secret: SecretVolume | None = None
 
 
 class PodSpec(Wire, frozen=True):
     containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] | None = None
     node_name: str = ""
     hostname: str = ""
     service_account_name: str = ""
@@ -68,6 +93,55 @@ class PodStatus(Wire, frozen=True):
 class Pod(KubeObject, frozen=True):
     spec: PodSpec | None = None
     status: PodStatus | None = None
+
+
+class PodTemplate(Wire, frozen=True):
+    spec: PodSpec | None = None
+
+
+class WorkloadSpec(Wire, frozen=True):
+    replicas: Int32 | None = None
+    template: PodTemplate | None = None
+
+
+class Workload(KubeObject, frozen=True):
+    """A Deployment or DaemonSet."""
+
+    spec: WorkloadSpec | None = None
+
+
+class ConfigMap(KubeObject, frozen=True):
+    data: dict[str, str] | None = None
+
+
+class Rule(Wire, frozen=True):
+    """One rule of a Role or ClusterRole."""
+
+    verbs: tuple[str, ...] = ()
+    api_groups: tuple[str, ...] | None = None
+    resources: tuple[str, ...] | None = None
+    resource_names: tuple[str, ...] | None = None
+    non_resource_urls: tuple[str, ...] | None = msgspec.field(default=None, name="nonResourceURLs")
+
+
+class Role(KubeObject, frozen=True):
+    rules: tuple[Rule, ...] | None = None
+
+
+class RoleReference(Wire, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class Subject(Wire, frozen=True):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class Binding(KubeObject, frozen=True):
+    role_ref: RoleReference = RoleReference()
+    subjects: tuple[Subject, ...] | None = None
 
 
 class CsiDriverSpec(Wire, frozen=True):
@@ -185,6 +259,16 @@ ENDPOINT_SLICES = Resource(
 )
 CSI_DRIVERS = Resource(CsiDriver, "CSIDriver", "csidrivers", group=STORAGE, namespaced=False)
 CSI_NODES = Resource(CsiNode, "CSINode", "csinodes", group=STORAGE, namespaced=False)
+APPS, RBAC = "apps", "rbac.authorization.k8s.io"
+DEPLOYMENTS = Resource(Workload, "Deployment", "deployments", group=APPS)
+DAEMON_SETS = Resource(Workload, "DaemonSet", "daemonsets", group=APPS)
+CONFIG_MAPS = Resource(ConfigMap, "ConfigMap", "configmaps")
+ROLES = Resource(Role, "Role", "roles", group=RBAC)
+CLUSTER_ROLES = Resource(Role, "ClusterRole", "clusterroles", group=RBAC, namespaced=False)
+ROLE_BINDINGS = Resource(Binding, "RoleBinding", "rolebindings", group=RBAC)
+CLUSTER_ROLE_BINDINGS = Resource(
+    Binding, "ClusterRoleBinding", "clusterrolebindings", group=RBAC, namespaced=False
+)
 SELF_REVIEWS = Resource(
     SelfReview,
     "SelfSubjectReview",

@@ -4,16 +4,20 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from pileus.cloud.finding import Finding
+from pileus.cloud.volume import ZONE_LABEL
 from pileus.controllers.volume.objects import VOLUME_ID, annotation, is_attached, node_of
-from pileus.controllers.volume.sweep import sidecar_leases
 from pileus.doctor.check import Verdict, counted, error, lasting, listed, titled, warning
+from pileus.doctor.installation import install_csi
 from pileus.doctor.manager_checks import is_held
 from pileus.doctor.observation import CloudState, Observation, Storage, Unread, known
 from pileus.doctor.records import CsiDriver, Lease, Node
+from pileus.kube.model.core_v1 import PersistentVolume
 from pileus.kube.model.meta import KubeObject
 from pileus.kube.model.storage_v1 import VolumeAttachment
 from pileus.objects.nodes import is_ready, is_uninitialized, provider_id_of
 from pileus.volumes.parameters import DRIVER_SUFFIX
+from pileus.volumes.persistent_volumes import terms_of
+from pileus.volumes.sidecars import sidecar_leases
 
 SLOW = timedelta(minutes=5)
 """How long an attachment, a detachment or the registration of a driver may take."""
@@ -28,11 +32,12 @@ def volumes(seen: Observation) -> Verdict:
     if not storage.names:
         return Verdict("none: no StorageClass or CSIDriver of a driver of Pileus")
     findings = (
-        *_drivers(storage),
+        *_drivers(seen, storage),
         *_registrations(seen, storage),
         *_attachments(seen, storage.attachments),
         *_writers(seen, storage),
         *_missing(seen.clouds),
+        *_zones(seen, storage),
     )
     count = 0 if isinstance(seen.volumes, Unread) else len(seen.volumes)
     attached = counted(len(storage.attachments), "attachment")
@@ -45,11 +50,13 @@ def cloud_of(driver: str) -> str:
     return driver.removesuffix(DRIVER_SUFFIX)
 
 
-def _install(driver: str) -> str:
-    return f"pileus manifests --cloud-provider={cloud_of(driver)} --csi | kubectl apply -f -"
+def _install(seen: Observation, driver: str) -> str:
+    expected = seen.expected
+    given = expected.flags or (f"--cloud-provider={cloud_of(driver)}",)
+    return install_csi(seen.installation, given, sidecars=not expected.serves_volumes)
 
 
-def _drivers(storage: Storage) -> Iterator[Finding]:
+def _drivers(seen: Observation, storage: Storage) -> Iterator[Finding]:
     known_drivers = {each.metadata.name: each for each in storage.drivers}
     for driver in storage.names:
         classes = [each.metadata.name for each in storage.classes if each.provisioner == driver]
@@ -60,7 +67,7 @@ def _drivers(storage: Storage) -> Iterator[Finding]:
                 f"CSIDriver {driver}",
                 f"does not exist, but {titled('StorageClass', classes)} names it",
                 reason="the driver is not installed, or only in part",
-                fix=_install(driver),
+                fix=_install(seen, driver),
             )
         elif differs := [*_differences(found)]:
             yield error(
@@ -69,7 +76,7 @@ def _drivers(storage: Storage) -> Iterator[Finding]:
                 f"has {' and '.join(differs)}",
                 reason="without attachments and persistent volumes, pods wait for their volumes "
                 "indefinitely",
-                fix=f"kubectl delete csidriver {driver} && {_install(driver)}",
+                fix=f"kubectl delete csidriver {driver} && {_install(seen, driver)}",
             )
 
 
@@ -229,6 +236,42 @@ def _is_selected(seen: Observation, driver: str) -> bool:
 
 def _is_led(lease: object, seen: Observation) -> bool:
     return isinstance(lease, Lease) and is_held(lease, seen.server_now)
+
+
+def _zones(seen: Observation, storage: Storage) -> Iterator[Finding]:
+    """Yields zones of volumes in which no node is: pods with such volumes are never scheduled."""
+    if isinstance(seen.volumes, Unread) or isinstance(seen.nodes, Unread) or not seen.nodes:
+        return
+    present = {(each.metadata.labels or {}).get(ZONE_LABEL, "") for each in seen.nodes}
+    names: dict[str, list[str]] = {}
+    for each in seen.volumes:
+        csi = each.spec and each.spec.csi
+        zones = _zones_of(each) if csi and csi.driver in storage.names else frozenset[str]()
+        if zones and not zones & present:
+            names.setdefault(" or ".join(sorted(zones)), []).append(each.metadata.name)
+    for zone, volumes in sorted(names.items()):
+        yield warning(
+            "volume-without-node",
+            titled("PersistentVolume", sorted(volumes)),
+            f"{'is' if len(volumes) == 1 else 'are'} in zone {zone}, and no node is: nodes are in "
+            f"{listed(sorted(filter(None, present))) or 'no zone'}",
+            reason="pods with these volumes are not scheduled. The zones of volumes and machines "
+            "differ in the cloud, or the volume was created before its pod had a node",
+            fix="use a StorageClass with volumeBindingMode: WaitForFirstConsumer; on OpenStack, if "
+            "every server can attach every volume, set ignore-volume-az in [BlockStorage] of "
+            "cloud.conf, and create the claims again",
+        )
+
+
+def _zones_of(volume: PersistentVolume) -> frozenset[str]:
+    """Returns the zones in which the volume can be used; empty: in all."""
+    return frozenset(
+        value
+        for term in terms_of(volume)
+        for each in term.match_expressions or ()
+        if each.key == ZONE_LABEL and each.operator == "In"
+        for value in each.values or ()
+    )
 
 
 def _missing(clouds: Iterable[CloudState]) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ A cluster without a StorageClass or CSIDriver of such a driver is asked for noth
 from collections.abc import Sequence
 from typing import TypeVar
 
-from pileus.controllers.volume.sweep import sidecar_leases
 from pileus.doctor.observation import Read, Storage, Unread
 from pileus.doctor.part import reading, right
 from pileus.doctor.records import CSI_DRIVERS, CSI_NODES, LEASES, CsiNode, Lease
@@ -16,6 +15,7 @@ from pileus.kube.model.core_v1 import PERSISTENT_VOLUMES, PersistentVolume
 from pileus.kube.model.meta import KubeObject, Resource
 from pileus.kube.model.storage_v1 import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from pileus.volumes.parameters import DRIVER_SUFFIX
+from pileus.volumes.sidecars import sidecar_leases
 
 K = TypeVar("K", bound=KubeObject)
 

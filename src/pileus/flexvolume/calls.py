@@ -17,6 +17,9 @@ from pileus.volumes.persistent_volumes import FLEX_OPTION
 
 SUCCESS, FAILURE, NOT_SUPPORTED = "Success", "Failure", "Not supported"
 FILESYSTEM, ACCESS = "kubernetes.io/fsType", "kubernetes.io/readwrite"
+NAME = "kubernetes.io/pvOrVolumeName"
+"""Set by Kubernetes: name of the PersistentVolume, or of a volume of a pod. The API server refuses
+options of users with this prefix."""
 CAPABILITIES = {
     "attach": True,
     "selinuxRelabel": True,
@@ -83,6 +86,8 @@ class Options:
     """The options of a volume, as kubelet passes them."""
 
     volume: VolumeId
+    name: str
+    """Of the PersistentVolume, or of a volume in the spec of a pod; empty: the caller gave none."""
     filesystem: str
     """Empty: the one that the device has, or the default."""
     read_only: bool
@@ -105,7 +110,8 @@ class Options:
             )
         filesystem = str(options.get(FILESYSTEM) or "")
         read_filesystem(filesystem)
-        return cls(VolumeId(volume), filesystem, options.get(ACCESS) == "ro")
+        name = str(options.get(NAME) or "")
+        return cls(VolumeId(volume), name, filesystem, options.get(ACCESS) == "ro")
 
 
 @dataclass(frozen=True, slots=True)

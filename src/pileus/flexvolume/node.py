@@ -28,21 +28,24 @@ async def mount_device(call: Call) -> Answer:
 
 
 async def mount(call: Call) -> Answer:
-    """Mount the volume for one pod: from the shared directory if there is one, else the device.
+    """Mount the volume for one pod, from the directory that `mountdevice` mounted it at.
 
-    A volume that shows no ID on this node is not supported: kubelet then mounts the shared
-    directory itself.
+    That directory has the name of the PersistentVolume. If the volume is not mounted there, the
+    call is not supported, and kubelet mounts the directory itself: a pod that uses the name of a
+    PersistentVolume with the ID of another volume gets no other disk of this node.
     """
     options = call.options
     device = devices.find_device(options.volume)
-    if device is None:
+    found = mounts.mounts_of_device(device) if device is not None else ()
+    shared = next((one for one in found if _is_shared(one, options)), None)
+    if shared is None:
         return UNSUPPORTED
-    shared = next((one for one in mounts.mounts_of_device(device) if one.root == "/"), None)
-    if shared is None or Path(shared.target) == call.directory.resolve():
-        await _mount(device, call.directory, options)
-    else:
-        await mounts.bind(Path(shared.target), call.directory, read_only=options.read_only)
+    await mounts.bind(Path(shared.target), call.directory, read_only=options.read_only)
     return DONE
+
+
+def _is_shared(mount: mounts.Mount, options: Options) -> bool:
+    return mount.root == "/" and Path(mount.target).name == options.name
 
 
 async def unmount(call: Call) -> Answer:
@@ -57,6 +60,8 @@ async def expand_filesystem(call: Call) -> Answer:
     device = await _device(options, call.arguments["DEVICE"], 0)
     if not devices.is_block_device(device):
         return DONE
+    if options.read_only:
+        raise HostError(f"volume {options.volume} is read-only: its filesystem is not grown")
     mounted = mounts.mount_at(call.directory)
     if mounted is not None and not mounts.is_of_device(mounted, device):
         raise HostError(f"{call.directory} is a mount of {mounted.source}, not of {device}")

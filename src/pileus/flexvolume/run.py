@@ -37,6 +37,7 @@ from pileus.settings.config import Config
 from pileus.telemetry.mask import masked
 from pileus.volumes.commands import HostError
 from pileus.volumes.operations import Operations, Patience
+from pileus.volumes.persistent_volumes import CloudVolumes
 
 SECONDS = 100.0
 """For one call. kubelet waits for two minutes, and calls again."""
@@ -105,12 +106,13 @@ async def perform(call: Call, config: Callable[[], Config]) -> Answer:
 
 @asynccontextmanager
 async def attachments(config: Config, world: World) -> AsyncGenerator[Attachments]:
-    """The cloud, and the API server if it is configured. Raises CommandFailed, Fatal, KubeError."""
+    """The cloud and the API server. Raises CommandFailed, Fatal, KubeError."""
     if len(config[CloudSettings].clouds) > 1:
         raise CommandFailed("a FlexVolume driver serves one cloud: configure one cloud-provider")
     metrics = world.metrics()
     async with AsyncExitStack() as stack:
-        clients = await _clients(config, world, stack)
+        _check_api_server(config, world)
+        clients = await stack.enter_async_context(connections(config, world, metrics))
         found = await stack.enter_async_context(provider(config, world))
         cloud = await stack.enter_async_context(
             stacked(found, metrics=metrics, fence=Open(), equipment=Equipment())
@@ -118,32 +120,27 @@ async def attachments(config: Config, world: World) -> AsyncGenerator[Attachment
         if cloud.volumes is None or cloud.instances is None:
             raise CommandFailed(f"cloud {cloud.name} has no volumes that can be attached")
         operations = Operations(cloud.volumes, await _cluster_id(config, clients), Patience(80.0))
-        yield Attachments(operations, cloud.instances, _reader(clients))
+        driver = CloudVolumes(cloud.name).flex_driver
+        yield Attachments(operations, cloud.instances, driver, _reader(clients))
 
 
-async def _clients(config: Config, world: World, stack: AsyncExitStack) -> Clients | None:
-    """Returns clients of the API server; None if the configuration names none."""
+def _check_api_server(config: Config, world: World) -> None:
+    """Raises CommandFailed if the configuration names no API server."""
     asked = config[ClientSettings]
-    in_pod = "KUBERNETES_SERVICE_HOST" in world.environ
-    if not (asked.kubeconfig or asked.master or in_pod):
-        return None
-    return await stack.enter_async_context(connections(config, world, world.metrics()))
-
-
-async def _cluster_id(config: Config, clients: Clients | None) -> str:
-    if given := config[ClusterSettings].id:
-        return given
-    if clients is None:
+    if not (asked.kubeconfig or asked.master or "KUBERNETES_SERVICE_HOST" in world.environ):
         raise CommandFailed(
-            "the cluster is not known. Fix: set cluster-id or kubeconfig in the configuration file"
+            "the API server is not known, and a volume is used only if a PersistentVolume names "
+            "it. Fix: set kubeconfig in the configuration file"
         )
-    return await ClusterIdentity(clients.main("cluster-id")).find(wait=False)
 
 
-def _reader(clients: Clients | None) -> Callable[[str], Awaitable[PersistentVolume | None]]:
+async def _cluster_id(config: Config, clients: Clients) -> str:
+    given = config[ClusterSettings].id
+    return given or await ClusterIdentity(clients.main("cluster-id")).find(wait=False)
+
+
+def _reader(clients: Clients) -> Callable[[str], Awaitable[PersistentVolume | None]]:
     async def read(name: str) -> PersistentVolume | None:
-        if clients is None:
-            return None
         try:
             return await clients.main("flexvolume").get(PERSISTENT_VOLUMES, name)
         except NotFound:

@@ -53,6 +53,8 @@ class Sent:
     """Seconds for the whole answer, from when the request is sent."""
     idle_timeout: float | None = None
     """Seconds without a byte of the answer."""
+    reads: bool = False
+    """Whether the request changes nothing, whatever its method: it may be sent again."""
     guard: Callable[[], None] | None = None
     """Called right before the request is sent; raises if it must not be."""
 
@@ -299,7 +301,7 @@ async def _asked_again(connection: Connection, sent: Sent, text: bytes) -> Answe
     try:
         return await _asked(connection, sent, text)
     except Closed as error:
-        if error.heard or sent.method not in READS:
+        if error.heard or not (sent.reads or sent.method in READS):
             raise
         return None
 

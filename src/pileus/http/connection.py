@@ -22,6 +22,7 @@ READ_AHEAD = 2**18
 
 _NO_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 _END_OF_HEAD = b"\r\n\r\n"
+_LENGTH = re.compile(r"[0-9]{1,15}")
 _CHUNK_LENGTH = re.compile(rb"[0-9A-Fa-f]{1,15}")
 _SUCCESS = 200
 
@@ -81,12 +82,14 @@ class Answer:
         """Returns whether the body comes in chunks, and its length if that is known."""
         if not has_body or self.status in _NO_BODY or self.status < _SUCCESS:
             return False, 0
-        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+        if codings := self.headers.getall("Transfer-Encoding", ()):
+            if [each.strip().lower() for each in codings] != ["chunked"]:
+                raise NotHttp("the answer has a Transfer-Encoding other than chunked")
             return True, None
         lengths = set(self.headers.getall("Content-Length", ()))
         if not lengths:
             return False, None
-        if len(lengths) > 1 or not (length := lengths.pop().strip()).isdecimal():
+        if len(lengths) > 1 or not _LENGTH.fullmatch(length := lengths.pop().strip()):
             raise NotHttp("the answer has no valid Content-Length")
         return False, int(length)
 

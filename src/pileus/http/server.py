@@ -33,6 +33,8 @@ from pileus.telemetry.log import Log
 
 log = Log(__name__)
 
+HANDSHAKE = 10
+"""Seconds for a TLS handshake."""
 HEADERS = 32.0
 """Seconds for all headers of a request, from its first byte or the start of the connection."""
 IDLE = 90.0
@@ -46,7 +48,8 @@ LINGER = 5.0
 READ_SIZE = 2**16
 """Bytes that are read at a time, and bytes that may wait while a request is handled."""
 MOST_CONNECTIONS = 500
-"""With more, the one that has waited for a request for the longest time is closed."""
+"""With more, the one that has been in its TLS handshake for the longest time is closed, or else the
+one that has waited for a request for the longest time."""
 MOST_HELD = 64 << 20
 """Bytes of all bodies in memory. A request whose body would exceed it is refused."""
 SMALLEST_COMPRESSED = 1024
@@ -359,6 +362,8 @@ class Server:
         self.held = 0
         """Bytes of the bodies of all requests that are being read and handled."""
         self._connections: dict[Connection, None] = {}
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._accepting: asyncio.Task[None] | None = None
         self._listening: asyncio.Server | None = None
 
     def __call__(self) -> Connection:
@@ -367,13 +372,45 @@ class Server:
     async def start(self, listener: socket.socket, context: ssl.SSLContext | None = None) -> None:
         """Accept connections of a listening socket; without a context, by plain HTTP."""
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(self, sock=listener, ssl=context)
+        if context is None:
+            self._listening = await loop.create_server(self, sock=listener)
+        else:
+            listener.settimeout(0)
+            self._accepting = loop.create_task(self._accept(listener, context))
+
+    async def _accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """The loop's own server would not say which connections are in their handshake."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except OSError as error:  # such as too many open files
+                log.warning("Cannot accept a connection", err=error)
+                await asyncio.sleep(1)
+                continue
+            task = loop.create_task(self._shake(client, context))
+            self._handshakes[task] = None
+            task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+            self._make_room(len(self._connections) + len(self._handshakes))
+            await asyncio.sleep(0)  # it begins, so that it closes its socket when it is cancelled
+
+    async def _shake(self, client: socket.socket, context: ssl.SSLContext) -> None:
+        """A handshake that fails, or is cancelled to make room, concerns no one but its client."""
+        with contextlib.suppress(OSError):
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self, client, ssl=context, ssl_handshake_timeout=HANDSHAKE
+            )
 
     async def close(self, patience: float) -> None:
         """Accept nothing more, and end all connections; requests have `patience` seconds."""
         self.is_closing = True
         if self._listening is not None:
             self._listening.close()
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.sleep(0)
+        for task in tuple(self._handshakes):
+            task.cancel()
         for connection in tuple(self._connections):
             if connection.task is None:
                 connection.close()
@@ -393,9 +430,22 @@ class Server:
         self._connections[connection] = None
         if self.is_closing:
             connection.transport.abort()
-        elif len(self._connections) > MOST_CONNECTIONS:
-            waiting = (each for each in self._connections if each.task is None)
-            next(waiting, connection).transport.abort()
+        else:
+            is_secured = connection.transport.get_extra_info("sslcontext") is not None
+            others = len(self._handshakes) - is_secured  # its own is about to end
+            self._make_room(len(self._connections) + max(others, 0))
+
+    def _make_room(self, count: int) -> None:
+        """Close a connection if there are too many. One that is handling a request stays."""
+        if count <= MOST_CONNECTIONS:
+            return
+        if self._handshakes:
+            oldest = next(iter(self._handshakes))
+            del self._handshakes[oldest]
+            oldest.cancel()
+            return
+        waiting = (each for each in self._connections if each.task is None)
+        next(waiting, next(reversed(self._connections))).transport.abort()
 
     def waits(self, connection: Connection) -> None:
         """The connection waits for its next request: it is the last to be closed."""

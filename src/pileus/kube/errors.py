@@ -165,8 +165,11 @@ class Unreachable(KubeError):
         *,
         timed_out: bool = False,
         may_have_acted: bool = False,
+        untrusted: bool = False,
     ) -> None:
         self.host = host
+        self.untrusted = untrusted
+        """Whether the server has a certificate that is not trusted."""
         self.timed_out = timed_out
         self.may_have_acted = may_have_acted
         """Whether the server may have done what was asked, though we did not hear of it."""

@@ -200,6 +200,7 @@ def _unreachable(request: Request, host: str, error: OSError, trust: str = "") -
         _cause(error, trust),
         timed_out=isinstance(error, TimeoutError),
         may_have_acted=request.method not in READS and not unsent,
+        untrusted=isinstance(error.__cause__ or error, ssl.SSLCertVerificationError),
     )
 
 

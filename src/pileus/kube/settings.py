@@ -22,7 +22,7 @@ class ClientSettings:
         "",
         "Kubeconfig file; empty: the pod's service account.",
         section=_MISC,
-        configz="Generic.ClientSettings.kubeconfig",
+        configz="Generic.ClientConnection.kubeconfig",
     )
     master: str = setting(
         "master", STRING, "", "URL of the API server; overrides the kubeconfig.", section=_MISC
@@ -34,7 +34,7 @@ class ClientSettings:
         "Maximum requests per second of each API client; not set: no limit, the API server's "
         "priority and fairness applies.",
         section=_GENERIC,
-        configz="Generic.ClientSettings.qps",
+        configz="Generic.ClientConnection.qps",
     )
     """None: no fixed rate. Less than zero: the user wants none."""
     burst: int | None = optional(
@@ -43,7 +43,7 @@ class ClientSettings:
         DEFAULT_BURST,
         "Requests that may exceed --kube-api-qps in a burst.",
         section=_GENERIC,
-        configz="Generic.ClientSettings.burst",
+        configz="Generic.ClientConnection.burst",
     )
     content_type: str = setting(
         "kube-api-content-type",
@@ -51,7 +51,7 @@ class ClientSettings:
         "application/vnd.kubernetes.protobuf",
         "Accepted for compatibility: requests are sent as JSON.",
         section=_GENERIC,
-        configz="Generic.ClientSettings.contentType",
+        configz="Generic.ClientConnection.contentType",
     )
     own_service_accounts: bool = switch(
         "use-service-account-credentials",
@@ -67,4 +67,4 @@ class ClientSettings:
             yield f"kube-api-burst must be at least 1, but got {self.burst}"
 
     def configz(self) -> dict[str, object]:
-        return {"Generic.ClientSettings.acceptContentTypes": ""}
+        return {"Generic.ClientConnection.acceptContentTypes": ""}

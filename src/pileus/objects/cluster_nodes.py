@@ -6,7 +6,7 @@ decision from a fresh node after each conflict.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from pileus.kube.client import Client, Listed, Preconditions
@@ -14,12 +14,23 @@ from pileus.kube.errors import Conflict, Invalid, KubeError
 from pileus.kube.informer import Handler
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.patch import Patch
-from pileus.kube.store import NamespacedName, Store
+from pileus.kube.store import Index, NamespacedName, Store
+from pileus.objects.nodes import provider_id_of
 from pileus.objects.own_writes import OwnWrites, WithoutEchoes
 
 TRIES = 8
 FIRST_PAUSE = 0.05
 """Seconds before the first retry after a conflict; doubled each time, plus up to as much."""
+
+MACHINE = "machine"
+
+
+def _machine(node: Node) -> tuple[str, ...]:
+    return (node.spec.provider_id,) if node.spec and node.spec.provider_id else ()
+
+
+MACHINE_INDEX: Mapping[str, Index[Node]] = {MACHINE: _machine}
+"""The index of a store with which `ClusterNodes.of_machine` finds nodes by provider ID."""
 
 Write = TypeVar("Write")
 Write_contra = TypeVar("Write_contra", contravariant=True)
@@ -36,6 +47,10 @@ class Nodes(Protocol[Write_contra]):
         ...
 
     def nodes(self) -> tuple[Node, ...]: ...
+    def of_machine(self, provider_id: str) -> Sequence[Node]:
+        """Returns the nodes with this provider ID from the local view."""
+        ...
+
     async def read(self, name: str) -> Node:
         """Returns the node from the API server."""
         ...
@@ -90,6 +105,16 @@ class ClusterNodes(Generic[Write]):
     def nodes(self) -> tuple[Node, ...]:
         found = (self._written.newest(each.metadata.name, each) for each in self._store.list())
         return tuple(each for each in found if each is not None)
+
+    def of_machine(self, provider_id: str) -> Sequence[Node]:
+        """The store needs `MACHINE_INDEX`."""
+        seen = self._store.by_index(MACHINE, provider_id)
+        names = {each.metadata.name for each in seen}
+        for name, written in self._written.shown():
+            if written.spec is not None and written.spec.provider_id == provider_id:
+                names.add(name)
+        found = (self.node(each) for each in names)
+        return [each for each in found if each and provider_id_of(each) == provider_id]
 
     async def read(self, name: str) -> Node:
         return self._written.note(name, await self._client.get(NODES, name))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.runtime.events import Recorder
 from pileus.runtime.memory import PerObject
+from pileus.telemetry.mask import masked
 
 REPEAT_AFTER = 3600.0
 """Seconds after which a warning that still holds is repeated (events expire after an hour)."""
@@ -55,7 +56,8 @@ class ObjectEvents:
 
 
 def shortened(text: str) -> str:
-    """Returns the text in the length that fits into an event or a condition."""
+    """Returns the text as it fits into an event or a condition: bounded, without secrets."""
+    text = masked(text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

@@ -10,7 +10,10 @@ ADDRESS_TYPES = {each.value: each for each in AddressType}
 
 
 def is_uninitialized(node: Node) -> bool:
-    return any(taint.key == UNINITIALIZED for taint in taints_of(node))
+    for taint in (node.spec and node.spec.taints) or ():  # noqa: SIM110 -- a pass asks 20 times
+        if taint.key == UNINITIALIZED:
+            return True
+    return False
 
 
 def taints_of(node: Node) -> tuple[Taint, ...]:
@@ -34,6 +37,14 @@ def is_ready(node: Node) -> bool:
 
 def provider_id_of(node: Node) -> str:
     return (node.spec and node.spec.provider_id) or ""
+
+
+def is_unchecked_claim(node: Node) -> bool:
+    """Whether the node came with a provider ID, and the node controller has not accepted it yet.
+
+    Any kubelet can claim any machine so: nothing is done with that machine for the node.
+    """
+    return is_uninitialized(node) and bool(provider_id_of(node))
 
 
 def reference(node: Node) -> NodeRef:

@@ -107,6 +107,11 @@ class OwnWrites(Generic[Key, T]):
             return seen
         return memory.shown
 
+    def shown(self) -> list[tuple[Key, T]]:
+        """Returns the own writes that the watch may not have delivered yet, by key."""
+        found = self._memories.items()
+        return [(key, one.shown) for key, one in found if one.shown is not None]
+
     async def write(self, key: Key, request: Awaitable[T], leaves: Callable[[T], T]) -> T:
         """Make the request and record its answer. Updates are kept back until the answer.
 
@@ -202,9 +207,9 @@ class WithoutEchoes(Generic[Key, T]):
 
 def is_older(seen: KubeObject, written: KubeObject) -> bool:
     """Returns whether both are the same object and `written` is the later version."""
-    if seen.metadata.uid != written.metadata.uid:
-        return False
     before, after = seen.metadata.resource_version, written.metadata.resource_version
+    if before == after or seen.metadata.uid != written.metadata.uid:
+        return False
     return before.isdecimal() and after.isdecimal() and int(before) < int(after)
 
 

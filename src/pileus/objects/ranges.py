@@ -1,6 +1,6 @@
 """Ranges of addresses (CIDRs) in flags, nodes and Services. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
@@ -9,6 +9,8 @@ from pileus.kube.model.core_v1 import Node, Service
 Range = IPv4Network | IPv6Network
 MOST = 2
 """The largest number of ranges of a cluster: one of each address family."""
+LONGEST = 100
+"""Characters of a text that a message quotes."""
 KNOWN = 16_384
 """Size of the cache: the ranges of all nodes are parsed in every pass."""
 
@@ -30,6 +32,7 @@ def parse_range(text: str) -> Range:
 
 def wrong_with_range(text: str) -> str:
     """Returns why the text is not a CIDR, with the fix if one is known."""
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
     try:
         host = ip_address(text)
     except ValueError:
@@ -40,9 +43,9 @@ def wrong_with_range(text: str) -> str:
 def parse_ranges(text: str) -> tuple[Range, ...]:
     """Returns the CIDRs of a flag: one, or a comma-separated pair of different families.
 
-    Raises ValueError, with the fix, if one is not a CIDR or has host bits set.
+    Host bits are ignored, as in Go. Raises ValueError, with the fix, if one is not a CIDR.
     """
-    ranges = tuple(_without_host_bits(each.strip()) for each in text.split(","))
+    ranges = tuple(parse_range(each.strip()) for each in text.split(","))
     if len(ranges) > MOST:
         raise ValueError(f"{len(ranges)} CIDRs, but at most one of each family is possible")
     if len({each.version for each in ranges}) < len(ranges):
@@ -50,11 +53,15 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
     return ranges
 
 
-def _without_host_bits(text: str) -> Range:
-    found = parse_range(text)
-    if ip_address(text.partition("/")[0]) != found.network_address:
-        raise ValueError(f'"{text}" has host bits set (did you mean "{found}"?)')
-    return found
+def host_bit_warnings(flag: str, text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yields a warning for each CIDR of a valid flag that has host bits set: probably a typo."""
+    for each in (one.strip() for one in text.split(",") if text):
+        used = parse_range(each)
+        if ip_address(each.partition("/")[0]) != used.network_address:
+            yield (
+                "Ignoring the host bits of a CIDR",
+                {"flag": flag, "given": each, "used": str(used)},
+            )
 
 
 def is_within(inner: Range, outer: Iterable[Range]) -> bool:

@@ -1,9 +1,9 @@
 """Settings of the cluster as a whole, which several controllers use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pileus.dataclass import dataclass
-from pileus.objects.ranges import parse_ranges
+from pileus.objects.ranges import host_bit_warnings, parse_ranges
 from pileus.settings.config import Config
 from pileus.settings.declare import setting
 from pileus.settings.kinds import STRING
@@ -42,6 +42,9 @@ class ClusterSettings:
 
     def problems(self, _config: Config) -> Iterator[str]:
         yield from self.malformed()
+
+    def warnings(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        return host_bit_warnings("--cluster-cidr", self.cidr)
 
     def malformed(self) -> Iterator[str]:
         """Yields what is wrong with the CIDRs."""

@@ -34,6 +34,7 @@ from pileus.kube.patch import Patch, StrategicPatch
 from pileus.runtime.failure import hint
 from pileus.runtime.queue import QueueClosed, WorkQueue
 from pileus.telemetry.log import Log
+from pileus.telemetry.mask import masked
 from pileus.telemetry.metrics import Metrics
 
 log = Log(__name__)
@@ -217,7 +218,7 @@ class EventRecorder:
 
     def record(self, about: ObjectReference, kind: str, reason: str, message: str) -> None:
         counted = self._correlator.count(
-            Occurrence(about, kind, reason, message, self._clock.now())
+            Occurrence(about, kind, reason, masked(message), self._clock.now())
         )
         if counted is None:
             return

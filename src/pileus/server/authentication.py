@@ -119,7 +119,11 @@ class Authenticator:
         clients = self._trusted.clients
         if not proof.chain or clients is None:
             return None
-        return user_of(clients.verify(proof.chain, self._clock.now()))
+        now = self._clock.now()
+        leaf = clients.verify(proof.chain, now)
+        left = (leaf.expires - now).total_seconds()
+        self._metrics.client_certificate_lifetime.observe(left)
+        return user_of(leaf)
 
     async def _by_token(self, proof: Proof) -> User | None:
         given = proof.headers.get("Authorization", "") or proof.headers.get(THROUGH_PROXY, "")

@@ -45,6 +45,7 @@ def verified(authorities: bytes, chain: Sequence[bytes], now: datetime) -> Leaf:
         common_name=common_names[-1] if common_names else "",
         organizations=_texts(leaf, NameOID.ORGANIZATION_NAME),
         fingerprint=leaf.fingerprint(hashes.SHA256()).hex(),
+        expires=leaf.not_valid_after_utc,
     )
 
 

@@ -62,6 +62,8 @@ def question_of(query: Mapping[str, str]) -> Question:
             raise BadQuery(f'parameter {name} must be a whole number, but got "{text[:40]}"')
         if text:
             numbers[name] = int(text)
+    if numbers.get("limit") == 0:
+        raise BadQuery("parameter limit must be at least 1, but got 0")
     limit = min(numbers.get("limit", Question().limit), MOST)
     texts = {name: query.get(name, "") for name in _TEXTS}
     return Question(**texts, after=numbers.get("after", 0), limit=limit)

@@ -23,7 +23,7 @@ def exposing(registry: MetricRegistry) -> Handler:
     async def handle(request: Request) -> Response:
         if request.method not in {"GET", "HEAD"}:
             return responses.not_allowed("GET", "HEAD")
-        if OPEN_METRICS in request.headers.get("Accept", ""):
+        if _insists_on_open_metrics(request.headers.get("Accept", "")):
             body, kind = open_metrics_text(registry), OPEN_METRICS_TYPE
         else:
             body, kind = prometheus_text(registry), TEXT
@@ -31,6 +31,16 @@ def exposing(registry: MetricRegistry) -> Handler:
         return Response(body=body, headers=headers, compresses=True)
 
     return handle
+
+
+def _insists_on_open_metrics(accept: str) -> bool:
+    """Returns whether the client accepts OpenMetrics and not the text format.
+
+    Prometheus prefers OpenMetrics, but accepts both. It gets text, as from the Go framework: in
+    OpenMetrics some counters have other names, and bounds of histograms another spelling.
+    """
+    accepted = {each.partition(";")[0].strip() for each in accept.split(",")}
+    return OPEN_METRICS in accepted and not accepted & {"text/plain", "text/*", "*/*"}
 
 
 def prometheus_text(registry: MetricRegistry) -> bytes:
@@ -51,7 +61,9 @@ def open_metrics_text(registry: MetricRegistry) -> bytes:
         ending = _TOTAL if family.kind == "counter" else ""
         lines.append(f"# HELP {name} {_escaped(family.text)}")
         lines.append(f"# TYPE {name} {family.kind}")
-        lines.extend(_sample(each.name.removesuffix(ending) + ending, each) for each in samples)
+        lines.extend(
+            _open_sample(each.name.removesuffix(ending) + ending, each) for each in samples
+        )
     return "".join(f"{line}\n" for line in (*lines, "# EOF")).encode()
 
 
@@ -67,6 +79,19 @@ def _as_go_shows(registry: MetricRegistry) -> Iterator[Reading]:
 
 def _base_name(family: Family) -> str:
     return family.name.removesuffix(_TOTAL) if family.kind == "counter" else family.name
+
+
+def _open_sample(name: str, sample: Sample) -> str:
+    """In OpenMetrics, numbers that are not counted one by one have a fraction: 1.0."""
+    labels = sample.labels
+    if "le" in labels:
+        labels = {**labels, "le": _with_fraction(labels["le"])}
+    plain, _, value = _sample(name, sample._replace(labels=labels)).rpartition(" ")
+    return f"{plain} {_with_fraction(value)}"
+
+
+def _with_fraction(text: str) -> str:
+    return f"{text}.0" if text.removeprefix("-").isdigit() else text
 
 
 def _sample(name: str, sample: Sample) -> str:

@@ -2,8 +2,12 @@
 
 import gc
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -13,6 +17,9 @@ from pileus.telemetry.instruments import Family, MetricRegistry, Reading, Sample
 
 PROC = Path("/proc")
 _UNLIMITED = "unlimited"
+_LEVEL = re.compile(r"\[([A-Z]+)\] ")
+_NO_LIMIT = float(2**64 - 1)
+"""How client_golang shows memory without a limit."""
 
 
 def add_process_metrics(registry: MetricRegistry, build: Build, proc: Path = PROC) -> None:
@@ -36,6 +43,19 @@ def add_process_metrics(registry: MetricRegistry, build: Build, proc: Path = PRO
     _add_info(registry, "python_info", "Python platform information", python)
     text = "[ALPHA] Always 1; the labels say which build this is"
     _add_info(registry, "kubernetes_build_info", text, msgspec.structs.asdict(build))
+    registry.add_source(lambda: _of_registry(registry))
+
+
+def _of_registry(registry: MetricRegistry) -> Iterator[Reading]:
+    """Returns how many metrics are declared, by stability level: `[ALPHA]` in their texts."""
+    levels = Counter(match[1] for one in registry.families() if (match := _LEVEL.match(one.text)))
+    text = "[BETA] Number of registered metrics, by stability level and deprecation version"
+    labels = ("stability_level", "deprecated_version")
+    family = Family("registered_metrics_total", "counter", labels, text)
+    values = sorted(levels.items())
+    yield Reading(
+        family, [Sample(family.name, dict(zip(labels, (k, ""), strict=True)), n) for k, n in values]
+    )
 
 
 def _add_info(registry: MetricRegistry, name: str, text: str, labels: dict[str, str]) -> None:
@@ -63,15 +83,43 @@ def _of_process(process: Path, boot: float) -> Iterator[Reading]:
     name, text = "process_cpu_seconds_total", "Total user and system CPU time spent in seconds."
     used = Sample(name, {}, user / ticks + system / ticks)
     yield Reading(Family(name, "counter", (), text), [used])
+    yield from _of_network(process / "net" / "netstat")
     try:
         limits = (process / "limits").read_text().splitlines()
         files = len(os.listdir(process / "fd"))
     except OSError:
         return
     yield _gauge("process_open_fds", "Number of open file descriptors.", files)
-    most = next(line.split()[3] for line in limits if line.startswith("Max open files"))
-    value = float("inf") if most == _UNLIMITED else float(most)
-    yield _gauge("process_max_fds", "Maximum number of open file descriptors.", value)
+    most = _limit(limits, "Max open files")
+    yield _gauge("process_max_fds", "Maximum number of open file descriptors.", most or inf)
+    most, text = _limit(limits, "Max address space"), "Maximum amount of virtual memory available"
+    yield _gauge("process_virtual_memory_max_bytes", f"{text} in bytes.", most or _NO_LIMIT)
+
+
+def _limit(lines: Sequence[str], name: str) -> float | None:
+    """Returns the soft limit of that name; None if there is none."""
+    found = (line.removeprefix(name).split()[0] for line in lines if line.startswith(name))
+    most = next(found, _UNLIMITED)
+    return None if most == _UNLIMITED else float(most)
+
+
+def _of_network(netstat: Path) -> Iterator[Reading]:
+    """Returns the traffic of the network namespace: names in one line, values in the next."""
+    try:
+        lines = [line.split() for line in netstat.read_text().splitlines()]
+    except OSError:
+        return
+    counts: dict[str, str] = {}
+    for names, values in pairwise(lines):
+        if names[:1] == values[:1] == ["IpExt:"]:
+            counts = dict(zip(names, values, strict=False))
+    for key, name, what in (
+        ("InOctets", "receive", "received"),
+        ("OutOctets", "transmit", "sent"),
+    ):
+        text = f"Number of bytes {what} by the process over the network."
+        family = Family(f"process_network_{name}_bytes_total", "counter", (), text)
+        yield Reading(family, [Sample(family.name, {}, float(counts.get(key, 0)))])
 
 
 def _gauge(name: str, text: str, value: float) -> Reading:

@@ -1,6 +1,7 @@
 """The authenticated user of a request, and users that a trusted proxy names in its headers."""
 
 from dataclasses import replace
+from datetime import datetime
 from urllib.parse import unquote
 
 from multidict import CIMultiDictProxy
@@ -42,6 +43,7 @@ class Leaf:
     organizations: tuple[str, ...]
     fingerprint: str
     """SHA-256 of the certificate, in hex."""
+    expires: datetime
 
 
 class Unauthenticated(Exception):

@@ -1,6 +1,6 @@
 """The configuration of the program, made of settings classes, and the table of their flags."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from pileus.settings.declare import Nested, build, fields_of, settings_of
@@ -16,6 +16,15 @@ class Checked(Protocol):
 
     def problems(self, config: "Config") -> Iterable[str]:
         """Returns what is wrong. `config` has the settings of all other classes."""
+        ...
+
+
+@runtime_checkable
+class Warned(Protocol):
+    """A settings class with values that are valid and probably not meant."""
+
+    def warnings(self) -> Iterable[tuple[str, Mapping[str, str]]]:
+        """Returns log messages with their fields. Only called if there are no problems."""
         ...
 
 
@@ -76,6 +85,12 @@ class Config:
         if enabled and isinstance(made, CheckedIfEnabled):
             found += made.problems_if_enabled(self)
         return tuple(found)
+
+    def warnings(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """Yields the log message and its fields for what is valid and probably not meant."""
+        for made in self._made.values():
+            if isinstance(made, Warned):
+                yield from made.warnings()
 
     def configz(self) -> dict[str, Any]:
         """Returns the entries of `/configz` as a document of plain values."""

@@ -55,6 +55,14 @@ class Flag(Generic[T]):
         """The default in the flag's own notation."""
         return self.kind.render(self.default)
 
+    def written(self, value: T) -> str | None:
+        """Returns the value as on a command line; None if none gives this value."""
+        text = self.kind.render(value)
+        for candidate in (text, text.removeprefix("[").removesuffix("]")):
+            if self.kind.parse(candidate) == value:
+                return candidate
+        return None
+
 
 AnyFlag: TypeAlias = Flag[Any]
 

@@ -165,8 +165,8 @@ class Labelled(Generic[T]):
 
 
 Instrument = TypeVar("Instrument", bound=_Readable)
-_MOST_DIGITS = 6
-"""Of a number that is formatted without an exponent."""
+_EXPONENT_FROM = 1e6
+"""Larger numbers are formatted with an exponent."""
 
 
 class MetricRegistry:
@@ -221,6 +221,10 @@ class MetricRegistry:
         for source in self._sources:
             yield from source()
 
+    def families(self) -> tuple[Family, ...]:
+        """Returns the metrics that are declared, also those without samples."""
+        return tuple(one.family for one in self._instruments.values())
+
     def value(self, name: str, labels: Labels | None = None) -> float | None:
         """Returns the value of a time series; None if it has none."""
         samples = (each for reading in self.read() for each in reading.samples)
@@ -235,17 +239,20 @@ class MetricRegistry:
 
 
 def number(value: float) -> str:
-    """Returns a number as Go formats it: with an exponent from a million on."""
+    """Returns a number as Go formats it: 1, 0.005, 1e-05, and an exponent from a million on."""
     if value in {inf, -inf}:
         return "+Inf" if value > 0 else "-Inf"
-    text = repr(float(value))
+    if not value:
+        return "0"
+    text = repr(float(value)).removesuffix(".0")
+    if abs(value) < _EXPONENT_FROM or "e" in text:
+        return text
     if text == "nan":
         return "NaN"
-    whole, _, fraction = text.partition(".")
-    if value > 0 and len(whole) > _MOST_DIGITS and fraction:
-        mantissa = f"{whole[0]}.{whole[1:]}{fraction}".rstrip("0.")
-        return f"{mantissa}e+{len(whole) - 1:02d}"
-    return text
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    digits = f"{whole}{fraction}".rstrip("0")
+    mantissa = f"{digits[0]}.{digits[1:]}".rstrip(".")
+    return f"{'-' if value < 0 else ''}{mantissa}e+{len(whole) - 1:02d}"
 
 
 def declarations(holder: object) -> dict[str, Family]:

@@ -1,6 +1,7 @@
 """Where decisions are sent besides memory: a file with a line of JSON for each, and traces."""
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import (
@@ -79,8 +80,13 @@ class JournalFile:
             with suppress(FileNotFoundError):
                 if self._path.stat().st_size + len(line) > self._limit:
                     self._path.replace(f"{self._path}.1")
-            with self._path.open("ab") as file:
+            with open(self._path, "ab", opener=_private) as file:
                 file.write(line)
+
+
+def _private(path: str, flags: int) -> int:
+    """A new file is for the user of the process alone: it says what runs in the cluster."""
+    return os.open(path, flags, 0o600)
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """Which log lines are written, and where: verbosity, exceptions for some files, streams."""
 
-import fnmatch
+import fnmatch  # noqa: TID251 -- patterns of the operator's flag
 import logging
 import threading
 from collections.abc import Generator

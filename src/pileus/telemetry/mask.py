@@ -1,9 +1,15 @@
-"""Keeps secrets out of what is written down: by the name of a value, and by its looks."""
+"""What may be written down: without secrets, in a bounded length, and possible to encode.
+
+Secrets are found by the name of a value, and by their looks. Texts may come from users and clouds,
+so each pattern searches in linear time.
+"""
 
 import re
 from functools import lru_cache
 
 MASK = "***"
+LONGEST = 32 * 1024
+"""Characters of one text: tracebacks fit, values of annotations may be longer."""
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAME = re.compile(
@@ -14,17 +20,18 @@ _NAME = re.compile(
 _KEY_BLOCK = r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)"
 _BEARER = r"((?i:bearer)\s+)[A-Za-z0-9._~+/=-]{8,}"
 _BASIC = r"((?i:basic|negotiate)\s+)(?=[a-z]*[A-Z0-9+/=])[A-Za-z0-9+/=]{8,}"
-_SIGNED = r"\beyJ[\w-]{4,}\.[\w-]{4,}\.[\w-]*"
+_SIGNED = r"(?<![\w-])(?=[\w-]++\.[\w-]{4,}+\.)([\w-]*?)\beyJ[\w-]{4,}+\.[\w-]{4,}+\.[\w-]*+"
+"""The first look ahead finds whether there are three parts, once for each run of characters."""
 _IN_URL = r"(://[^\s/:@\"']*:)[^\s/@\"']+(?=@)"
 _AFTER_A_NAME = (
-    r"(?i)(\b[\w-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
+    r"(?i)((?<![\w-])[\w-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
     r"|private[_-]?key)\\?[\"']?\s*[=:]\s*\\?[\"']?)[^\s\"'&,;\\{}\[\]]+"
 )
 _PATTERNS = (
     (re.compile(_KEY_BLOCK), MASK),
     (re.compile(_BEARER), rf"\1{MASK}"),
     (re.compile(_BASIC), rf"\1{MASK}"),
-    (re.compile(_SIGNED), MASK),
+    (re.compile(_SIGNED), rf"\1{MASK}"),
     (re.compile(_IN_URL), rf"\1{MASK}"),
     (re.compile(_AFTER_A_NAME), rf"\1{MASK}"),
 )
@@ -44,6 +51,7 @@ _HINTS = (
     "key",
 )
 """A text without any of these, in lower case, has nothing that looks like a secret."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FOLDED = str.maketrans({"\u017f": "s", "\u0131": "i", "\u0130": "i"})
 """Letters that patterns without case match as well, and that `str.lower` does not replace."""
 
@@ -56,9 +64,18 @@ def is_secret_name(name: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """Return the text with everything that looks like a secret replaced."""
-    plain = text if text.isascii() else text.translate(_FOLDED)
-    return masked_by_pattern(text) if _is_suspicious(plain.lower()) else text
+    """Return the text as it may be written down, with everything that looks like a secret replaced.
+
+    Lone surrogates, which no encoding has, become escapes. A text beyond `LONGEST` is cut.
+    """
+    if text[LONGEST:]:
+        text = f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters)"
+    if text.isascii():
+        return masked_by_pattern(text) if _is_suspicious(text.lower()) else text
+    if _SURROGATE.search(text) is not None:
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    plain = text.translate(_FOLDED).lower()
+    return masked_by_pattern(text) if _is_suspicious(plain) else text
 
 
 def masked_by_pattern(text: str) -> str:

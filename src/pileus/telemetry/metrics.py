@@ -4,6 +4,8 @@ One `Metrics` is built per process on a registry of its own and passed to all co
 """
 
 from collections.abc import Callable, Iterator
+from itertools import accumulate, repeat
+from operator import mul
 
 from pileus.telemetry.instruments import Gauge, MetricRegistry, Reading
 
@@ -11,11 +13,17 @@ NODE_DELAYS = (1, 4, 16, 64, 256, 1024)
 MONITOR_DURATIONS = tuple(0.001 * 2**n for n in range(15))
 SERVICE_DURATIONS = tuple(2.0**n for n in range(15))
 RANGE_TRIES = (1, 5, 25, 125, 625)
-QUEUE_DURATIONS = tuple(10.0**n for n in range(-8, 2))
+QUEUE_DURATIONS = tuple(accumulate(repeat(10.0, 9), mul, initial=1e-8))
+"""Multiplied one by one as in Go, where a bound is 9.999999999999999e-06."""
 REQUEST_DURATIONS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 REQUEST_SIZES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 CLOUD_DURATIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ACCESS_DURATIONS = tuple(0.001 * 2**n for n in range(15))
+_DAY = 86400
+CERTIFICATE_LIFETIMES = (
+    *(0, 1800, 3600, 7200, 21600, 43200, _DAY, 2 * _DAY, 4 * _DAY, 7 * _DAY),
+    *(30 * _DAY, 90 * _DAY, 180 * _DAY, 360 * _DAY),
+)
 REVIEW_DURATIONS = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
 COUNTERS_WITHOUT_TOTAL = frozenset({"authentication_attempts", "authenticated_user_requests"})
 """Counters that Kubernetes names without the usual ending. In OpenMetrics they have it."""
@@ -437,6 +445,11 @@ class Metrics:
         )
         self.authenticated_requests = self.registry.counter(
             "authenticated_user_requests", "[ALPHA] Authenticated requests, by user", ("username",)
+        )
+        self.client_certificate_lifetime = self.registry.histogram(
+            "apiserver_client_certificate_expiration_seconds",
+            "[ALPHA] Time until the client certificate of a request expires",
+            CERTIFICATE_LIFETIMES,
         )
         self.token_cache_requests = self.registry.counter(
             "authentication_token_cache_request_total",

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pileus.clock import Clock
 from pileus.dataclass import dataclass
 from pileus.telemetry.journal import (
+    LONGEST_TEXT,
     MOST_CALLS,
     MOST_DETAILS,
     MOST_LINES,
@@ -34,7 +35,10 @@ from pileus.telemetry.journal import (
     Write,
     cut,
 )
+from pileus.telemetry.log import Log
 from pileus.telemetry.mask import masked
+
+log = Log(__name__)
 
 Place = tuple[str, str, str]
 START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -241,7 +245,7 @@ def _ended(this: Pass) -> Generator[Pass]:
             this.ended_at = recorder.clock.now()
             entries = () if this.is_quiet else this.entries(this.ended_at)
             for sink in recorder.sinks:
-                sink(this, entries)
+                _give(sink, this, entries)
 
 
 def current_passes() -> tuple[Pass, ...]:
@@ -307,7 +311,10 @@ def requested(request: str, status: int, seconds: float, request_id: str) -> Non
     if call is not None:
         call.requests.append(
             HttpRequest(
-                request=cut(request), status=status, seconds=round(seconds, 3), id=request_id
+                request=clean(request),
+                status=status,
+                seconds=round(seconds, 3),
+                id=clean(request_id),
             )
         )
         del call.requests[: -2 * MOST_REQUESTS]
@@ -318,12 +325,24 @@ def wrote(request: str, began: float, status: int, message: str, request_id: str
     if "/serviceaccounts/" in request:
         return
     for each in _PASSES.get():
-        each.writes.append(_Write(cut(request), began, _now(), status, clean(message), request_id))
+        each.writes.append(
+            _Write(clean(request), began, _now(), status, clean(message), clean(request_id))
+        )
+
+
+def _give(sink: Sink, this: Pass, entries: Sequence[Entry]) -> None:
+    try:
+        sink(this, entries)
+    except Exception as error:  # a record that cannot be kept must not stop what it is about
+        log.exception("Cannot record a pass", error=error, controller=this.controller)
 
 
 def clean(text: str) -> str:
     """Returns the text in the form that the journal keeps: bounded, without secrets."""
-    return cut(masked(text)) if text else text
+    if not text:
+        return text
+    found = masked(text)
+    return cut(found) if found[LONGEST_TEXT:] else found
 
 
 def _clean_line(line: Line) -> Line:

@@ -16,7 +16,7 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +31,8 @@ STOP_LIMIT = 20.0
 POLL = 0.05
 LOOPBACK = "127.0.0.1"
 ISSUER = "https://kubernetes.default.svc"
+LONGEST_COMMON_NAME = 64
+"""Of a certificate, by X.509."""
 
 
 class NotStarted(Exception):
@@ -100,13 +102,22 @@ class ControlPlane:
         return tuple(process.pid for process in self._processes.values())
 
     def user(self, name: str, *, groups: tuple[str, ...] = ()) -> Path:
-        """Return a new kubeconfig whose client certificate says that name and those groups."""
-        pair = self._authority.issue(Subject(common_name=name, organizations=groups), now=self._now)
+        """Return a new kubeconfig whose bearer has that name and those groups.
+
+        They are those of its client certificate; a name that is too long for a certificate is
+        impersonated.
+        """
+        subject, acts_as = Subject(common_name=name, organizations=groups), dict[str, object]()
+        if len(name) > LONGEST_COMMON_NAME:
+            subject = Subject(common_name="impersonator", organizations=("system:masters",))
+            acts_as = {"as": name, "as-groups": list(groups)}
+        pair = self._authority.issue(subject, now=self._now)
         return self._write_kubeconfig(
             self.folder / f"{name.replace(':', '-')}.kubeconfig",
             {
                 "client-certificate-data": _base64(pair.certificate),
                 "client-key-data": _base64(pair.key),
+                **acts_as,
             },
         )
 
@@ -212,7 +223,7 @@ class ControlPlane:
             (self.folder / name).write_bytes(content)
         self.user("admin", groups=("system:masters",))
 
-    def _write_kubeconfig(self, path: Path, user: dict[str, str]) -> Path:
+    def _write_kubeconfig(self, path: Path, user: Mapping[str, object]) -> Path:
         authority = _base64(self._authority.certificate)
         cluster = {"server": self.server, "certificate-authority-data": authority}
         config = {

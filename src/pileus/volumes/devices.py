@@ -1,7 +1,8 @@
 """Block devices of this node: find the one of a volume, look what is on it, format, grow.
 
-A device is formatted only if it is empty: its first and its last MiB are zero, and blkid finds no
-signature. Anything else may be data, and is never overwritten. While a device is being formatted,
+A device is formatted only if it is empty: blkid finds no signature, and its first and last MiB, the
+places of copies of superblocks and 1024 samples are zero (`probed`). Anything else may be data, and
+is never overwritten. While a device is being formatted,
 its last bytes say so: if that is interrupted, it starts again, because nothing was mounted yet.
 """
 
@@ -11,12 +12,27 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from pileus.dataclass import dataclass
 from pileus.volumes.commands import CommandFailed, HostError, run
 
 EDGE = 1 << 20
 """Bytes at the beginning and at the end of a device that must be zero before it is formatted."""
+SAMPLE, SAMPLES = 1 << 18, 1024
+"""Bytes of each sample between the edges, and how many there are: at most 256 MiB are read, which
+is a small device as a whole."""
+COPY = 1 << 16
+COPIES = (
+    *(groups * 8193 << 10 for groups in (1, 3)),
+    *(groups * 32 << 20 for groups in (1, 3)),
+    *(groups * 128 << 20 for groups in (1, 3)),
+    64 << 20,
+    256 << 30,
+)
+"""Where ext (with blocks of 1, 2 and 4 KiB) and btrfs keep copies of their superblocks: they are
+left if the beginning of a device was overwritten. Those of XFS are at quarters, which are samples.
+"""
 NOTHING_FOUND = 2
 """Exit code of blkid if it finds no signature."""
 SERIAL_LENGTH = 20
@@ -32,6 +48,8 @@ MAKE = {
 }
 """How to create each filesystem. `-f` is missing on purpose: xfs and btrfs then check once more."""
 EXT = frozenset({"ext2", "ext3", "ext4"})
+LARGEST_BLOCK_LOG = 6
+"""Blocks of ext have up to 64 KiB: 1 KiB shifted by this. A superblock with more is damaged."""
 UNKNOWN = "unknown data"
 NOTE = b"pileus is formatting this device".ljust(512, b"\0")
 """At the end of a device while it is being formatted."""
@@ -72,12 +90,13 @@ def find_device(volume: str, hint: str = "", system: System = SYSTEM) -> Path | 
 
     A disk is known by the volume's ID, which clouds show as its serial. `hint` is the device of the
     attachment. Clouds only guess it: a disk there that shows another ID, or none, is not taken,
-    since it can be an ephemeral disk of the machine. A directory shows nothing and is taken.
+    since it can be an ephemeral disk of the machine. A directory is taken if its name is the ID:
+    a pod would see any other folder of the node that the hint names.
     """
     if found := _by_id(volume, system):
         return found
     path = Path(hint)
-    return path if hint and path.is_dir() else None
+    return path if path.is_absolute() and path.name == volume and path.is_dir() else None
 
 
 async def wait_for_device(
@@ -209,18 +228,29 @@ async def _signature(device: Path) -> str:
     return found.get("TYPE") or found.get("PTTYPE") or UNKNOWN
 
 
+def probed(size: int) -> Iterator[tuple[int, int]]:
+    """Yields offset and length of what has to be zero in an empty device of this size."""
+    edge = min(EDGE, size)
+    yield 0, edge
+    yield size - edge, edge
+    yield from ((at, COPY) for at in COPIES if at + COPY <= size)
+    step = max(SAMPLE, size // SAMPLES)
+    yield from ((at, min(SAMPLE, size - at)) for at in range(0, size, step))
+
+
 def _is_empty(device: Path) -> bool:
     try:
         with device.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            first = file.read(EDGE)
-            file.seek(max(0, size - EDGE))
-            last = file.read(EDGE)
+            return size > 0 and all(_is_zero(file, at, length) for at, length in probed(size))
     except OSError as error:
         raise HostError(f"cannot read {device}: {error.strerror}") from error
-    is_whole = size > 0 and len(first) == len(last) == min(EDGE, size)
-    return is_whole and not any(first) and not any(last)
+
+
+def _is_zero(file: BinaryIO, offset: int, length: int) -> bool:
+    """Whether so many bytes can be read, and all of them are zero."""
+    file.seek(offset)
+    return file.read(length) == bytes(length)
 
 
 async def make_filesystem(device: Path, filesystem: str) -> bool:
@@ -290,6 +320,8 @@ def _size_in(head: bytes, filesystem: str) -> int | None:
             struct.unpack_from("<I", head, 0x404),
             struct.unpack_from("<I", head, 0x418),
         )
+        if log > LARGEST_BLOCK_LOG:
+            return None
         (features,) = struct.unpack_from("<I", head, 0x460)
         (high,) = struct.unpack_from("<I", head, 0x550) if features & 0x80 else (0,)
         return ((high << 32) | low) * (1024 << log)

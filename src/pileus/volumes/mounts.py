@@ -93,6 +93,14 @@ def is_device_file(path: Path, device: Path) -> bool:
     )
 
 
+def is_same_file(path: Path, other: Path) -> bool:
+    """Whether both paths lead to the same directory or file."""
+    try:
+        return os.path.samestat(path.stat(), other.stat())
+    except OSError:
+        return False
+
+
 def mounts_of_device(device: Path) -> tuple[Mount, ...]:
     """Returns all mounts of the filesystem on this block device."""
     return tuple(one for one in all_mounts() if is_of_device(one, device))
@@ -105,14 +113,18 @@ def _numbers(device: int) -> tuple[int, int]:
 async def mount_device(
     device: Path, target: Path, filesystem: str, options: Iterable[str] = ()
 ) -> None:
-    """Mount the filesystem on the device. Raises WrongMount if the path has another mount."""
-    existing = mount_at(target)
+    """Mount the filesystem on the device.
+
+    Raises WrongMount if the path has another mount, or the same with another access mode.
+    """
+    chosen, existing = tuple(options), mount_at(target)
     if existing is not None:
         if not is_of_device(existing, device):
             raise WrongMount(f"{target} is already a mount of {existing.source}, not of {device}")
+        check_access(existing, target, read_only="ro" in chosen)
         return
     _make_directory(target)
-    await run("mount", "-t", filesystem, *_option(options), str(device), str(target))
+    await run("mount", "-t", filesystem, *_option(chosen), str(device), str(target))
 
 
 async def bind(
@@ -132,8 +144,13 @@ async def bind(
 
 
 def _check_bind(existing: Mount, source: Path, target: Path, *, read_only: bool) -> None:
-    if not target.exists() or not os.path.samestat(source.stat(), target.stat()):
+    if not is_same_file(source, target):
         raise WrongMount(f"{target} is already a mount of {existing.source}, not of {source}")
+    check_access(existing, target, read_only=read_only)
+
+
+def check_access(existing: Mount, target: Path, *, read_only: bool) -> None:
+    """Raises WrongMount if the mount has another access mode."""
     if existing.is_read_only != read_only:
         words = ("read-write", "read-only")
         raise WrongMount(

@@ -77,7 +77,7 @@ class Operations:
 
     async def create(self, spec: VolumeSpec) -> Volume:
         """Create the volume, or find the one with its mark. Returns it when it can be used."""
-        volume = await self.volumes.create(spec)
+        volume = owned(await self.volumes.create(spec), spec)
         if volume.state is VolumeState.CREATING:
             volume = await self._settled(volume.id, VolumeState.CREATING)
         return _sound(volume)
@@ -161,6 +161,20 @@ class Operations:
             if found.state is not state:
                 return found
         raise StillPending(f"volume {volume} is still {state}")
+
+
+def owned(volume: Volume, spec: VolumeSpec) -> Volume:
+    """Returns the volume. Raises Conflict if it has the mark of another claim, or none.
+
+    A pod would get the data of another claim.
+    """
+    if volume.owner != spec.owner:
+        raise Conflict(
+            f"the cloud returned volume {volume.id}, which belongs to "
+            f"{volume.owner.uid if volume.owner else 'no claim'}, not to {spec.owner.uid}. It is "
+            "not used"
+        )
+    return volume
 
 
 def _sound(volume: Volume) -> Volume:

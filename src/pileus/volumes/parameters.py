@@ -21,6 +21,8 @@ LABELS = {
     f"{SIDECAR_PREFIX}pv/name": "kubernetes.io/created-for/pv/name",
 }
 """Parameters that external-provisioner adds (`--extra-create-metadata`), and their tags."""
+ALWAYS_DONE = frozenset({("force-create", "true"), ("type", "snapshot")})
+"""Parameters of a VolumeSnapshotClass of Cinder CSI: volumes are copied while they are attached."""
 FILESYSTEMS = ("ext4", "ext3", "ext2", "xfs", "btrfs")
 DEFAULT_FILESYSTEM = "ext4"
 DEVICE = "device"
@@ -77,11 +79,22 @@ def read_parameters(given: Mapping[str, str]) -> Parameters:
 
 
 def read_snapshot_parameters(given: Mapping[str, str]) -> None:
-    """Raises InvalidParameters if a VolumeSnapshotClass has parameters: the driver takes none."""
-    if unknown := [name for name in given if not name.startswith(SIDECAR_PREFIX)]:
+    """Raises InvalidParameters for a parameter of a VolumeSnapshotClass that has no effect.
+
+    Those of Cinder CSI that ask for what is always done are accepted.
+    """
+    for name, value in given.items():
+        if name.startswith(SIDECAR_PREFIX) or (name, value) in ALWAYS_DONE:
+            continue
+        if (name, value) == ("type", "backup"):
+            raise InvalidParameters(
+                "VolumeSnapshotClass: type backup is not supported: the driver creates snapshots. "
+                "Fix: create the VolumeSnapshotClass again without it, and backups with a tool "
+                "that copies snapshots, such as Velero"
+            )
         raise InvalidParameters(
-            f"VolumeSnapshotClass: unknown parameter {', '.join(unknown)}: it takes none. "
-            "Fix: create the VolumeSnapshotClass again without parameters"
+            f'VolumeSnapshotClass: unknown parameter {name} "{value}". Fix: create the '
+            "VolumeSnapshotClass again without it"
         )
 
 

@@ -78,7 +78,9 @@ class Api:
                     file.write(base64.b64decode(user[part]))
                 file.flush()
                 trust.load_cert_chain(file.name)
-        return cls(cluster["server"], trust, user.get("token", ""), authority=authority)
+        acting = {"Impersonate-User": user["as"]} if "as" in user else {}
+        token = user.get("token", "")
+        return cls(cluster["server"], trust, token, authority=authority, headers=acting)
 
     def bearing(self, token: str) -> "Api":
         """The same server, with this token as the only credential."""

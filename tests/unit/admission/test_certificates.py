@@ -26,6 +26,7 @@ from pileus.admission.names import WEBHOOKS
 from pileus.cloud.interface import Cloud
 from pileus.fence import Open
 from pileus.kube.client import Client
+from pileus.kube.errors import Conflict
 from pileus.objects.cloud_scope import only_scope
 from pileus.objects.descriptor import ControllerContext
 from pileus.objects.preview import EVERYTHING
@@ -266,3 +267,16 @@ async def test_a_damaged_secret_of_ours_is_written_again(bed: Bed) -> None:
     await bed.settle()
 
     assert bed.bundles(MUTATING)[0] == bed.stored().bundle
+
+
+async def test_a_secret_that_changed_between_read_and_write_is_not_overwritten(bed: Bed) -> None:
+    await bed.settle()
+    bed.clock.time += timedelta(days=3650)
+    seen = await bed.controller._observe()
+    assert seen.step is not None
+    of_another = bed.kube.put(SECRET, bed.kube.kept[SECRET] | {"data": {"ca.crt": "bmV3"}})
+
+    with pytest.raises(Conflict):
+        await bed.controller._take(seen.step, seen)
+
+    assert bed.kube.kept[SECRET] == of_another

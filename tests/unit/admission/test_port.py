@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -184,6 +184,35 @@ async def test_a_flood_of_reviews_asks_the_cloud_a_few_at_a_time() -> None:
 
     assert len(counts) == 2 * AT_ONCE
     assert max(counts) == AT_ONCE
+
+
+async def test_time_that_a_review_waits_for_others_counts_in_its_deadline() -> None:
+    others_end = asyncio.Event()
+    started: list[str] = []
+
+    async def asking(review: AdmissionRequest) -> Answer:
+        started.append(review.name)
+        if review.name == "other":
+            await others_end.wait()
+        return ALLOWED
+
+    async with serving(asking) as (bed, stored, _), asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(bed.post(asked("other"), stored.bundle))
+        while len(started) < AT_ONCE:
+            await asyncio.sleep(0.01)
+        group.create_task(_set_after(others_end, 2))
+        _, text = await bed.post(asked("late"), stored.bundle, "/admission/x?timeout=1s")
+        others_end.set()
+
+    assert "no answer from the cloud within 0.8 s" in text
+    assert "late" not in started
+
+
+async def _set_after(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    event.set()
 
 
 async def test_successful_requests_are_counted_too() -> None:

@@ -1,4 +1,8 @@
-"""`/configz` has the shape of the Go program's."""
+"""`/configz` has the shape of the Go program's.
+
+The names are those of Go's `CloudControllerManagerConfiguration` (v1alpha1), whatever our classes
+are called.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,7 +23,7 @@ EXPECTED = {
             "Port": 0,
             "Address": "0.0.0.0",
             "MinResyncPeriod": "1h40m0s",
-            "ClientSettings": {
+            "ClientConnection": {
                 "kubeconfig": "",
                 "acceptContentTypes": "",
                 "contentType": "application/vnd.kubernetes.protobuf",
@@ -94,18 +98,18 @@ CONSTANT = {
     "apiVersion",
     "Generic.Port",
     "Generic.Address",
-    "Generic.ClientSettings.acceptContentTypes",
+    "Generic.ClientConnection.acceptContentTypes",
 }
 """Fields that no flag changes, in Go as well."""
 FIELDS: Mapping[str, tuple[str, object]] = {
     "Generic.MinResyncPeriod": ("--min-resync-period=90m", "1h30m0s"),
-    "Generic.ClientSettings.kubeconfig": ("--kubeconfig=/k", "/k"),
-    "Generic.ClientSettings.contentType": (
+    "Generic.ClientConnection.kubeconfig": ("--kubeconfig=/k", "/k"),
+    "Generic.ClientConnection.contentType": (
         "--kube-api-content-type=application/json",
         "application/json",
     ),
-    "Generic.ClientSettings.qps": ("--kube-api-qps=2.5", 2.5),
-    "Generic.ClientSettings.burst": ("--kube-api-burst=7", 7),
+    "Generic.ClientConnection.qps": ("--kube-api-qps=2.5", 2.5),
+    "Generic.ClientConnection.burst": ("--kube-api-burst=7", 7),
     "Generic.ControllerStartInterval": ("--controller-start-interval=1500ms", "1.5s"),
     "Generic.LeaderElection.leaderElect": ("--leader-elect=false", False),
     "Generic.LeaderElection.leaseDuration": ("--leader-elect-lease-duration=70s", "1m10s"),

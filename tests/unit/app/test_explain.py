@@ -195,8 +195,10 @@ async def test_a_balancer_that_serves_another_is_not_told_as_the_services_own() 
         await stage.add_service("thief", 80)
         patch = MergePatch({"metadata": {"annotations": {"pileus.dev/adopt": web}}})
         await stage.client.patch(SERVICES, "thief", patch, namespace="default")
-        explanation = await told(stage, "Service", "thief")
+        explanation = await told(stage, "Service", "thief", "--trusted-namespaces=default")
+        unpermitted = await told(stage, "Service", "thief")
 
+    assert "was not created for this Service" in text(unpermitted)
     refusal = f"balancer {web} cannot be adopted: it serves Service default/web"
     assert explanation.actual[0] == "load balancer unknown: see messages"
     assert text(explanation).count(refusal) == 1

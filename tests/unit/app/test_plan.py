@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from pileus.app.errors import CommandFailed, Fatal
+from pileus.app.errors import CommandFailed, Fatal, NoApiServer
 from pileus.app.plan import Plan, PlanLine, Planner, read_only_context
 from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.app.run import ending_of
@@ -23,7 +23,7 @@ from pileus.controllers.node.descriptor import DESCRIPTOR as NODE_DESCRIPTOR
 from pileus.controllers.node.descriptor import NODE
 from pileus.controllers.route.descriptor import ROUTE
 from pileus.controllers.service.descriptor import SERVICE
-from pileus.kube.errors import ReadOnly
+from pileus.kube.errors import ReadOnly, Unreachable
 from pileus.kube.model.core_v1 import NODES, SERVICES, ObjectReference
 from pileus.kube.transport import Reply, Request, Transport
 from pileus.objects.descriptor import (
@@ -310,6 +310,22 @@ async def test_a_plan_is_given_up_when_the_cluster_cannot_be_seen(
     assert isinstance(error, Fatal)
     assert text in str(error)
     assert loop_time() <= at_most
+
+
+async def test_an_api_server_that_is_not_trusted_ends_a_plan_at_once():
+    def respond(_: object) -> Answer:
+        raise Unreachable("GET /healthz", "host", "its certificate is not trusted", untrusted=True)
+
+    kube = Kube(ScriptedTransport(respond))
+    cloud = Cloud(name="fake", instances=FakeInstances())
+
+    with pytest.raises((Fatal, BaseExceptionGroup)) as raised:
+        await plan(cloud, kube, controllers=Controllers(NODE_DESCRIPTOR))
+
+    error = ending_of(raised.value)
+    assert isinstance(error, NoApiServer)
+    assert error.untrusted
+    assert loop_time() < 1
 
 
 class WithoutId:

@@ -51,7 +51,7 @@ from tests.unit.app.volume_use import DRIVER, detach, release, restore, use_volu
 from tests.unit.controllers.ssh_keys.keys import public_key
 from tests.unit.controllers.volume.snapshot_kinds import put_snapshot, serve_snapshots
 
-MANAGER = "cloud-controller-manager"
+MANAGER, LEASE = "pileus-cloud-controller-manager", "cloud-controller-manager"
 ADMIN = User("admin", ("system:masters",))
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
@@ -332,7 +332,7 @@ async def ask_about_callers(kube: RecordingKube) -> None:
 async def take_leases(scene: Scene) -> None:
     """Let another replica have the leases for a while, so that the manager has to wait."""
     held = MergePatch({"spec": {"holderIdentity": "another", "leaseDurationSeconds": 5}})
-    for lease in (MANAGER, DEFAULT.leader_name):
+    for lease in (LEASE, DEFAULT.leader_name):
         await scene.client.patch(LEASES, lease, held, namespace="kube-system")
 
 

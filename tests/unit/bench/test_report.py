@@ -73,6 +73,16 @@ def test_the_page_has_plots_and_the_summary():
     assert "2 cores" in text
 
 
+def test_terms_are_explained_before_results_and_phones_can_show_the_page():
+    for text in (page(results()), markdown(results(), has_picture=True)):
+        assert text.index("Bare limit") < text.index("Worse than Go") < text.index("Goals")
+    shown = page(results())
+    assert 'name="viewport"' in shown
+    assert shown.count("<svg width=") == shown.count('<div class="wide"><svg') + shown.count(
+        '<svg width="350"'
+    )
+
+
 def test_the_page_of_the_report_shows_the_picture_only_if_there_is_one():
     text = markdown(results(), has_picture=True)
     assert text.startswith(HEAD)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pileus.classic.errors import ImplementedElsewhere, Postponed, RetryError
 from pileus.classic.service_records import needs_ensure
-from pileus.cloud.balancer import BalancerState, Effect, Ingress, Wish
-from pileus.cloud.errors import Unavailable
+from pileus.cloud.balancer import BalancerState, Ingress, Wish
+from pileus.cloud.errors import Conflict, Unavailable
 from pileus.cloud.model import Failure
 from pileus.kube.model.core_v1 import (
     ClientIpConfig,
@@ -219,14 +219,36 @@ async def test_a_failed_update_is_looked_into_and_then_ensured():
         assert record.names == ["ensure", "update", "get", "ensure"]
 
 
-async def test_a_failed_update_of_what_is_gone_is_no_error():
+async def test_a_failed_update_of_what_is_gone_is_no_failure_and_it_is_ensured():
     async with leading(update=OSError("down"), get=None) as (balancers, record, _):
         await settle(balancers, wish("n1"))
-        seen = await settle(balancers, wish("n2"))
+        with pytest.raises(Conflict):
+            await settle(balancers, wish("n2"))
+        await settle(balancers, wish("n2"))
 
-        assert seen.balancer is None
-        assert [change.effect for change in balancers.changes(wish("n2"), seen)] == [Effect.UPDATE]
-        assert record.names == ["ensure", "update", "get"]
+        assert record.names == ["ensure", "update", "get", "ensure"]
+
+
+async def test_a_failed_ensure_does_not_keep_new_members_from_an_update():
+    async with leading() as (balancers, record, view):
+        await settle(balancers, wish("n1"))
+        view.known_services[OWNER.uid] = kube_service(port=81)
+        record.answers["ensure"] = OSError("down")
+        with pytest.raises(Unavailable):
+            await settle(balancers, wish("n1"))
+        record.calls.clear()
+        with pytest.raises(Unavailable):
+            await settle(balancers, wish("n1", "n2"))
+        assert [(call[0], call[3]) for call in record.calls] == [
+            ("update", ["n1", "n2"]),
+            ("ensure", ["n1", "n2"]),
+        ]
+
+        del record.answers["ensure"]
+        record.calls.clear()
+        seen = await settle(balancers, wish("n1", "n2"))
+        assert record.names == ["ensure"]
+        assert balancers.changes(wish("n1", "n2"), seen) == ()
 
 
 async def test_an_error_while_looking_at_one_is_told_for_that_one_alone():

@@ -178,3 +178,10 @@ async def test_errors_with_a_meaning_of_their_own_need_no_traceback(
         await Calls().make(fail)
 
     assert caplog.records == []
+
+
+def test_an_error_that_is_its_own_cause_is_translated():
+    error = Unavailable("down")
+    error.__cause__ = error
+
+    assert translated(error) is error

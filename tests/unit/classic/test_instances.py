@@ -273,3 +273,38 @@ async def test_composing_an_id_prefixes_what_is_no_sentinel():
         await get_instance_provider_id(
             Provider(Recorder({"instance_id": InstanceNotFound()}), offers=V1), "n1"
         )
+
+
+EXISTS, SHUTDOWN, METADATA = "instance_exists", "instance_shutdown", "instance_metadata"
+OK, ERROR, MISSING, LACKING = "success", "error", "instance_not_found", "not_implemented"
+
+
+@pytest.mark.parametrize(
+    ("offers", "node", "answers", "asked"),
+    [
+        (V2, "n1", {}, ((EXISTS, OK), (SHUTDOWN, OK))),
+        (V2, "n1", {EXISTS: False}, ((EXISTS, MISSING),)),
+        (V2, "n1", {EXISTS: InstanceNotFound()}, ((EXISTS, MISSING),)),
+        (V2, "n1", {EXISTS: Unimplemented()}, ((EXISTS, LACKING),)),
+        (V2, "n1", {EXISTS: OSError()}, ((EXISTS, ERROR),)),
+        (V2, "n1", {SHUTDOWN: OSError()}, ((EXISTS, OK), (SHUTDOWN, ERROR))),
+        (V2, "n1", {SHUTDOWN: Unimplemented()}, ((EXISTS, OK), (SHUTDOWN, LACKING))),
+        (V1, "n1", {}, ((METADATA, OK), (EXISTS, OK), (SHUTDOWN, OK))),
+        (V1, "n2", {}, ((EXISTS, OK), (SHUTDOWN, OK))),
+        (V1, "n1", {"instance_id": InstanceNotFound()}, ((METADATA, MISSING),)),
+        (V1, "n1", {"instance_id": OSError()}, ((METADATA, ERROR),)),
+        (V1, "n2", {f"{EXISTS}_by_provider_id": False}, ((EXISTS, MISSING),)),
+        (
+            V1,
+            "n2",
+            {f"{SHUTDOWN}_by_provider_id": Unimplemented()},
+            ((EXISTS, OK), (SHUTDOWN, LACKING)),
+        ),
+    ],
+)
+async def test_calls_for_the_lifecycle_are_counted_as_in_go(
+    offers: frozenset[str], node: str, answers: dict[str, Any], asked: tuple[Any, ...]
+):
+    answer = (await found(Provider(Recorder(answers), offers), node, fresh=True))[node]
+
+    assert (answer.error if isinstance(answer, Failure) else answer).asked == asked

@@ -33,6 +33,8 @@ class Account:
     calls: list[str] = field(default_factory=list)
     passed: list[Service] = field(default_factory=list)
     """The Services with which `ensure_load_balancer` was called."""
+    nodes: list[str] = field(default_factory=list)
+    """The names of the nodes that were last passed."""
     errors: dict[str, BaseException] = field(default_factory=dict)
     """What a method raises, by its name."""
 
@@ -54,6 +56,7 @@ class Account:
         self, cluster_name: str, service: Service, nodes: Sequence[Node]
     ) -> LoadBalancerStatus:
         self.passed.append(service)
+        self.nodes = sorted(node.metadata.name for node in nodes)
         self.called("ensure")
         self.built[service.metadata.uid] = service
         return self.status
@@ -61,6 +64,7 @@ class Account:
     async def update_load_balancer(
         self, cluster_name: str, service: Service, nodes: Sequence[Node]
     ) -> None:
+        self.nodes = sorted(node.metadata.name for node in nodes)
         self.called("update")
 
     async def ensure_load_balancer_deleted(self, cluster_name: str, service: Service) -> None:

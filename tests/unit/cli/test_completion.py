@@ -49,6 +49,24 @@ def test_bash_completes_commands_flags_and_values(tmp_path: Path) -> None:
     assert bash("kubectl-pileus history --output=w", tmp_path) == ["wide"]
     assert bash("pileus doctor --output=", tmp_path) == ["text", "json", "yaml"]
     assert bash("pileus completion f", tmp_path) == ["fish"]
+    assert bash("pileus doctor -o y", tmp_path) == ["yaml"]
+    assert {"local", "openstack"} <= set(bash("pileus plan --cloud-provider=", tmp_path))
+
+
+@needs("bash")
+def test_bash_completes_names_of_objects_as_kubectl_lists_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        "#!/bin/sh\n"
+        'case "$2" in nodes) echo "web-1 web-2";; services) echo "default/shop ";; esac\n'
+    )
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    assert bash("pileus explain node ", tmp_path) == ["web-1", "web-2"]
+    assert bash("pileus history service def", tmp_path) == ["default/shop"]
 
 
 @needs("bash")
@@ -83,6 +101,8 @@ def test_kubectl_gets_the_same_candidates() -> None:
     assert candidates(["hist"], commands) == ["history"]
     assert candidates(["history", "--output=w"], commands) == ["--output=wide"]
     assert candidates(["history", "s"], commands) == ["service"]
+    assert candidates(["history", "-o", "w"], commands) == ["wide"]
+    assert "--cloud-provider=openstack" in candidates(["plan", "--cloud-provider="], commands)
     assert candidates(["nonsense", ""], commands) == ()
 
 

@@ -37,6 +37,9 @@ def test_what_is_healthy_takes_one_line() -> None:
 
 def test_a_finding_has_its_id_its_reason_and_its_fix() -> None:
     assert shown(Diagnosis((BROKEN, UNREAD), (NOTE,)), "text", Style()) == (
+        "    note x: y [hint]\n"
+        "      fix: edit the file\n"
+        "\n"
         "✗ Lease\n"
         "    error Lease a/b: expired [lease-expired]\n"
         "      no one renews it\n"
@@ -44,9 +47,6 @@ def test_a_finding_has_its_id_its_reason_and_its_fix() -> None:
         "      # then look for it\n"
         "? Lease\n"
         "    not checked: pods cannot be read\n"
-        "\n"
-        "    note x: y [hint]\n"
-        "      fix: edit the file\n"
         "\n"
         "1 error, 1 note (1 of 2 checks made).\n"
     )

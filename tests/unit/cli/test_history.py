@@ -349,6 +349,14 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
+@pytest.mark.parametrize("limit", ["0", "-1"])
+def test_a_limit_below_one_is_refused(run: Run, limit: str) -> None:
+    code, out, err = run("http://127.0.0.1:1", "history", f"--limit={limit}")
+
+    assert (code, out) == (1, "")
+    assert err.endswith(f"Error: --limit={limit}: must be at least 1\n")
+
+
 def test_the_leader_is_read_through_the_proxy_of_the_api_server(run: Run) -> None:
     with beside(journal_with(entry())) as (_, url):
         code, out, err = run(url, "history", "service", "shop")

@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -168,3 +169,19 @@ def test_a_reader_that_goes_away_causes_no_traceback():
 
         assert child.stderr.read() == ""
         assert child.wait(timeout=60) == 1
+
+
+@pytest.mark.real_time
+def test_output_on_a_full_disk_is_an_error_without_a_traceback():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pileus", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=50,
+        )
+
+    assert done.returncode == 1
+    assert done.stderr == "Error: the output cannot be written: No space left on device\n"

@@ -1,6 +1,7 @@
 """`pileus manifests`: what it prints, and how it answers wrong input."""
 
 import io
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,20 @@ def test_flags_of_the_manager_become_arguments_of_the_container():
     assert "--controllers=*,-service-lb-controller" in arguments
 
 
+CONFIG = (
+    "[Global]\nauth-url = https://keystone.example/v3\napplication-credential-id = a\n"
+    "application-credential-secret = b\nregion = one\n"
+)
+
+
 def test_the_cloud_config_becomes_a_secret_that_the_container_reads(tmp_path: Path):
     file = tmp_path / "my.conf"
-    file.write_text("[Global]\n")
+    file.write_text(CONFIG)
 
     found = printed(OPENSTACK, f"--cloud-config={file}")
 
     secret, pod = of_kind(found, "Secret"), of_kind(found, "Deployment")["spec"]["template"]
-    assert secret["data"] == {"cloud-config": "W0dsb2JhbF0K"}
+    assert b64decode(secret["data"]["cloud-config"]).decode() == CONFIG
     assert "--cloud-config=/etc/cloud/cloud-config" in container(found)["args"]
     assert pod["spec"]["volumes"][0]["secret"]["secretName"] == secret["metadata"]["name"]
 
@@ -126,7 +133,24 @@ def test_signs_that_systemd_expands_are_escaped():
     assert '  "--cluster-name=a%%b $$c" \\' in out.splitlines()
 
 
+def test_a_cloud_config_that_the_manager_would_refuse_is_refused(tmp_path: Path):
+    file = tmp_path / "cloud.conf"
+    file.write_text("[Global]\nauth-url = https://keystone.example/v3\nregoin = one\n")
+    code, _, wrong_key = call(OPENSTACK, f"--cloud-config={file}")
+    file.write_bytes(b"\xff")
+    _, _, not_text = call("--cloud-provider=local", f"--cloud-config={file}")
+
+    assert code == 1
+    assert "username is missing" in wrong_key
+    assert f'--cloud-config: "{file}" is not UTF-8 text (byte 0)' in not_text
+
+
 WRONG = [
+    ((OPENSTACK, "--api-server=api.example:99999"), "use HOST, HOST:PORT"),
+    ((OPENSTACK, "--api-server=10.0.0"), "use HOST, HOST:PORT"),
+    ((OPENSTACK, "--api-server=a_b"), "use HOST, HOST:PORT"),
+    ((OPENSTACK, "--cloud-config-secret=a", "--cloud-config-secret-key=a/b"), "is not a valid"),
+    ((OPENSTACK, "--cloud-config-secret-key=a"), "needs --cloud-config-secret"),
     ((), "--cloud-provider is not set: use local or openstack"),
     (("--cloud-provider=openstak",), '(did you mean "openstack"?)'),
     (("--cloud-provider=acme",), "run the command in your image"),

@@ -252,9 +252,20 @@ def test_yaml_has_the_fields_of_json(form: str):
     assert text.startswith("version:" if form == "yaml" else "{")
 
 
-def test_an_api_server_that_does_not_answer_is_reported_with_the_fix(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("untrusted", "fix"),
+    [
+        pytest.param(False, "check that the API server runs at this address", id="silent"),
+        pytest.param(True, "compare the CA of the kubeconfig with that", id="untrusted"),
+    ],
+)
+def test_an_api_server_that_cannot_be_used_is_reported_with_the_fix(
+    tmp_path: Path, *, untrusted: bool, fix: str
+):
     def work(_request: Request, _run: Runner) -> int:
-        raise NoApiServer("failed to wait for apiserver being healthy: cannot connect")
+        error = NoApiServer("failed to wait for apiserver being healthy: cannot connect")
+        error.untrusted = untrusted
+        raise error
 
     file = tmp_path / "kubeconfig"
     clusters = [{"name": "a", "cluster": {"server": "https://127.0.0.1:9"}}]
@@ -266,7 +277,7 @@ def test_an_api_server_that_does_not_answer_is_reported_with_the_fix(tmp_path: P
     flags = [f"--kubeconfig={file}", "--cloud-provider=local"]
 
     assert run_cluster_command("pileus plan", COMMAND, flags, terminal, work) == 1
-    assert "cannot connect\nFix: check that the API server runs at this address" in err.getvalue()
+    assert f"cannot connect\nFix: {fix}" in err.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,14 @@ def test_a_deprecated_flag_is_mentioned_and_taken():
     assert session.started[0][CloudSettings].allow_untagged
 
 
+def test_a_cidr_with_host_bits_is_accepted_with_a_warning():
+    session = Session()
+
+    assert session.call("--cloud-provider=local", "--cluster-cidr=10.244.0.1/16") == 0
+    (line,) = (text for _, text in session.logged() if "host bits" in text)
+    assert 'flag="--cluster-cidr" given="10.244.0.1/16" used="10.244.0.0/16"' in line
+
+
 def test_all_flags_are_logged_at_verbosity_1_with_secrets_masked():
     session = Session(environment={"PILEUS_CLUSTER_NAME": "c"})
 

@@ -15,6 +15,7 @@ from pileus_lab.simulation.scenario import SCENARIOS
 from tests.simulation.defects import DEFECTS
 from tests.simulation.planting import planted
 
+NETWORK = "pileus_provider_network.simulated:SimulatedNetwork"
 NO_CLOUDS = "tests.unit.simulation.clouds.test_local"
 STEALING = next(one for one in DEFECTS if one.name == "a lease is taken though its holder lives")
 
@@ -66,8 +67,8 @@ def test_ctrl_c_ends_it_in_good_order_and_tells_what_was_played(monkeypatch: pyt
         (["--only", "999", "--seeds", "1"], "--only 999: seed 1 has items 1 to "),
         (["--sed", "1"], "unknown flag"),
         (["--cloud", "acme"], "MODULE:NAME"),
-        (["--cloud", "openstack", "--scenario", "volumes"], "omit --cloud openstack"),
-        (["--cloud", "openstack", "--scenario", "volume-nodes"], "omit --cloud openstack"),
+        (["--cloud", NETWORK, "--scenario", "volumes"], "SimulatedNetwork has no volumes"),
+        (["--cloud", NETWORK, "--scenario", "volume-nodes"], "SimulatedNetwork has no volumes"),
         (["--cloud", f"{NO_CLOUDS}:SimulatedLocl"], 'did you mean "SimulatedLocal"?'),
         (["--cloud", f"{NO_CLOUDS}:NOW"], "is a float; use a class"),
         (["--compare", "/no/such/file"], "cannot read the trace /no/such/file"),

@@ -13,6 +13,7 @@ from pileus.cloud.abilities import (
     Batches,
     Deadlines,
     Limits,
+    PagedList,
     Requests,
     problems,
 )
@@ -36,6 +37,27 @@ def test_defaults_are_valid_and_describe_a_cloud_that_can_do_everything():
     assert Abilities().requests == Requests(lists=1, page_size=None, per_balancer=0)
 
 
+def test_each_list_is_counted_with_its_own_pages():
+    """One page size for all lists allowed many times the requests that were needed."""
+    balancers = PagedList(page_size=400, per_balancer=1)
+    tags = PagedList(page_size=20, per_balancer=1)
+    groups = PagedList(page_size=400, per_balancer=5)
+    machines = PagedList(page_size=1000, per_machine=1)
+    tables = PagedList(page_size=100, per_route=1)
+    named = Requests(lists=(balancers, tags, groups, machines, tables))
+    coarse = Requests(lists=4, page_size=20, items_per_balancer=5)
+
+    assert named.of_lists(balancers=800, machines=1000) == 2 + 40 + 10 + 1
+    assert coarse.of_lists(balancers=800, machines=1000) == 4 * 200
+    assert named.of_routes(routes=1000, machines=1000) == 10 + 1
+    assert Requests().of_lists(800, 1000) == 1
+
+
+def test_a_change_may_cost_more_for_each_member():
+    assert Requests().of_change(7) is None
+    assert Requests(per_change=2, per_member_change=3).of_change(7) == 23
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
@@ -47,6 +69,18 @@ def test_defaults_are_valid_and_describe_a_cloud_that_can_do_everything():
         (Abilities(batches=Batches(size=0)), "abilities.batches.size must be 1 or more"),
         (Abilities(deadlines=Deadlines(read=inf)), "abilities.deadlines.read"),
         (Abilities(requests=Requests(page_size=0)), "abilities.requests.page_size must be 1"),
+        (Abilities(requests=Requests(per_change=0)), "abilities.requests.per_change must be 1"),
+        (Abilities(requests=Requests(lists=())), "lists must be a number, or name at least one"),
+        (
+            Abilities(requests=Requests(lists=(PagedList(page_size=0),))),
+            "abilities.requests.lists[0].page_size must be 1 or more",
+        ),
+        (
+            Abilities(requests=Requests(lists=(PagedList(per_balancer=-1),))),
+            "abilities.requests.lists[0] must not have negative numbers",
+        ),
+        (Abilities(families=frozenset()), "abilities.families must be a frozenset of IPv4, IPv6"),
+        (Abilities(families=frozenset({"IPv5"})), "abilities.families must be a frozenset"),
         (Abilities(deadlines=Deadlines(read=230)), "more than the 240 s that controllers wait"),
         (Abilities(batches=Batches(size=5000)), "abilities.batches.size=5000 items may take"),
     ],

@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -8,12 +8,35 @@ from pileus.cloud.connection import connected, read_config
 from pileus.cloud.errors import Misconfigured, Unauthorized, Unavailable
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.model import Absent, Found, NodeName, NodeRef
+from tests.contract.parts import Api, PartsBalancers
 
 
 class Finder:
     async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
         assert fresh
         return {node.name: Absent("asked") for node in nodes}
+
+
+class Blocks:
+    def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
+        return {}
+
+
+class ForgetsFresh:
+    async def find(self, nodes: Sequence[NodeRef]) -> Mapping[NodeName, Found]:
+        return {}
+
+
+class AsksTheCloudToCompare(PartsBalancers):
+    async def changes(self, wish: Any, seen: Any) -> Any:  # type: ignore[override] -- the mistake
+        return ()
+
+
+class HandsOver:
+    """A plain method may return what can be awaited, if it says so."""
+
+    def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Awaitable[Mapping[NodeName, Found]]:
+        return Finder().find(nodes, fresh=fresh)
 
 
 def yielding(thing: object):
@@ -51,6 +74,21 @@ async def test_the_cloud_is_there_for_as_long_as_the_block_lasts():
             id="missing methods",
         ),
         pytest.param(
+            Cloud(name="acme", instances=cast("Any", Blocks())),
+            r"instances \(Blocks\): find\(\) must be `async def`",
+            id="not async",
+        ),
+        pytest.param(
+            Cloud(name="acme", instances=cast("Any", ForgetsFresh())),
+            r"find\(\) must take \(nodes, \*, fresh\): got an unexpected keyword argument 'fresh'",
+            id="wrong parameters",
+        ),
+        pytest.param(
+            Cloud(name="acme", balancers=cast("Any", AsksTheCloudToCompare(Api()))),
+            r"changes\(\) must not be `async def`",
+            id="async",
+        ),
+        pytest.param(
             Cloud(name="acme", controllers=cast("Any", [1])), "tuple of Own", id="controllers"
         ),
     ],
@@ -59,6 +97,13 @@ async def test_what_is_no_whole_cloud_is_refused_with_the_provider_named(thing, 
     with pytest.raises(Misconfigured, match=f'"acme".*{text}'):
         async with connected("acme", yielding(thing), ProviderConfig()):
             pytest.fail("entered")
+
+
+async def test_a_plain_method_that_returns_an_awaitable_is_accepted():
+    cloud = Cloud(name="acme", instances=cast("Any", HandsOver()))
+
+    async with connected("acme", yielding(cloud), ProviderConfig()) as found:
+        assert found is cloud
 
 
 async def test_a_foreign_error_while_connecting_names_the_provider():

@@ -2,8 +2,16 @@
 
 import pytest
 
-from pileus.cloud.errors import CloudError, NotFound, Rejected, Throttled, errors_of
+from pileus.cloud.errors import (
+    LONGEST_RETRY_AFTER,
+    CloudError,
+    NotFound,
+    Rejected,
+    Throttled,
+    errors_of,
+)
 
+SECRET, SURROGATE = "password=hunter2", "a\udc80b"
 GONE, WRONG = NotFound("gone"), Rejected("wrong")
 BUSY = Throttled("slow down", retry_after=30)
 
@@ -38,3 +46,26 @@ async def test_after_throttled_no_further_request_is_made():
 async def test_other_errors_are_raised():
     with pytest.raises(KeyError):
         await errors_of("ab", Api(a=KeyError("x")).act)
+
+
+def test_the_text_of_an_error_has_no_secret_and_can_be_encoded() -> None:
+    """Events, conditions, logs, plans and explanations show it."""
+    assert str(Rejected(f"the cloud said {SECRET}")) == "the cloud said password=***"
+    assert str(Throttled(SURROGATE)) == r"a\udc80b"
+    assert len(str(Rejected("a" * 10**6))) < 40_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "honoured"),
+    [
+        (30.0, 30.0),
+        (999_999_999.0, LONGEST_RETRY_AFTER),
+        (float("inf"), None),
+        (float("nan"), None),
+        (None, None),
+    ],
+)
+def test_a_cloud_cannot_ask_for_endless_silence(
+    asked: float | None, honoured: float | None
+) -> None:
+    assert Throttled("wait", retry_after=asked).retry_after == honoured

@@ -192,10 +192,13 @@ OWN = "says whose it is, and is compared by itself"
 FINDING = "helps to find the machine, and changes without a reason to touch the balancer"
 SELECTED = "only says how the members were chosen"
 CONTEXT = "is about the Service, for names and for adoption, and asks for nothing"
+PERMISSION = "says what may be used and changed, and does not change what is desired"
 NOT_IN_IT = {
     "namespace": CONTEXT,
     "service": CONTEXT,
     "published": CONTEXT,
+    "may_use_foreign": PERMISSION,
+    "only_members": PERMISSION,
     "owner.cluster": OWN,
     "owner.uid": OWN,
     "adopts": OWN,

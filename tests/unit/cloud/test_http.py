@@ -292,6 +292,21 @@ async def test_a_write_is_never_sent_twice(method: str) -> None:
     assert len(served.requests) == 2
 
 
+async def test_a_post_that_only_reads_is_sent_again_like_a_get() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if len(served.requests) == 2:
+            assert request.transport
+            request.transport.close()
+        return web.json_response([len(served.requests)])
+
+    async with serving(answer, None) as served, http_client(settings(served)) as http:
+        await http.request("GET", "/machines")
+        got = await http.request("POST", "/", json={"Action": "DescribeInstances"}, reads=True)
+
+    assert got.json() == [3]
+    assert [one.method for one in served.requests] == ["GET", "POST", "POST"]
+
+
 async def test_redirects_are_not_followed() -> None:
     handler = answering(status=307, headers={"Location": "http://192.0.2.1/"})
 

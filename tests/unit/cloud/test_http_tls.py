@@ -48,6 +48,17 @@ async def test_the_server_is_verified_by_the_ca_file_and_the_client_shows_its_ce
     assert answer.json() == {"name": "acme"}
 
 
+async def test_the_server_is_verified_by_an_authority_that_is_given_as_text(tmp_path: Path) -> None:
+    trust = Trust(tmp_path)
+    tls = Tls(ca_pem=trust.authority.certificate.decode())
+
+    async with (
+        serving(peer, trust.server("127.0.0.1")) as served,
+        http_client(settings(served, tls=tls)) as http,
+    ):
+        assert (await http.request("GET", "/whoami")).status == 200
+
+
 async def test_an_authority_need_not_be_a_root_as_with_go(tmp_path: Path) -> None:
     context = Trust(tmp_path).server("127.0.0.1")
     issued, _, _ = (tmp_path / "pair.pem").read_bytes().partition(b"-----BEGIN PRIVATE")

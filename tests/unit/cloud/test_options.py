@@ -6,6 +6,7 @@ from pileus.cloud.errors import Misconfigured
 from pileus.cloud.options import (
     CREATE_ONLY,
     FLAG,
+    MOST_PROBLEMS,
     NAMES,
     RECREATE,
     TEXT,
@@ -73,7 +74,7 @@ def test_config_values_may_come_typed_from_a_file():
 
 
 def test_a_secret_is_never_shown():
-    with pytest.raises(Misconfigured, match=r"token: invalid value \*\*\*: must be"):
+    with pytest.raises(Misconfigured, match="token has an invalid value: must be a whole number"):
         CONFIG.read({"token": "hunter2"})
 
     assert repr(CONFIG.read({"token": "7"})) == "Values(token)"
@@ -162,9 +163,10 @@ def test_a_value_that_others_chose_does_nothing_in_a_pasted_command():
 def test_no_input_does_worse_than_be_refused(given_values):
     parsed = Options(INTERNAL, SIZE, WEIGHT, ZONES).parse(given_values)
 
-    assert len(parsed.problems) == len(given_values) - sum(
+    mistakes = len(given_values) - sum(
         option in parsed.values for option in (INTERNAL, SIZE, WEIGHT, ZONES)
     )
+    assert len(parsed.problems) == min(mistakes, MOST_PROBLEMS + 1)
 
 
 def test_a_wish_carries_what_was_declared_and_mistakes_are_told():

@@ -125,6 +125,33 @@ def test_what_is_no_function_is_told(value, text):
         registry(offer("acme", value)).get("acme")
 
 
+async def coroutine(config: ProviderConfig) -> Cloud:
+    return Cloud(name="acme")
+
+
+async def generator(config: ProviderConfig):
+    yield Cloud(name="acme")
+
+
+@asynccontextmanager
+async def without_config():
+    yield Cloud(name="acme")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("coroutine", "decorate it with @contextlib.asynccontextmanager"),
+        ("generator", "decorate it with @contextlib.asynccontextmanager"),
+        ("without_config", "must take one argument, the ProviderConfig: too many positional"),
+    ],
+)
+def test_a_function_that_cannot_connect_is_listed_with_the_reason(name: str, text: str):
+    (listed,) = registry(offer("acme", f"{__name__}:{name}")).listing()
+
+    assert text in listed.problem
+
+
 def test_nothing_is_imported_before_it_is_asked_for():
     providers = registry(offer("bad", "no_such_module_at_all:connect"))
 

@@ -1,7 +1,7 @@
 """An API server in memory, what is asked of it, and a view that can be lost; in virtual time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -14,7 +14,7 @@ from pileus.kube.informer import Handler, Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
 from pileus.kube.model.meta import Resource
 from pileus.kube.patch import MergePatch
-from pileus.kube.store import NamespacedName
+from pileus.kube.store import Index, NamespacedName
 from pileus.kube.transport import Reply, Request
 from pileus.objects.cloud_scope import CloudScope
 from pileus.objects.descriptor import ControllerContext, ControllerNames
@@ -117,8 +117,12 @@ class NodesOnly:
     def __init__(self, informer: Veiled | Informer[Node]) -> None:
         self._informer = informer
 
-    def of(self, resource: Resource[Node]) -> Veiled | Informer[Node]:
+    def of(
+        self, resource: Resource[Node], indexes: Mapping[str, Index[Node]] | None = None
+    ) -> Veiled | Informer[Node]:
         assert resource is NODES
+        if isinstance(self._informer, Informer):
+            self._informer.add_indexes(indexes or {})
         return self._informer
 
 

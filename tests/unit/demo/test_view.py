@@ -1,6 +1,7 @@
 """Whatever there is to see, and however small the screen: it fits, and commands stay whole."""
 
 import io
+import subprocess
 
 import pytest
 from hypothesis import given, settings
@@ -115,13 +116,23 @@ def test_the_usual_screens_show_everything_that_matters(width: int, height: int)
     assert "change 0" not in text
 
 
-def test_commands_to_try_are_folded_and_never_cut():
-    long = f"export KUBECONFIG=/tmp/{'x' * 90}/kubeconfig"
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_commands_to_try_can_be_copied_into_a_shell(width: int):
+    hints = (
+        f"echo KUBECONFIG=/tmp/{'x' * 90}/kubeconfig",
+        f"echo /tmp/{'y' * 24}/local.sock second third 'a b' fourth fifth sixth seventh eighth",
+        "echo last",
+    )
 
-    lines = drawn(story(hints=(long, "kubectl get nodes")), 60, 24)
+    lines = drawn(story(hints=hints), width, 24)
+    title = next(at for at, line in enumerate(lines) if line.startswith("Try in another terminal"))
+    copied = "\n".join(line.rstrip() for line in lines[title + 1 :])
+    done = subprocess.run(["/bin/sh", "-c", copied], capture_output=True, text=True, check=True)
 
-    assert long in "".join(lines)
-    assert lines[-1] == "kubectl get nodes"
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        hint.removeprefix("echo ").replace("'", "") for hint in hints
+    ]
 
 
 def test_columns_that_do_not_fit_are_left_out_whole():

@@ -71,6 +71,11 @@ CASES = [
         id="image",
     ),
     pytest.param({"cloudConfigSecret": "s"}, ("--cloud-config-secret=s",), id="secret"),
+    pytest.param(
+        {"cloudConfigSecret": "s", "cloudConfigSecretKey": "cloud.conf"},
+        ("--cloud-config-secret=s", "--cloud-config-secret-key=cloud.conf"),
+        id="secret-key",
+    ),
     pytest.param({"apiServer": {"host": "node"}}, ("--api-server=node",), id="own-node"),
     pytest.param(
         {"apiServer": {"host": "api.example", "port": 8443}},
@@ -215,7 +220,9 @@ def test_the_chart_renders_what_the_command_prints(values: dict[str, Any], flags
 
 def test_the_chart_renders_another_namespace_and_the_cloud_config(tmp_path: Path):
     file = tmp_path / "cloud.conf"
-    file.write_text("[Global]\nauth-url=https://keystone.example\n")
+    file.write_text(
+        "[Global]\nauth-url=https://keystone.example\nuser-id=a\npassword=b\ntenant-id=c\n"
+    )
 
     values = {"cloudConfig": file.read_text()}
     found = rendered("ops", **values)
@@ -238,6 +245,47 @@ def test_pods_get_the_labels_annotations_tolerations_and_pull_secrets_of_the_val
     assert pod["metadata"]["annotations"].keys() == {"b", "checksum/cloud-config"}
     assert pod["spec"]["tolerations"][-1] == more
     assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+def test_the_manager_gets_volumes_variables_and_a_place_of_the_values():
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    values: dict[str, Any] = {
+        "extraVolumes": [{"name": "ca", "secret": {"secretName": "private-ca"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/private-ca", "readOnly": True}],
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+        "nodeSelector": {"pool": "system"},
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [spread],
+        "priorityClassName": "mine",
+        "serviceAccount": {"annotations": {"a": "b"}},
+        "image": {"repository": "registry.example/p", "digest": f"sha256:{'0' * 64}"},
+        "apiServer": {"host": "api.example"},
+    }
+    for kind in ("Deployment", "DaemonSet"):
+        found = rendered(kind=kind, **values)
+
+        (pod,) = (each["spec"]["template"]["spec"] for each in found if each["kind"] == kind)
+        (container,) = pod["containers"]
+        (account,) = (each for each in found if each["kind"] == "ServiceAccount")
+        assert pod["volumes"][-1] == values["extraVolumes"][0]
+        assert container["volumeMounts"][-1] == values["extraVolumeMounts"][0]
+        names = [each["name"] for each in container["env"]]
+        assert names == ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTPS_PROXY"]
+        for name in ("nodeSelector", "affinity", "topologySpreadConstraints", "priorityClassName"):
+            assert pod[name] == values[name]
+        assert container["image"] == f"registry.example/p@sha256:{'0' * 64}"
+        assert account["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_a_variable_needs_no_address_of_the_api_server():
+    found = rendered(extraEnv=[{"name": "A", "value": "b"}])
+
+    (pod,) = (each["spec"]["template"]["spec"] for each in found if each["kind"] == "Deployment")
+    assert pod["containers"][0]["env"] == [{"name": "A", "value": "b"}]
+
+
+def test_a_chart_that_is_not_enabled_renders_nothing():
+    assert rendered(enabled=False, monitoring={"monitor": "pod"}) == []
 
 
 def test_lint_finds_nothing():

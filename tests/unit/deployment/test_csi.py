@@ -73,6 +73,31 @@ def test_the_node_plugin_is_privileged_and_has_no_credentials_of_the_cloud():
     assert rules == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
 
 
+def test_each_sidecar_can_change_its_own_lease_only():
+    found = printed("--csi", "--csi-snapshots")
+    names: dict[str, str] = {}
+    for (kind, name), role in found.items():
+        leases = [one for one in role.get("rules", ()) if one.get("resources") == ["leases"]]
+        if not name.startswith("pileus-csi") or not leases:
+            continue
+        assert kind == "Role"
+        assert role["metadata"]["namespace"] == "kube-system"
+        for rule in leases:
+            if "create" in rule["verbs"]:
+                assert rule["verbs"] == ["create"]
+            else:
+                assert rule["verbs"] == ["get", "update"]
+                (names[name.rpartition(":")[2]],) = rule["resourceNames"]
+
+    driver = "openstack-csi-pileus-dev"
+    assert names == {
+        "csi-provisioner": driver,
+        "csi-attacher": f"external-attacher-leader-{driver}",
+        "csi-resizer": f"external-resizer-{driver}",
+        "csi-snapshotter": f"external-snapshotter-leader-{driver}",
+    }
+
+
 def test_snapshots_are_added_on_demand():
     without, with_ = printed("--csi"), printed("--csi", "--csi-snapshots")
 
@@ -129,13 +154,26 @@ def test_monitoring_opens_the_ports_of_the_metrics_and_lets_prometheus_find_them
         assert endpoint["relabelings"][0]["replacement"] == f"$1:{port}"
 
 
-def test_without_monitoring_no_port_is_opened():
+def test_kubelets_probe_the_driver_on_the_port_that_it_opens():
+    for flags in ((), ("--monitoring=pod",)):
+        found = printed("--csi", *flags)
+        for key in (("Deployment", "pileus-csi-controller"), ("DaemonSet", "pileus-csi-node")):
+            driver = pod(found[key])["containers"][0]
+            (flag,) = (each for each in driver["args"] if each.startswith("--http-endpoint="))
+            ports = {
+                driver[name]["httpGet"]["port"] for name in ("livenessProbe", "readinessProbe")
+            }
+            assert ports == {int(flag.rpartition(":")[2])}
+
+
+def test_without_monitoring_only_the_node_reaches_the_port():
     found = printed("--csi")
 
     assert not [kind for kind, _ in found if kind == "PodMonitor"]
     for key in (("Deployment", "pileus-csi-controller"), ("DaemonSet", "pileus-csi-node")):
         arguments = pod(found[key])["containers"][0]["args"]
-        assert not [each for each in arguments if "http-endpoint" in each]
+        (flag,) = (each for each in arguments if "http-endpoint" in each)
+        assert flag.startswith("--http-endpoint=127.0.0.1:")
 
 
 def test_without_sidecars_only_the_nodes_are_monitored():

@@ -14,7 +14,7 @@ from pileus.app.registry import CONTROLLERS
 from pileus.deployment.commented import Commented, documents
 
 GENERATED = files()
-MANAGER = "cloud-controller-manager"
+MANAGER, PROGRAM = "pileus-cloud-controller-manager", "cloud-controller-manager"
 NODE_PLUGIN = "pileus-csi-node"
 ACCOUNTS = {
     MANAGER,
@@ -126,12 +126,12 @@ def test_only_the_driver_on_nodes_is_privileged():
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze on the PATH")
 def test_systemd_understands_the_unit(tmp_path: Path):
-    program = tmp_path / MANAGER
+    program = tmp_path / PROGRAM
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    unit = tmp_path / f"{MANAGER}.service"
-    text = GENERATED[f"systemd/{MANAGER}.service"]
-    unit.write_text(text.replace(f"/opt/pileus/bin/{MANAGER}", str(program)))
+    unit = tmp_path / f"{PROGRAM}.service"
+    text = GENERATED[f"systemd/{PROGRAM}.service"]
+    unit.write_text(text.replace(f"/opt/pileus/bin/{PROGRAM}", str(program)))
 
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False

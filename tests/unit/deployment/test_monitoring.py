@@ -18,8 +18,8 @@ from pileus.telemetry.instruments import MetricRegistry
 from tests.unit.cli.test_manifests import OPENSTACK, of_kind, printed
 from tests.unit.deployment.promql import NotPromql, Query, parsed
 
-TARGET = {"job", "instance", "namespace", "pod", "metrics_path"}
-"""Labels that Prometheus adds."""
+TARGET = {"job", "instance", "namespace", "pod", "metrics_path", "cluster"}
+"""Labels that Prometheus adds, or one that reads several clusters."""
 EACH = [pytest.param(each, id=each.name) for group in ALERTS.values() for each in group]
 
 
@@ -54,7 +54,8 @@ def wrong(query: Query) -> Iterator[str]:
 
 
 def panels() -> Iterator[dict[str, Any]]:
-    yield from (each for each in dashboard()["panels"] if each["type"] != "row")
+    for each in dashboard()["panels"]:
+        yield from each["panels"] if each["type"] == "row" else (each,)
 
 
 @pytest.mark.parametrize("alert", EACH)
@@ -114,17 +115,38 @@ def test_every_metric_has_a_panel():
 
 
 def test_panels_do_not_overlap_and_have_their_own_ids():
-    everything = dashboard()["panels"]
-    cells = [
-        (x, y)
-        for place in (each["gridPos"] for each in everything)
-        for x in range(place["x"], place["x"] + place["w"])
-        for y in range(place["y"], place["y"] + place["h"])
+    outer = dashboard()["panels"]
+    rows = [each for each in outer if each["type"] == "row"]
+    for shown in (outer, *(row["panels"] for row in rows)):
+        cells = [
+            (x, y)
+            for place in (each["gridPos"] for each in shown)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        ]
+
+        assert len(cells) == len(set(cells))
+        assert max(x for x, _ in cells) < 24
+    for row in rows:
+        assert all(each["gridPos"]["y"] > row["gridPos"]["y"] for each in row["panels"])
+    everything = [*outer, *(each for row in rows for each in row["panels"])]
+    assert len({each["id"] for each in everything}) == len(everything)
+
+
+def test_rows_are_collapsed_and_every_query_is_of_the_chosen_clusters():
+    rows = [each for each in dashboard()["panels"] if each["type"] == "row"]
+    (cluster,) = [each for each in dashboard()["templating"]["list"] if each["name"] == "cluster"]
+    selectors = [
+        selector
+        for panel in panels()
+        for target in panel["targets"]
+        for selector in parsed(target["expr"]).selectors
     ]
 
-    assert len(cells) == len(set(cells))
-    assert max(x for x, _ in cells) < 24
-    assert len({each["id"] for each in everything}) == len(everything)
+    assert [row["title"] for row in rows] == [*ROWS]
+    assert all(row["collapsed"] and row["panels"] for row in rows)
+    assert all(("cluster", "=~", "$cluster") in each.labels for each in selectors)
+    assert cluster["allValue"] == ".*", "series without the label are shown too"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ HEALTHY = Observation(
     expected=Expected(providers=("openstack",)),
     now=NOW,
     server=Server("api:6443", "v1.37.1", 0.0),
-    rights=Rights("kube-system/cloud-controller-manager", exists=True),
+    rights=Rights("kube-system/pileus-cloud-controller-manager", exists=True),
     cluster_id="c1",
     lease=lease(),
     leases=(lease(),),

@@ -64,7 +64,7 @@ async def plain_node(made: Scene, name: str, **metadata: object) -> None:
 
 async def plant_everything(made: Scene) -> None:
     """One fault for each of seven checks."""
-    await made.client.raw("DELETE", f"{RBAC}/clusterrolebindings/cloud-controller-manager")
+    await made.client.raw("DELETE", f"{RBAC}/clusterrolebindings/pileus-cloud-controller-manager")
     await plain_node(made, "no-flag")
     await create(made, other_manager())
     await create(made, second_lease())
@@ -164,6 +164,17 @@ async def test_a_node_without_a_machine_stays_tainted_for_the_reason_of_its_cond
     assert finding.fix.startswith("kubectl get node lost")
 
 
+async def test_a_new_node_that_is_tainted_is_not_called_initialized() -> None:
+    async with healthy_cluster() as made:
+        taint = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
+        await made.client.create(NODES, {"metadata": {"name": "new"}, "spec": {"taints": [taint]}})
+        diagnosis = await examined(made)
+
+    (nodes,) = [each for each in diagnosis.checked if each.check.id == "nodes"]
+    assert nodes.findings == ()
+    assert nodes.summary.endswith("nodes, 1 not initialized yet")
+
+
 async def test_one_taint_on_many_nodes_is_one_finding() -> None:
     names = [f"n{number}" for number in range(8)]
     async with scene(*names) as made:
@@ -200,7 +211,7 @@ async def test_a_missing_right_names_what_it_is_for() -> None:
     async with healthy_cluster() as made:
         await made.client.raw(
             "DELETE",
-            f"{RBAC}/clusterrolebindings/cloud-controller-manager:service-lb-controller",
+            f"{RBAC}/clusterrolebindings/pileus-cloud-controller-manager:service-lb-controller",
         )
         diagnosis = await examined(made)
 
@@ -229,6 +240,34 @@ async def test_the_right_to_the_second_lease_of_leader_migration_is_checked(
     assert "get leases.coordination.k8s.io moving in kube-system" in finding.what
 
 
+async def test_rights_that_nothing_needs_are_reported_with_the_binding_that_grants_them() -> None:
+    version, name = "rbac.authorization.k8s.io/v1", "system:cloud-controller-manager"
+    ours = {
+        "kind": "ServiceAccount",
+        "namespace": "kube-system",
+        "name": "pileus-cloud-controller-manager",
+    }
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]},
+    ]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    common = {"apiVersion": version, "metadata": {"name": name}}
+    async with healthy_cluster() as made:
+        before = await examined(made)
+        await create(made, {**common, "kind": "ClusterRole", "rules": rules})
+        bound = {**common, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [ours]}
+        await create(made, bound)
+        after = await examined(made)
+
+    assert "right-unneeded" not in ids(before)
+    (finding,) = (each for each in after.findings if each.id == "right-unneeded")
+    assert finding.what == (
+        f"may get, list secrets, by ClusterRoleBinding {name} (ClusterRole {name})"
+    )
+    assert finding.fix == f"kubectl delete clusterrolebinding {name}"
+
+
 async def test_without_rights_the_doctor_says_which_are_missing_and_how_to_get_them() -> None:
     api = api_in_memory(clock=LoopClock(), random=Random(0))
     async with healthy_cluster(Kube(InProcessTransport(api))) as made:
@@ -237,6 +276,7 @@ async def test_without_rights_the_doctor_says_which_are_missing_and_how_to_get_t
 
     assert [each.check.id for each in diagnosis.checked if each.unread] == [
         "rights",
+        "unneeded-rights",
         "leader-election",
         "other-managers",
         "nodes",

@@ -12,7 +12,7 @@ import pytest
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.finding import Severity
-from pileus.cloud.volume import VolumeSpec
+from pileus.cloud.volume import ZONE_LABEL, VolumeSpec
 from pileus.doctor.cloud_reading import Sought, _with_volumes
 from pileus.doctor.doctor import diagnose
 from pileus.doctor.observation import CloudState, Expected, Observation, Storage, Unread
@@ -243,6 +243,31 @@ def test_what_the_cloud_lacks_or_does_not_list_is_found() -> None:
 
     mute = replace(CLOUD, volume_problem="no answer")
     assert found(replace(GOOD, clouds=(mute,))) == ["volumes-unknown"]
+
+
+def in_zone(name: str, zone: str, driver_name: str = DRIVER) -> PersistentVolume:
+    terms = [{"matchExpressions": [{"key": ZONE_LABEL, "operator": "In", "values": [zone]}]}]
+    spec = {
+        "csi": {"driver": driver_name, "volumeHandle": name},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+    }
+    return made(PersistentVolume, {"metadata": {"name": name}, "spec": spec})
+
+
+def test_volumes_in_a_zone_without_nodes_are_found() -> None:
+    """Cinder has one zone, nova, and the servers are in others."""
+    nodes = tuple(node(zone, labels={ZONE_LABEL: zone}) for zone in ("az1", "az2"))
+    listed = (in_zone("pv-1", "nova"), in_zone("pv-2", "az1"), in_zone("pv-3", "nova", "other"))
+    registered = tuple(csi_node(each.metadata.name, DRIVER) for each in nodes)
+    these = replace(with_storage(nodes=registered), nodes=nodes, volumes=listed)
+
+    (finding,) = volumes(these).findings
+
+    assert finding.id == "volume-without-node"
+    assert finding.subject == "PersistentVolume pv-1"
+    assert finding.what == "is in zone nova, and no node is: nodes are in az1, az2"
+    assert found(replace(these, volumes=listed[1:])) == []
+    assert found(replace(these, nodes=())) == []
 
 
 def test_parts_that_cannot_be_read_keep_only_their_own_checks_from_being_made() -> None:

@@ -15,7 +15,7 @@ from pileus.doctor.reading import observe
 from tests.unit.app.scene import Scene, scene
 from tests.unit.app.stage import Kube, configured
 
-ACCOUNT = "kube-system/cloud-controller-manager"
+ACCOUNT = "kube-system/pileus-cloud-controller-manager"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 

@@ -133,6 +133,16 @@ def test_a_body_of_known_length_may_be_cut_anywhere(cuts: list[int]) -> None:
         b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"1" * 5000 + b"\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: \u0663\r\n\r\nabc".encode(),
+        b"HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nX-A\t: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\n Content-Length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nabc",
+        CHUNKED[:-2] + b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+        CHUNKED[:-2] + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         CHUNKED + b"zz\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000,
         CHUNKED + b"5" * 70_000,
@@ -141,7 +151,7 @@ def test_a_body_of_known_length_may_be_cut_anywhere(cuts: list[int]) -> None:
         CHUNKED + b"0x1\r\na\r\n0\r\n\r\n",
         CHUNKED + b"0_1\r\na\r\n0\r\n\r\n",
     ],
-    ids=range(13),
+    ids=range(23),
 )
 def test_what_is_not_http_is_refused(text: bytes) -> None:
     with pytest.raises(NotHttp):

@@ -4,8 +4,14 @@ import asyncio
 import gzip
 import logging
 import re
+import socket
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+import uvloop
 
 from pileus.http import server as module
 from pileus.http.messages import (
@@ -14,6 +20,7 @@ from pileus.http.messages import (
     Response,
 )
 from pileus.http.server import BODY, IDLE, LINGER, READ_SIZE, TAKEN
+from pileus.pki import Subject, self_signed
 from tests.unit.http.site import CHUNKED, GET, LIMIT, Site, sent
 
 LAST = 2.0
@@ -352,3 +359,55 @@ async def test_a_refusal_of_a_handler_is_its_answer() -> None:
     site.answer = refuse
 
     assert (await site.exchange(GET)).received.endswith(b"\r\n\r\nnot now\n")
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(4):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_connections_in_their_handshake_count_and_the_oldest_is_closed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loop: object
+) -> None:
+    monkeypatch.setattr(module, "MOST_CONNECTIONS", 3)
+    with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
+        runner.run(many_handshakes(tmp_path))
+
+
+async def many_handshakes(tmp_path: Path) -> None:
+    pair = self_signed(Subject(common_name="server", names=("127.0.0.1",)), now=datetime.now(UTC))
+    (tmp_path / "pair.pem").write_bytes(pair.certificate + pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    trust = ssl.create_default_context(cadata=pair.certificate.decode())
+    server = Site().server
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    await server.start(listener, context)
+
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+    await until(lambda: len(server._handshakes) == 3)
+    for reader, _ in silent[:2]:
+        assert not await ending(reader)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+    writer.write(GET)
+
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    assert not await ending(silent[2][0])
+    assert (len(server._handshakes), len(server._connections)) == (2, 1)
+    silent[3][1].write(b"no TLS at all\r\n\r\n")
+    await until(lambda: len(server._handshakes) == 1)
+    await server.close(0)
+    await until(lambda: not server._handshakes and not server._connections)
+    for _, each in (*silent, (reader, writer)):
+        each.close()
+    listener.close()
+
+
+async def ending(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""

@@ -231,6 +231,7 @@ async def test_a_server_of_another_authority_is_not_trusted(trust: Trust, tmp_pa
         with pytest.raises(Unreachable, match="certificate is not trusted") as caught:
             await ask(transport, PUT)
 
+    assert caught.value.untrusted
     assert not caught.value.may_have_acted
     assert served.requests == []
 

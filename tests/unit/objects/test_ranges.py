@@ -2,7 +2,7 @@
 
 import pytest
 
-from pileus.objects.ranges import is_within, parse_range, parse_ranges, touches
+from pileus.objects.ranges import host_bit_warnings, is_within, parse_range, parse_ranges, touches
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,6 @@ from pileus.objects.ranges import is_within, parse_range, parse_ranges, touches
         ("10.0.0.0", '"10.0.0.0" is not a CIDR'),
         ("300.0.0.0/8", '"300.0.0.0/8" is not a CIDR'),
         ("fe80::1%eth0/64", "is not a CIDR"),
-        ("10.244.7.9/16", 'has host bits set .did you mean "10.244.0.0/16"'),
-        ("fd00::1/48", 'has host bits set .did you mean "fd00::/48"'),
     ],
 )
 def test_a_cluster_range_that_is_none_is_told(text, told):
@@ -32,6 +30,17 @@ def test_a_cluster_range_that_is_none_is_told(text, told):
 )
 def test_a_cluster_has_one_range_or_one_of_each_family(text, said):
     assert [str(each) for each in parse_ranges(text)] == said
+
+
+def test_host_bits_are_masked_as_in_go_and_can_be_told():
+    text = "10.244.7.9/16, fd00::1/48"
+
+    assert [str(each) for each in parse_ranges(text)] == ["10.244.0.0/16", "fd00::/48"]
+    fields = [each for _, each in host_bit_warnings("--cluster-cidr", text)]
+    assert [one["given"] for one in fields] == ["10.244.7.9/16", "fd00::1/48"]
+    assert [one["used"] for one in fields] == ["10.244.0.0/16", "fd00::/48"]
+    assert not list(host_bit_warnings("--cluster-cidr", "10.244.0.0/16,fd00::/48"))
+    assert not list(host_bit_warnings("--cluster-cidr", ""))
 
 
 def test_families_are_never_confused():

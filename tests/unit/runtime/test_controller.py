@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pileus.classic.errors import Postponed
-from pileus.cloud.errors import CloudError, Throttled, Unavailable
+from pileus.cloud.errors import LONGEST_RETRY_AFTER, CloudError, Throttled, Unavailable
 from pileus.fence import Fenced
 from pileus.kube.errors import ApiError, ServiceUnavailable, Status
 from pileus.runtime.backoff import SERVICE_RETRIES, RetryPolicy, default_policy, service_policy
@@ -122,13 +122,27 @@ async def test_retries_follow_the_policy_and_a_success_forgets_the_failures() ->
 
 
 async def test_a_cloud_that_throttles_is_left_alone_for_as_long_as_it_asks() -> None:
-    reconciler = failing(Throttled("slow down", retry_after=1000))
+    reconciler = failing(Throttled("slow down", retry_after=100))
     queue = new_queue()
     async with running(reconciler, queue):
         queue.add("a")
         await asyncio.sleep(HOUR)
 
-    assert len(reconciler.passes) == 4
+    gaps = [after - before for (_, before), (_, after) in pairwise(reconciler.passes)]
+    assert gaps
+    assert min(gaps) >= 100
+
+
+async def test_a_cloud_that_asks_for_years_is_asked_again_within_minutes() -> None:
+    reconciler = failing(Throttled("slow down", retry_after=999_999_999))
+    queue = new_queue()
+    async with running(reconciler, queue):
+        queue.add("a")
+        await asyncio.sleep(HOUR)
+
+    gaps = [after - before for (_, before), (_, after) in pairwise(reconciler.passes)]
+    assert gaps
+    assert max(gaps) <= LONGEST_RETRY_AFTER * 1.1
 
 
 def busy(seconds: float) -> ApiError:

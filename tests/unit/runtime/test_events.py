@@ -125,6 +125,16 @@ async def test_an_event_looks_as_client_go_makes_it() -> None:
     assert event.first_timestamp == event.last_timestamp is not None
 
 
+async def test_an_event_has_no_secret_and_can_be_encoded() -> None:
+    news = Newsroom()
+    async with news.open():
+        news.record("the cloud said password=hunter2 a\udc80")
+        await asyncio.sleep(5)
+
+    (event,) = news.cluster.events.values()
+    assert event.message == r"the cloud said password=*** a\udc80"
+
+
 async def test_an_event_about_something_in_a_namespace_is_kept_there() -> None:
     news = Newsroom()
     async with news.open():

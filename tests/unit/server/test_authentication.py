@@ -197,3 +197,16 @@ async def test_results_are_counted_under_few_names():
 )
 def test_tokens_are_read_as_upstream_reads_them(header: str, token: str):
     assert bearer_token(header) == token
+
+
+async def test_the_lifetime_of_client_certificates_is_measured():
+    desk = Desk()
+    name = "apiserver_client_certificate_expiration_seconds"
+    await desk.user(JANE)
+    left = desk.metrics.registry.value(f"{name}_sum")
+    desk.clock.moment += timedelta(hours=1)
+    await desk.user(JANE)
+
+    assert left is not None
+    assert desk.metrics.registry.value(f"{name}_count") == 2
+    assert desk.metrics.registry.value(f"{name}_sum") == 2 * left - 3600

@@ -116,6 +116,8 @@ async def test_a_caller_without_the_right_or_without_a_token_is_refused() -> Non
     [
         ("nmae=web-1", 'unknown parameter "nmae" (known: kind, namespace, name, controller, after'),
         ("limit=many", 'parameter limit must be a whole number, but got "many"'),
+        ("limit=0", "parameter limit must be at least 1, but got 0"),
+        ("limit=-1", 'parameter limit must be a whole number, but got "-1"'),
         ("after=-1", 'parameter after must be a whole number, but got "-1"'),
     ],
 )

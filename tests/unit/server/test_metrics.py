@@ -20,6 +20,7 @@ from pileus.server.build import this_build
 from pileus.server.health import Kind, Outcome, Slis
 from pileus.server.metrics import open_metrics_text, prometheus_text
 from pileus.server.process_metrics import add_process_metrics
+from pileus.telemetry import metrics as metrics_module
 from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
 
@@ -36,7 +37,7 @@ def test_no_name_ends_in_total_twice_and_nothing_tells_when_it_was_created(metri
     text = prometheus_text(metrics.registry).decode()
 
     assert "# TYPE rest_client_requests_total counter" in text
-    assert 'rest_client_requests_total{code="200",host="api",method="GET"} 1.0' in text
+    assert 'rest_client_requests_total{code="200",host="api",method="GET"} 1\n' in text
     assert "_total_total" not in text
     assert "_created" not in text
 
@@ -57,7 +58,7 @@ def test_a_metric_without_samples_is_left_out_as_in_go(metrics: Metrics):
 
     metrics.queue_depth.labels("node").set(3)
 
-    assert 'workqueue_depth{name="node"} 3.0' in prometheus_text(metrics.registry).decode()
+    assert 'workqueue_depth{name="node"} 3\n' in prometheus_text(metrics.registry).decode()
 
 
 def test_any_label_value_survives(metrics: Metrics):
@@ -82,6 +83,20 @@ def test_the_process_tells_of_itself(metrics: Metrics):
     assert re.search(
         r'^kubernetes_build_info\{.*git_version="v1\.37\.1\+pileus', text, re.MULTILINE
     )
+
+
+def test_metrics_are_counted_by_their_stability(metrics: Metrics):
+    add_process_metrics(metrics.registry, this_build())
+    text = prometheus_text(metrics.registry).decode()
+    declared = re.findall(r'"(\[ALPHA\]|\[BETA\]) ', Path(metrics_module.__file__).read_text())
+
+    def count(level: str) -> float | None:
+        labels = {"stability_level": level, "deprecated_version": ""}
+        return metrics.registry.value("registered_metrics_total", labels)
+
+    assert count("ALPHA") == declared.count("[ALPHA]") + 1, "the build is beside the others"
+    assert count("BETA") == declared.count("[BETA]")
+    assert 'registered_metrics_total{deprecated_version="",stability_level="BETA"} 1\n' in text
 
 
 def test_open_metrics_end_as_they_must(metrics: Metrics):
@@ -118,7 +133,14 @@ def test_values_of_the_process(tmp_path: Path):
     (process / "fd" / "0").touch()
     fields = [str(each) for each in range(3, 53)]
     (process / "stat").write_text(f"7 (a) b) S {' '.join(fields[1:])}\n")
-    (process / "limits").write_text("Max open files            1024    unlimited    files\n")
+    (process / "limits").write_text(
+        "Max open files            1024    unlimited    files\n"
+        "Max address space         unlimited    unlimited    bytes\n"
+    )
+    (process / "net").mkdir()
+    (process / "net" / "netstat").write_text(
+        "TcpExt: A InOctets\nTcpExt: 1 2\nIpExt: X InOctets OutOctets\nIpExt: 3 40 50\n"
+    )
     registry = MetricRegistry()
 
     add_process_metrics(registry, this_build(), tmp_path)
@@ -130,6 +152,9 @@ def test_values_of_the_process(tmp_path: Path):
     assert registry.value("process_resident_memory_bytes") == 24 * page
     assert registry.value("process_open_fds") == 1
     assert registry.value("process_max_fds") == 1024
+    assert registry.value("process_virtual_memory_max_bytes") == float(2**64 - 1)
+    assert registry.value("process_network_receive_bytes_total") == 40
+    assert registry.value("process_network_transmit_bytes_total") == 50
 
 
 def test_files_without_a_limit_and_files_that_may_not_be_read(tmp_path: Path):
@@ -165,10 +190,10 @@ def test_slis_count_outcomes_until_reset():
 
     text = prometheus_text(slis.registry).decode()
 
-    assert 'kubernetes_healthcheck{name="lease",type="healthz"} 0.0' in text
+    assert 'kubernetes_healthcheck{name="lease",type="healthz"} 0' in text
     for status in ("success", "error"):
         labels = f'name="lease",status="{status}",type="healthz"'
-        assert f"kubernetes_healthchecks_total{{{labels}}} 1.0" in text
+        assert f"kubernetes_healthchecks_total{{{labels}}} 1\n" in text
 
     slis.reset()
 

@@ -158,6 +158,9 @@ async def test_a_token_opens_what_its_user_may_see_and_a_bad_one_nothing():
 
         open_metrics = {**good, "Accept": "application/openmetrics-text; version=1.0.0"}
         assert (await here.ask("/metrics", headers=open_metrics))[1].endswith("# EOF\n")
+        prometheus = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;q=0.5,*/*;q=0.1"
+        shown = await here.ask("/metrics", headers={**good, "Accept": prometheus})
+        assert shown[2]["Content-Type"].startswith("text/plain"), "as from the Go framework"
         assert (await here.ask("/configz", headers=good))[0] == 403
 
         status, text, _ = await here.ask("/healthz", headers=bad)
@@ -190,14 +193,14 @@ async def test_a_check_of_readiness_alone_is_in_no_other_probe_and_no_other_sli(
         ]
         assert (await here.ask("/healthz/synced", ADMIN))[0] == 404
         slis = (await here.ask("/metrics/slis", ADMIN))[1]
-        assert 'kubernetes_healthcheck{name="synced",type="readyz"} 0.0' in slis
+        assert 'kubernetes_healthcheck{name="synced",type="readyz"} 0' in slis
         assert slis.count('kubernetes_healthcheck{name="synced"') == 1
 
 
 async def test_slis_follow_the_probes_and_can_be_reset(with_cas: ServerSettings):
     async with site(with_cas) as here:
         await here.ask("/livez")
-        expected = 'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1.0'
+        expected = 'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1'
         assert expected in (await here.ask("/metrics/slis", ADMIN))[1]
 
         reset = await here.ask("/metrics/slis", ADMIN, method="DELETE")

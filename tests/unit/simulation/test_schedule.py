@@ -71,6 +71,11 @@ def test_every_kind_happens_in_the_mixed_scenario(kind: DeedKind | FaultKind):
     nodes = ("volume-", "plugin-", "host-", FaultKind.CLOUD_IGNORED)
     aimed |= {kind: "volumes" for kind in DeedKind if kind.startswith(("claim-", "pod-"))}
     aimed |= {one: "volume-nodes" for one in (*DeedKind, *FaultKind) if one.startswith(nodes)}
+    aimed |= {
+        DeedKind.CLAIM_FORGED: "volume-writers",
+        DeedKind.ATTACHMENT_SECOND: "volume-writers",
+        DeedKind.HOST_STALE_MOUNT: "volume-writers",
+    }
     scenario = SCENARIOS[aimed.get(kind, "mixed")]
 
     assert kind in {*scenario.deeds, *scenario.faults}

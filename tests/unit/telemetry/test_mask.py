@@ -87,3 +87,16 @@ WORDS = st.sampled_from([
 @given(st.lists(st.one_of(WORDS, st.text(max_size=5))).map("".join))
 def test_the_quick_check_overlooks_nothing_that_looks_like_a_secret(text: str):
     assert masked(text) == masked_by_pattern(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("id-eyJhbGciOiJS.eyJpc3MiOiJr.c2ln rest", "id-*** rest"),
+        ("eyJhbGciOiJS.eyJpc3MiOiJr no third part", "eyJhbGciOiJS.eyJpc3MiOiJr no third part"),
+        ("--my-token=abc", "--my-token=***"),
+        ("a\udc80b", r"a\udc80b"),
+    ],
+)
+def test_runs_of_words_are_searched_once_and_surrogates_are_escaped(text: str, shown: str):
+    assert masked(text) == shown

@@ -1,6 +1,7 @@
 """What a pass records, through the runtime, the cloud's middleware and the API client."""
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -24,11 +25,21 @@ from pileus.runtime.controller import Controller, Limits
 from pileus.runtime.queue import WorkQueue
 from pileus.runtime.reconcile import DONE, Result, again_in
 from pileus.telemetry.instruments import MetricRegistry
-from pileus.telemetry.journal import Entry, Line, Subject
+from pileus.telemetry.journal import Entry, Journal, Line, Subject
 from pileus.telemetry.journal_settings import JournalSettings
 from pileus.telemetry.journal_sinks import SinkUnavailable, journal_sinks
 from pileus.telemetry.metrics import Metrics
-from pileus.telemetry.passes import Pass, observed, part_of_pass, planned, recording
+from pileus.telemetry.passes import (
+    Pass,
+    calling,
+    observed,
+    part_of_pass,
+    passing,
+    planned,
+    recording,
+    requested,
+    wrote,
+)
 from pileus.testing.scripted import Answer as Reply
 from pileus.testing.scripted import ScriptedTransport, in_order, refused
 from pileus.testing.virtual_time import LoopClock
@@ -326,3 +337,40 @@ async def test_a_file_that_cannot_be_written_later_stops_nothing(
             await asyncio.sleep(1)
 
     assert [each.message for each in caplog.records].count("Cannot write history file") == 1
+
+
+async def test_a_sink_that_fails_stops_neither_the_pass_nor_the_other_sinks() -> None:
+    def broken(_: Pass, __: object) -> None:
+        raise UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates not allowed")
+
+    kept = Kept()
+    with recording(LoopClock(), broken, kept), passing("things"):
+        planned([(NODE, LINE)])
+    assert len(kept.entries) == 1
+
+
+async def test_no_text_of_a_cloud_or_an_api_server_breaks_the_journal(tmp_path: Path) -> None:
+    odd = "a\udc80"
+    journal = Journal(LoopClock().now())
+    async with journal_sinks(JournalSettings(file=str(tmp_path / "history.jsonl"))) as sinks:
+        with recording(LoopClock(), journal.record, *sinks), passing("things") as this:
+            observed(NODE, odd)
+            planned([(NODE, Line(summary=odd, reason="Why", details=(odd,)))])
+            wrote(f"PATCH /{odd}", 0.0, 500, odd, odd)
+            with calling("instances.find", 1, is_write=False):
+                requested(f"GET /{odd}", 500, 0.0, odd)
+            this.failed(Unavailable(odd))
+    assert len(journal) == 1
+    (line,) = (tmp_path / "history.jsonl").read_bytes().splitlines()
+    assert rb"a\\udc80" in line
+
+
+async def test_a_history_file_is_only_for_its_user(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    before = os.umask(0)
+    try:
+        async with journal_sinks(JournalSettings(file=str(file))):
+            pass
+    finally:
+        os.umask(before)
+    assert file.stat().st_mode & 0o777 == 0o600

@@ -1,15 +1,26 @@
 """Devices and mounts, on loop devices where root allows them."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pileus.volumes import devices, mounts
 from pileus.volumes.commands import CommandFailed, HostError, run
 from pileus.volumes.devices import DeviceMissing, ForeignData, System, find_device
-from tests.loop_devices import MIB, ONE_WORKER, loop_device, needs_loop_devices
+from tests.loop_devices import (
+    MIB,
+    ONE_WORKER,
+    devices_of,
+    loop_device,
+    needs_loop_devices,
+    release,
+    release_leftovers,
+)
 
 ID = "0a6b3c6e-7a53-4c6b-9d2e-1f2b3c4d5e6f"
 
@@ -20,6 +31,31 @@ pytestmark = ONE_WORKER
 def disk(tmp_path: Path) -> Iterator[Path]:
     with loop_device(tmp_path / "vol-0123456789ab.img") as device:
         yield device
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_mounted(tmp_path: Path) -> Iterator[None]:
+    yield
+    release(tmp_path)
+
+
+@needs_loop_devices
+def test_what_a_killed_run_left_behind_is_removed(tmp_path: Path) -> None:
+    ended, running = (tmp_path / f"pytest-of-x/pytest-{number}/test" for number in (1, 2))
+    for folder in (ended, running):
+        folder.mkdir(parents=True)
+        (folder / "disk.img").write_bytes(bytes(MIB))
+        subprocess.run(["losetup", "--find", str(folder / "disk.img")], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder / ".")], check=True)
+    (running.parent / ".lock").write_text(str(os.getpid()))
+    (ended.parent / ".lock").write_text("4194305")  # more than the kernel gives to a process
+
+    release_leftovers.__wrapped__()
+
+    assert mounts.mount_at(ended) is None
+    assert devices_of(ended / "disk.img") == []
+    assert mounts.mount_at(running) is not None
+    assert len(devices_of(running / "disk.img")) == 1
 
 
 # -- finding -----------------------------------------------------------------------------------
@@ -91,9 +127,22 @@ def test_a_disk_that_shows_another_id_is_not_taken(tmp_path: Path, disk: Path) -
     assert find_device("vol-0123456789ab") == disk
 
 
-def test_a_directory_is_found_by_its_path(tmp_path: Path) -> None:
-    assert find_device("vol-0123456789ab", str(tmp_path)) == tmp_path
-    assert find_device("vol-0123456789ab", str(tmp_path / "none")) is None
+def test_a_directory_is_found_by_its_path_if_it_has_the_name_of_the_volume(tmp_path: Path) -> None:
+    folder = tmp_path / "vol-0123456789ab"
+    folder.mkdir()
+
+    assert find_device("vol-0123456789ab", str(folder)) == folder
+    assert find_device("vol-0123456789ab", str(tmp_path / "none" / "vol-0123456789ab")) is None
+
+
+@pytest.mark.parametrize("hint", ["/", "/etc", ".", "vol-0123456789ab", "/etc/../etc"])
+def test_another_directory_of_the_node_is_not_taken_for_a_volume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hint: str
+) -> None:
+    (tmp_path / "vol-0123456789ab").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    assert find_device("vol-0123456789ab", hint) is None
 
 
 async def test_a_missing_device_is_reported_after_a_while(tmp_path: Path) -> None:
@@ -121,7 +170,11 @@ async def test_an_empty_device_is_formatted_once(disk: Path, tmp_path: Path) -> 
 
 @needs_loop_devices
 @pytest.mark.real_time
-@pytest.mark.parametrize("place", [0, 512 * 1024, 64 * MIB - 512], ids=["first", "later", "last"])
+@pytest.mark.parametrize(
+    "place",
+    [0, 512 * 1024, 2 * MIB, 40 * MIB + 7, 64 * MIB - 512],
+    ids=["first", "later", "after the first MiB", "middle", "last"],
+)
 async def test_a_device_with_any_data_is_never_formatted(disk: Path, place: int) -> None:
     with disk.open("r+b") as out:
         out.seek(place)
@@ -134,6 +187,33 @@ async def test_a_device_with_any_data_is_never_formatted(disk: Path, place: int)
     assert disk.read_bytes() == before
 
 
+@pytest.mark.real_time
+@pytest.mark.parametrize("place", [512 << 10, (300 << 30) - 512, *devices.COPIES])
+async def test_the_edges_of_a_large_device_and_copies_of_superblocks_are_data(
+    tmp_path: Path, place: int
+) -> None:
+    """A copy can bring a filesystem back whose beginning was overwritten."""
+    disk = tmp_path / "disk"
+    with disk.open("wb") as out:
+        out.truncate(300 << 30)
+        out.seek(place + 0x38)
+        out.write(b"\x53\xef")
+
+    assert await devices.content(disk) == devices.UNKNOWN
+
+
+@given(size=st.integers(1, 1 << 44), part=st.floats(0, 1))
+def test_what_is_read_of_a_device_is_little_and_everywhere(size: int, part: float) -> None:
+    places = sorted(devices.probed(size))
+    at = int(part * (size - 1))
+
+    assert all(first >= 0 and length > 0 and first + length <= size for first, length in places)
+    assert sum(length for _, length in places) <= 260 * MIB
+    assert any(abs(first - at) <= max(size // 1000, devices.SAMPLE) for first, _ in places)
+    if size <= devices.SAMPLE * devices.SAMPLES:
+        assert any(first <= at < first + length for first, length in places)
+
+
 @needs_loop_devices
 @pytest.mark.real_time
 async def test_a_device_with_another_filesystem_is_not_formatted(disk: Path) -> None:
@@ -142,6 +222,29 @@ async def test_a_device_with_another_filesystem_is_not_formatted(disk: Path) -> 
     with pytest.raises(ForeignData, match="has ext2 instead of ext4"):
         await devices.make_filesystem(disk, "ext4")
     assert await devices.content(disk) == "ext2"
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [(8, ""), (4, ""), (1, ""), (0, ""), (0, "DEVNAME=/dev/x")],
+    ids=["ambivalent", "usage", "failed", "silent", "without a type"],
+)
+async def test_an_empty_device_is_not_formatted_if_blkid_does_not_say_that_it_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, printed: str
+) -> None:
+    """8: several signatures that contradict each other."""
+    blkid, disk = tmp_path / "bin/blkid", tmp_path / "disk"
+    blkid.parent.mkdir()
+    blkid.write_text(f"#!/bin/sh\necho {printed}\nexit {code}\n")
+    blkid.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{blkid.parent}:{os.environ['PATH']}")
+    disk.write_bytes(bytes(2 * MIB))
+
+    with pytest.raises(HostError):
+        await devices.make_filesystem(disk, "ext4")
+
+    assert not any(disk.read_bytes())
 
 
 @needs_loop_devices
@@ -181,6 +284,32 @@ async def test_a_filesystem_grows_with_its_device(disk: Path, tmp_path: Path) ->
     await devices.grow_unmounted(disk, "ext4")
 
 
+@pytest.mark.parametrize(
+    ("filesystem", "place", "field"),
+    [
+        ("ext4", 0x418, b"\xff\xff\xff\x7f"),
+        ("ext4", 0x418, b"\x07\0\0\0"),
+        ("xfs", 4, b"\xff" * 12),
+        ("btrfs", 0x10070, b"\xff" * 8),
+    ],
+)
+def test_a_crafted_superblock_costs_nothing_and_lets_nothing_grow(
+    tmp_path: Path, filesystem: str, place: int, field: bytes
+) -> None:
+    disk, marks = tmp_path / "disk", {"ext4": (0x438, b"\x53\xef"), "xfs": (0, b"XFSB")}
+    magic_at, magic = marks.get(filesystem, (0x10040, b"_BHRfS_M"))
+    head = bytearray(MIB)
+    head[0x404:0x408] = b"\1\0\0\0"
+    head[magic_at : magic_at + len(magic)] = magic
+    head[place : place + len(field)] = field
+    disk.write_bytes(head)
+
+    size = devices.filesystem_size(disk, filesystem)
+
+    assert size is None or size.bit_length() <= 96
+    assert not devices.can_grow(disk, filesystem)
+
+
 # -- mounts ------------------------------------------------------------------------------------
 
 
@@ -215,6 +344,10 @@ async def test_mounts_are_idempotent_and_foreign_ones_stay(tmp_path: Path) -> No
         await mounts.bind(other, target)
     for _ in range(2):
         await mounts.unmount(target)
+    await mounts.bind(source, target)
+    with pytest.raises(mounts.WrongMount, match="is already mounted read-write, not read-only"):
+        await mounts.bind(source, target, read_only=True)
+    await mounts.unmount(target)
 
     assert not target.exists()
     assert (source / "file").read_text() == "data"
@@ -229,6 +362,28 @@ async def test_a_directory_with_content_is_not_removed(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="cannot remove"):
         await mounts.unmount(tmp_path / "target")
     assert (tmp_path / "target/file").exists()
+
+
+@needs_loop_devices
+@pytest.mark.real_time
+async def test_a_mounted_device_keeps_its_access_mode(disk: Path, tmp_path: Path) -> None:
+    await devices.make_filesystem(disk, "ext4")
+    await mounts.mount_device(disk, tmp_path / "m", "ext4")
+
+    with pytest.raises(mounts.WrongMount, match="is already mounted read-write, not read-only"):
+        await mounts.mount_device(disk, tmp_path / "m", "ext4", ("ro",))
+
+
+@pytest.mark.real_time
+async def test_a_file_with_content_at_the_target_is_not_removed(tmp_path: Path) -> None:
+    """It could be data that was written while nothing was mounted there."""
+    target = tmp_path / "target"
+    target.write_text("data")
+
+    with pytest.raises(HostError, match="is a file with content: it is not removed"):
+        await mounts.unmount(target)
+
+    assert target.read_text() == "data"
 
 
 @needs_loop_devices

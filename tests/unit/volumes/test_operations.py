@@ -1,10 +1,23 @@
 """Operations wait for a slow cloud: the model of OpenStack, whose changes take 8 seconds."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import Conflict, NotFound
-from pileus.cloud.volume import SnapshotSpec, SnapshotState, VolumeId, VolumeSpec, VolumeState
+from pileus.cloud.model import InstanceId
+from pileus.cloud.volume import (
+    Attachment,
+    SnapshotSpec,
+    SnapshotState,
+    Volume,
+    VolumeId,
+    VolumeSpec,
+    VolumeState,
+)
 from pileus.volumes.operations import Operations, Patience, StillPending
 from tests.contract.openstack_machines import OpenStackVolumesHarness
 
@@ -83,3 +96,46 @@ async def test_a_missing_volume_is_not_found() -> None:
     async with OpenStackVolumesHarness().connect() as volumes:
         with pytest.raises(NotFound, match="there is no volume vol-none"):
             await Operations(volumes, "c1").get(VolumeId("vol-none"))
+
+
+@dataclass
+class Answering:
+    """A cloud that answers every request with one volume."""
+
+    volume: Volume
+
+    async def create(self, spec: VolumeSpec) -> Volume:
+        return self.volume
+
+    async def attach(self, cluster: str, volume: VolumeId, instance: InstanceId) -> Volume:
+        return self.volume
+
+    async def list_volumes(
+        self, cluster: str, ids: Sequence[VolumeId] | None = None
+    ) -> Mapping[VolumeId, Volume]:
+        return {self.volume.id: self.volume}
+
+
+def doing(**fields: Any) -> Operations:
+    given: dict[str, Any] = {"id": VolumeId("v"), "owner": SPEC.owner, "size_gib": 2, **fields}
+    volumes: Any = Answering(Volume(**given))
+    return Operations(volumes, "c1", Patience(total=3.0))
+
+
+@pytest.mark.parametrize("owner", [None, Owner("c1", "pvc-2"), Owner("c2", "pvc-1")])
+async def test_a_volume_with_the_mark_of_another_claim_is_not_used(owner: Owner | None) -> None:
+    assert (await doing(state=VolumeState.AVAILABLE).create(SPEC)).id == "v"
+
+    with pytest.raises(Conflict, match=r"belongs to .*, not to pvc-1. It is not used"):
+        await doing(state=VolumeState.AVAILABLE, owner=owner).create(SPEC)
+
+
+async def test_a_volume_that_is_being_detached_is_not_attached() -> None:
+    instance = InstanceId("i-1")
+    held: dict[str, Any] = {"attachments": (Attachment(instance, "/dev/vdb"),)}
+    attached = await doing(state=VolumeState.ATTACHED, **held).attach(VolumeId("v"), instance)
+    assert attached.device == "/dev/vdb"
+
+    for state in (VolumeState.DETACHING, VolumeState.ATTACHING):
+        with pytest.raises(Conflict):
+            await doing(state=state, **held).attach(VolumeId("v"), instance)

@@ -47,10 +47,14 @@ def test_an_unknown_filesystem_is_refused() -> None:
         read_filesystem("ext5")
 
 
-def test_a_snapshot_class_takes_no_parameters_but_those_of_sidecars() -> None:
+def test_a_snapshot_class_takes_no_parameters_but_what_is_always_done() -> None:
     read_snapshot_parameters({"csi.storage.k8s.io/volumesnapshot/name": "s"})
-    with pytest.raises(InvalidParameters, match="unknown parameter type"):
-        read_snapshot_parameters({"type": "fast"})
+    read_snapshot_parameters({"force-create": "true", "type": "snapshot"})
+    for name, value in (("type", "fast"), ("force-create", "false")):
+        with pytest.raises(InvalidParameters, match=f'unknown parameter {name} "{value}"'):
+            read_snapshot_parameters({name: value})
+    with pytest.raises(InvalidParameters, match="type backup is not supported"):
+        read_snapshot_parameters({"type": "backup"})
 
 
 def test_secrets_are_refused_without_their_values() -> None:

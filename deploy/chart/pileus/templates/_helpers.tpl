@@ -22,7 +22,7 @@
 {{- if and (index $flags "use-service-account-credentials") (not (index $flags "dry-run")) -}}
 {kind: ServiceAccount, name: {{ .identity }}, namespace: kube-system}
 {{- else -}}
-{kind: ServiceAccount, name: cloud-controller-manager, namespace: {{ .root.Release.Namespace }}}
+{kind: ServiceAccount, name: pileus-cloud-controller-manager, namespace: {{ .root.Release.Namespace }}}
 {{- end -}}
 {{- end -}}
 
@@ -33,7 +33,16 @@
 {{- end -}}
 
 {{- define "pileus.image" -}}
+{{- with .Values.image.digest -}}
+{{ $.Values.image.repository }}@{{ . }}
+{{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The key of the provider's file in the Secret. */ -}}
+{{- define "pileus.configKey" -}}
+{{- if .Values.cloudConfigSecret -}}{{ .Values.cloudConfigSecretKey }}{{- else -}}cloud-config{{- end -}}
 {{- end -}}
 
 {{- /* The flags of the container as YAML. */ -}}
@@ -41,7 +50,7 @@
 {{- $missing := "cloudProvider is not set. Fix: add --set cloudProvider=NAME, such as openstack" -}}
 {{- $flags := merge (dict "cloud-provider" (required $missing .Values.cloudProvider)) .Values.flags -}}
 {{- if or .Values.cloudConfig .Values.cloudConfigSecret -}}
-{{- $flags = set $flags "cloud-config" "/etc/cloud/cloud-config" -}}
+{{- $flags = set $flags "cloud-config" (printf "/etc/cloud/%s" (include "pileus.configKey" .)) -}}
 {{- end -}}
 {{- if and (eq .Values.kind "Deployment") (not (hasKey $flags "permit-port-sharing")) -}}
 {{- $flags = set $flags "permit-port-sharing" true -}}

@@ -2,9 +2,9 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import SystemRandom
 
@@ -27,8 +27,11 @@ from pileus_lab.cli.local_commands import COMMANDS, Shown
 from pileus_lab.cli.local_commands.command import Command
 from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.http_api import reaching, serving
-from pileus_lab.local.journal import open_journal
-from pileus_lab.local.netns.namespaces import check_state, claim_rights, settings_inside
+from pileus_lab.local.journal import Journal, open_journal
+from pileus_lab.local.loopback import KEPT, NETWORKS, claimed_pools, filled, kept_pools
+from pileus_lab.local.model.records import Pools
+from pileus_lab.local.model.state import State
+from pileus_lab.local.netns.namespaces import check_state, claim_rights, pools_inside
 from pileus_lab.local.netns.sockets import namespaces
 from pileus_lab.local.options import (
     ENDPOINT,
@@ -39,6 +42,7 @@ from pileus_lab.local.options import (
     behaviour_of,
     disks_of,
     endpoint_of,
+    given_pools,
     read_file,
     settings_of,
 )
@@ -129,15 +133,15 @@ def serve(given: Given, terminal: Terminal) -> int:
     values = read_file(read_config(path).text, path)
     endpoint = endpoint_of(given.text("endpoint") or values[ENDPOINT], terminal.environment)
     network = Network(given.text("network") or values[NETWORK_KIND])
-    settings = settings_of(values)
     with ExitStack() as stack:
         state = given.text("state") or values[STATE]
         journal = stack.enter_context(open_journal(Path(state))) if state else None
+        pools = stack.enter_context(_pools(given_pools(values), network, journal))
         context = CloudContext(
             clock=SystemClock(),
             chance=SystemRandom(),
             journal=journal,
-            settings=settings_inside(settings) if network is Network.NETNS else settings,
+            settings=settings_of(values, pools),
             behaviour=behaviour_of(values),
             disks=disks_of(values),
         )
@@ -148,6 +152,24 @@ def serve(given: Given, terminal: Terminal) -> int:
         checking = Checking(interval=values[HEALTH_INTERVAL])
         asyncio.run(_serve(cloud, endpoint, Carriage(network, checking), terminal))
     return 0
+
+
+@contextmanager
+def _pools(given: Pools, network: Network, journal: Journal | None) -> Generator[Pools]:
+    """Yields the pools of the cloud, claimed while the block lasts, and keeps them in the state.
+
+    Raises `Misconfigured` if another cloud on this machine uses them.
+    """
+    state = journal.load() if journal else State()
+    kept = kept_pools(state)
+    if network is Network.NONE:
+        yield filled(given, kept or NETWORKS[0])
+        return
+    inside = pools_inside(given) if network is Network.NETNS else given
+    with claimed_pools(inside, kept) as pools:
+        if journal and KEPT not in state.pools:
+            journal.keep(state, replace(state, pools={KEPT: kept or pools}))
+        yield pools
 
 
 @dataclass(frozen=True, slots=True)

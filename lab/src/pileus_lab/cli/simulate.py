@@ -193,17 +193,14 @@ class _Kind:
 
     def check(self) -> None:
         """Raises `UsageError` if there is no such cloud, or if it does not fit the scenario."""
-        from pileus_lab.simulation.clouds.loading import UnusableCloud, load  # noqa: PLC0415
+        from pileus_lab.simulation.clouds import loading  # noqa: PLC0415
 
         try:
-            load(self.cloud)
-        except UnusableCloud as error:
+            make = loading.load(self.cloud)
+            if SCENARIOS[self.scenario].has_volumes:
+                loading.check_volumes(self.cloud or "local", make)
+        except loading.UnusableCloud as error:
             raise UsageError(f"--cloud: {error}") from error
-        if SCENARIOS[self.scenario].has_volumes and self.cloud not in {"", "local"}:
-            raise UsageError(
-                f"--scenario {self.scenario} is about volumes, which only the local cloud has in "
-                f"the simulation: omit --cloud {self.cloud}"
-            )
 
     def schedule(self, seed: int) -> "Schedule":
         from pileus_lab.simulation.schedule import draw  # noqa: PLC0415

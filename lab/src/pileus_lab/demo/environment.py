@@ -21,12 +21,14 @@ from pileus.telemetry.logs import Verbosity
 from pileus_lab.apiserver.server import ServerInfo, serving_api
 from pileus_lab.demo.cluster import Cluster, Ports, Shop, api_client, seen_cluster
 from pileus_lab.demo.facts import balancer_row, cloud_changes, event_row, listeners, node_rows
-from pileus_lab.demo.host import FRONT_PORTS, NODE_PORTS, Block, Folder, claimed_block, free_port
+from pileus_lab.demo.host import FRONT_PORTS, NODE_PORTS, Folder, free_port
 from pileus_lab.demo.manager import configuration, manage, report_awaited, world_of
 from pileus_lab.demo.state import Board, Sight
 from pileus_lab.local.cloud import CloudContext, LocalCloud
 from pileus_lab.local.http_api import serving
+from pileus_lab.local.loopback import claimed_pools, last_address
 from pileus_lab.local.model.machines import CreateMachine, DeleteMachine
+from pileus_lab.local.model.records import Pools
 from pileus_lab.local.model.state import A, Operation, Settings
 from pileus_lab.local.traffic.data_plane import carrying
 from pileus_lab.local.traffic.health_checks import Checking
@@ -108,12 +110,13 @@ def props(folder: Folder, board: Board, verbosity: Verbosity) -> Props:
 @asynccontextmanager
 async def staged(given: Props) -> AsyncGenerator[Stage]:
     """Runs everything while the block lasts. Raises if a part cannot start."""
-    with claimed_block() as block:
-        ports = Ports(free_port(block, FRONT_PORTS), free_port(block, NODE_PORTS))
+    with claimed_pools(Pools()) as pools:
+        spare = last_address(pools.balancers)
+        ports = Ports(free_port(spare, FRONT_PORTS), free_port(spare, NODE_PORTS))
         folder, board = given.folder, given.board
         async with (
             _served_api(given) as server,
-            _served_cloud(given, block) as (cloud, listened),
+            _served_cloud(given, pools) as (cloud, listened),
             _kubelets(given, cloud),
             seen_cluster(folder.kubeconfig, given.random, board) as cluster,
             _manager(given),
@@ -136,16 +139,16 @@ async def _served_api(given: Props) -> AsyncGenerator[ServerInfo]:
 
 @asynccontextmanager
 async def _served_cloud(
-    given: Props, block: Block
+    given: Props, pools: Pools
 ) -> AsyncGenerator[tuple[LocalCloud, set[tuple[str, int]]]]:
     """Runs a cloud in memory: used directly by the demo, on a socket by the manager and by users.
 
     Also yields the addresses and ports on which anything in it ever listened.
     """
     settings = Settings(
-        internal_pool=block.instances,
-        balancer_pool=block.balancers,
-        external_pool=block.external,
+        internal_pool=pools.internal,
+        balancer_pool=pools.balancers,
+        external_pool=pools.external,
         boot_seconds=BOOT_SECONDS,
     )
     cloud = LocalCloud(CloudContext(clock=given.clock, chance=given.random, settings=settings))
@@ -154,7 +157,7 @@ async def _served_cloud(
     await asyncio.to_thread(_write_private, folder.cloud_config, config)
     listened = _report_changes(cloud, given.board)
     async with carrying(cloud, Checking()), serving(cloud, folder.socket):
-        given.board.note("demo", Effect.CREATE, f"local cloud with addresses {block.instances}")
+        given.board.note("demo", Effect.CREATE, f"local cloud with addresses {pools.internal}")
         yield cloud, listened
 
 

@@ -1,4 +1,4 @@
-"""What the demo uses of this machine: a folder, a block of loopback addresses, signals."""
+"""What the demo uses of this machine: a folder, free ports, signals."""
 
 import asyncio
 import os
@@ -87,65 +87,21 @@ def _make(wanted: Path | None) -> tuple[bool, Path]:
     return made, path
 
 
-BLOCKS = range(256)
 FRONT_PORTS = range(8080, 8180)
 NODE_PORTS = range(30080, 30180)
-CLAIM_PORT = 47090
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    number: int
+def free_port(spare: str, wanted: Iterable[int]) -> int:
+    """Returns the first port that no program has taken on all addresses, as many servers do.
 
-    @property
-    def instances(self) -> str:
-        return f"127.90.{self.number}.0/25"
-
-    @property
-    def balancers(self) -> str:
-        return f"127.90.{self.number}.128/25"
-
-    @property
-    def external(self) -> str:
-        return f"127.91.{self.number}.0/24"
-
-    @property
-    def spare(self) -> str:
-        """An address that is never assigned."""
-        return f"127.90.{self.number}.127"
-
-
-@contextmanager
-def claimed_block(numbers: Iterable[int] = BLOCKS) -> Generator[Block]:
-    """Reserves the first free block while the demo runs. Raises `Unusable`."""
-    problem: OSError | None = None
-    for number in numbers:
-        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        with claim:
-            try:
-                claim.bind((Block(number).spare, CLAIM_PORT))
-            except OSError as error:
-                problem = error
-                continue
-            yield Block(number)
-            return
-    raise Unusable(
-        f"no block of loopback addresses below 127.90.0.0/16 is available ({problem}); "
-        "the demo needs addresses of 127.0.0.0/8 other than 127.0.0.1"
-    )
-
-
-def free_port(block: Block, wanted: Iterable[int]) -> int:
-    """Returns the first port that is free on all addresses, where many servers listen.
-
-    Raises `Unusable`.
+    `spare` is an address on which nothing else listens. Raises `Unusable`.
     """
     tried: list[int] = []
     for port in wanted:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((block.spare, port))
+                probe.bind((spare, port))
             except OSError:
                 tried.append(port)
                 continue
@@ -184,6 +140,10 @@ class Interruption:
     ) -> None:
         for sign, handler in self._before.items():
             signal.signal(sign, handler)
+
+    def stop(self) -> None:
+        """The user asked for the end, as with Ctrl-C."""
+        self._hear(signal.SIGINT, None)
 
     def reader_gone(self) -> None:
         """The terminal was closed."""

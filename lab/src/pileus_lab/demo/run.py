@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import socket
 import time
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,8 +90,9 @@ class Options:
 class Performance:
     """One run; its results can be read afterwards, however it ended."""
 
-    def __init__(self, options: Options, given: Props) -> None:
+    def __init__(self, options: Options, given: Props, stop: Callable[[], None]) -> None:
         self._options = options
+        self._stop = stop
         self._given = given
         self._stage: Stage | None = None
 
@@ -105,7 +106,7 @@ class Performance:
         Raises `StepFailed` and errors of the start-up.
         """
         board = self._given.board
-        async with _shown(self._options.console, board):
+        async with _shown(self._options.console, board, self._stop):
             board.begin(0)
             async with staged(self._given) as self._stage:
                 try:
@@ -126,11 +127,13 @@ class Performance:
 
 
 @asynccontextmanager
-async def _shown(console: Console | None, board: Board) -> AsyncGenerator[None]:
+async def _shown(
+    console: Console | None, board: Board, stop: Callable[[], None]
+) -> AsyncGenerator[None]:
     if console is None:
         yield
         return
-    async with screen(board, console):
+    async with screen(board, console, stop):
         yield
 
 
@@ -166,7 +169,8 @@ def show(options: Options) -> int:
         if options.console is None:
             board.seat(plain)
         with state_folder(options.folder) as folder, _logging_to(folder.log) as verbosity:
-            performance = Performance(options, props(folder, board, verbosity))
+            given = props(folder, board, verbosity)
+            performance = Performance(options, given, interruption.stop)
             failure = _failure_of(performance.run(), interruption)
             if failure:
                 board.give_up(failure)

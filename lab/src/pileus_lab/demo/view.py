@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from pileus.app.background import background
+from pileus.cli.keyboard import Key, keyboard
 from pileus.cli.screen import GAP, NONE, Section, aligned, cut, joined, stack
 from pileus.cloud.balancer import Effect
 from pileus_lab.demo.state import (
@@ -30,7 +31,7 @@ TWO_COLUMNS = 110
 TALL = 36
 """From this height on, commands to try are shown without hiding steps."""
 TITLE = "Pileus demo"
-ENDING = "Ctrl-C stops the demo"
+ENDING = "q or Ctrl-C stops the demo"
 
 STATES = {
     NodeState.BOOTING: "cyan",
@@ -54,7 +55,8 @@ EFFECTS = {
 
 def draw(scene: Scene, width: int, height: int) -> Group:
     """The whole screen, never wider or higher than the terminal."""
-    room = height - 1
+    hints = stack(_hints(scene, width), width, height - 1)
+    room = height - 1 - len(hints)
     if width < TWO_COLUMNS:
         is_brief = bool(scene.hints) and height < TALL
         sections = (*_told(scene, is_brief=is_brief), *_there(scene, width))
@@ -65,7 +67,7 @@ def draw(scene: Scene, width: int, height: int) -> Group:
         right = stack(_there(scene, half), half, room)
         pairs = zip_longest(left, right, fillvalue=Text())
         lines = [joined(pair, (half, half)) for pair in pairs]
-    return Group(_head(scene, width), *lines)
+    return Group(_head(scene, width), *lines, *hints)
 
 
 def _head(scene: Scene, width: int) -> Text:
@@ -86,13 +88,17 @@ def _told(scene: Scene, *, is_brief: bool) -> tuple[Section, ...]:
 
 def _there(scene: Scene, width: int) -> tuple[Section, ...]:
     sight = scene.sight
-    hints = tuple(line for hint in scene.hints for line in _folded(hint, width))
     return (
         Section("Nodes", aligned([_node(row) for row in sight.nodes], width) or NONE),
         Section("Balancers", tuple(_balancer(row) for row in sight.balancers) or NONE),
         Section("Events", tuple(_event(row) for row in sight.events), shrinks=True),
-        *((Section("Try in another terminal", hints),) if hints else ()),
     )
+
+
+def _hints(scene: Scene, width: int) -> tuple[Section, ...]:
+    """Commands to try, in the whole width: nothing else is in the lines that are copied."""
+    lines = tuple(line for hint in scene.hints for line in _folded(hint, width))
+    return (Section("Try in another terminal", lines),) if lines else ()
 
 
 def _in_one_column(sections: Sequence[Section]) -> tuple[Section, ...]:
@@ -101,8 +107,13 @@ def _in_one_column(sections: Sequence[Section]) -> tuple[Section, ...]:
 
 
 def _folded(text: str, width: int) -> list[Text]:
-    """Splits a command into lines that a shell joins when they are pasted together."""
-    return [Text(text[at : at + width]) for at in range(0, len(text), max(1, width))]
+    """Splits a command into lines that a shell joins: each but the last ends with a backslash."""
+    lines: list[Text] = []
+    while len(text) > width > 1:
+        at = text.rfind(" ", 1, width - 1) + 1 or width - 1
+        lines.append(Text(f"{text[:at]}\\"))
+        text = text[at:]
+    return [*lines, Text(text)]
 
 
 def _story(steps: Sequence[StepRow], *, is_brief: bool) -> tuple[Text, ...]:
@@ -209,8 +220,13 @@ REDRAW = 0.1
 
 
 @asynccontextmanager
-async def screen(board: Board, console: Console) -> AsyncGenerator[None]:
-    """Shows the board while the block lasts, then restores the terminal."""
+async def screen(board: Board, console: Console, stop: Callable[[], None]) -> AsyncGenerator[None]:
+    """Shows the board while the block lasts, then restores the terminal. The key q stops."""
+
+    def pressed(key: Key) -> None:
+        if key is Key.QUIT:
+            stop()
+
     live = Live(
         console=console,
         screen=True,
@@ -219,7 +235,7 @@ async def screen(board: Board, console: Console) -> AsyncGenerator[None]:
         redirect_stderr=False,
     )
     with live:
-        async with background(_redraw(live, board, console)):
+        async with keyboard(pressed), background(_redraw(live, board, console)):
             yield
 
 

@@ -115,6 +115,8 @@ def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
     Raises `Misconfigured`, `Rejected` or `Unsupported` if the desired state is impossible.
     """
     found = seen.found
+    if wish.spec is not None and found is None and wish.adopts and not wish.may_use_foreign:
+        raise contract.foreign_refused(wish)
     if seen.subject is not None and seen.subject.is_busy:
         return ()
     if wish.spec is None:

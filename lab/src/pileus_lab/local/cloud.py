@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase  # noqa: TID251 -- patterns of the command `pileus local fault`
 from random import Random
 from typing import cast
 
@@ -16,7 +16,8 @@ from pileus.cloud import errors
 from pileus.cloud.errors import CloudError, Throttled
 from pileus_lab.local.disks import Disks
 from pileus_lab.local.journal import Journal
-from pileus_lab.local.model.records import Fault, FaultKind, Page, Volume
+from pileus_lab.local.model.balancers import listener_problems
+from pileus_lab.local.model.records import Balancer, Fault, FaultKind, Page, Volume
 from pileus_lab.local.model.state import A, Moment, Operation, Settings, State
 
 
@@ -124,6 +125,8 @@ class LocalCloud:
         self._watchers: list[Callable[[], None]] = []
         self.health: Callable[[], Mapping[tuple[str, str], str]] | None = None
         """The results of real health checks, if there is a data plane."""
+        self.carried: Callable[[], Awaitable[None]] | None = None
+        """Waits until the data plane has applied the last write, if there is one."""
 
     @property
     def state(self) -> State:
@@ -148,13 +151,13 @@ class LocalCloud:
         if delay := behaviour.latency_seconds + struck.delay:
             await asyncio.sleep(delay)
         lag = 0.0 if getattr(operation, "fresh", True) else behaviour.lag_seconds
-        answer = self._perform(operation, max(lag, struck.staleness))
+        answer = await self._performed(operation, max(lag, struck.staleness))
         struck.lose()
         return struck.thin(answer, self._given.chance)
 
     async def operate(self, operation: Operation[A]) -> A:
         """Calls as the operator: rate limit and faults do not apply."""
-        return self._perform(operation, staleness=0.0)
+        return await self._performed(operation, staleness=0.0)
 
     def _take_token(self) -> None:
         if self._bucket.rate <= 0:
@@ -173,14 +176,29 @@ class LocalCloud:
             self._keep(replace(self._state, faults=faults))
         return struck
 
+    async def _performed(self, operation: Operation[A], staleness: float) -> A:
+        """Returns after a write has taken effect in the data plane.
+
+        A balancer in the answer has the problem of a listener that could not be opened.
+        """
+        answer = self._perform(operation, staleness)
+        if operation.WRITES and self.carried:
+            await self.carried()
+            if isinstance(answer, Balancer):
+                problem = listener_problems(self._moment()).get(answer.id, answer.problem)
+                answer = cast("A", changed(answer, problem=problem))
+        return answer
+
     def _perform(self, operation: Operation[A], staleness: float) -> A:
-        now = self.now()
-        health = self.health() if self.health else None
-        moment = Moment(now, self._given.chance, self._given.settings, health)
+        moment = self._moment()
         if not operation.WRITES:
-            return operation.step(self._as_of(now - staleness), moment)[1]
+            return operation.step(self._as_of(moment.now - staleness), moment)[1]
         state, answer = operation.step(self._state, moment)
         return self._changed(state, answer)
+
+    def _moment(self) -> Moment:
+        health = self.health() if self.health else None
+        return Moment(self.now(), self._given.chance, self._given.settings, health)
 
     def _changed(self, state: State, answer: A) -> A:
         """Stores the state, with the data of its volumes. Returns the answer with real devices."""

@@ -21,6 +21,7 @@ from pileus_lab.local.model.records import (
     Fault,
     Key,
     Machine,
+    Pools,
     Quota,
     Record,
     Route,
@@ -41,6 +42,7 @@ KINDS: Mapping[str, type[Record]] = {
     "keys": Key,
     "clusters": Cluster,
     "faults": Fault,
+    "pools": Pools,
 }
 """The fields of a state that hold records by key."""
 SCHEMA = f"""

@@ -14,7 +14,7 @@ from pileus.cloud.options import NAMES, TEXT, Kind, Option, Options, Values, int
 from pileus_lab.local.cloud import Behaviour
 from pileus_lab.local.disks import Disks
 from pileus_lab.local.disks import Kind as DiskKind
-from pileus_lab.local.model.records import ProxyHeader
+from pileus_lab.local.model.records import Pools, ProxyHeader
 from pileus_lab.local.model.state import Settings
 
 ENDPOINT_VARIABLE = "PILEUS_LOCAL"
@@ -59,13 +59,24 @@ STATE = Option("state", TEXT, "", "SQLite file that keeps the state; empty: memo
 REGION = Option("region", TEXT, DEFAULT.region, "Name of the one region.")
 ZONES = Option("zones", NAMES, DEFAULT.zones, "Names of its zones.")
 INTERNAL_POOL = Option(
-    "internalPool", NETWORK, DEFAULT.internal_pool, "Addresses of instances; on loopback, 127.x."
+    "internalPool",
+    NETWORK,
+    "",
+    f"Addresses of instances; on loopback, 127.x. Empty: a network that no other local cloud on "
+    f"this machine uses, first `{DEFAULT.internal_pool}`.",
 )
 EXTERNAL_POOL = Option(
-    "externalPool", NETWORK, DEFAULT.external_pool, "External addresses of instances."
+    "externalPool",
+    NETWORK,
+    "",
+    f"External addresses of instances. Empty: picked likewise, first `{DEFAULT.external_pool}`.",
 )
 BALANCER_POOL = Option(
-    "balancerPool", NETWORK, DEFAULT.balancer_pool, "Addresses of balancers; on loopback, 127.x."
+    "balancerPool",
+    NETWORK,
+    "",
+    "Addresses of balancers; on loopback, 127.x. Empty: picked likewise, first "
+    f"`{DEFAULT.balancer_pool}`.",
 )
 BALANCER_POOL_V6 = Option(
     "balancerPoolV6",
@@ -158,13 +169,22 @@ def read_file(text: str | None, where: str) -> Values:
     return parsed.values
 
 
-def settings_of(values: Values) -> Settings:
+def given_pools(values: Values) -> Pools:
+    """Returns the pools that the file names; empty: those that it does not name."""
+    return Pools(
+        internal=values[INTERNAL_POOL],
+        external=values[EXTERNAL_POOL],
+        balancers=values[BALANCER_POOL],
+    )
+
+
+def settings_of(values: Values, pools: Pools) -> Settings:
     return Settings(
         region=values[REGION],
         zones=values[ZONES],
-        internal_pool=values[INTERNAL_POOL],
-        external_pool=values[EXTERNAL_POOL],
-        balancer_pool=values[BALANCER_POOL],
+        internal_pool=pools.internal,
+        external_pool=pools.external,
+        balancer_pool=pools.balancers,
         balancer_pool_v6=values[BALANCER_POOL_V6],
         boot_seconds=values[BOOT],
         settle_seconds=values[SETTLE],

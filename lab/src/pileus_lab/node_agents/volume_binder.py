@@ -7,7 +7,17 @@ deleted claim ──▶ its protection is removed ──▶ the PersistentVolume
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pileus_lab.apiserver.tree import Obj, branch, look, name_of, namespace_of, text, texts, words
+from pileus_lab.apiserver.tree import (
+    Obj,
+    branch,
+    look,
+    name_of,
+    namespace_of,
+    rows,
+    text,
+    texts,
+    words,
+)
 
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -96,10 +106,18 @@ def _bound(claim: Obj, volume: Obj) -> Iterator[Patch]:
         yield Patch(f"{claim_path(claim)}/status", {"status": status})
 
 
+GROWING = "FileSystemResizePending"
+
+
 def grown(claim: Obj, volume: Obj) -> Iterator[Patch]:
-    """Yields what is written when the kubelet of the node has grown the filesystem."""
-    state = words(claim, "status", "allocatedResourceStatuses").get("storage")
-    if state == "NodeResizePending":
+    """Yields what is written when the kubelet of the node has grown the filesystem.
+
+    API servers before 1.32 store only the condition.
+    """
+    states = words(claim, "status", "allocatedResourceStatuses")
+    conditions = rows(claim, "status", "conditions")
+    is_old = not states and any(text(one, "type") == GROWING for one in conditions)
+    if is_old or states.get("storage") == "NodeResizePending":
         status: Obj = {
             "capacity": look(volume, "spec", "capacity"),
             "allocatedResourceStatuses": None,

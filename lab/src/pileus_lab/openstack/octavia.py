@@ -21,6 +21,7 @@ from pileus_lab.openstack.state import (
     DEFAULT_GROUP,
     NONE,
     PROJECT,
+    Fault,
     Handler,
     Record,
     Reply,
@@ -57,10 +58,13 @@ def create_balancer(state: State, request: Request) -> tuple[State, Reply]:
     state, vip = _with_vip(state, request, record["id"], asked)
     ignored = {"listeners", "pools", "additional_vips", "provider", *VIP, "vip_address"}
     record |= {key: value for key, value in asked.items() if key not in ignored}
-    state = state.put("loadbalancers", {**record, **vip})
     is_whole = bool(asked.get("listeners") or asked.get("pools"))
-    state = _with_parts(state, request, record["id"], asked)
-    state = finishing(state, request, record["id"])
+    try:
+        made = state.put("loadbalancers", {**record, **vip})
+        made = _with_parts(made, request, record["id"], asked)
+    except Fault as fault:  # Octavia forgets the load balancer, and leaves the port in Neutron
+        return state, fault.reply
+    state = finishing(made, request, record["id"])
     shown = state.table("loadbalancers")[record["id"]]
     return state, Reply(201, {"loadbalancer": _full(state, shown) if is_whole else shown})
 

@@ -325,6 +325,8 @@ def new_member(
     if subnet and state.get("subnets", subnet) is None:
         status = 404 if request.call.method == "PUT" else 400
         raise refusal(status, f"Subnet {subnet} not found.")
+    if any(_key(one) == _key(asked) for one in _members(state, state.table("pools")[pool])):
+        raise refusal(409, "Already an entity with that specified id.")
     status = {"operating_status": "OFFLINE" if monitored else "NO_MONITOR"}
     record = part(request, {**MEMBER, **status, **asked})
     state = state.put("members", record)

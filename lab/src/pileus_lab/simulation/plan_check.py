@@ -5,17 +5,19 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
+    Generator,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pileus.app.plan import Plan, Planner, read_only_context
-from pileus.cloud.balancer import Balancers, Change, Effect, Owner, Seen, Wish
+from pileus.cloud.balancer import Balancers, Change, Effect, Owner, Part, Seen, Wish
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud, Routes, SshKeys
 from pileus.cloud.model import Failure, NodeKeys, NodeName, NodeRef, Route, SshKey
@@ -26,6 +28,7 @@ from pileus.controllers.service.status import CONDITION as READY
 from pileus.objects.preview import EVERYTHING, Place, Planned, Scope
 from pileus.settings.go_quote import quote
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
+from pileus_lab.simulation.clouds.truth import Balancer
 from pileus_lab.simulation.environment.steps import (
     Answer,
     Call,
@@ -73,22 +76,32 @@ def promised(change: Planned) -> Iterator[Write]:
         yield Write(about, place, f"{change.effect} {change.summary}")
 
 
-def recorded(cloud: Cloud, told: Callable[[Write], None]) -> Cloud:
-    """Returns the same cloud; `told` is called before every write."""
+def recorded(cloud: Cloud, told: Callable[[Write], None], noting: "Noting") -> Cloud:
+    """Returns the same cloud; `told` is called before every write.
+
+    Changes of `Part.RECORD` are made within the context that `noting` returns instead: plans do
+    not name them.
+    """
     return replace(
         cloud,
-        balancers=cloud.balancers and RecordedBalancers(cloud.balancers, told),
+        balancers=cloud.balancers and RecordedBalancers(cloud.balancers, told, noting),
         routes=cloud.routes and RecordedRoutes(cloud.routes, told),
         ssh_keys=cloud.ssh_keys and RecordedKeys(cloud.ssh_keys, told),
     )
 
 
+Noting = Callable[[Write], AbstractContextManager[None]]
+
+
 class RecordedBalancers:
     """`apply` does not name the owner; the `changes` call before it does."""
 
-    def __init__(self, inner: Balancers[Any, Any], told: Callable[[Write], None]) -> None:
+    def __init__(
+        self, inner: Balancers[Any, Any], told: Callable[[Write], None], noting: Noting
+    ) -> None:
         self._inner = inner
         self._told = told
+        self._noting = noting
         self._owners: dict[int, tuple[Seen, Owner]] = {}
 
     async def owners(self, cluster: str) -> frozenset[Owner]:
@@ -105,9 +118,14 @@ class RecordedBalancers:
 
     async def apply(self, change: Change, seen: Seen) -> Seen:
         _, owner = self._owners[id(seen)]
-        what = f"{change.effect} {change.summary}"
-        self._told(Write(f"Service {owner.uid}", Place.CLOUD, what))
-        after: Seen = await self._inner.apply(change, seen)
+        write = Write(f"Service {owner.uid}", Place.CLOUD, f"{change.effect} {change.summary}")
+        after: Seen
+        if change.part is Part.RECORD:
+            with self._noting(write):
+                after = await self._inner.apply(change, seen)
+        else:
+            self._told(write)
+            after = await self._inner.apply(change, seen)
         self._owners[id(after)] = after, owner
         return after
 
@@ -257,7 +275,11 @@ EMPTY = "an_empty_plan_means_no_write"
 PLANNED = "every_write_was_planned"
 TRIED = "what_is_planned_is_tried"
 READS = "a_plan_writes_nothing"
-LAWS = (EMPTY, PLANNED, TRIED, READS)
+RECORDS = "a_record_changes_nothing_else"
+LAWS = (EMPTY, PLANNED, TRIED, READS, RECORDS)
+
+_IS_RECORD: ContextVar[bool] = ContextVar("is_record", default=False)
+"""Whether the current request belongs to a change of `Part.RECORD`."""
 
 OUTCOMES = {
     "Service": (
@@ -354,7 +376,30 @@ class Keeper:
                 following.cancel()
 
     def watched(self, cloud: Cloud) -> Cloud:
-        return recorded(cloud, self._write)
+        return recorded(cloud, self._write, self._noting)
+
+    @contextmanager
+    def _noting(self, write: Write) -> Generator[None]:
+        """Surrounds a change that no plan names: everything but the provider's record stays."""
+        uid = write.about.removeprefix("Service ")
+        before = self._without_records(uid)
+        token = _IS_RECORD.set(True)
+        try:
+            yield
+        finally:
+            _IS_RECORD.reset(token)
+        after = self._without_records(uid)
+        if before != after:
+            self._blame(RECORDS, f"{write} (Part.RECORD) changed {before} to {after}")
+
+    def _without_records(self, uid: str) -> Mapping[str, Balancer]:
+        """Returns the balancers of a Service without what providers record about them."""
+        found = self._world.account.truth().balancers
+        return {
+            each: replace(one, record=None, is_noted=None)
+            for each, one in found.items()
+            if one.owner is not None and one.owner.uid == uid
+        }
 
     def see(self, step: Step) -> None:
         """Called with every step of the world."""
@@ -417,6 +462,8 @@ class Keeper:
                 self._world.loop.resume(manager.life.process)
 
     def _sent(self, call: Call) -> None:
+        if _IS_RECORD.get():
+            return
         if not any(True for _ in self._first.changes):
             self._blame(EMPTY, f"{call.what}, though the plan was empty")
         elif call.channel is Channel.WRITE and not _is_known(call.what):

@@ -320,6 +320,29 @@ SCENARIOS = {
             replicas=(1, 2),
         ),
         Scenario(
+            name="volume-writers",
+            text="two attachments of one volume, mounts that were left behind, forged claims, and "
+            "machines that stop and come back, while pods write",
+            deeds={
+                DeedKind.CLAIM_CREATE: 8,
+                DeedKind.CLAIM_DELETE: 3,
+                DeedKind.CLAIM_FORGED: 3,
+                DeedKind.ATTACHMENT_SECOND: 12,
+                DeedKind.HOST_STALE_MOUNT: 8,
+                DeedKind.POD_MOVE: 16,
+                DeedKind.POD_END: 3,
+                DeedKind.PLUGIN_CRASH: 3,
+                DeedKind.HOST_HANGS: 2,
+                DeedKind.HOST_OUT_OF_SERVICE: 4,
+                **_deeds("machine-stop", "machine-start", weight=5),
+                DeedKind.REPLICA_CRASH_AT_WRITE: 6,
+            },
+            faults={**_of(*ALL), FaultKind.CLOUD_IGNORED: 4},
+            deeds_most=30,
+            setups=(VOLUME_NODES,),
+            replicas=(1, 2),
+        ),
+        Scenario(
             name="at-once",
             text="no faults, repair rounds are off, and changes must take effect at once",
             deeds={

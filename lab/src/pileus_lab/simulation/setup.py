@@ -66,6 +66,11 @@ class Setup:
         return config.having(replace(config[CloudSettings], provider="", listed=self.clouds))
 
     @property
+    def cloud_name(self) -> str:
+        """How the configuration calls the simulated cloud; empty: as its provider does."""
+        return self.clouds[0].name if self.clouds else ""
+
+    @property
     def has_second_cloud(self) -> bool:
         return len(self.config[CloudSettings].clouds) > 1
 
@@ -167,11 +172,7 @@ SETUPS = (
         TWO_CLOUDS,
         (_NO_ROUTES,),
         (
-            CloudChoice(
-                name=PROVIDER,
-                provider=PROVIDER,
-                classes=("pileus.dev/local", "pileus.dev/shelf"),  # by the provider's own names
-            ),
+            CloudChoice(name=PROVIDER, provider=PROVIDER),
             CloudChoice(name=SECOND, provider=SECOND, default=False),
         ),
     ),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from pileus.suggest import did_you_mean
 from pileus_lab.simulation.clouds.interface import MakeCloud
-from pileus_lab.simulation.clouds.loading import check
+from pileus_lab.simulation.clouds.loading import check, check_volumes
 from pileus_lab.simulation.play import Outcome, play
 from pileus_lab.simulation.report import repeating
 from pileus_lab.simulation.scenario import SCENARIOS
@@ -33,6 +33,8 @@ def assert_everything_holds(
         )
     name = _name(make_cloud)
     check(name, make_cloud)
+    if SCENARIOS[scenario].has_volumes:
+        check_volumes(name, make_cloud)
     for seed in range(1, seeds + 1) if isinstance(seeds, int) else seeds:
         outcome = play(draw(seed, SCENARIOS[scenario]), make_cloud)
         if outcome.violation is not None:

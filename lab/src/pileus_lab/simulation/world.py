@@ -147,6 +147,10 @@ class World:
         return self._loop
 
     @property
+    def account(self) -> Account:
+        return self._account
+
+    @property
     def managers(self) -> Sequence[Replica]:
         return self._managers
 
@@ -215,9 +219,10 @@ class World:
 
     def _opened(self, cloud: SimulatedCloud[Any, Any]) -> Account:
         seed = self._schedule.seed
-        is_lax = self._schedule.setup.has_hosts and stream(seed, "lax").random() < LAX
-        chance = stream(seed, "account")
-        return Account(cloud, self._clock, chance, self.judge.see, is_lax=is_lax)
+        setup, chance = self._schedule.setup, stream(seed, "account")
+        is_lax = setup.has_hosts and stream(seed, "lax").random() < LAX
+        name = setup.cloud_name
+        return Account(cloud, self._clock, chance, self.judge.see, is_lax=is_lax, name=name)
 
     def _machines(self, seed: int) -> "Hosts":
         """Machines on which volumes are mounted. Needs the packages of the node plugin."""

@@ -65,6 +65,7 @@ async def cloud_side(context: ManagerContext, service: Service, nodes: Sequence[
         cluster=await cluster_id_of(context),
         annotations=context.cloud.annotations,
         abilities=context.cloud.abilities,
+        trusted=frozenset(context.config[ServiceSettings].trusted_namespaces),
     )
     wish = desires.wish(service, _members(context, service, nodes))
     wanted = wish if isinstance(wish, InvalidService) else wish.spec

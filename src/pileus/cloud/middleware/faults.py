@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase  # noqa: TID251 -- patterns of the operator's flag
 from random import Random
 from typing import assert_never, cast
 

@@ -1,9 +1,9 @@
 """Settings of the node-ipam controller."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pileus.dataclass import dataclass
-from pileus.objects.ranges import Range, is_within, parse_ranges
+from pileus.objects.ranges import Range, host_bit_warnings, is_within, parse_ranges
 from pileus.objects.settings import ClusterSettings
 from pileus.settings.checks import up_to
 from pileus.settings.config import Config
@@ -73,6 +73,9 @@ class IpamSettings:
         check=up_to(128),
     )
     cluster: ClusterSettings = shared(ClusterSettings)
+
+    def warnings(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        return host_bit_warnings("--service-cluster-ip-range", self.service_range)
 
     def mask_of(self, version: int) -> int:
         """Returns the prefix length of a node's pod CIDR of an IP version."""

@@ -7,9 +7,9 @@ Healthy nodes are looked up as witnesses. A cloud that does not know the instanc
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
-from pileus.cloud.errors import CloudError, Unavailable, Unsupported
+from pileus.cloud.errors import CloudError, NotFound, Unavailable, Unsupported
 from pileus.cloud.interface import Instances
-from pileus.cloud.model import Absent, Instance
+from pileus.cloud.model import Absent, Asked, Instance
 from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.lookup import Answer, look_up
@@ -158,13 +158,18 @@ class LookupReport:
         self._failing = frozenset(failed)
 
     def _count(self, answer: Answer) -> None:
-        match answer:
-            case Instance():
-                self._calls.labels(EXISTS, "success").inc()
-                self._calls.labels(SHUTDOWN, "success").inc()
-            case Absent():
-                self._calls.labels(EXISTS, "instance_not_found").inc()
-            case Unsupported():
-                self._calls.labels(EXISTS, "not_implemented").inc()
-            case CloudError():
-                self._calls.labels(EXISTS, "error").inc()
+        for operation, result in answer.asked or _usual(answer):
+            self._calls.labels(operation, result).inc()
+
+
+def _usual(answer: Answer) -> Asked:
+    """Returns the calls that the Go framework would have made for this answer."""
+    match answer:
+        case Instance():
+            return ((EXISTS, "success"), (SHUTDOWN, "success"))
+        case Absent() | NotFound():
+            return ((EXISTS, "instance_not_found"),)
+        case Unsupported():
+            return ((EXISTS, "not_implemented"),)
+        case CloudError():
+            return ((EXISTS, "error"),)

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Sequence
 
 from pileus.cloud.interface import Instances
+from pileus.controllers.node.identity import AcceptedNodes
 from pileus.controllers.node.patches import Write, expected, patch_of
 from pileus.controllers.node.plan import is_worth_a_pass
 from pileus.controllers.node.preview import NodePreview
 from pileus.controllers.node.reconciler import ROUND, NodeReconciler, NodeRefresher, Tools
 from pileus.controllers.node.settings import NodeSettings
 from pileus.kube.model.core_v1 import NODES, Node
-from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter
+from pileus.objects.cluster_nodes import MACHINE_INDEX, ClusterNodes, NodeWriter
 from pileus.objects.descriptor import ControllerContext
 from pileus.objects.events import ObjectEvents
 from pileus.objects.lookup import CHUNK
@@ -36,8 +37,9 @@ class NodeController:
         self, context: ControllerContext, instances: Instances, settings: NodeSettings
     ) -> None:
         """`instances` are batched: concurrent lookups become one call."""
-        self._informer = context.informers.of(NODES)
+        self._informer = context.informers.of(NODES, MACHINE_INDEX)
         nodes = ClusterNodes[Write](context.client, self._informer.store, patch_of, expected)
+        self._accepted = AcceptedNodes(settings.identity)
         tools = Tools(
             nodes=nodes,
             instances=instances,
@@ -46,6 +48,7 @@ class NodeController:
             notices=ObjectEvents(context.events),
             clock=context.clock,
             metrics=context.metrics,
+            accepted=self._accepted,
         )
         self._nodes = nodes
         self._preview = NodePreview(tools, settings.sync_labels)
@@ -67,6 +70,7 @@ class NodeController:
     async def run(self) -> None:
         """Works until cancelled, after the informer has synced. Call once."""
         await self._informer.wait_synced()
+        self._accepted.start(self._informer.store.list())
         self._informer.subscribe(self._nodes.without_echoes(_Enqueue(self._queue)))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run())

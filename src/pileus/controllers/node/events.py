@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from pileus.cloud import errors as cloud
+from pileus.controllers.node.identity import IdentityRefused
 from pileus.controllers.node.observation import Facts
 from pileus.kube import errors as kube
 from pileus.objects.events import shortened
@@ -14,6 +15,7 @@ PATIENCE = 10.0
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (NodeIpRefused, "ProvidedNodeIPRefused"),
+    (IdentityRefused, "NodeIdentityRefused"),
     (cloud.NotFound, "InstanceNotFound"),
     (cloud.Throttled, "CloudThrottled"),
     (cloud.Unavailable, "CloudUnavailable"),

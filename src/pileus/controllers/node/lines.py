@@ -70,6 +70,8 @@ def _parts(node: Node, write: Write) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "provider ID", (f'spec.providerID: "" → {quote(write.provider_id)}',)
     if write.labels:
         yield "labels", tuple(_labels(node, write.labels.items()))
+    if write.taint:
+        yield "not accepted", (f"spec.taints: with {UNINITIALIZED}",)
     if write.untaint:
         yield "initialized", (f"spec.taints: without {UNINITIALIZED}",)
 

@@ -8,7 +8,9 @@ from pileus.cloud.errors import CloudError, NotFound
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent, Instance, no_labels
 from pileus.controllers.node.addresses import is_of_unknown_type, usable
+from pileus.controllers.node.identity import IdentityRefused, Machine, refusal
 from pileus.controllers.node.labels import additional, standard
+from pileus.controllers.node.settings import IdentityRule
 from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, NodeAddress
 from pileus.objects import lookup
@@ -24,6 +26,8 @@ class Facts:
     standard_labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Type, zone and region, under their stable and their deprecated keys."""
     additional_labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    names: frozenset[str] = frozenset()
+    """Names that the node of the instance may have; empty: not known."""
     bad_addresses: tuple[str, ...] = ()
     """Messages about invalid addresses, which are not in `addresses`."""
     unknown_addresses: tuple[str, ...] = ()
@@ -44,8 +48,21 @@ class Observation:
     """Which cloud owns a node."""
     answer: Answer | None = None
     """None: the cloud was not asked."""
+    others: tuple[Node, ...] = ()
+    """Initialized nodes that have the provider ID of the cloud's answer."""
+    identity: IdentityRule = IdentityRule.NAME
+    is_claim: bool = False
+    """Whether the node is initialized, with a provider ID that was not checked yet."""
     failing_for: float = 0.0
     """Seconds since the first failed pass over the node in a row."""
+
+
+def refused(seen: Observation) -> IdentityRefused | None:
+    """Returns why the node is not accepted as that of the instance; None if it is."""
+    if not isinstance(seen.answer, Facts):
+        return None
+    machine = Machine(seen.answer.provider_id, seen.answer.names)
+    return refusal(seen.node, machine, seen.others, seen.identity)
 
 
 def answer_text(answer: Answer | None) -> str:
@@ -86,6 +103,7 @@ def examine(instance: Instance) -> Facts:
     return Facts(
         provider_id=instance.provider_id,
         addresses=addresses,
+        names=instance.names,
         standard_labels=standard_labels,
         additional_labels=additional_labels,
         bad_addresses=bad_addresses,

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from pileus.cloud.model import no_labels
 from pileus.dataclass import dataclass
-from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus
+from pileus.kube.model.core_v1 import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint
 from pileus.kube.patch import MergePatch, Patch, StrategicPatch
 from pileus.objects.nodes import UNINITIALIZED, taints_of
 
 STATUS = "status"
+TAINT = Taint(key=UNINITIALIZED, value="true", effect="NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,13 @@ class StatusWrite:
 
 @dataclass(frozen=True, slots=True)
 class ObjectWrite:
-    """Sets the provider ID and labels; removes the taint and keeps all other taints."""
+    """Sets the provider ID and labels; removes or sets the taint, and keeps all other taints."""
 
     provider_id: str = ""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     untaint: bool = False
+    taint: bool = False
+    """Sets the taint of a new node on one that lacks it."""
 
 
 Write = StatusWrite | ObjectWrite
@@ -53,6 +56,8 @@ def expected(node: Node, write: Write) -> Node:
     if write.untaint:
         left = tuple(taint for taint in taints_of(node) if taint.key != UNINITIALIZED)
         spec = replace(spec, taints=left or None)
+    if write.taint:
+        spec = replace(spec, taints=(*taints_of(node), TAINT))
     return replace(node, spec=spec, metadata=replace(node.metadata, labels=labels))
 
 
@@ -82,6 +87,8 @@ def object_patch(node: Node, write: ObjectWrite) -> MergePatch:
     if write.untaint:
         others = [taint for taint in taints_of(node) if taint.key != UNINITIALIZED]
         spec["taints"] = msgspec.to_builtins(others) or None
+    if write.taint:
+        spec["taints"] = msgspec.to_builtins((*taints_of(node), TAINT))
     if spec:
         metadata["resourceVersion"] = node.metadata.resource_version
     return MergePatch({"metadata": metadata} | ({"spec": spec} if spec else {}))

@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from msgspec.structs import replace
 
-from pileus.cloud.errors import CloudError
+from pileus.cloud.errors import CloudError, NotFound
 from pileus.controllers.node.addresses import check_node_ip, desired_addresses, same_addresses
 from pileus.controllers.node.events import (
     PATIENCE,
@@ -24,7 +24,7 @@ from pileus.controllers.node.events import (
     skipped,
 )
 from pileus.controllers.node.labels import completed, differing, missing
-from pileus.controllers.node.observation import Facts, Observation
+from pileus.controllers.node.observation import Answer, Facts, Observation, refused
 from pileus.controllers.node.patches import ObjectWrite, StatusWrite, Write, expected
 from pileus.dataclass import dataclass
 from pileus.dataclass import replace as changed
@@ -52,6 +52,8 @@ class Rule(Enum):
     """Removes the taint."""
     CLEARED_CONDITION = auto()
     STABLE_LABELS = auto()
+    REFUSED = auto()
+    """Sets the taint again."""
     REFRESHED_LABELS = auto()
     REFRESHED_ADDRESSES = auto()
 
@@ -116,15 +118,33 @@ def plan(seen: Observation, now: datetime) -> Steps:
     if not is_managed(seen):
         return ()
     if not is_uninitialized(seen.node):
-        return _applied(seen, (Rule.CLEARED_CONDITION, Rule.STABLE_LABELS), now)
-    if isinstance(seen.answer, CloudError):
-        return (*plan_report(seen, seen.answer, now), Retry(seen.answer))
+        settled = (Rule.CLEARED_CONDITION, Rule.STABLE_LABELS)
+        return _claimed(seen, now) if seen.is_claim else _applied(seen, settled, now)
     if seen.answer is None:
         return ()
     try:
-        return _initialization(seen, seen.answer, now)
-    except NodeIpRefused as error:
+        return _initialization(seen, _accepted(seen, seen.answer), now)
+    except CloudError as error:
         return (*plan_report(seen, error, now), Retry(error))
+
+
+def _accepted(seen: Observation, answer: Answer) -> Facts:
+    """Raises the cloud's error, or `IdentityRefused`."""
+    if isinstance(answer, CloudError):
+        raise answer
+    if error := refused(seen):
+        raise error
+    return answer
+
+
+def _claimed(seen: Observation, now: datetime) -> Steps:
+    """Returns the steps for a node that came initialized: only the taint is set, if it is refused.
+
+    What the cloud does not have is left to the lifecycle controller.
+    """
+    if isinstance(seen.answer, CloudError):
+        return () if isinstance(seen.answer, NotFound) else (Retry(seen.answer),)
+    return _applied(seen, (Rule.REFUSED, Rule.CLEARED_CONDITION, Rule.STABLE_LABELS), now)
 
 
 def plan_refresh(seen: Observation, now: datetime, *, sync_labels: bool) -> Steps:
@@ -229,6 +249,12 @@ def addresses_or_object(node: Node, facts: Facts) -> Write | None:
     return initial_object(node, facts) if addresses is None else StatusWrite(addresses)
 
 
+def refused_object(seen: Observation) -> ObjectWrite | None:
+    """Sets the taint of a new node on one that is not accepted as that of its machine."""
+    is_tainted = is_uninitialized(seen.node)
+    return ObjectWrite(taint=True) if not is_tainted and refused(seen) else None
+
+
 def settled_status(node: Node, now: datetime) -> StatusWrite | None:
     """Turns our condition off on an initialized node."""
     return _status(None, cleared_condition(node, now))
@@ -285,6 +311,7 @@ def _on_facts(
 _DECISIONS: Mapping[Rule, Callable[[Observation, datetime], Write | None]] = {
     Rule.INITIAL_STATUS: _on_facts(initial_status),
     Rule.INITIAL_OBJECT: _on_facts(lambda node, facts, _: addresses_or_object(node, facts)),
+    Rule.REFUSED: lambda seen, _: refused_object(seen),
     Rule.CLEARED_CONDITION: lambda seen, now: settled_status(seen.node, now),
     Rule.STABLE_LABELS: lambda seen, _: settled_object(seen.node),
     Rule.REFRESHED_LABELS: _on_facts(lambda node, facts, _: refreshed_object(node, facts)),

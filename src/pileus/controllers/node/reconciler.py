@@ -11,14 +11,23 @@ initialized nodes from the cloud, hundreds per call: addresses, and with `--node
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
 from functools import partial
 from typing import assert_never
 
 from pileus.clock import Clock
 from pileus.cloud.interface import Instances
 from pileus.controllers.node.events import message_of, reason_of
+from pileus.controllers.node.identity import AcceptedNodes
 from pileus.controllers.node.lines import lines
-from pileus.controllers.node.observation import Answer, Observation, answer_text, look_up
+from pileus.controllers.node.observation import (
+    Answer,
+    Facts,
+    Observation,
+    answer_text,
+    look_up,
+    refused,
+)
 from pileus.controllers.node.patches import Write
 from pileus.controllers.node.plan import (
     Apply,
@@ -81,9 +90,30 @@ class Tools:
     notices: ObjectEvents
     clock: Clock
     metrics: Metrics
+    accepted: AcceptedNodes = field(default_factory=AcceptedNodes)
 
     def observation(self, node: Node, answer: Answer | None = None) -> Observation:
-        return Observation(node=node, whose=self.whose, answer=answer)
+        is_new = is_uninitialized(node)
+        is_claim = not is_new and self.accepted.is_claim(node)
+        machine = answer.provider_id if isinstance(answer, Facts) else ""
+        return Observation(
+            node=node,
+            whose=self.whose,
+            answer=answer,
+            others=self._others(node, machine) if machine and (is_new or is_claim) else (),
+            identity=self.accepted.rule,
+            is_claim=is_claim,
+        )
+
+    def _others(self, node: Node, machine: str) -> tuple[Node, ...]:
+        """Returns the other initialized nodes of the machine."""
+        return tuple(
+            each
+            for each in self.nodes.of_machine(machine)
+            if each.metadata.uid != node.metadata.uid
+            and not is_uninitialized(each)
+            and not each.metadata.deletion_timestamp
+        )
 
     def managed(self) -> Sequence[Node]:
         """Returns all nodes except those of other clouds."""
@@ -233,11 +263,14 @@ class NodeReconciler:
             self._turns.release()
 
     async def _complete(self, node: Node, seen: Observation) -> None:
+        if isinstance(seen.answer, Facts) and not refused(seen):
+            self._tools.accepted.accept(node, seen.answer.provider_id)
         try:
             left = await self.performer.perform(seen, plan(seen, self._tools.clock.now()))
-            if left is not None and is_uninitialized(node) and not is_uninitialized(left.node):
+            if left is not None and is_uninitialized(node) != is_uninitialized(left.node):
                 # The answer of the API server may have more than the informer's node: the condition
-                # that this process wrote while the watch was interrupted.
+                # that this process wrote while the watch was interrupted. And a node that was
+                # refused gets its condition.
                 await self.performer.perform(left, plan(left, self._tools.clock.now()))
         except NotFound:
             raise
@@ -247,14 +280,14 @@ class NodeReconciler:
             raise
 
     async def _observe(self, node: Node) -> Observation:
-        """Asks the cloud only about nodes that are not initialized."""
+        """Asks the cloud only about nodes that are not initialized, or not accepted yet."""
         seen = self._tools.observation(node)
-        if not is_managed(seen) or not is_uninitialized(node):
+        if not is_managed(seen) or not (is_uninitialized(node) or seen.is_claim):
             return seen
         answers = await look_up(self._tools.instances, [node])
         name = node.metadata.name
         failing_for = self.performer.failing_for(name)
-        return replace(seen, answer=answers[name], failing_for=failing_for)
+        return replace(self._tools.observation(node, answers[name]), failing_for=failing_for)
 
     async def _report(self, seen: Observation, error: Exception) -> None:
         now = self._tools.clock.now()

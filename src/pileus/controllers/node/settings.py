@@ -1,13 +1,23 @@
 """Settings of the cloud-node controller."""
 
+from enum import StrEnum
+
 from pileus.dataclass import dataclass
 from pileus.settings.checks import at_least_one, positive
-from pileus.settings.declare import optional, refuse_invalid, setting, switch
+from pileus.settings.declare import choice, optional, refuse_invalid, setting, switch
 from pileus.settings.kinds import DURATION, INT32
 
 _SECTION = "Cloud-node-controller"
 STATUS_WORKERS = 100
 """Nodes whose addresses are updated at a time, unless the user gave a number."""
+
+
+class IdentityRule(StrEnum):
+    """The rule of `--node-identity` by which a node with a provider ID is accepted."""
+
+    NAME = "name"
+    PROVIDER_ID = "provider-id"
+    """As in the Go framework."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +56,19 @@ class NodeSettings:
         "node-label-sync",
         "Keep zone, region, instance type and provider labels of nodes current; otherwise "
         "they are set once.",
+        section="Pileus",
+    )
+
+    identity: IdentityRule = choice(
+        "node-identity",
+        IdentityRule.NAME,
+        "Nodes that may claim a machine by its provider ID: 'name' (with the name of the machine) "
+        "or 'provider-id' (all).",
+        details=(
+            "A kubelet can create its node with any provider ID, but only with its own name. "
+            "provider-id: as in the Go program. Nodes that exist when the manager starts are not "
+            "checked."
+        ),
         section="Pileus",
     )
 

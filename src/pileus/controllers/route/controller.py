@@ -99,6 +99,7 @@ class RouteController:
             ranges=self._settings.ranges,
             ownership=self._settings.ownership,
             whose=self._context.scope.whose,
+            checks_claims=self._context.scope.cloud.instances is not None,
         )
         tools = Tools(
             nodes=self._nodes,

@@ -32,6 +32,9 @@ class Rules:
     """`--cluster-cidr`."""
     ownership: Ownership = Ownership.RECORDED
     whose: Whose = lambda _: nodes.Ownership.UNPROVEN
+    checks_claims: bool = True
+    """Whether new nodes with a provider ID wait for the node controller. Not without Instances:
+    that controller does not run then."""
 
     def is_managed(self, node: Node) -> bool:
         """Returns whether the node gets routes. Nodes of other clouds keep the routes they have."""

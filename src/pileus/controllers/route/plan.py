@@ -30,6 +30,7 @@ from pileus.kube.model.core_v1 import Node, NodeCondition
 from pileus.objects.nodes import (
     addresses_of,
     condition_of,
+    is_unchecked_claim,
     is_uninitialized,
     provider_id_of,
     reference,
@@ -97,6 +98,10 @@ class ReportNode:
     """Why it gets no routes to some of its ranges."""
 
 
+UNCHECKED = (
+    "the node came with a provider ID that was not checked yet: it gets a route when it is "
+    "initialized. Its condition CloudProviderUninitialized says what is missing"
+)
 Step = DeleteRoutes | KeepRoutes | CreateRoutes | ReportNode
 
 
@@ -181,10 +186,14 @@ class _Routing:
             if claim.range is None:
                 problems.append(claim.problem)
                 continue
+            is_missing = not self._is_in_place(node, claim.range)
             problem = claim.problem or self._contested(node, claim.range)
+            is_unchecked = self._rules.checks_claims and is_unchecked_claim(node)
+            if not problem and is_missing and is_unchecked:
+                problem = UNCHECKED
             if problem:
                 problems.append(problem)
-            elif not self._is_in_place(node, claim.range):
+            elif is_missing:
                 create.append(route_to(node, claim.range))
                 self._replaced.update(self._left_over(claim.range))
                 own = self._own(node, claim.range)

@@ -28,6 +28,7 @@ from pileus.controllers.route.plan import (
     Step,
     deletes,
     plan,
+    with_targets,
 )
 from pileus.controllers.route.record import RouteRecord
 from pileus.controllers.route.status import NodeStatus, NodeWarnings, Outcome, lines, status_of
@@ -140,6 +141,7 @@ class RouteReconciler:
         """
         nodes, rules = self._tools.nodes.nodes(), self._tools.rules
         self._tools.record.nodes_seen(nodes)
+        self._tools.record.routes_listed(with_targets(routes, nodes))
         recorded = self._tools.record.now()
         date = self._tools.clock.now()
         seen = Observation(nodes=nodes, routes=tuple(routes), recorded=recorded, date=date)

@@ -26,7 +26,8 @@ class Recorded:
 
     deleted: frozenset[DeletedNode] = frozenset()
     created: frozenset[tuple[str, Range]] = frozenset()
-    """Node and range of routes that were created so recently that a list may lack them."""
+    """Node and range of routes that were created so recently that a list may lack them, and that no
+    list has shown yet."""
     familiar: frozenset[str] = frozenset()
     """UIDs of nodes that this process has known for longer than `PATIENCE`."""
 
@@ -65,11 +66,16 @@ class RouteRecord:
             if destination is not None and route.target is not None:
                 self._created[route.target, destination] = _now()
 
-    def routes_deleted(self, routes: Iterable[Route]) -> None:
+    def routes_listed(self, routes: Iterable[Route]) -> None:
+        """Record what a list shows: if a later one lacks such a route, it was deleted."""
         for route in routes:
             destination = destination_of(route.destination)
             if destination is not None:
                 self._created.pop((route.target or "", destination), None)
+
+    def routes_deleted(self, routes: Iterable[Route]) -> None:
+        """Record that routes were deleted: they are no longer taken to exist."""
+        self.routes_listed(routes)
 
     def now(self) -> Recorded:
         """Returns what counts at this moment."""

@@ -61,7 +61,13 @@ ANNOTATIONS = Options(
         "How much of the load balancer Pileus manages: everything; its members only; nothing, but "
         "its addresses are published; nothing at all.",
     ),
-    Option(ADOPT, TEXT, "", "ID of an existing load balancer that this Service takes over."),
+    Option(
+        ADOPT,
+        TEXT,
+        "",
+        "ID of an existing load balancer that this Service takes over. Its namespace must be in "
+        "`--trusted-namespaces`, unless the cloud proves that the load balancer is this Service's.",
+    ),
     Option(
         MEMBERS,
         one_of(*MemberScope),

@@ -7,6 +7,7 @@ from typing import Any
 
 from pileus.cloud.balancer import Balancers
 from pileus.cloud.interface import Cloud
+from pileus.cloud.members import shared_addresses
 from pileus.cloud.model import NodeRef
 from pileus.cloud.options import SELECTS_MEMBERS
 from pileus.cloud.selectors import Selector
@@ -17,13 +18,14 @@ from pileus.controllers.service.annotations import (
     member_scope,
 )
 from pileus.controllers.service.desired import Desires
-from pileus.controllers.service.events import Reporter
+from pileus.controllers.service.events import Reason, Reporter, shared_address
 from pileus.controllers.service.members import (
     MEMBERS,
     Gathering,
     MemberChange,
     MemberRules,
     Membership,
+    NewNodes,
     NodeRounds,
 )
 from pileus.controllers.service.notes import (
@@ -42,8 +44,10 @@ from pileus.controllers.service.reconciler import Parts, ServiceReconciler
 from pileus.controllers.service.settings import Policy, ServiceSettings
 from pileus.controllers.service.status import has_finalizer, published_ingress, went_elsewhere
 from pileus.kube.model.core_v1 import NODES, SERVICES, Service
+from pileus.kube.store import NamespacedName
 from pileus.objects.descriptor import ControllerContext
 from pileus.objects.events import ObjectEvents
+from pileus.objects.nodes import about_node
 from pileus.objects.preview import Planned, Scope, Trouble
 from pileus.runtime.backoff import default_policy, service_policy
 from pileus.runtime.controller import Controller, Limits
@@ -81,16 +85,16 @@ class ServiceController:
         self._rounds = WorkQueue[str](context.scoped(NODE_QUEUE), context.metrics)
         self._cluster = ClusterServices(context.client, self._services.store, BY_UID)
         self._gathering = Gathering()
-        self._membership = Membership(
-            self._cluster.list_nodes,
-            self._members_changed,
-            MemberRules(
-                whose=context.scope.whose,
-                drain_cordoned=settings.drain_cordoned,
-                labels=_counted_labels(context.scope.cloud),
-            ),
+        rules = MemberRules(
+            whose=context.scope.whose,
+            drain_cordoned=settings.drain_cordoned,
+            labels=_counted_labels(context.scope.cloud),
+            checks_claims=context.scope.cloud.instances is not None,
         )
+        self._membership = Membership(self._cluster.list_nodes, self._members_changed, rules)
+        self._new_nodes = NewNodes(rules, context.scope.cloud.abilities)
         self._nodes.subscribe(self._membership)
+        self._nodes.subscribe(self._new_nodes)
         self._notices = ObjectEvents(context.events)
         self._notes = Notes(settings.drift_period, context.random, asyncio.get_running_loop().time)
         self._deleted = DeletedServices()
@@ -108,6 +112,7 @@ class ServiceController:
             self._queue,
             self._gathering,
             context.metrics,
+            self._report_shared_addresses,
         )
         self._controller = Controller(
             context.scoped(context.names.canonical),
@@ -151,6 +156,18 @@ class ServiceController:
         self._gathering.changed(now, change)
         self._rounds.add_after(MEMBERS, self._gathering.wait(now))
 
+    def _report_shared_addresses(self) -> None:
+        """Warn on nodes with the address of another one: load balancers reach only one of them."""
+        if self._context.scope.cloud.abilities.members_by_provider_id:
+            return
+        shared = shared_addresses(self._membership.now(MemberScope.CLOUD))
+        for address, names in sorted(shared.items()):
+            keys = (NamespacedName("", name) for name in names)
+            for node in filter(None, map(self._nodes.store.get, keys)):
+                self._notices.warn(
+                    about_node(node), Reason.SHARED_ADDRESS, shared_address(address, names)
+                )
+
     def _current_members(
         self, desires: Desires, uid: str, selector: Selector
     ) -> frozenset[NodeRef]:
@@ -176,6 +193,7 @@ class ServiceController:
             cluster=await context.cluster_id(),
             annotations=cloud.annotations,
             abilities=cloud.abilities,
+            trusted=frozenset(self._settings.trusted_namespaces),
         )
         return Parts(
             rules=Rules(desires, self._classes),
@@ -184,6 +202,7 @@ class ServiceController:
                 self._balancers, self._cluster.service, self._context.scope.cloud.annotations
             ),
             membership=self._membership,
+            new_nodes=self._new_nodes,
             notes=self._notes,
             deleted=self._deleted,
             reporter=Reporter(self._cluster, self._notes, self._notices, context.clock),

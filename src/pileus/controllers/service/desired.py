@@ -12,10 +12,12 @@ from pileus.cloud.options import ADOPTS, SELECTS_MEMBERS, Options, meant_for
 from pileus.cloud.selectors import EVERY_NODE, Selector, combined, select
 from pileus.controllers.service.annotations import (
     ADOPT,
+    MANAGE,
     MEMBERS,
     MemberScope,
     Mode,
     adopted_by,
+    annotation,
     member_scope,
     written_by_us,
 )
@@ -25,8 +27,15 @@ from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
 from pileus.objects.ranges import Range, parse_range, source_range_texts, wrong_with_range
 
 ABLE = Abilities()
+EVERY_NAMESPACE = "*"
 PREFER_DUAL_STACK = "PreferDualStack"
 HIGHEST_PORT = 65535
+MOST_RANGES = 2000
+"""Source ranges of a Service. A Service may list 80,000, and each pass would parse them all."""
+MOST_PORTS = 1000
+"""Ports of a Service. Without node ports, a Service may list 20,000."""
+MOST_PROBLEMS = 10
+"""Problems that a message names."""
 FAMILIES = {4: "IPv4", 6: "IPv6"}
 
 
@@ -37,7 +46,8 @@ class InvalidService:
     problems: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "; ".join(self.problems)
+        more = len(self.problems) - MOST_PROBLEMS
+        return "; ".join((*self.problems[:MOST_PROBLEMS], *([f"and {more} more"] * (more > 0))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +60,8 @@ class Desires:
     """The annotations that the provider declares; None: it declares none and is given all."""
     abilities: Abilities = ABLE
     """What the provider declares that its cloud can do."""
+    trusted: frozenset[str] = frozenset()
+    """Namespaces of `--trusted-namespaces`; `EVERY_NAMESPACE` stands for all."""
 
     def wish(self, service: Service, members: frozenset[NodeRef]) -> Wish | InvalidService:
         """Returns the load balancer that the Service asks for."""
@@ -128,6 +140,8 @@ class Desires:
             published=published_addresses(service),
             options=meant_for(self.annotations, metadata.annotations or {}),
             adopts=adopted_by(service),
+            may_use_foreign=not self.trusted.isdisjoint({metadata.namespace, EVERY_NAMESPACE}),
+            only_members=annotation(service, MANAGE) not in {None, Mode.FULL},
         )
 
 
@@ -199,6 +213,9 @@ def _beyond(service: Service, abilities: Abilities) -> Iterator[str]:
 def _listeners(spec: ServiceSpec, problems: list[str]) -> Iterator[Listener]:
     if not spec.ports:
         problems.append("spec.ports is empty: a load balancer needs at least one port")
+    if spec.ports and len(spec.ports) > MOST_PORTS:
+        problems.append(f"{len(spec.ports)} ports, and at most {MOST_PORTS} are possible")
+        return
     for position, port in enumerate(spec.ports or ()):
         if problem := _wrong_with(port, spec):
             problems.append(problem)
@@ -245,6 +262,9 @@ def _source_ranges(
 ) -> frozenset[str]:
     """Returns the allowed source ranges; empty if all clients are allowed."""
     where, texts = source_range_texts(service)
+    if len(texts) > MOST_RANGES:
+        problems.append(f"{where}: {len(texts)} ranges, and at most {MOST_RANGES} are possible")
+        return frozenset()
     networks: set[Range] = set()
     for text in texts:
         try:

@@ -48,6 +48,8 @@ class Reason(StrEnum):
     ORPHANED = "OrphanedLoadBalancers"
     PAUSED = "OrphanDeletionPaused"
     VANISHED = "ManyServicesVanished"
+    SHARED_ADDRESS = "NodeAddressShared"
+    """On nodes."""
 
 
 FAILURES = (Reason.SYNC_FAILED, Reason.UPDATE_FAILED, Reason.DELETE_FAILED)
@@ -67,15 +69,32 @@ DELETED = Event(Reason.DELETED, "Deleted load balancer")
 UNAVAILABLE = Event(Reason.UNAVAILABLE, "There are no available nodes for LoadBalancer")
 
 
-def failure_event(attempt: Attempt, message: str) -> Event:
-    """Returns the event for a failure of what the pass was doing."""
+def shared_address(address: str, names: tuple[str, ...]) -> str:
+    """Returns the message about nodes that have one address."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return (
+        f"Nodes {', '.join(names[:NAMED])}{more} have the same address {address}: load balancers "
+        "send traffic to one of them only. Fix: delete the Node whose machine is gone, or correct "
+        "the addresses of the machines"
+    )
+
+
+def failure_event(attempt: Attempt, error: Exception) -> Event:
+    """Returns the event for a failure of what the pass was doing, in the Go framework's words.
+
+    What to do about it is said by the condition. An error with the attribute `is_whole_message`
+    says itself which operation failed.
+    """
+    text = (str(error) or type(error).__name__) if is_expected(error) else message_of(error)
     match attempt.stage:
         case Stage.UPDATE as stage:
-            return Event(Reason.UPDATE_FAILED, f"{stage} {attempt.hosts}, error: {message}")
+            return Event(Reason.UPDATE_FAILED, f"{stage} {attempt.hosts}, error: {text}")
         case Stage.CLEAN_UP as stage:
-            return Event(Reason.DELETE_FAILED, f"{stage}: {message}")
+            return Event(Reason.DELETE_FAILED, f"{stage}: {text}")
         case stage:
-            return Event(Reason.SYNC_FAILED, f"Error syncing load balancer: {stage}: {message}")
+            is_whole = getattr(error, "is_whole_message", False) is True
+            what = text if is_whole else f"{stage}: {text}"
+            return Event(Reason.SYNC_FAILED, f"Error syncing load balancer: {what}")
 
 
 @lru_cache(maxsize=4)
@@ -251,7 +270,7 @@ class Reporter:
         if failing.reason != reason_of(error):
             self.resolved(service, *FAILURES)
             self._notes.update(uid, failing=replace(failing, reason=reason_of(error)))
-        self.warn(service, failure_event(note.doing, message_of(error)))
+        self.warn(service, failure_event(note.doing, error))
 
 
 def about_service(service: Service) -> ObjectReference:

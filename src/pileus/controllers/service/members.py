@@ -14,6 +14,8 @@ from dataclasses import field
 from functools import lru_cache
 from math import inf
 
+from pileus.cloud.abilities import Abilities
+from pileus.cloud.balancer import REACHABLE
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.members import with_known_id
 from pileus.cloud.model import NodeRef
@@ -22,7 +24,14 @@ from pileus.controllers.service.annotations import MemberScope
 from pileus.controllers.service.notes import Note, Notes
 from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node
-from pileus.objects.nodes import is_uninitialized, provider_id_of, reference, taints_of
+from pileus.objects.nodes import (
+    addresses_of,
+    is_unchecked_claim,
+    is_uninitialized,
+    provider_id_of,
+    reference,
+    taints_of,
+)
 from pileus.objects.ownership import Ownership, Whose
 from pileus.runtime.memory import PerObject
 from pileus.runtime.queue import Priority, WorkQueue
@@ -53,6 +62,12 @@ SHORTEST_BOUND, LONGEST_BOUND = 1.0, 12.0
 """Seconds for which the first change waits at most while others follow it."""
 LONGEST_REMOVAL = 6.0
 """The same if a member was removed: traffic to it fails until health checks notice."""
+NEW_NODE = 5.0
+"""Seconds for which a new load balancer waits for a node that is about to be initialized."""
+NEW_NODE_STEP = 0.5
+"""Seconds after which it checks again."""
+LONGEST_NEW_NODES = 10.0
+"""Seconds for which it waits at most while further nodes are created."""
 COST = 10.0
 """Within these limits it waits so many times as long as the last update of all members took."""
 
@@ -78,6 +93,9 @@ class MemberRules:
     labels: frozenset[str] | None = frozenset()
     """Keys of labels whose change is a change of members (`Abilities.member_labels`); None: all,
     because annotations of Services select members."""
+    checks_claims: bool = True
+    """Whether new nodes with a provider ID wait for the node controller. Not without Instances:
+    that controller does not run then."""
 
     def is_member(self, node: Node, scope: MemberScope = MemberScope.CLOUD) -> bool:
         """Returns whether load balancers send traffic to the node.
@@ -97,6 +115,10 @@ class MemberRules:
 
     def is_foreign(self, node: Node) -> bool:
         return self.whose(node) is Ownership.FOREIGN
+
+    def is_unchecked(self, node: Node) -> bool:
+        """Returns whether the node has a provider ID that the node controller is about to check."""
+        return self.checks_claims and is_unchecked_claim(node)
 
 
 def is_excluded(node: Node) -> bool:
@@ -196,6 +218,8 @@ class MemberSet:
         self._rules = rules
         self._changed = changed
         self._refs = PerObject[str, NodeRef]("nodes/members")
+        self._uids = PerObject[str, str]("nodes/members")
+        """UIDs of the Nodes with which members were initialized."""
         self._left = PerObject[str, NodeRef]("nodes/former-members", ends_with_object=True)
         """Members whose Node was deleted a moment ago, by UID: it may register again."""
         self._set: frozenset[NodeRef] | None = frozenset()
@@ -207,14 +231,26 @@ class MemberSet:
 
     def of(self, nodes: Iterable[Node]) -> frozenset[NodeRef]:
         """Returns the members among these nodes."""
-        rules, scope = self._rules, self._scope
-        found = (reference(node) for node in nodes if rules.is_member(node, scope))
+        found = (reference(node) for node in nodes if self._is_member(node))
         return frozenset(map(self._identified, found))
 
     def put(self, node: Node, ref: NodeRef) -> None:
         """`ref` is the node; sets with other scopes keep the same object."""
-        is_member = self._rules.is_member(node, self._scope)
-        self._note(node, self._identified(ref) if is_member else None)
+        self._note(node, self._identified(ref) if self._is_member(node) else None)
+
+    def _is_member(self, node: Node) -> bool:
+        """A node with a provider ID that was not checked yet is none, unless it registers again."""
+        if not self._rules.is_member(node, self._scope):
+            return False
+        return not self._rules.is_unchecked(node) or self._registers_again(node)
+
+    def _registers_again(self, node: Node) -> bool:
+        """Returns whether a former Node of this name was a member with the same provider ID."""
+        name, uid, claimed = node.metadata.name, node.metadata.uid, provider_id_of(node)
+        former = [ref for key, ref in self._left.items() if key != uid]
+        if self._uids.get(name, uid) != uid:
+            former += [self._refs[name]]
+        return any((ref.name, ref.provider_id) == (name, claimed) for ref in former)
 
     def remove(self, node: Node) -> None:
         former = self._refs.get(node.metadata.name)
@@ -236,8 +272,11 @@ class MemberSet:
         self._set = None
         if ref is None:
             del self._refs[name]
+            self._uids.pop(name, None)
         else:
             self._refs[name] = ref
+            if not self._rules.is_unchecked(node):
+                self._uids[name] = node.metadata.uid
         if not means_the_same(ref, before, self._rules.labels):
             change = MemberChange(name, ref is None, not is_uninitialized(node))
             self._changed(change)
@@ -319,12 +358,61 @@ class Membership:
         return members
 
 
+class NewNodes:
+    """Nodes that can be members only after they are initialized, which takes a moment.
+
+    A new load balancer waits for them: without members it would be built, and then changed again
+    for each group of nodes that follows. Handles an informer's events of nodes.
+    """
+
+    def __init__(self, rules: MemberRules, abilities: Abilities) -> None:
+        self._rules = rules
+        self._abilities = abilities
+        self._since = PerObject[str, float]("nodes/new-members", ends_with_object=True)
+        """When each of them was first seen, by UID."""
+        self._waiting = PerObject[str, float]("services/new-members", ends_with_object=True)
+        """When each Service began to wait, by UID."""
+
+    def wait(self, service: str) -> float:
+        """Returns the seconds after which the Service asks again; 0: its members are known."""
+        now = _now()
+        if all(now - since >= NEW_NODE for since in self._since.values()):
+            self._waiting.pop(service, None)
+            return 0.0
+        began = self._waiting.setdefault(service, now)
+        return NEW_NODE_STEP if now - began < LONGEST_NEW_NODES else 0.0
+
+    def added(self, new: Node, /) -> None:
+        uid = new.metadata.uid
+        if self._is_awaited(new):
+            self._since.setdefault(uid, _now())
+        else:
+            self._since.pop(uid, None)
+
+    def updated(self, old: Node, new: Node, /) -> None:  # noqa: ARG002 -- as handlers are called
+        self.added(new)
+
+    def deleted(self, old: Node, /) -> None:
+        self._since.pop(old.metadata.uid, None)
+
+    def _is_awaited(self, node: Node) -> bool:
+        if not is_uninitialized(node) or not self._rules.is_member(node):
+            return False
+        by_address = self._abilities.members_by_address
+        lacks_address = by_address and not any(
+            each.type in REACHABLE for each in addresses_of(node)
+        )
+        lacks_id = self._abilities.members_by_provider_id and not provider_id_of(node)
+        return lacks_address or lacks_id or (by_address and self._rules.is_unchecked(node))
+
+
 class NodeRounds:
     """Queues each Service whose load balancer was last given other members than the current ones.
 
-    A Service that is failing or waiting gets them with its next pass, unless it failed because it
-    needs other members. A running pass began with earlier members: its result is compared with the
-    current members when it ends.
+    A Service that is failing is tried again at once, its members first: they must not stay
+    outdated for as long as its back-off lasts. One that is waiting gets them with its next pass. A
+    running pass began with earlier members: its result is compared with the current members when
+    it ends.
     """
 
     def __init__(
@@ -334,8 +422,13 @@ class NodeRounds:
         queue: WorkQueue[str],
         gathering: Gathering,
         metrics: Metrics,
+        began: Callable[[], None] = lambda: None,
     ) -> None:
-        """`members` returns the current members for a Service (its UID) with this selector."""
+        """`members` returns the current members for a Service (its UID) with this selector.
+
+        `began` is called when a round begins.
+        """
+        self._on_begin = began
         self._gathering = gathering
         self._notes = notes
         self._members = members
@@ -350,6 +443,7 @@ class NodeRounds:
         if wait > TICK:
             return again_in(wait)
         self._gathering.began()
+        self._on_begin()
         for uid, note in self._notes.items():
             is_running = self._queue.is_held(uid)
             if is_running or self._differs(uid, note):

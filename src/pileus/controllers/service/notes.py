@@ -76,7 +76,8 @@ class Failing:
     host_update: bool = False
     """Whether a host update failed: until the Service is up to date, passes ensure everything."""
     members: frozenset[NodeRef] | None = None
-    """The members with which it failed, if it needs others; None: they do not matter."""
+    """The members with which it failed; None: they do not matter, because there is certainly no
+    load balancer, or there is to be none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ class Notes:
         self.update(uid, known=True, deletion=deletion)
 
     def fail_with(self, uid: str, members: frozenset[NodeRef] | None) -> None:
-        """Record the members of a Service that fails until it has others; None: for any reason."""
+        """Record the members of a Service that fails; None: they do not matter."""
         failing = self.of(uid).failing or Failing(self._now())
         self.update(uid, failing=replace(failing, members=members))
 

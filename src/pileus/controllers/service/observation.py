@@ -20,6 +20,7 @@ from pileus.cloud.balancer import (
     Owner,
     Seen,
     Wish,
+    foreign_refused,
 )
 from pileus.cloud.errors import CloudError, Misconfigured, Unavailable
 from pileus.cloud.model import Failure, NodeRef
@@ -320,15 +321,20 @@ class BalancerOperations:
             )
 
     def _check_owner(self, desired: Wish, found: Balancer | None) -> None:
+        """Refusals say whose it is only to Services of trusted namespaces."""
         owner = found and found.owner
         if found is None or owner is None or owner == desired.owner:
             return
         if owner.cluster != desired.owner.cluster:
+            if not desired.may_use_foreign:
+                raise foreign_refused(desired)
             raise Misconfigured(
                 f"load balancer {found.id} cannot be adopted: it belongs to cluster "
                 f"{owner.cluster}. Name another one"
             )
         if not found.is_shareable and (served := self._service(owner.uid)) is not None:
+            if not desired.may_use_foreign:
+                raise foreign_refused(desired)
             name = f"{served.metadata.namespace}/{served.metadata.name}"
             raise Misconfigured(
                 f"load balancer {found.id} cannot be adopted: it serves Service {name}. Name "

@@ -311,26 +311,44 @@ def _guard(seen: Observation, observed: Observed) -> tuple[KeepMembers | CheckNo
     return (KeepMembers(warning if since is None else None),)
 
 
-def only_members(changes: Sequence[Change]) -> bool:
-    return bool(changes) and all(change.part is Part.MEMBERS for change in changes)
-
-
 def _apply(seen: Observation, observed: Observed, left: tuple[Change, ...]) -> ApplyChanges:
-    if seen.applied.rounds:
-        return ApplyChanges(left, seen.applied.attempt, is_first=False)
+    """Returns the next changes. Of a failing Service, those of its members come first.
+
+    So they are made even if the others keep failing.
+    """
+    note, desired, before = seen.note, observed.desired, seen.applied
+    is_failing, hosts = note.failing is not None, before.attempt.stage is Stage.UPDATE
+    if before.rounds and not (is_failing and hosts):
+        return ApplyChanges(left, before.attempt, is_first=False)
     if all(change.part is Part.RECORD for change in left):
         return ApplyChanges(left, Attempt(Stage.ENSURE))
-    note, desired = seen.note, observed.desired
-    only_hosts = only_members(left) or differ_in_members(note.settled, desired)
-    has_failed = note.failing is not None and note.failing.host_update
-    if observed.balancer is not None and only_hosts and not has_failed:
+    is_drift, only = desired == note.settled, _host_update(seen, observed, left)
+    if only:
         members = desired.spec.members if desired.spec else frozenset[NodeRef]()
+        after = UPDATED if members and not before.rounds else None
         attempt = Attempt(Stage.UPDATE, hosts_of(members))
-        before, after = None, UPDATED if members else None
-    else:
-        attempt = Attempt(Stage.ENSURE)
-        before, after = None if note.announced is Stage.ENSURE else ENSURING, None
-    return ApplyChanges(left, attempt, before, after, is_drift=desired == note.settled)
+        is_first = not before.rounds
+        return ApplyChanges(only, attempt, None, after, is_drift=is_drift, is_first=is_first)
+    announcing = None if note.announced is Stage.ENSURE else ENSURING
+    return ApplyChanges(left, Attempt(Stage.ENSURE), announcing, is_drift=is_drift)
+
+
+def _host_update(
+    seen: Observation, observed: Observed, left: tuple[Change, ...]
+) -> tuple[Change, ...]:
+    """Returns the changes that are an update of members alone; none: more is to be ensured.
+
+    After a failed one everything is ensured, until the members change once more.
+    """
+    failing, members = seen.note.failing, tuple(c for c in left if c.part is Part.MEMBERS)
+    if observed.balancer is None or not members:
+        return ()
+    if failing is not None and failing.host_update and failing.members == seen.members:
+        return ()
+    if failing is not None:
+        return members
+    is_all = members == left or differ_in_members(seen.note.settled, observed.desired)
+    return left if is_all else ()
 
 
 def _failed(balancer: Balancer) -> BalancerFailed:

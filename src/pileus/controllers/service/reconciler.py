@@ -11,7 +11,7 @@ from typing import assert_never
 
 from pileus.clock import Clock
 from pileus.cloud import errors as cloud
-from pileus.controllers.service.annotations import member_scope
+from pileus.controllers.service.annotations import is_load_balancer, member_scope
 from pileus.controllers.service.events import (
     FAILURES,
     PATIENCE,
@@ -22,7 +22,7 @@ from pileus.controllers.service.events import (
     verdict_on,
 )
 from pileus.controllers.service.lines import record_balancer, record_service, record_steps
-from pileus.controllers.service.members import Membership
+from pileus.controllers.service.members import Membership, NewNodes
 from pileus.controllers.service.notes import (
     PAUSE,
     UNKNOWN,
@@ -44,12 +44,13 @@ from pileus.controllers.service.observation import (
     SharedLocks,
     Visit,
 )
-from pileus.controllers.service.plan import FORMER, Rules, attempt_of, course_of, plan
+from pileus.controllers.service.plan import FORMER, Rules, Serve, attempt_of, course_of, plan
 from pileus.controllers.service.status import (
     Wording,
     condition_write,
     finalizer_addition,
     has_finalizer,
+    published_ingress,
 )
 from pileus.controllers.service.steps import (
     AddFinalizer,
@@ -94,6 +95,7 @@ class Parts:
     cluster: ClusterServices
     balancers: BalancerOperations
     membership: Membership
+    new_nodes: NewNodes
     notes: Notes
     deleted: DeletedServices
     reporter: Reporter
@@ -133,6 +135,9 @@ class ServiceReconciler:
             self._parts.notes.forget(key)
             return DONE
         record_service(seen.service)
+        wait = self._until_members(seen)
+        if wait > 0:
+            return again_in(wait)
         try:
             with self._locks.visit() as visit:
                 return await self._pass(seen, visit)
@@ -147,6 +152,15 @@ class ServiceReconciler:
             return await self._check_later(seen, error)
         except (cloud.CloudError, ApiError) as error:
             return await self._failed(seen, error, began)
+
+    def _until_members(self, seen: Observation) -> float:
+        """Returns for how long a Service without a load balancer waits for new nodes."""
+        service = seen.service
+        is_new = not seen.note.known and not published_ingress(service)
+        if seen.deleted or service.metadata.deletion_timestamp or not is_new:
+            return 0.0
+        is_served = is_load_balancer(service) and self._parts.rules.classes.serve(service)
+        return self._parts.new_nodes.wait(service.metadata.uid) if is_served else 0.0
 
     def _observe(self, uid: str) -> Observation | None:
         """Returns what is known before the cloud is asked; None if the Service is unknown."""
@@ -465,8 +479,9 @@ class ServiceReconciler:
                 parts.reporter.failure_event(seen.service, error)
             raise error
         await parts.reporter.failure(seen.service, error, since=began)
-        needs_others = isinstance(error, cloud.NeedsMembers)
-        parts.notes.fail_with(uid, seen.members if needs_others else None)
+        has_members = parts.notes.of(uid).known or isinstance(error, cloud.NeedsMembers)
+        is_served = isinstance(course_of(parts.rules, seen), Serve)
+        parts.notes.fail_with(uid, seen.members if is_served and has_members else None)
         if parts.notes.of(uid).doing.stage is not Stage.UPDATE:
             raise error
         return self._ensure_next(seen.service, error, began)

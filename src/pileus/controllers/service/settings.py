@@ -72,6 +72,16 @@ class ServiceSettings:
         details="ignore: no search for them. delete: after two checks, a few at a time.",
         section=_OURS,
     )
+    trusted_namespaces: tuple[str, ...] = setting(
+        "trusted-namespaces",
+        STRINGS,
+        (),
+        "Namespaces whose Services may use load balancers and addresses in the cloud that were not "
+        "created for them; '*': all.",
+        details="Such as pileus.dev/adopt of a load balancer that was created manually, or shared "
+        "with a Service of another namespace.",
+        section=_OURS,
+    )
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -89,6 +99,9 @@ class ServiceSettings:
         return self.drift_period or SWEEP_PERIOD
 
     def problems(self, config: Config) -> Iterator[str]:
+        for name in self.trusted_namespaces:
+            if name != "*" and not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
+                yield f"trusted-namespaces: {quote(name)} must be the name of a namespace, or '*'"
         for name in self.classes:
             if not re.fullmatch(r"[^\s/]+/[^\s/]+", name):
                 yield (

@@ -3,7 +3,7 @@
 All of it goes through `services/status`, in one patch per write.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -32,6 +32,7 @@ from pileus.kube.model.core_v1 import (
 )
 from pileus.kube.model.meta import Condition
 from pileus.kube.patch import StrategicPatch
+from pileus.objects.events import shortened
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
@@ -45,6 +46,9 @@ was last served. It tells a Service whose class was changed from one whose class
 the manager's flags, also after a restart."""
 
 VIP, PROXY = "VIP", "Proxy"
+
+MOST_INGRESS = 1000
+"""Entries of a status that are read. A client with the right to write it can store 40,000."""
 
 
 class State(StrEnum):
@@ -77,7 +81,7 @@ ELSEWHERE = Verdict(
 
 
 def pending(problem: str) -> Verdict:
-    why = f": {problem}" if problem else ""
+    why = f": {shortened(problem)}" if problem else ""
     return Verdict(State.FALSE, "Pending", f"The cloud is working on the load balancer{why}")
 
 
@@ -118,25 +122,31 @@ def published_ingress(service: Service) -> tuple[LoadBalancerIngress, ...]:
 
 
 def published_addresses(service: Service) -> frozenset[str]:
-    """Returns the IP addresses and host names in the Service's status."""
+    """Returns the IP addresses and host names in the Service's status, `MOST_INGRESS` at most."""
     named = (
-        (usual_address(each.ip or ""), each.hostname or "") for each in published_ingress(service)
+        (usual_address(each.ip or ""), each.hostname or "")
+        for each in published_ingress(service)[:MOST_INGRESS]
     )
     return frozenset(name for entry in named for name in entry if name)
 
 
 def is_same_ingress(
-    one: Iterable[LoadBalancerIngress], other: Iterable[LoadBalancerIngress]
+    one: Sequence[LoadBalancerIngress], other: Sequence[LoadBalancerIngress]
 ) -> bool:
-    """Returns whether both mean the same: order, spelling and a missing mode do not count."""
-    return set(map(_meaning, one)) == set(map(_meaning, other))
+    """Returns whether both mean the same, in the same order: many clients use the first address.
+
+    Spelling and a missing mode do not count.
+    """
+    if len(one) != len(other):
+        return False
+    return all(_meaning(here) == _meaning(there) for here, there in zip(one, other, strict=True))
 
 
 def _meaning(ingress: LoadBalancerIngress) -> tuple[object, ...]:
     mode = (ingress.ip_mode or VIP) if ingress.ip else ""
     host = (ingress.hostname or "").lower().rstrip(".")
-    ports = {(each.port, each.protocol, each.error or "") for each in ingress.ports or ()}
-    return usual_address(ingress.ip or ""), host, mode, frozenset(ports)
+    ports = tuple((each.port, each.protocol, each.error or "") for each in ingress.ports or ())
+    return usual_address(ingress.ip or ""), host, mode, ports
 
 
 def condition_of(service: Service, kind: str = CONDITION) -> Condition | None:

@@ -64,6 +64,8 @@ RESIZE_FAILED = "VolumeResizeFailed"
 DELETE_FAILED = "VolumeFailedDelete"
 NODE_RESIZE = frozenset({"NodeResizePending", "NodeResizeInProgress", "NodeResizeInfeasible"})
 """States of a claim in which the kubelet grows the filesystem, or has failed to."""
+FILESYSTEM_PENDING = "FileSystemResizePending"
+"""The condition of a claim whose volume is larger than its filesystem."""
 WHY_DELETED = "its PersistentVolume is released, with policy Delete"
 
 
@@ -133,11 +135,24 @@ def _grow(
 def _publish_growth(
     claim: PersistentVolumeClaim, pv: PersistentVolume, size: str = ""
 ) -> Iterator[Step]:
-    states = (claim.status and claim.status.allocated_resource_statuses) or {}
-    if states.get("storage") in NODE_RESIZE and not size:
+    if not size and _waits_for_node(claim):
         return
     shown = ((pv.spec and pv.spec.capacity) or {}).get("storage", "")
     yield PublishResize(claim, size or shown, needs_node=not is_block(claim))
+
+
+def _waits_for_node(claim: PersistentVolumeClaim) -> bool:
+    """Returns whether the claim says already that only its filesystem is left to grow.
+
+    API servers before 1.32 store the condition, but no `allocatedResourceStatuses`.
+    """
+    status = claim.status
+    if status is None:
+        return False
+    if status.allocated_resource_statuses:
+        return status.allocated_resource_statuses.get("storage") in NODE_RESIZE
+    conditions = status.conditions or ()
+    return any(one.type == FILESYSTEM_PENDING and one.status == "True" for one in conditions)
 
 
 def _finalizers(rules: Rules, seen: Observation, pv: PersistentVolume) -> Iterator[Step]:

@@ -109,10 +109,15 @@ def plan_provision(rules: Rules, seen: Observation) -> Plan:
 def is_wanted(
     rules: Rules, claim: PersistentVolumeClaim, storage_class: StorageClass | None
 ) -> bool:
-    """Returns whether the claim is to get a volume now."""
+    """Returns whether the claim is to get a volume now.
+
+    The annotation that asks for it can be written by the creator of the claim: the class decides.
+    """
     if is_deleting(claim) or bound_to(claim) or phase_of(claim) in {BOUND, LOST}:
         return False
     if not rules.is_asked(claim):
+        return False
+    if storage_class is not None and storage_class.provisioner != rules.driver:
         return False
     waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_CONSUMER
     return not waits or bool(annotation(claim, SELECTED_NODE))

@@ -81,7 +81,7 @@ from pileus.objects.lookup import Answer, look_up
 from pileus.runtime.memory import PerObject
 from pileus.runtime.reconcile import DONE, Result, again_in
 from pileus.telemetry.log import Log
-from pileus.volumes.operations import StillPending
+from pileus.volumes.operations import StillPending, owned
 
 log = Log(__name__)
 
@@ -335,7 +335,7 @@ class VolumeReconciler:
 
     async def _create(self, step: CreateVolume) -> Volume:
         try:
-            return await self._parts.volumes.create(step.spec)
+            return owned(await self._parts.volumes.create(step.spec), step.spec)
         except CloudError as error:
             self._parts.reporter.failed(about_claim(step.claim), FAILED, error)
             raise

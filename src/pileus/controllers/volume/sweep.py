@@ -40,6 +40,7 @@ from pileus.kube.model.core_v1 import (
 from pileus.kube.model.storage_v1 import VolumeAttachment
 from pileus.objects.events import ObjectEvents
 from pileus.telemetry.log import Log
+from pileus.volumes.sidecars import sidecar_leases
 
 log = Log(__name__)
 
@@ -204,16 +205,6 @@ class Sweeper:
             ". They are kept (see pileus orphans)"
         )
         self._notices.warn(KUBE_SYSTEM, ORPHANED, text)
-
-
-def sidecar_leases(driver: str) -> Mapping[str, str]:
-    """Returns the names of the Leases of the CSI sidecars, and the sidecars."""
-    name = driver.replace(".", "-")
-    return {
-        name: "external-provisioner",
-        f"external-attacher-leader-{name}": "external-attacher",
-        f"external-resizer-{name}": "external-resizer",
-    }
 
 
 async def running_sidecars(client: Client, driver: str, now: datetime) -> tuple[str, ...]:

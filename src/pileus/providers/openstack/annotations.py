@@ -94,7 +94,7 @@ FLOATING_NETWORK_ID = _text(
 )
 FLOATING_SUBNET = _text(
     "floating-subnet",
-    "Subnet of the floating IP: name, glob or `~regex`; `!` negates.",
+    "Subnet of the floating IP: name, glob or `~expression`; `!` negates.",
     CREATE_ONLY,
 )
 FLOATING_SUBNET_ID = _text("floating-subnet-id", "Subnet of the floating IP, by ID.", CREATE_ONLY)
@@ -111,7 +111,11 @@ NETWORK_ID = _text(
     "network-id", "Network of the VIP. Default: the class or the configuration.", CREATE_ONLY
 )
 MEMBER_SUBNET_ID = _text("member-subnet-id", "Subnet of members that are added from now on.")
-PORT_ID = _text("port-id", "Existing port that becomes the VIP.", CREATE_ONLY)
+PORT_ID = _text(
+    "port-id",
+    "Existing port that becomes the VIP. The namespace must be in `--trusted-namespaces`.",
+    CREATE_ONLY,
+)
 CONNECTION_LIMIT = _integer("connection-limit", "Connections per port, at most; -1: no limit.")
 KEEP_FLOATING_IP = _truth("keep-floatingip", "Keep the floating IP when the Service is deleted.")
 PROXY_PROTOCOL: Option[str | None] = Option(
@@ -159,8 +163,9 @@ LOAD_BALANCER_ID: Option[str] = Option(
     PREFIX + "load-balancer-id",
     TEXT,
     "",
-    "ID of an existing load balancer that the Service uses, also together with other Services. "
-    "Written by the manager if it is not set.",
+    "ID of an existing load balancer that the Service uses, also together with other Services of "
+    "its namespace. Others need a proof, or `--trusted-namespaces`. Written by the manager if it "
+    "is not set.",
     role=ADOPTS,
 )
 LOAD_BALANCER_ADDRESS: Option[str] = Option(

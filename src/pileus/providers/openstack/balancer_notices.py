@@ -20,11 +20,12 @@ IN_EFFECT = (
 """Annotations that are only used at creation, and where the value in effect is seen."""
 
 
-def name_taken(balancer: LoadBalancer) -> Notice:
+def name_taken() -> Notice:
+    """It does not say which one: it is not the Service's."""
     return Notice(
         "LoadBalancerNameTaken",
-        f"load balancer {balancer.id} has the same name, but none of its members is a node of this "
-        "cluster. It is not used, and this Service gets one of its own",
+        "a load balancer has the same name, but none of its members is a node of this cluster. It "
+        "is not used, and this Service gets one of its own",
         is_warning=True,
     )
 

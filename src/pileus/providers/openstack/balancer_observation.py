@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from pileus.clock import Clock
-from pileus.cloud.balancer import Owner, Wish
+from pileus.cloud.balancer import Owner, Wish, foreign_refused
 from pileus.cloud.errors import CloudError, Conflict, NotFound
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import Failure
@@ -28,10 +28,11 @@ from pileus.providers.openstack.balancer_seen import Face, Parts, Seen, is_pendi
 from pileus.providers.openstack.balancer_steps import Change, Outcome
 from pileus.providers.openstack.desired import Desired, Setup, balancer_name, desire, legacy_name
 from pileus.providers.openstack.draining import Draining, Leaving
+from pileus.providers.openstack.failed_creations import WAIT, FailedCreations
 from pileus.providers.openstack.floating_ip import FloatingIps, FloatingIpSpec
 from pileus.providers.openstack.marks import tags_of
 from pileus.providers.openstack.networks import FloatingChoice, NetworkRequest, Topology
-from pileus.providers.openstack.neutron import Neutron
+from pileus.providers.openstack.neutron import Neutron, VipPort
 from pileus.providers.openstack.octavia import (
     Listeners,
     LoadBalancer,
@@ -43,11 +44,14 @@ from pileus.providers.openstack.octavia import (
 from pileus.providers.openstack.ownership import (
     Candidate,
     Claim,
+    Use,
     addresses_of,
     belongs_to,
     candidates_of,
+    cluster_of,
     is_gone,
     marked_for,
+    may_be_guest,
     may_serve,
     twins_of,
 )
@@ -89,6 +93,7 @@ class Observer:
     """Of whom load balancers were created that may not be listed yet."""
     floating_ips: Known = field(init=False)
     groups: Known = field(init=False)
+    failed: FailedCreations = field(init=False)
     _leaving: Leaving = field(default_factory=Leaving)
     _marked: set[Owner] = field(default_factory=set[Owner])
     """Owners whose load balancer had their mark when it was last observed."""
@@ -96,6 +101,7 @@ class Observer:
     def __post_init__(self) -> None:
         self.floating_ips = Known("floating IP", self.clock)
         self.groups = Known("security group", self.clock)
+        self.failed = FailedCreations(self.clock)
 
     def changed(self, change: Change, after: Seen) -> None:
         """Remember what a change that Octavia accepted leads to: it is not read again."""
@@ -208,7 +214,20 @@ class Observer:
         mine = tuple(one for one in pools if may_serve(one, wish.owner))
         seen = replace(seen, pools=mine)
         seen = await self._with_parts(wish, seen, lists.listeners)
-        return await self._finished(wish, seen, lists)
+        seen = await self._finished(wish, seen, lists)
+        return replace(seen, leftover_ports=await self._leftover_ports(wish, lists))
+
+    async def _leftover_ports(self, wish: Wish, lists: Lists) -> tuple[VipPort, ...]:
+        """Raises `Conflict` if the Service is deleted, and ports of it may be left over later."""
+        known = {one.id for one in lists.balancers}
+        neutron, octavia = Neutron(self.client), Octavia(self.client)
+        found = await self.failed.leftovers(wish.owner, neutron, octavia, known)
+        if wish.spec is None and not found and self.failed.are_open(wish.owner):
+            raise Conflict(
+                "Octavia refused to create a load balancer a moment ago, and may have left a port. "
+                f"Ports are checked {WAIT:.0f} s after that"
+            )
+        return found
 
     def _remember(self, seen: Seen) -> None:
         if seen.subject is None:
@@ -230,11 +249,19 @@ class Observer:
         claims: dict[str, Claim] = {}
         for one in candidates:
             parts = await self._parts_of(one, lists.listeners)
-            addresses = _addresses(one, lists)
+            addresses = _addresses(one, lists) | self._host_names(wish, _addresses(one, lists))
             claims[one.id] = Candidate(one, addresses, parts.addresses).claim(wish)
-        if named is not None and claims.get(named.id) is not Claim.FOREIGN:
-            return replace(seen, named=named)
-        return _sorted_out(seen, candidates, claims, named)
+        return _sorted_out(wish, seen, candidates, claims, named)
+
+    def _host_names(self, wish: Wish, addresses: frozenset[str]) -> frozenset[str]:
+        """Returns what the Go program publishes instead of addresses, with PROXY protocol.
+
+        None if the Service has an annotation for it: its author chose what is published.
+        """
+        suffix = self.setup.balancers.ingress_hostname_suffix
+        if not suffix or wish.options.get(annotations.HOSTNAME.name):
+            return frozenset()
+        return frozenset(f"{one}.{suffix}" for one in addresses)
 
     def _left_unmarked(self, wish: Wish, lists: Lists) -> tuple[LoadBalancer, ...]:
         """Returns what the Go program left of a Service that is deleted before it was taken over.
@@ -243,7 +270,8 @@ class Observer:
         """
         published = frozenset(map(usual_address, wish.published))
         candidates = candidates_of(wish, lists.balancers, self.setup.cluster_name)
-        return tuple(one for one in candidates if published & _addresses(one, lists))
+        unmarked = (one for one in candidates if not cluster_of(one.tags))
+        return tuple(one for one in unmarked if published & _addresses(one, lists))
 
     async def _parts_of(
         self,
@@ -391,12 +419,11 @@ class Observer:
 
     def _request(self, desired: Desired | None, seen: Seen) -> NetworkRequest | None:
         """Returns the request for networks, if something has to be created in them."""
-        found = seen.found
-        if desired is None or seen.is_busy:
+        found = seen.subject
+        if desired is None or seen.is_busy or seen.problem:
             return None
         if found is None:
-            is_new = seen.named is None and not seen.ambiguous and not seen.problem
-            return desired.request if is_new else None
+            return None if seen.ambiguous else desired.request
         is_floating = seen.floating_ips.on(found.vip_port_id or "") is not None
         manages_group = self.setup.balancers.manage_security_groups and seen.parts is not None
         if manages_group or (desired.has_floating_ip and not is_floating):
@@ -475,24 +502,44 @@ def _looks(fingerprint: str, seen: Seen) -> tuple[object, ...]:
 
 
 def _sorted_out(
+    wish: Wish,
     seen: Seen,
     candidates: Sequence[LoadBalancer],
     claims: Mapping[str, Claim],
     named: LoadBalancer | None,
 ) -> Seen:
+    """Returns which load balancer is to be marked, or why there is none."""
+
     def of(claim: Claim) -> tuple[LoadBalancer, ...]:
         return tuple(one for one in candidates if claims[one.id] is claim)
 
-    proven, ambiguous = of(Claim.PROVEN), of(Claim.AMBIGUOUS)
+    proven = of(Claim.PROVEN)
+    if named is not None and (named in proven or len(proven) != 1):
+        if named in proven:
+            return replace(seen, named=named)
+        if named.id not in claims and may_be_guest(wish, named):
+            return replace(seen, named=named, use=Use.GUEST)
+        return replace(seen, problem=_refused(wish, named, is_of_same_name=named.id in claims))
     if len(proven) == 1:
         return replace(seen, named=proven[0])
-    if named is not None:
-        problem = (
-            f"load balancer {named.id} was created for a Service of this name, but none of its "
-            "members is a node of this cluster: it belongs to another cluster. Fix: remove "
-            f"annotation {annotations.LOAD_BALANCER_ID.name}"
-        )
-        return replace(seen, problem=problem)
-    notices = tuple(name_taken(one) for one in of(Claim.FOREIGN))
+    notices = tuple(name_taken() for _ in of(Claim.FOREIGN)[:1])
     face = replace(seen.face, notices=notices)
-    return replace(seen, ambiguous=(*proven, *ambiguous), face=face)
+    return replace(seen, ambiguous=(*proven, *of(Claim.AMBIGUOUS)), face=face)
+
+
+def _refused(wish: Wish, named: LoadBalancer, *, is_of_same_name: bool) -> str:
+    """Returns why the load balancer that the Service names is not used."""
+    option = annotations.LOAD_BALANCER_ID.name
+    if not wish.may_use_foreign:
+        return str(foreign_refused(wish, option))
+    if is_of_same_name:
+        return (
+            f"annotation {option}: load balancer {named.id} was created for a Service of this "
+            "name, but nothing proves that it is this one: none of its addresses is in the status "
+            "of the Service, and none of its members is a node of this cluster. Fix: remove the "
+            "annotation"
+        )
+    return (
+        f"annotation {option}: load balancer {named.id} belongs to another cluster. Fix: remove "
+        "the annotation, or name another one"
+    )

@@ -15,7 +15,9 @@ the load balancer is up to date, and another process reads all its parts.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pileus.cloud.balancer import Effect, Notice, Part, Wish
+import msgspec
+
+from pileus.cloud.balancer import Effect, Notice, Owner, Part, Wish
 from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.providers.openstack import annotations, floating_ip, networks, security_group
 from pileus.providers.openstack.balancer_seen import Parts, Seen, changing_tag
@@ -23,6 +25,7 @@ from pileus.providers.openstack.balancer_steps import (
     Change,
     CreateBalancer,
     DeleteBalancer,
+    DeletePort,
     Outcome,
     SetMembers,
     Step,
@@ -30,16 +33,18 @@ from pileus.providers.openstack.balancer_steps import (
 )
 from pileus.providers.openstack.desired import Desired, Setup, balancer_name, desire
 from pileus.providers.openstack.floating_ip import FloatingIpChange, FloatingIpSpec
-from pileus.providers.openstack.marks import SERVICE, tags_of
+from pileus.providers.openstack.marks import CREATED, SERVICE, for_tags, tags_of
 from pileus.providers.openstack.networks import Chosen, FloatingChoice, NetworkRequest
 from pileus.providers.openstack.octavia import LoadBalancer, Provisioning
 from pileus.providers.openstack.ownership import (
-    cluster_of,
+    Use,
+    creator_of,
     go_tags,
     is_mine,
     is_primary,
+    service_in,
     services_of,
-    was_created_for_services,
+    was_created,
 )
 from pileus.providers.openstack.port_plan import PortPlan, deletion_of
 from pileus.providers.openstack.security_group import (
@@ -55,6 +60,15 @@ ANY_PORT = "any"
 
 def changes(wish: Wish, seen: Seen, setup: Setup) -> tuple[Change, ...]:
     """See `Balancers.changes`."""
+    if seen.leftover_ports:
+        return tuple(
+            Change(
+                Effect.DELETE,
+                f"port {one.id}: left by a load balancer whose creation failed",
+                DeletePort(one),
+            )
+            for one in seen.leftover_ports
+        )
     if wish.spec is None:
         return () if seen.is_busy else tuple(_deletion(wish, seen, setup))
     desired = desire(wish, wish.spec, setup)
@@ -77,7 +91,13 @@ def _beginning(wish: Wish, desired: Desired, seen: Seen, setup: Setup) -> Iterat
             f"{annotations.LOAD_BALANCER_ID.name}, or remove it to get a new one"
         )
     if seen.ambiguous:
-        raise Misconfigured(_ambiguity(desired, seen.ambiguous))
+        raise Misconfigured(_ambiguity(desired))
+    if desired.request.port_id and not wish.may_use_foreign:
+        raise Misconfigured(
+            f"annotation {annotations.PORT_ID.name}: namespace {wish.namespace} may not use a port "
+            "that was not created for it. Fix: remove the annotation, or ask an operator to add "
+            "the namespace to --trusted-namespaces"
+        )
     chosen = _chosen(desired, seen, setup)
     floating = floating_spec(desired, _checked(desired, chosen.floating), may_attach=True)
     floating_ip.plan(floating, ANY_PORT, seen.floating_ips)  # nothing is created in vain
@@ -110,14 +130,16 @@ def _is_serial(setup: Setup) -> bool:
     return setup.balancers.provider_requires_serial_api_calls
 
 
-def _ambiguity(desired: Desired, found: tuple[LoadBalancer, ...]) -> str:
-    ids = ", ".join(one.id for one in found)
+def _ambiguity(desired: Desired) -> str:
+    """It names no ID: the load balancer may be of others."""
+    namespace, _, service = desired.service_name.rpartition("/")
     return (
-        f"load balancer {ids} has the name {desired.name}, but nothing proves that it belongs to "
-        "this cluster: clusters with the same --cluster-name use the same names. Fix, if it is "
-        f"this Service's: kubectl annotate service {desired.service_name.rpartition('/')[2]} "
-        f"{annotations.LOAD_BALANCER_ID.name}={found[0].id}. Fix, if it is not: give this cluster "
-        "another --cluster-name, or rename the load balancer"
+        f"a load balancer has the name {desired.name}, but nothing proves that it belongs to this "
+        "cluster: clusters with the same --cluster-name use the same names. Fix, if it is this "
+        "Service's (by an operator): add the namespace to --trusted-namespaces, and run: kubectl "
+        f"annotate service {service} --namespace={namespace} "
+        f"{annotations.LOAD_BALANCER_ID.name}=ID. Fix, if it is not: give this cluster another "
+        "--cluster-name, or rename the load balancer"
     )
 
 
@@ -145,11 +167,22 @@ def _more_subnets(desired: Desired, chosen: Chosen, seen: Seen) -> tuple[str, ..
     return tuple(found)
 
 
-def floating_spec(desired: Desired, choice: FloatingChoice, *, may_attach: bool) -> FloatingIpSpec:
+def floating_spec(
+    desired: Desired,
+    choice: FloatingChoice,
+    *,
+    may_attach: bool,
+    balancer: LoadBalancer | None = None,
+) -> FloatingIpSpec:
     namespace, _, service = desired.service_name.rpartition("/")
+    wish = desired.context.wish
     return FloatingIpSpec(
         owner=desired.owner,
         description=floating_ip.description_of(namespace, service, desired.cluster_name),
+        former=_description_at_creation(balancer),
+        users=services_of(balancer.tags) if balancer else frozenset(),
+        permits=for_tags(wish.owner.cluster, wish.namespace, wish.service),
+        may_use_foreign=wish.may_use_foreign,
         is_wanted=desired.has_floating_ip,
         is_kept=desired.keeps_floating_ip,
         address=desired.requested_address if desired.has_floating_ip else "",
@@ -161,41 +194,83 @@ def floating_spec(desired: Desired, choice: FloatingChoice, *, may_attach: bool)
 def _adoption(
     wish: Wish, desired: Desired, named: LoadBalancer, seen: Seen, setup: Setup
 ) -> Iterator[Change]:
-    """Yields the mark, and changes of members for users who let only these be made."""
-    other = cluster_of(named.tags)
-    if other not in {"", wish.owner.cluster}:
-        raise Misconfigured(
-            f"load balancer {named.id} belongs to cluster {other}. Fix: remove annotation "
-            f"{annotations.LOAD_BALANCER_ID.name}, or name another one"
-        )
-    _check_sharing(desired, named, setup)
+    """Yields the mark, and everything that is changed once the load balancer has it.
+
+    Raises if any of that is refused: nothing is marked before every check has passed. If only
+    members may be changed, nothing is marked at all.
+    """
     subnet = _member_subnet(desired, seen, setup)
-    parts = seen.parts or Parts()
-    ports = PortPlan(desired, named, parts, subnet, _is_serial(setup), seen.draining)
-    is_shared = bool(go_tags(named.tags) - {desired.name})
-    if is_shared:
-        ports.check_ports()
-    stale = () if is_shared else tuple(tag for tag in named.tags if tag.startswith(SERVICE))
-    step = TagBalancer(named.id, (*desired.tags, changing_tag(desired.owner)), stale)
+    if wish.only_members:
+        parts = seen.parts or Parts()
+        yield from PortPlan(
+            desired, named, parts, subnet, _is_serial(setup), seen.draining
+        ).members()
+        return
+    _check_sharing(desired, named, setup)
+    step = _marking_of(desired, named, seen)
+    kept = (tag for tag in named.tags if tag not in {*step.add, *step.drop})
+    marked = msgspec.structs.replace(named, tags=(*kept, *step.add))
+    after = replace(seen, found=marked, named=None)
+    _ = tuple(_floating(desired, after, setup))  # raises what is refused
     yield Change(Effect.UPDATE, f"tags of load balancer {named.id}: mark of this Service", step)
-    yield from ports.members()
+    yield from (one for one in _upkeep(wish, desired, after, setup) if one.part is not Part.RECORD)
+
+
+def _description_at_creation(balancer: LoadBalancer | None) -> str:
+    """Returns the description of floating IPs that were created together with a load balancer.
+
+    It names the Service and the cluster as the load balancer's own name does: the Service may be
+    deleted, and the cluster renamed.
+    """
+    created_for = service_in(balancer.name or "") if balancer is not None else None
+    if balancer is None or created_for is None or not creator_of(balancer.tags):
+        return ""
+    cluster_name, namespace, service = created_for
+    return floating_ip.description_of(namespace, service, cluster_name)
+
+
+def _marking_of(desired: Desired, named: LoadBalancer, seen: Seen) -> TagBalancer:
+    """Returns the marks of a load balancer that the Service adopts.
+
+    One that the Go program created for a Service of this cluster, by its name, is recorded as
+    created: it is deleted with the last Service on it. Marks of a Service of the same name from
+    before a restore are replaced.
+    """
+    created: tuple[str, ...] = ()
+    before = creator_of(named.tags)
+    is_shared = bool(go_tags(named.tags) - {desired.name})
+    stale = () if is_shared else tuple(tag for tag in named.tags if tag.startswith(SERVICE))
+    if (
+        named.name in {desired.name, desired.legacy_name} and seen.use is Use.OWN
+    ) or f"{SERVICE}{before}" in stale:
+        created = (desired.created_tag,)
+    elif not before and seen.use is Use.OWN and _is_of_cluster(named, desired):
+        created = (f"{CREATED}{named.name}",)
+    drop = (*stale, *((f"{CREATED}{before}",) if before and created else ()))
+    return TagBalancer(named.id, (*desired.tags, *created, changing_tag(desired.owner)), drop)
+
+
+def _is_of_cluster(balancer: LoadBalancer, desired: Desired) -> bool:
+    created_for = service_in(balancer.name or "")
+    return created_for is not None and created_for[0] == desired.cluster_name
 
 
 def _check_sharing(desired: Desired, named: LoadBalancer, setup: Setup) -> None:
     """Raises `Misconfigured` if the load balancer cannot be shared."""
-    if is_primary(named, desired.name, desired.owner) or desired.name in named.tags:
+    if named.name in {desired.name, desired.legacy_name} or desired.name in named.tags:
         return
     users, most = len(go_tags(named.tags)), setup.balancers.max_shared_lb
     if users + 1 > most:
         raise Misconfigured(
-            f"load balancer {named.id} already serves {users} Services. Fix: name another one, or "
-            f"raise max-shared-lb of [LoadBalancer] in cloud.conf, which is {most}"
+            f"annotation {annotations.LOAD_BALANCER_ID.name}: the load balancer already serves as "
+            "many Services as allowed. Fix: name another one, or raise max-shared-lb of "
+            f"[LoadBalancer] in cloud.conf, which is {most}"
         )
     if users and desired.is_internal:
         raise Misconfigured(
-            f"load balancer {named.id} cannot be shared by an internal Service: its other Service "
-            "decides whether it has a floating IP. Fix: remove annotation "
-            f"{annotations.LOAD_BALANCER_ID.name}"
+            f"annotation {annotations.LOAD_BALANCER_ID.name}: the load balancer cannot be shared "
+            "by an internal Service: its other Service decides whether it has a floating IP. Fix: "
+            "remove the annotation"
         )
 
 
@@ -207,7 +282,7 @@ def _upkeep(wish: Wish, desired: Desired, seen: Seen, setup: Setup) -> Iterator[
         summary = f"load balancer {one.id}: created twice"
         yield Change(Effect.DELETE, summary, DeleteBalancer(one.id))
     if found.provisioning_status == Provisioning.ERROR:
-        if not seen.was_complete:
+        if not seen.was_complete and was_created(found, wish.owner.cluster):
             summary = f"load balancer {found.id}: its creation failed, it is created again"
             yield Change(Effect.REPLACE, summary, DeleteBalancer(found.id))
         return
@@ -286,7 +361,8 @@ def _floating(desired: Desired, seen: Seen, setup: Setup) -> Iterator[Change]:
     spec = floating_spec(
         desired,
         _floating_choice(desired, seen, setup),
-        may_attach=is_primary(found, desired.name, desired.owner),
+        may_attach=is_primary(found, desired.owner),
+        balancer=found,
     )
     yield from map(_line, floating_ip.plan(spec, found.vip_port_id, seen.floating_ips))
 
@@ -403,8 +479,17 @@ def _deletion(wish: Wish, seen: Seen, setup: Setup) -> Iterator[Change]:
         yield _removal(found, setup)
         yield from _group_leftovers(wish, seen)
     else:
-        yield from _floating_leftovers(wish, seen, setup, is_kept=True)
+        heir = _heir(wish, found)
+        yield from _floating_leftovers(wish, seen, setup, is_kept=keeps or not heir, heir=heir)
         yield from _release(wish, found, seen, setup)
+
+
+def _heir(wish: Wish, balancer: LoadBalancer) -> Owner | None:
+    """Returns which of the other Services the floating IP is deleted with from now on."""
+    others = sorted(services_of(balancer.tags) - {wish.owner.uid})
+    if not others or not was_created(balancer, wish.owner.cluster):
+        return None
+    return Owner(wish.owner.cluster, others[0])
 
 
 def _unmarked(found: tuple[LoadBalancer, ...]) -> str:
@@ -419,10 +504,11 @@ def _unmarked(found: tuple[LoadBalancer, ...]) -> str:
 def is_deleted_whole(balancer: LoadBalancer, wish: Wish) -> bool:
     """Whether the load balancer is deleted with this Service: no other one uses it.
 
-    One that was not created for a Service stays, as with the Go program.
+    One that was not created for a Service of this cluster stays, whatever its name is.
     """
     others = services_of(balancer.tags) - {wish.owner.uid}
-    return was_created_for_services(balancer) and not others and len(go_tags(balancer.tags)) <= 1
+    is_ours = was_created(balancer, wish.owner.cluster)
+    return is_ours and not others and len(go_tags(balancer.tags)) <= 1
 
 
 def _removal(balancer: LoadBalancer, setup: Setup) -> Change:
@@ -443,7 +529,9 @@ def _group_leftovers(wish: Wish, seen: Seen) -> Iterator[Change]:
             yield replace(_line(one), is_final=True)
 
 
-def _floating_leftovers(wish: Wish, seen: Seen, setup: Setup, *, is_kept: bool) -> Iterator[Change]:
+def _floating_leftovers(
+    wish: Wish, seen: Seen, setup: Setup, *, is_kept: bool, heir: Owner | None = None
+) -> Iterator[Change]:
     found = seen.found
     known = bool(wish.service)
     spec = FloatingIpSpec(
@@ -451,10 +539,13 @@ def _floating_leftovers(wish: Wish, seen: Seen, setup: Setup, *, is_kept: bool) 
         description=floating_ip.description_of(wish.namespace, wish.service, setup.cluster_name)
         if known
         else "",
+        former=_description_at_creation(found),
+        users=services_of(found.tags) if found else frozenset(),
         is_wanted=False,
         is_kept=is_kept,
-        may_attach=found is not None and is_deleted_whole(found, wish),
+        may_attach=found is not None and (heir is not None or is_deleted_whole(found, wish)),
         detaches=False,
+        heir=heir,
     )
     port = found.vip_port_id or "" if found else ""
     yield from map(_line, floating_ip.plan(spec, port, seen.floating_ips))

@@ -24,6 +24,7 @@ from pileus.providers.openstack.annotations import LOAD_BALANCER_ADDRESS, LOAD_B
 from pileus.providers.openstack.draining import DEAD, Draining, is_draining
 from pileus.providers.openstack.floating_ip import FloatingIps
 from pileus.providers.openstack.networks import Topology
+from pileus.providers.openstack.neutron import VipPort
 from pileus.providers.openstack.octavia import (
     HealthMonitor,
     Listener,
@@ -35,6 +36,7 @@ from pileus.providers.openstack.octavia import (
 from pileus.providers.openstack.ownership import (
     CHANGING,
     SPEC,
+    Use,
     addresses_of,
     go_tags,
     services_of,
@@ -97,7 +99,9 @@ class Seen:
     found: LoadBalancer | None = None
     """With the owner's mark."""
     named: LoadBalancer | None = None
-    """Without it, but proven to be the Service's: to be marked."""
+    """Without it, but to be marked: proven to be the Service's, or one that it may use."""
+    use: Use = Use.OWN
+    """What the Service may do with the one that is to be marked."""
     duplicates: tuple[LoadBalancer, ...] = ()
     """Others with the owner's mark alone, created by two processes at once."""
     ambiguous: tuple[LoadBalancer, ...] = ()
@@ -110,6 +114,8 @@ class Seen:
     """Security groups of the owner; None: not read."""
     topology: Topology | None = None
     """None: not read."""
+    leftover_ports: tuple[VipPort, ...] = ()
+    """Ports of load balancers that Octavia refused to create for this owner."""
     is_full: bool = False
     """Whether this was a full check."""
     face: Face = field(default_factory=Face)

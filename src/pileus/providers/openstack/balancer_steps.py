@@ -6,6 +6,7 @@ from typing import TypeAlias
 from pileus.cloud.balancer import Effect, Part
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.floating_ip import FloatingIpChange
+from pileus.providers.openstack.neutron import VipPort
 from pileus.providers.openstack.ports import Body
 from pileus.providers.openstack.security_group import SecurityGroupChange
 
@@ -74,6 +75,13 @@ class DeleteMember:
     id: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeletePort:
+    """The port of a load balancer that Octavia refused to create."""
+
+    port: VipPort
+
+
 Step: TypeAlias = (
     CreateBalancer
     | TagBalancer
@@ -84,6 +92,7 @@ Step: TypeAlias = (
     | SetMembers
     | CreateMember
     | DeleteMember
+    | DeletePort
     | FloatingIpChange
     | SecurityGroupChange
 )

@@ -12,9 +12,24 @@ from typing import assert_never
 import msgspec
 
 from pileus.clock import Clock, SystemClock
-from pileus.cloud.abilities import Abilities, Affinity, Batches, Deadlines, Limits, Requests
+from pileus.cloud.abilities import (
+    Abilities,
+    Affinity,
+    Batches,
+    Deadlines,
+    Limits,
+    PagedList,
+    Requests,
+)
 from pileus.cloud.balancer import Owner, Wish
-from pileus.cloud.errors import Conflict, NotFound, Unavailable
+from pileus.cloud.errors import (
+    Conflict,
+    NotFound,
+    Rejected,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
 from pileus.cloud.model import Failure
 from pileus.cloud.selectors import parse_selector
 from pileus.dataclass import dataclass
@@ -30,6 +45,7 @@ from pileus.providers.openstack.balancer_steps import (
     DeleteBalancer,
     DeleteMember,
     DeletePart,
+    DeletePort,
     SetMembers,
     Step,
     TagBalancer,
@@ -37,12 +53,13 @@ from pileus.providers.openstack.balancer_steps import (
 )
 from pileus.providers.openstack.config import OpenStackConfig
 from pileus.providers.openstack.desired import Setup
+from pileus.providers.openstack.failed_creations import balancer_of, is_missing
 from pileus.providers.openstack.features import Features
 from pileus.providers.openstack.floating_ip import FloatingIpChange, FloatingIps
 from pileus.providers.openstack.marks import cluster_tag, tags_of
-from pileus.providers.openstack.neutron import Neutron
+from pileus.providers.openstack.neutron import Neutron, VipPort
 from pileus.providers.openstack.octavia import LoadBalancer, Octavia
-from pileus.providers.openstack.ownership import belongs_to, services_of
+from pileus.providers.openstack.ownership import belongs_to, creator_of, go_tags, services_of
 from pileus.providers.openstack.port_writes import PortWrites
 from pileus.providers.openstack.security_group import SecurityGroupChange, SecurityGroups
 from pileus.providers.openstack.server_lookup import FEW
@@ -55,9 +72,12 @@ MOST_POOLS = 5
 ABILITIES = Abilities(
     affinity=Affinity.ON_OFF,
     requests=Requests(
-        lists=4,
-        page_size=PAGE,
-        items_per_balancer=MOST_POOLS,
+        lists=(
+            PagedList(page_size=PAGE, per_balancer=1),
+            PagedList(page_size=PAGE, per_balancer=MOST_POOLS),  # pools
+            PagedList(page_size=PAGE, per_balancer=1),  # floating IPs
+            PagedList(),  # the version, once
+        ),
         per_balancer=3 + 2 * MOST_POOLS,
         single_nodes=FEW,
         per_unknown_node=2,
@@ -159,9 +179,17 @@ class OpenStackBalancers:
                 await self._octavia.create_member(pool, body)
             case DeleteMember(pool, member):
                 await self._octavia.delete_member(pool, member)
+            case DeletePort(port):
+                return await self._delete_port(port, seen)
             case _:
                 return await self._apply_beside(step, seen)
         return seen.pending()
+
+    async def _delete_port(self, port: VipPort, seen: Seen) -> Seen:
+        if await is_missing(self._octavia, balancer_of(port)):
+            await Neutron(self.client).delete("ports", port)
+        others = tuple(one for one in seen.leftover_ports if one.id != port.id)
+        return replace(seen, leftover_ports=others)
 
     async def _apply_beside(self, step: FloatingIpChange | SecurityGroupChange, seen: Seen) -> Seen:
         """Make a change of a floating IP or security group: Octavia is not busy after it."""
@@ -178,16 +206,31 @@ class OpenStackBalancers:
         return replace(seen, floating_ips=floating)
 
     async def _create(self, step: CreateBalancer, seen: Seen) -> Seen:
-        made = await self._octavia.create_balancer(step.body)
+        began = self.clock.now()
+        try:
+            made = await self._octavia.create_balancer(step.body)
+        except (Throttled, Unauthorized):
+            raise
+        except BaseException as error:
+            if self._observer is not None:
+                self._observer.failed.add(seen.owner, began)
+            if isinstance(error, Conflict):  # nothing exists yet that Octavia could be busy with
+                raise Rejected(f"Octavia refuses to create the load balancer: {error}") from error
+            raise
         if self._observer is not None:
             self._observer.created(seen.owner, made)
         return replace(seen, found=made, parts=None, topology=None).pending()
 
     async def _tag(self, step: TagBalancer, seen: Seen) -> Seen:
-        """Change tags of the load balancer as it is now: other Services have tags on it, too."""
+        """Change tags of the load balancer as it is now: other Services have tags on it, too.
+
+        Raises `Conflict` if one that is deleted with its last Service would be left without any.
+        """
         current = await self._octavia.balancer(step.balancer)
         kept = [tag for tag in current.tags if tag not in {*step.drop, *step.add}]
         tags = [*kept, *step.add]
+        if step.drop and creator_of(tags) and not services_of(tags) and not go_tags(tags):
+            raise Conflict("another Service left the load balancer meanwhile; observe again")
         if set(tags) == set(current.tags):
             return _with(seen, current)
         return _with(seen, await self._octavia.update_balancer(current.id, {"tags": tags}))

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
-from pileus.cloud.errors import Misconfigured, Unsupported
+from pileus.cloud.errors import Misconfigured, Unavailable, Unsupported
 from pileus.providers.openstack.api import Service
 from pileus.suggest import did_you_mean
 
@@ -67,12 +68,17 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         """Returns the URL that the paths of calls to the service follow (see `Call.path`).
 
         Raises `Misconfigured` for a region that does not exist or is ambiguous; `Unsupported` if
-        the service does not exist in the region.
+        the service does not exist in the region; `Unavailable` if its URL is invalid.
         """
         place = self.region(region)
         found = self._matching(service, interface, place)
         if not found:
             raise Unsupported(self._missing(service, interface, place))
+        if not _is_url(found[0].url):
+            raise Unavailable(
+                f"the catalogue of the cloud has an invalid URL of type {service}: {found[0].url}. "
+                "Fix: openstack endpoint set --url"
+            )
         return base_url(service, found[0].url, self.project_id)
 
     def _matching(self, service: Service, interface: str, region: str) -> tuple[Endpoint, ...]:
@@ -112,6 +118,14 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         place = f" in region {region}" if region else ""
         text = f"the catalogue of the cloud has no {interface} endpoint of type {service}{place}"
         return f"{text}; it has: {', '.join(others)}. Fix: os-endpoint-type" if others else text
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def catalogue_of(entries: object, project_id: str) -> Catalogue:

@@ -4,7 +4,7 @@ Each part is checked on its own. A service that refuses or does not answer is a 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -14,8 +14,10 @@ from pileus.cloud.finding import Finding, Severity, quota_finding
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.api import Client, Service, decoded, field_of
 from pileus.providers.openstack.errors import NotOfService
+from pileus.providers.openstack.failed_creations import is_missing, vip_ports
 from pileus.providers.openstack.features import OctaviaFeatures, octavia_version
-from pileus.providers.openstack.octavia import ROOT, LoadBalancer
+from pileus.providers.openstack.neutron import Neutron
+from pileus.providers.openstack.octavia import ROOT, LoadBalancer, Octavia
 
 CLOCK_WARNING = 30.0
 WRITING = frozenset({
@@ -204,7 +206,36 @@ async def _load_balancer(client: Client, account: Account) -> Sequence[Finding]:
     raised = "openstack loadbalancer quota set --loadbalancer LIMIT PROJECT"
     fix = f"{raised}   # as an administrator, or: pileus orphans"
     used_up = quota_finding("load balancers", len(balancers), quota.loadbalancer, fix)
-    return _full(*_old(version), used_up)
+    known = {one.id for one in balancers}
+    return _full(*_old(version), used_up, await _left_ports(client, account, known))
+
+
+async def _left_ports(
+    client: Client, account: Account, balancers: Container[str]
+) -> Finding | None:
+    """Ports that a creation left which failed in a process that has ended since."""
+    if Service.NETWORK not in account.services:
+        return None
+    octavia = Octavia(client)
+    left = [
+        port.id
+        for port, balancer in vip_ports(await Neutron(client).vip_ports())
+        if port.project_id == account.project_id
+        and balancer not in balancers
+        and await is_missing(octavia, balancer)
+    ]
+    if not left:
+        return None
+    return Finding(
+        id="vip-ports-left",
+        severity=Severity.WARNING,
+        subject=f"ports in project {account.project_id}",
+        what=f"{len(left)} ports belong to load balancers that do not exist",
+        reason="Octavia leaves the port of a load balancer that it refuses to create; it uses an "
+        "address and counts toward the quota. A load balancer that is being created looks the same "
+        "for a moment",
+        fix=f"openstack port delete {' '.join(left)}   # if a second run names the same ports",
+    )
 
 
 def _old(version: tuple[int, int]) -> Iterator[Finding]:

@@ -255,7 +255,7 @@ def _other_section(name: str) -> str:
     return f" (it belongs to [{homes[0]}])" if homes else ""
 
 
-_VERBS = ("is ", "needs ")
+_VERBS = ("is ", "needs ", "has ")
 
 
 def _refuse(

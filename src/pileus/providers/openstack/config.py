@@ -59,6 +59,9 @@ class Auth:
         Known(("public", "internal", "admin", "publicURL", "internalURL", "adminURL")),
     ] = ""
     ca_file: Annotated[Text, "CA bundle that signed the certificates of the cloud."] = ""
+    ca_data: Annotated[
+        Text, "The same bundle inline, instead of ca-file: the PEM text, encoded with base64."
+    ] = ""
     cert_file: Annotated[Text, "TLS client certificate. Needs key-file."] = ""
     key_file: Annotated[Text, "Key of the TLS client certificate. Needs cert-file."] = ""
     tls_insecure: Annotated[
@@ -120,7 +123,7 @@ class LoadBalancerClass:
     floating_network_id: Annotated[Text, "External network of floating IPs."] = ""
     floating_subnet_id: Annotated[Text, "Subnet of floating IPs, by ID."] = ""
     floating_subnet: Annotated[
-        Text, "Subnet of floating IPs: name, glob or `~regex`; `!` negates."
+        Text, "Subnet of floating IPs: name, glob or `~expression`; `!` negates."
     ] = ""
     floating_subnet_tags: Annotated[
         Text, "Tags of the subnet of floating IPs, comma-separated; `&` all of them, `!` negates."

@@ -1,6 +1,7 @@
 """Checks of a whole configuration: keys that need or exclude one another. Pure."""
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 from ipaddress import ip_network
 
@@ -13,6 +14,7 @@ from pileus.providers.openstack.config import (
     LoadBalancerClass,
     OpenStackConfig,
 )
+from pileus.providers.openstack.name_pattern import name_pattern
 
 CONTAINER = re.compile(r"https?://[^/]+(/[^/]+)*/v1/(containers|secrets)/[0-9a-fA-F-]{32,36}/?")
 
@@ -178,6 +180,21 @@ def _tls(auth: Auth) -> Found:
         yield "key-file", "needs its certificate. Fix: set cert-file"
     if auth.tls_insecure and auth.ca_file:
         yield "tls-insecure", "excludes ca-file. Fix: remove tls-insecure"
+    if auth.tls_insecure and auth.ca_data:
+        yield "tls-insecure", "excludes ca-data. Fix: remove tls-insecure"
+    if auth.ca_file and auth.ca_data:
+        yield "ca-data", "excludes ca-file. Fix: remove one of them"
+    if auth.ca_data and inline_ca(auth) is None:
+        yield "ca-data", "is not a CA in PEM, encoded with base64. Fix: base64 -w0 ca.pem"
+
+
+def inline_ca(auth: Auth) -> str | None:
+    """Returns the PEM text of `ca-data`; None if it is none."""
+    try:
+        text = b64decode("".join(auth.ca_data.split()), validate=True).decode("ascii")
+    except ValueError:
+        return None
+    return text if "-----BEGIN CERTIFICATE-----" in text or not auth.ca_data else None
 
 
 def _networking(order: str) -> Found:
@@ -246,9 +263,7 @@ def _monitor(balancer: LoadBalancer) -> Found:
 
 
 def _networks(networks: LoadBalancerClass) -> Found:
-    pattern = networks.floating_subnet.removeprefix("!")
-    if pattern.startswith("~"):
-        try:
-            re.compile(pattern[1:])
-        except re.error as error:
-            yield "floating-subnet", f"the regular expression cannot be read: {error}"
+    try:
+        name_pattern(networks.floating_subnet)
+    except ValueError as error:
+        yield "floating-subnet", f"invalid pattern: {error}"

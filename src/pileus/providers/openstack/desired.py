@@ -14,7 +14,7 @@ from ipaddress import ip_network
 
 from pileus.cloud.balancer import BalancerSpec, Listener, Notice, Owner, Transport, Wish
 from pileus.cloud.errors import Misconfigured, Unsupported
-from pileus.cloud.fingerprint import digest, usual_network
+from pileus.cloud.fingerprint import digest, usual_address, usual_network
 from pileus.cloud.model import NodeRef
 from pileus.cloud.options import Option, Values
 from pileus.cloud.selectors import EVERY_NODE, Selector, parse_selector, select
@@ -22,7 +22,7 @@ from pileus.dataclass import dataclass
 from pileus.providers.openstack import annotations
 from pileus.providers.openstack.config import LoadBalancer, LoadBalancerClass, OpenStackConfig
 from pileus.providers.openstack.features import OctaviaFeatures
-from pileus.providers.openstack.marks import cut, tags_of
+from pileus.providers.openstack.marks import CREATED, cut, tags_of
 from pileus.providers.openstack.networks import Chosen, NetworkRequest, address_of, machines_of
 from pileus.providers.openstack.ports import Body, Member, Monitor, Port
 
@@ -112,6 +112,11 @@ class Desired:
         return self.name, *tags_of(self.owner)
 
     @property
+    def created_tag(self) -> str:
+        """Set by the request that creates the load balancer: only then is it deleted whole."""
+        return f"{CREATED}{self.owner.uid}"
+
+    @property
     def has_floating_ip(self) -> bool:
         """Floating IPs lead to IPv4 addresses only."""
         return not self.is_internal and self.families[0] == "IPv4"
@@ -134,7 +139,8 @@ class Desired:
             "vip_network_id": chosen.vip_network_id,
             "vip_address": self.vip_address,
         }
-        body: Body = {"name": self.name, "description": self.description, "tags": list(self.tags)}
+        tags = [*self.tags, self.created_tag]
+        body: Body = {"name": self.name, "description": self.description, "tags": tags}
         body |= {name: value for name, value in optional.items() if value}
         if more_subnets:
             body["additional_vips"] = [{"subnet_id": one} for one in more_subnets]
@@ -350,11 +356,13 @@ class Context:
         if not listener.node_port:
             return ()
         family = self.spec.families[0]
-        found = ((node.name, address_of(node, family)) for node in self._nodes)
+        found = sorted((node.name, address_of(node, family)) for node in self._nodes)
+        # Octavia refuses two members with one address: the first node by name stands for both.
+        reachable = {usual_address(address): name for name, address in reversed(found) if address}
         return tuple(
-            sorted(
-                Member(name, address, listener.node_port, monitor_port) for name, address in found
-            )
+            Member(name, address, listener.node_port, monitor_port)
+            for name, address in found
+            if not address or reachable[usual_address(address)] == name
         )
 
     def _monitor(self, listener: Listener, balancer: str) -> Monitor:

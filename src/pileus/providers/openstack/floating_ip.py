@@ -35,7 +35,15 @@ from pileus.cloud.errors import (
 )
 from pileus.cloud.fingerprint import usual_address
 from pileus.dataclass import dataclass
-from pileus.providers.openstack.marks import KEPT, cut, is_marked, owner_of, tags_of, without_mark
+from pileus.providers.openstack.marks import (
+    FOR,
+    KEPT,
+    cut,
+    is_marked,
+    owner_of,
+    tags_of,
+    without_mark,
+)
 from pileus.providers.openstack.networks import FloatingChoice
 from pileus.providers.openstack.neutron import FloatingIp, Neutron
 
@@ -55,6 +63,15 @@ class FloatingIpSpec:
     owner: Owner
     description: str = ""
     """See `description_of`. Empty if the Service is not known: only the mark is a proof then."""
+    former: str = ""
+    """The description that one has which was created together with the load balancer, for a Service
+    that may be deleted by now; empty: not known."""
+    users: frozenset[str] = frozenset()
+    """UIDs of the Services on the load balancer; empty: not known."""
+    permits: tuple[str, ...] = ()
+    """Tags of floating IPs that an operator reserved for the Service; see `marks.for_tags`."""
+    may_use_foreign: bool = False
+    """Whether the Service may use any free floating IP (`--trusted-namespaces`)."""
     is_wanted: bool = True
     """False: the Service is internal, or it is being deleted."""
     is_kept: bool = False
@@ -66,6 +83,8 @@ class FloatingIpSpec:
     """False: the load balancer belongs to another Service, which alone decides about it."""
     detaches: bool = True
     """False: the load balancer is deleted next, which detaches what is not deleted."""
+    heir: Owner | None = None
+    """Another Service that keeps the load balancer, and gets the floating IP with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +290,21 @@ def _is_kept(spec: FloatingIpSpec, one: FloatingIp) -> bool:
 
 
 def _is_provable(spec: FloatingIpSpec, on_our_port: FloatingIp) -> bool:
-    """Whether a floating IP without mark, on the Service's own VIP port, was created for it."""
+    """Whether a floating IP on the Service's own VIP port was created for it.
+
+    It has no mark, or that of a Service from before a restore, which is not on the load balancer.
+    """
+    owner = owner_of(on_our_port.tags)
+    is_stale = (
+        owner is not None
+        and owner.cluster == spec.owner.cluster
+        and bool(spec.users)
+        and owner.uid not in spec.users
+    )
     return (
-        bool(spec.description)
-        and on_our_port.description == spec.description
-        and not is_marked(on_our_port.tags)
+        bool(on_our_port.description)
+        and on_our_port.description in {spec.description, spec.former}
+        and (is_stale or not is_marked(on_our_port.tags))
         and KEPT not in on_our_port.tags
     )
 
@@ -318,28 +347,42 @@ def _reusable(spec: FloatingIpSpec, observed: FloatingIps) -> FloatingIp | None:
 
 
 def _check_free(spec: FloatingIpSpec, named: FloatingIp) -> None:
-    what = f"loadBalancerIP {spec.address}: the floating IP "
-    fix = "Fix: free it, or request another address"
-    owner = owner_of(named.tags)
-    if named.port_id:
-        details = named.port_details
-        device = f" of {details.device_owner} {details.device_id}" if details else ""
-        raise Misconfigured(f"{what}is used by port {named.port_id}{device}. {fix}")
-    if is_marked(named.tags) and owner != spec.owner:
-        whose = f"Service {owner.uid} in cluster {owner.cluster}" if owner else "another owner"
-        raise Misconfigured(f"{what}belongs to {whose}. {fix}")
+    """Raises `Misconfigured` if the floating IP is in use, or not for this Service.
+
+    One without a mark is for it if it has the tag of an operator, or was created for this Service
+    before. The message is the same for all reasons: the author of the Service may be anyone
+    and learns nothing about the user of an address.
+    """
+    is_ours = owner_of(named.tags) == spec.owner
+    is_reserved = not frozenset(spec.permits).isdisjoint(named.tags)
+    is_former = bool(spec.description) and named.description == spec.description
+    is_for_us = spec.may_use_foreign or is_reserved or is_former
+    if not named.port_id and (is_ours or (is_for_us and not is_marked(named.tags))):
+        return
+    tag = spec.permits[0] if spec.permits else f"{FOR}CLUSTER/NAMESPACE/SERVICE"
+    raise Misconfigured(
+        f"loadBalancerIP {spec.address}: the floating IP is in use, or not reserved for this "
+        "Service. Fix: request another address, or ask an operator to free it and to run: "
+        f"openstack floating ip set --tag {tag} {spec.address} (or to add the namespace to "
+        "--trusted-namespaces)"
+    )
 
 
 def _given_up(spec: FloatingIpSpec, one: FloatingIp, port_id: str) -> Iterator[FloatingIpChange]:
     """Returns how a floating IP that is not needed is given up.
 
     One with our mark on the port of something else was moved there by the user, who keeps it. A
-    mark is removed before the floating IP is detached, so that nothing deletes it in between.
+    mark is removed before the floating IP is detached, so that nothing deletes it in between. One
+    on a load balancer that other Services keep is deleted with one of these.
     """
     is_here = bool(port_id) and one.port_id == port_id
     is_ours = owner_of(one.tags) == spec.owner
     is_proven = is_here and spec.may_attach and _is_provable(spec, one)
-    if is_ours and (_is_kept(spec, one) or (one.port_id and not is_here)):
+    if spec.heir is not None and is_here and KEPT not in one.tags and (is_ours or is_proven):
+        yield KeepFloatingIp(one) if spec.is_kept else MarkFloatingIp(one, spec.heir)
+    elif is_ours and is_here and not spec.may_attach and not spec.is_kept:
+        return  # the load balancer stays with others who use it, too
+    elif is_ours and (_is_kept(spec, one) or (one.port_id and not is_here)):
         yield MarkFloatingIp(one, None)
     elif is_ours or (is_proven and not spec.is_kept and not _has_address(spec, one)):
         yield DeleteFloatingIp(one)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -163,10 +163,15 @@ def token_of(answer: Answer, now: float, token_id: str = "") -> Token:
 def _asked(answer: Answer, token: _Token) -> datetime:
     """Returns the time at which Keystone answered."""
     try:
-        return parsedate_to_datetime(answer.headers["date"])
+        return _in_utc(parsedate_to_datetime(answer.headers["date"]))
     except (KeyError, ValueError):
         return _time(token.issued_at)
 
 
 def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+    return _in_utc(datetime.fromisoformat(text))
+
+
+def _in_utc(time: datetime) -> datetime:
+    """Keystone's times are UTC, also where they name no zone."""
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

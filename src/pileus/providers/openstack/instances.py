@@ -65,6 +65,9 @@ STATES: Mapping[str, InstanceState] = MappingProxyType({
   operation failed, and the machine may run or not.
 """
 
+NODE_NAME, HOSTNAME = "pileus.dev/node-name", "hostname"
+"""Metadata of a server that name its node, if that is not the name of the server."""
+
 
 def state_of(server: Server) -> InstanceState:
     """Returns the state by status, task and power state.
@@ -131,6 +134,7 @@ class OpenStackInstances:
             zone=label_value(looked.zone or ""),
             region=self.ids.region,
             addresses=addresses,
+            names=frozenset({looked.name, *_named(looked)}),
             state=state_of(looked),
         )
 
@@ -166,6 +170,11 @@ class OpenStackInstances:
 
     async def _flavor_ids(self) -> Mapping[str, str]:
         return {flavor.name: flavor.id for flavor in await self.nova.flavors()}
+
+
+def _named(server: Server) -> Iterable[str]:
+    """Returns names of the server in its metadata."""
+    return filter(None, map(server.metadata.get, (NODE_NAME, HOSTNAME)))
 
 
 def _sub_port_ids(port: Port) -> tuple[str, ...]:

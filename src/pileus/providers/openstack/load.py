@@ -63,6 +63,13 @@ def load_again(given: ProviderConfig) -> Loaded:
     return _Loading(given).load(text)
 
 
+def check(text: str, path: str) -> None:
+    """Raises Misconfigured if cloud.conf is wrong by itself: other files are not read."""
+    conf = read_cloud_conf(text, path)
+    if not conf.config.auth.use_clouds:
+        conf.refuse(config_checks.problems(conf.config))
+
+
 class _Loading:
     def __init__(self, given: ProviderConfig) -> None:
         self._given = given
@@ -80,6 +87,7 @@ class _Loading:
                 self._fingerprints[each] = _fingerprint(each)
         tls = Tls(
             ca_file=auth.ca_file,
+            ca_pem=config_checks.inline_ca(auth) or "",
             certificate_file=auth.cert_file,
             key_file=auth.key_file,
             insecure=auth.tls_insecure,

@@ -13,6 +13,11 @@ from pileus.cloud.balancer import Owner
 
 CLUSTER = "pileus.dev/cluster="
 SERVICE = "pileus.dev/service="
+CREATED = "pileus.dev/created-for="
+"""On a load balancer: set by the request that creates it, with the UID of the Service. One that the
+Go program created gets it when it is taken over by proof. Only such load balancers are deleted."""
+FOR = "pileus.dev/for="
+"""On a load balancer or floating IP, set by an operator: who may use it. See `for_tags`."""
 KEPT = "pileus.dev/keep=true"
 """On a floating IP: it is never deleted. Users may set it, too."""
 
@@ -23,6 +28,13 @@ def cluster_tag(cluster: str) -> str:
 
 def tags_of(owner: Owner) -> tuple[str, str]:
     return cluster_tag(owner.cluster), f"{SERVICE}{owner.uid}"
+
+
+def for_tags(cluster: str, namespace: str, service: str) -> tuple[str, ...]:
+    """Returns the tags that let a Service use an object: for it alone first, then for more."""
+    if not namespace or not service:
+        return ()
+    return tuple(f"{FOR}{cluster}{one}" for one in (f"/{namespace}/{service}", f"/{namespace}", ""))
 
 
 def owner_of(tags: Iterable[str]) -> Owner | None:

@@ -15,18 +15,16 @@ What decides, first wins:
 - Floating IP: class, annotation, `[LoadBalancer]`; the external network if there is exactly one.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
-from itertools import islice, product
 
 from pileus.cloud.errors import Misconfigured, NeedsMembers
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import AddressType, NodeRef
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.config import LoadBalancer, LoadBalancerClass
+from pileus.providers.openstack.name_pattern import name_pattern
 from pileus.providers.openstack.neutron import Network, Neutron, Port, Subnet
 from pileus.suggest import did_you_mean
 
@@ -408,7 +406,10 @@ def _checked_floating_subnet(subnet_id: str, place: str, network: str, topology:
 def _matching(
     pattern: str, tags: str, place: str, network: str, topology: Topology
 ) -> tuple[str, ...]:
-    matches = name_matcher(pattern or "*", place)
+    try:
+        matches = name_pattern(pattern or "*")
+    except ValueError as error:
+        raise Misconfigured(f"{place}: invalid pattern: {error}") from error
     inside = [each for each in topology.subnets if each.network_id == network]
     found = [each for each in inside if matches(each.name) and (not tags or tags_match(tags, each))]
     if not found:
@@ -419,24 +420,6 @@ def _matching(
     return tuple(each.id for each in sorted(found, key=lambda each: (each.name, each.id)))
 
 
-REPEATS = 3
-"""Repetitions in one regular expression: more of them could take very long to match."""
-
-
-def name_matcher(pattern: str, place: str = "floating-subnet") -> Callable[[str], bool]:
-    """Returns whether a whole name matches a glob, or a regular expression after `~`.
-
-    A leading `!` negates. Raises `Misconfigured` if the expression is invalid or too complex.
-    """
-    negated = pattern.startswith("!")
-    text = pattern.removeprefix("!")
-    if text.startswith("~"):
-        expression = _expression(text[1:], place)
-        return lambda name: (expression.fullmatch(name) is not None) != negated
-    globs = tuple(_alternatives(text))
-    return lambda name: any(fnmatchcase(name, each) for each in globs) != negated
-
-
 def tags_match(spec: str, subnet: Subnet) -> bool:
     """Returns whether a subnet has one of the tags; all after `&`. A leading `!` negates."""
     negated = spec.startswith("!")
@@ -444,29 +427,6 @@ def tags_match(spec: str, subnet: Subnet) -> bool:
     asked = {each.strip() for each in rest.removeprefix("&").split(",")} - {""}
     has = asked & set(subnet.tags)
     return (has == asked if rest.startswith("&") else bool(has)) != negated
-
-
-def _expression(text: str, place: str) -> re.Pattern[str]:
-    plain = re.sub(r"\\.", "", text)
-    if re.search(r"\)[*+{]|\(\?", plain) or len(re.findall(r"[*+{]", plain)) > REPEATS:
-        raise Misconfigured(
-            f'{place}: regular expression "{text}" is too complex. Groups cannot be repeated, and '
-            f"at most {REPEATS} of the characters * + {{ are allowed"
-        )
-    try:
-        return re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise Misconfigured(f'{place}: regular expression "{text}": {error}') from error
-
-
-def _alternatives(glob: str) -> Iterator[str]:
-    """Returns the globs that `{a,b}` in one stand for, at most 100."""
-    parts = [
-        part[1:-1].split(",") if part.startswith("{") else [part]
-        for part in re.split(r"(\{[^{}]*\})", glob)
-        if part
-    ]
-    yield from islice(("".join(each) for each in product(*parts)), 100)
 
 
 def _unknown_class(name: str, classes: Iterable[str]) -> str:

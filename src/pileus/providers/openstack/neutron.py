@@ -10,6 +10,7 @@ Neutron returns several kilobytes for each port otherwise.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from typing import TypeVar
 
@@ -24,6 +25,8 @@ R = TypeVar("R", bound="Resource")
 
 PAGE = 1000
 """Objects on one page of a list."""
+VIP_OWNERS = ("Octavia", "ovn-lb:vip")
+"""`device_owner` of the ports of load balancers."""
 VALUES_PER_REQUEST = 150
 """Values of one filter in one request: a URL with more of them is too long for some proxies."""
 
@@ -77,6 +80,21 @@ class Port(Resource, frozen=True, kw_only=True):
     """If False, the port can have neither security groups nor address pairs."""
     trunk_details: TrunkDetails | None = None
     """Of the parent port of a trunk: its sub-ports."""
+
+
+class VipPort(Port, frozen=True, kw_only=True):
+    """A port of a load balancer, or one that looks so."""
+
+    created_at: str = ""
+
+    @property
+    def created(self) -> datetime | None:
+        """When it was created, by the clock of Neutron; None: not known."""
+        try:
+            found = datetime.fromisoformat(self.created_at)
+        except ValueError:
+            return None
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 class Network(Resource, frozen=True, kw_only=True):
@@ -170,6 +188,10 @@ class Neutron:
     async def ports_with_group(self, group_ids: Iterable[str]) -> tuple[Port, ...]:
         """Returns the ports that have one of the security groups."""
         return await self._filtered("ports", Port, "security_groups", group_ids)
+
+    async def vip_ports(self) -> tuple[VipPort, ...]:
+        """Returns the ports whose owner is Octavia, or its provider OVN."""
+        return await self._filtered("ports", VipPort, "device_owner", VIP_OWNERS)
 
     async def networks(self, query: Query = ()) -> tuple[Network, ...]:
         return await self._list("networks", Network, query)

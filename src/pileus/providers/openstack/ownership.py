@@ -1,16 +1,20 @@
-"""Whose an Octavia load balancer is, and which ones of the Go program may be taken over. Pure.
+"""Whose an Octavia load balancer is, and what a Service may use of others. Pure.
 
 A load balancer may serve several Services: it has one mark of the cluster, and for each Service a
 mark with its UID and the tag of the Go program, which is the name of that Service's load balancer.
-Names and the Go program's tags are never proof: another cluster may have the same `--cluster-name`.
-Proof is one of:
+The author of a Service chooses its name and annotations, and another cluster may have the same
+`--cluster-name`: names, the Go program's tags and annotations are never proof. Proof is one of:
 
 - the mark of this cluster and Service;
-- the annotation `load-balancer-id` of the Service, which the Go program writes (`Wish.adopts`);
-- an address that is published in the status of the Service.
+- the Go program's name or tag for this Service together with an address that is published in the
+  status of the Service, which its author cannot set;
+- the Go program's tag for this Service together with the mark of this cluster, if the Service was
+  created again.
 
-For the last two, a load balancer of the Go program must also have a member of this cluster, or
-none at all: annotations and names survive in copies of Services, and addresses in restored ones.
+Without proof, a load balancer that a Service names is used only as `Use.GUEST`, and only if all
+Services on it are of the same namespace and cluster, if an operator gave it the tag
+`pileus.dev/for=CLUSTER/NAMESPACE/SERVICE`, or if the namespace is trusted (`--trusted-namespaces`).
+A guest gets listeners on free ports and decides nothing else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,12 +24,13 @@ from pileus.cloud.balancer import Owner, Wish
 from pileus.cloud.fingerprint import usual_address
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.desired import PREFIX, balancer_name, legacy_name
-from pileus.providers.openstack.marks import CLUSTER, SERVICE, tags_of
+from pileus.providers.openstack.marks import CLUSTER, CREATED, SERVICE, for_tags, tags_of
 from pileus.providers.openstack.octavia import Listener, LoadBalancer, Pool, Provisioning
 
 SPEC = "pileus.dev/spec="
 CHANGING = "changing"
 """Value of the `SPEC` tag while something is changed: the load balancer was complete before."""
+LONGEST_NAME = 255
 TRANSPORTS = {"UDP": "UDP", "SCTP": "SCTP"}
 """Protocols that do not use TCP: on one port, each transport can have one listener."""
 
@@ -57,8 +62,10 @@ def marked_for(owner: Owner, balancers: Iterable[LoadBalancer]) -> list[LoadBala
 
 
 def twins_of(ours: Sequence[LoadBalancer]) -> tuple[LoadBalancer, ...]:
-    """Returns all but the oldest of several load balancers that serve this Service alone."""
-    return tuple(one for one in ours[1:] if len(services_of(one.tags)) == 1)
+    """Returns all but the oldest of several that were created for a Service and serve it alone."""
+    return tuple(
+        one for one in ours[1:] if creator_of(one.tags) and len(services_of(one.tags)) == 1
+    )
 
 
 def may_serve(part: Listener | Pool, owner: Owner) -> bool:
@@ -84,67 +91,129 @@ def transport_of(protocol: str) -> str:
     return TRANSPORTS.get(protocol, "TCP")
 
 
-def was_created_for_services(balancer: LoadBalancer) -> bool:
-    """Whether this program or the Go program created it. Others are never deleted."""
-    name = balancer.name or ""
-    return name.startswith(PREFIX) or _is_legacy(name)
+def creator_of(tags: Iterable[str]) -> str:
+    """Returns the UID of the Service that the load balancer was created for; "": not by us."""
+    return next((tag.removeprefix(CREATED) for tag in tags if tag.startswith(CREATED)), "")
 
 
-def _is_legacy(name: str) -> bool:
-    digits = name.removeprefix("a")
-    return len(name) == len("a") + 31 and all(one in "0123456789abcdef" for one in digits)
+def was_created(balancer: LoadBalancer, cluster: str) -> bool:
+    """Whether it was created for a Service of this cluster. Others are never deleted."""
+    return cluster_of(balancer.tags) == cluster and bool(creator_of(balancer.tags))
 
 
-def is_primary(balancer: LoadBalancer, name: str, owner: Owner) -> bool:
-    """Whether the load balancer was created for this Service, and not for another one."""
-    return balancer.name in {name, legacy_name(owner)}
+def is_primary(balancer: LoadBalancer, owner: Owner) -> bool:
+    """Whether the Service decides about the load balancer.
+
+    It was created for it, or the Service is the last one on it.
+    """
+    if not was_created(balancer, owner.cluster):
+        return False
+    others = services_of(balancer.tags) - {owner.uid}
+    is_alone = not others and len(go_tags(balancer.tags)) <= 1
+    return is_alone or creator_of(balancer.tags) == owner.uid
+
+
+def service_in(name: str) -> tuple[str, str, str] | None:
+    """Returns cluster name, namespace and Service in a name or tag of the Go program.
+
+    None if it is none, or so long that it may be cut.
+    """
+    if not name.startswith(PREFIX) or len(name.encode()) >= LONGEST_NAME:
+        return None
+    match name.removeprefix(PREFIX).rsplit("_", 2):
+        case [cluster, namespace, service]:
+            return cluster, namespace, service
+        case _:
+            return None
 
 
 class Claim(StrEnum):
-    """Whether an unmarked load balancer of the Go program is this Service's."""
+    """Whether a load balancer with the Go program's name or tag of this Service is its own."""
 
     PROVEN = "proven"
     AMBIGUOUS = "ambiguous"
     FOREIGN = "foreign"
+    """Not the Service's, so that it can get another one of the same name."""
+
+
+class Use(StrEnum):
+    """What a Service may do with a load balancer that does not have its mark."""
+
+    OWN = "own"
+    """It is proven to be this Service's: everything on it that has its tags is taken over."""
+    GUEST = "guest"
+    """It belongs to others: the Service gets listeners on free ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An unmarked load balancer with the name or the tag of this Service's."""
+    """A load balancer with the name or the tag of this Service's, and without its mark."""
 
     balancer: LoadBalancer
     addresses: frozenset[str]
-    """Its VIPs and floating IPs."""
+    """Its VIPs and floating IPs, and the host names that are published instead of them."""
     members: frozenset[str]
     """Addresses of all its members."""
 
     def claim(self, wish: Wish) -> Claim:
+        """Members never prove anything.
+
+        They tell whether one that nothing else is known of prevents the creation of another one,
+        and keep copies of trusted Services apart.
+        """
+        is_named = self.balancer.id == wish.adopts
+        is_of_cluster = cluster_of(self.balancer.tags) == wish.owner.cluster
+        published = frozenset(map(usual_address, wish.published))
+        if published & self.addresses or (is_named and is_of_cluster):
+            return Claim.PROVEN
         ours = frozenset(
             usual_address(one.address)
             for node in (wish.spec.members if wish.spec else ())
             for one in node.addresses
         )
-        if self.members and not self.members & ours:
-            return Claim.FOREIGN
-        published = frozenset(map(usual_address, wish.published))
-        if self.balancer.id == wish.adopts or published & self.addresses:
+        may_be_ours = not self.members or bool(self.members & ours)
+        if is_named and wish.may_use_foreign and may_be_ours:
             return Claim.PROVEN
-        return Claim.AMBIGUOUS
+        return Claim.AMBIGUOUS if may_be_ours or is_named else Claim.FOREIGN
 
 
 def candidates_of(
     wish: Wish, balancers: Sequence[LoadBalancer], cluster_name: str
 ) -> tuple[LoadBalancer, ...]:
-    """Returns the unmarked load balancers that may be this Service's by name or tag."""
+    """Returns the load balancers that may be this Service's by name or tag.
+
+    Of those with the mark of this cluster only one that the Service names or has the address of
+    counts: the former Service of this name may be about to be deleted with its own.
+    """
     if not wish.service:
         return ()
     name = balancer_name(wish, cluster_name)
     names = {name, legacy_name(wish.owner)}
-    return tuple(
-        one
-        for one in balancers
-        if (one.name in names or name in one.tags) and not cluster_of(one.tags) and not is_gone(one)
-    )
+
+    def is_candidate(one: LoadBalancer) -> bool:
+        match cluster_of(one.tags):
+            case "":
+                return one.name in names or name in one.tags
+            case wish.owner.cluster:
+                return name in one.tags and bool(one.id == wish.adopts or wish.published)
+            case _:
+                return False
+
+    return tuple(one for one in balancers if is_candidate(one) and not is_gone(one))
+
+
+def may_be_guest(wish: Wish, balancer: LoadBalancer) -> bool:
+    """Whether the Service may use a load balancer that it names and that is not proven its own."""
+    cluster = cluster_of(balancer.tags)
+    if cluster not in {"", wish.owner.cluster}:
+        return False
+    permits = for_tags(wish.owner.cluster, wish.namespace, wish.service)[:1]
+    if wish.may_use_foreign or not frozenset(permits).isdisjoint(balancer.tags):
+        return True
+    users = [service_in(tag) for tag in go_tags(balancer.tags)]
+    is_known = len(services_of(balancer.tags)) <= len(users)
+    neighbours = all(one is not None and one[1] == wish.namespace for one in users)
+    return bool(cluster and users and wish.namespace) and is_known and neighbours
 
 
 def addresses_of(balancer: LoadBalancer, floating: Iterable[str] = ()) -> frozenset[str]:
@@ -155,16 +224,19 @@ def addresses_of(balancer: LoadBalancer, floating: Iterable[str] = ()) -> frozen
 def is_mine(listener: Listener, balancer: LoadBalancer, name: str, owner: Owner) -> bool:
     """Whether the listener serves this Service.
 
-    One without tags of the Go program was created by an old one, for the Service of the load
-    balancer. One with the mark of a Service that no longer uses the load balancer is left from
-    before a restore.
+    One with the mark of a Service that no longer uses the load balancer, and the tag of this
+    Service, is left from before a restore. One without tags of the Go program was created by an old
+    one, for the Service that the load balancer was created for.
     """
     if belongs_to(listener.tags, owner):
         return True
-    marked = services_of(listener.tags)
+    marked, mine = services_of(listener.tags), service_in(name)
     if marked:
         is_stale = not marked & services_of(balancer.tags)
-        return is_stale and cluster_of(listener.tags) == owner.cluster
+        names = {service_in(tag) for tag in go_tags(listener.tags)}
+        is_same = mine is not None and mine[1:] in {one[1:] for one in names if one}
+        is_named = is_same or name in listener.tags
+        return is_stale and is_named and cluster_of(listener.tags) == owner.cluster
     if name in listener.tags:
         return True
-    return not go_tags(listener.tags) and is_primary(balancer, name, owner)
+    return not go_tags(listener.tags) and creator_of(balancer.tags) == owner.uid

@@ -23,11 +23,9 @@ from pileus.providers.openstack.desired import OPEN_RANGES, Desired
 from pileus.providers.openstack.draining import Draining, drained, is_draining, returned
 from pileus.providers.openstack.marks import CLUSTER, SERVICE
 from pileus.providers.openstack.ownership import (
-    go_tags,
     is_mine,
     services_of,
     transport_of,
-    was_created_for_services,
 )
 from pileus.providers.openstack.ports import Body, Member, Monitor, Port
 
@@ -66,7 +64,10 @@ class PortPlan:
         yield from self._unused_pools()
 
     def members(self) -> Iterator[Change]:
-        """Yields the changes of members alone, also on a load balancer without our mark."""
+        """Yields the changes of members alone, also on a load balancer without our mark.
+
+        The pools may be of others, who let the Service fill them.
+        """
         listeners = self._listeners
         for port in self.desired.ports:
             listener = listeners.get((port.port, port.transport.value))
@@ -77,34 +78,20 @@ class PortPlan:
     def check_ports(self) -> None:
         """Raises `Misconfigured` if a port is used by a listener that is not this Service's.
 
-        HTTP and TERMINATED_HTTPS listeners occupy the TCP port, too.
+        HTTP and TERMINATED_HTTPS listeners occupy the TCP port, too. The author of the Service
+        learns nothing about the listener.
         """
         listeners = self._listeners
         for port in self.desired.ports:
             other = listeners.get((port.port, port.transport.value))
-            if other is None or self._is_mine(other) or self._is_taken_over(other):
-                continue
-            whose = ", ".join(sorted(go_tags(other.tags))) or "not created for a Service"
-            raise Misconfigured(
-                f"port {port.label} of load balancer {self.balancer.id} is used by listener "
-                f"{other.id} ({other.protocol}, {whose}). Fix: use another port, or another load "
-                "balancer"
-            )
+            if other is not None and not self._is_mine(other):
+                raise Misconfigured(
+                    f"port {port.label} is already used on the load balancer by something else, "
+                    "such as another Service. Fix: use another port, or another load balancer"
+                )
 
     def _is_mine(self, listener: octavia.Listener) -> bool:
         return is_mine(listener, self.balancer, self.desired.name, self.desired.owner)
-
-    def _is_taken_over(self, listener: octavia.Listener) -> bool:
-        """Whether an untagged listener becomes ours.
-
-        Only on a load balancer that the user created and named for this Service alone: all its
-        untagged listeners have ports of the Service.
-        """
-        others = services_of(self.balancer.tags) - {self.desired.owner.uid}
-        if listener.tags or others or was_created_for_services(self.balancer):
-            return False
-        untagged = {key for key, one in self._listeners.items() if not one.tags}
-        return untagged <= self.desired.by_port.keys()
 
     def _port(self, port: Port, listener: octavia.Listener | None) -> Iterator[Change]:
         if listener is None:

@@ -11,6 +11,7 @@
   let identity = "";
   let now = new Date();
   let timer = 0;
+  let drawn = new Map();  // cards by sequence: those that the user opened or copied stay as they are
 
   const made = (tag, className, text) => {
     const node = document.createElement(tag);
@@ -29,6 +30,33 @@
     if (seconds < 120) return `${seconds}s ago`;
     if (seconds < 7200) return `${Math.floor(seconds / 60)}m ago`;
     return seconds < 172800 ? `${Math.floor(seconds / 3600)}h ago` : `${Math.floor(seconds / 86400)}d ago`;
+  };
+
+  const two = (number) => String(number).padStart(2, "0");
+
+  const clock = (text) => {
+    const at = new Date(text);
+    const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+    return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  };
+
+  const headline = (entry) => {
+    if (entry.message) return entry.message;
+    const lines = (entry.plan || []).map((line) => (line.reason ? `! ${line.reason}: ${line.summary}` : `${SIGNS[line.action] || "?"} ${line.place}: ${line.summary}`));
+    if (lines.length) return lines.length > 1 ? `${lines[0]} and ${lines.length - 1} more` : lines[0];
+    return entry.observed || "";
+  };
+
+  const copied = async (button, entry) => {
+    const text = JSON.stringify(entry, null, 2);
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "copied";
+    } catch {  // no permission, or not a secure page: select it, so that Ctrl-C copies it
+      const shown = made("pre", "mono", text);
+      button.replaceWith(shown);
+      window.getSelection().selectAllChildren(shown);
+    }
   };
 
   const duration = (seconds) => (seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`);
@@ -82,11 +110,12 @@
       at("filter-object").value = entry.object.name || entry.object.uid;
       show();
     });
-    const often = entry.count > 1 ? `, ${entry.count} times` : "";
-    const when = made("time", "when", `${ago(entry.at)}${often}`);
+    const when = made("time", "when");
     when.dateTime = entry.at;
     when.title = entry.at;
     head.append(title, when, made("span", "by", entry.controller), made("span", "result", `${entry.result} in ${entry.seconds} s`));
+    const more = made("details");
+    more.append(made("summary", "", headline(entry)));
     const parts = made("dl");
     if (entry.observed) parts.append(...partOf("observed", entry.observed));
     if (entry.plan) parts.append(...partOf("plan", list(entry.plan.map(lineOf))));
@@ -94,7 +123,11 @@
     if (entry.writes) parts.append(...partOf("writes", list(entry.writes.map(writeOf))));
     if (entry.message) parts.append(...partOf("result", entry.message));
     if (entry.nextIn !== undefined) parts.append(...partOf("next", `pass in ${duration(entry.nextIn)}`));
-    card.append(head, parts);
+    const copy = made("button", "copy", "Copy as JSON");
+    copy.type = "button";
+    copy.addEventListener("click", () => copied(copy, entry));
+    more.append(parts, copy);
+    card.append(head, more);
     return card;
   };
 
@@ -109,10 +142,20 @@
   const show = () => {
     const all = [...entries.values()];
     const shown = all.filter(isShown).sort((one, other) => other.sequence - one.sequence);
-    at("entries").replaceChildren(...shown.map(cardOf));
+    drawn = new Map(all.map((entry) => [entry.sequence, drawn.get(entry.sequence) || cardOf(entry)]));
+    for (const entry of all) {
+      const often = entry.count > 1 ? `, ${entry.count} times` : "";
+      drawn.get(entry.sequence).querySelector("time").textContent = `${clock(entry.at)} (${ago(entry.at)}${often})`;
+    }
+    const cards = shown.map((entry) => drawn.get(entry.sequence));
+    const before = [...at("entries").children];
+    if (cards.length !== before.length || cards.some((card, index) => card !== before[index])) at("entries").replaceChildren(...cards);
     at("count").textContent = all.length
-      ? `${shown.length} of ${all.length} decisions, newest first. Passes that found nothing to do are not kept.`
-      : "No decisions: the manager found nothing to do since it started.";
+      ? `${shown.length} of ${all.length} decisions, newest first. Passes that found nothing to do are not kept.` : "";
+    at("empty").hidden = shown.length > 0;
+    at("empty").textContent = all.length
+      ? "No decision matches the filters. Clear a filter to see the others."
+      : "No decisions since the manager started: cluster and cloud match the desired state. Create or change a Service or a node, and its decision appears here.";
     const names = [...new Set(all.map((entry) => entry.object.name).filter(Boolean))].sort();
     at("objects").replaceChildren(...names.map((name) => { const option = made("option"); option.value = name; return option; }));
   };
@@ -134,6 +177,7 @@
   const signOut = (problem) => {
     token = "";
     entries = new Map();
+    drawn = new Map();
     after = 0;
     identity = "";
     window.clearTimeout(timer);
@@ -146,7 +190,7 @@
   };
 
   const merge = (history) => {
-    if (identity && identity !== history.identity) { entries = new Map(); after = 0; }
+    if (identity && identity !== history.identity) { entries = new Map(); drawn = new Map(); after = 0; }
     const isNew = identity !== history.identity;
     identity = history.identity;
     for (const entry of history.entries || []) {

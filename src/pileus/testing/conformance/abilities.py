@@ -6,10 +6,14 @@ Also laws on members: which nodes a provider keeps, and what one deleted machine
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
-from pileus.cloud.abilities import Affinity
-from pileus.cloud.balancer import BalancerSpec, Owner
+from pileus.cloud.abilities import Affinity, Requests
+from pileus.cloud.balancer import Balancers, BalancerSpec, Change, Owner, Seen
+from pileus.cloud.errors import Unsupported
+from pileus.cloud.model import NodeName
 from pileus.testing.conformance.convergence import (
+    LARGE,
     SMALL,
     US,
     adapted,
@@ -77,6 +81,96 @@ async def requests_are_as_declared(harness: BalancersHarness) -> None:
                 f"a {'full' if deep else 'quick'} check of {len(wishes)} load balancers made "
                 f"{asks.requests} requests, but abilities.requests ({requests}) allows {most}"
             )
+
+
+async def families_are_as_declared(harness: BalancersHarness) -> None:
+    """What is declared is built, and anything else is refused with Unsupported."""
+    able = harness.abilities
+    for families in (("IPv4",), ("IPv6",), ("IPv4", "IPv6")):
+        owner = Owner(US, f"u-{'-'.join(families)}")
+        wish = harness.wish(owner, replace(adapted(harness, SMALL), families=families))
+        async with harness.connect() as balancers:
+            if able.serves(families):
+                await settle(harness, balancers, wish)
+                # A cloud may have one address of a family: the next one needs it.
+                await settle(harness, balancers, harness.wish(owner, None))
+                continue
+            asked = f"a load balancer with {' and '.join(families)}"
+            try:
+                seen = (await balancers.observe([wish], deep=True)).get(owner)
+                balancers.changes(wish, seen)
+            except Unsupported:
+                pass
+            else:
+                raise AssertionError(
+                    f"abilities.families ({', '.join(sorted(able.families))}) and dual_stack "
+                    f"({able.dual_stack}) do not allow {asked}, but the provider does not raise "
+                    "Unsupported. Raise it, or declare what the cloud can do"
+                )
+        assert owner not in harness.built(), f"{asked} was refused and built"
+
+
+async def changes_cost_no_more_than_declared(harness: BalancersHarness) -> None:
+    requests = harness.abilities.requests
+    if requests is None or requests.per_change is None:
+        return
+    async with harness.connect() as balancers:
+        counted = _CountedChanges(harness, balancers, requests)
+        for spec in (SMALL, LARGE, SMALL, None):
+            await settle(harness, counted, wish_for(harness, OWNER, spec))
+
+
+class _CountedChanges:
+    """Load balancers of which no change may make more requests than declared."""
+
+    def __init__(
+        self, harness: BalancersHarness, inner: Balancers[Any, Any], requests: Requests
+    ) -> None:
+        self._inner, self._harness, self._requests = inner, harness, requests
+        self.owners, self.observe = inner.owners, inner.observe
+        self.changes, self.lock_key = inner.changes, inner.lock_key
+
+    async def apply(self, change: Change, seen: Seen) -> Seen:
+        asks, before = _Asks(), self._members()
+        self._harness.crash_when(asks)
+        try:
+            after: Seen = await self._inner.apply(change, seen)
+        finally:
+            self._harness.crash_when(lambda: False)
+        most = self._requests.of_change(len(before ^ self._members()))
+        assert most is None or asks.requests <= most, (
+            f'the change "{change.summary}" made {asks.requests} requests, but '
+            f"abilities.requests ({self._requests}) allows {most}"
+        )
+        return after
+
+    def _members(self) -> frozenset[str]:
+        found = standing(self._harness, US).get(OWNER.uid)
+        return found.members if found else frozenset()
+
+
+async def stopped_machines_join_as_declared(harness: BalancersHarness) -> None:
+    """Nodes of stopped machines are members, unless the provider declares otherwise."""
+    wanted = adapted(harness, spec_of(frozenset({1}), frozenset("abc")))
+    if not harness.stop_machine("c"):
+        return
+    wish = harness.wish(OWNER, wanted)
+    async with harness.connect() as balancers:
+        await settle(harness, balancers, wish, waits=False)
+        found = standing(harness, US)[OWNER.uid].members
+        assert found >= {"a", "b"}, (
+            f"the machine of member c is stopped; of a and b, {sorted(found)} are members"
+        )
+        if not harness.abilities.members_running:
+            assert "c" in found, (
+                "the machine of node c is stopped, and c did not become a member. Accept it, or "
+                "declare abilities.members_running"
+            )
+        harness.start_machine("c")
+        await settle(harness, balancers, wish)
+
+    found = standing(harness, US)[OWNER.uid].members
+    assert found == {"a", "b", "c"}, f"all machines run, and {sorted(found)} are members"
 
 
 class _Asks:
@@ -147,6 +241,24 @@ async def members_that_stay_are_never_removed(harness: BalancersHarness) -> None
         harness.crash_when(_members_stay(harness, frozenset("b")))
         await settle(harness, balancers, wish_for(harness, OWNER, spec_of(one, frozenset("bcd"))))
         harness.crash_when(lambda: False)
+
+
+async def one_address_is_one_member(harness: BalancersHarness) -> None:
+    """Two nodes have the same addresses: the load balancer is built, and deleted with its parts."""
+    if harness.abilities.members_by_provider_id:
+        return
+    spec = adapted(harness, SMALL)
+    twin = replace(harness.member("b"), name=NodeName("twin-of-b"), provider_id="")
+    async with harness.connect() as balancers:
+        wish = harness.wish(OWNER, replace(spec, members=spec.members | {twin}))
+        await settle(harness, balancers, wish)
+        found = standing(harness, US)[OWNER.uid].members
+        await settle(harness, balancers, harness.wish(OWNER, None))
+
+    assert "a" in found, f"of the nodes a and b, {sorted(found)} became members"
+    assert found & {"b", "twin-of-b"}, "neither of two nodes with one address became a member"
+    assert standing(harness, US) == {}
+    assert harness.strays() == 0, "parts were left behind"
 
 
 async def a_deleted_machine_harms_no_other_member(harness: BalancersHarness) -> None:

@@ -83,6 +83,9 @@ class BalancersLaws:
     def test_a_change_of_members_touches_nothing_else(self) -> None:
         run(repair.members_alone(self.make()), self.new_loop)
 
+    def test_a_change_of_the_record_touches_nothing_else(self) -> None:
+        run(repair.records_alone(self.make()), self.new_loop)
+
     def test_addresses_and_port_states_can_be_published(self) -> None:
         run(repair.addresses_can_be_published(self.make()), self.new_loop)
 
@@ -110,8 +113,20 @@ class BalancersLaws:
     def test_a_load_balancer_of_another_cluster_is_not_adopted(self) -> None:
         run(identity.of_another_cluster_is_refused(self.make()), self.new_loop)
 
+    def test_a_tenant_without_permission_reaches_nothing_foreign(self) -> None:
+        run(identity.a_tenant_reaches_nothing_foreign(self.make()), self.new_loop)
+
     def test_observations_cost_no_more_requests_than_declared(self) -> None:
         run(abilities.requests_are_as_declared(self.make()), self.new_loop)
+
+    def test_ip_families_are_built_or_refused_as_declared(self) -> None:
+        run(abilities.families_are_as_declared(self.make()), self.new_loop)
+
+    def test_changes_cost_no_more_requests_than_declared(self) -> None:
+        run(abilities.changes_cost_no_more_than_declared(self.make()), self.new_loop)
+
+    def test_nodes_of_stopped_machines_are_members_unless_declared_otherwise(self) -> None:
+        run(abilities.stopped_machines_join_as_declared(self.make()), self.new_loop)
 
     def test_nodes_without_a_provider_id_are_members_unless_declared_otherwise(self) -> None:
         run(abilities.unnamed_members_are_accepted(self.make()), self.new_loop)
@@ -121,6 +136,9 @@ class BalancersLaws:
 
     def test_members_that_stay_are_never_removed(self) -> None:
         run(abilities.members_that_stay_are_never_removed(self.make()), self.new_loop)
+
+    def test_two_nodes_with_one_address_are_one_member(self) -> None:
+        run(abilities.one_address_is_one_member(self.make()), self.new_loop)
 
     def test_a_deleted_machine_harms_no_other_member(self) -> None:
         run(abilities.a_deleted_machine_harms_no_other_member(self.make()), self.new_loop)

@@ -71,15 +71,23 @@ def built_of(harness: BalancersHarness, spec: BalancerSpec) -> Built:
 
 
 async def settle(
-    harness: BalancersHarness, balancers: Balancers[Any, Any], wish: Wish, *, deep: bool = True
+    harness: BalancersHarness,
+    balancers: Balancers[Any, Any],
+    wish: Wish,
+    *,
+    deep: bool = True,
+    waits: bool = True,
 ) -> Seen:
     """Run passes as the service controller does, until nothing is left to change or wait for.
+
+    With `waits=False`, a load balancer that is as close as possible for now is enough
+    (`Balancer.check_again_in`).
 
     Fails if that takes too many passes, or if the provider refuses what it declared. Raises
     `Unsupported` if the provider cannot adopt the load balancer that the wish names.
     """
     try:
-        return await _settle(harness, balancers, wish, deep=deep)
+        return await _settle(harness, balancers, wish, deep=deep, waits=waits)
     except Unsupported as error:
         if wish.adopts:
             raise
@@ -87,7 +95,12 @@ async def settle(
 
 
 async def _settle(
-    harness: BalancersHarness, balancers: Balancers[Any, Any], wish: Wish, *, deep: bool
+    harness: BalancersHarness,
+    balancers: Balancers[Any, Any],
+    wish: Wish,
+    *,
+    deep: bool,
+    waits: bool,
 ) -> Seen:
     for _ in range(ROUNDS):
         seen = (await balancers.observe([wish], deep=deep)).get(wish.owner)
@@ -95,7 +108,7 @@ async def _settle(
             continue
         check_state(harness, seen)
         changes = balancers.changes(wish, seen)
-        if not changes and not is_unsettled(seen):
+        if not changes and not (is_unsettled(seen) if waits else is_in(seen, *UNREADY)):
             return seen
         await _apply(harness, balancers, changes, seen)
     raise AssertionError(f"{wish} is not reached after {ROUNDS} passes")
@@ -143,11 +156,13 @@ def check_state(harness: BalancersHarness, seen: Seen) -> None:
 
 def _refused(harness: BalancersHarness, wish: Wish, error: Unsupported) -> str:
     able = harness.abilities
-    asked = wish.spec and (wish.spec.sticky_seconds, sorted(wish.spec.source_ranges))
+    spec = wish.spec
+    asked = spec and (spec.sticky_seconds, sorted(spec.source_ranges), spec.families)
     return (
         f"the provider raised Unsupported ({error}) for a spec within its declared abilities "
-        f"(affinity={able.affinity.value}, source_ranges={able.source_ranges}; asked for "
-        f"sticky_seconds and source_ranges {asked}). Declare what the cloud cannot do"
+        f"(affinity={able.affinity.value}, source_ranges={able.source_ranges}, "
+        f"families={sorted(able.families)}, dual_stack={able.dual_stack}; asked for "
+        f"sticky_seconds, source_ranges and families {asked}). Declare what the cloud cannot do"
     )
 
 

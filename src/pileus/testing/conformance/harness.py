@@ -115,6 +115,15 @@ class BalancersHarness(Protocol):
         del name
         return False
 
+    def stop_machine(self, name: str) -> bool:
+        """Stop the machine of a member. False: this cloud does not know members by machine."""
+        del name
+        return False
+
+    def start_machine(self, name: str) -> None:
+        """Start the machine of a member again, after `stop_machine`."""
+        del name
+
     def crash_when(self, chance: Callable[[], bool], error: BaseException = CRASH) -> None:
         """Call `chance` at each request, before and after its effect; raise `error` if True."""
         ...

@@ -1,4 +1,4 @@
-"""Laws on whose a load balancer is: a name proves nothing; the user's word does, in the cluster.
+"""Laws on whose a load balancer is: names prove nothing, annotations need an operator's permission.
 
 A provider that cannot adopt raises `Unsupported` and changes nothing.
 """
@@ -6,7 +6,7 @@ A provider that cannot adopt raises `Unsupported` and changes nothing.
 from dataclasses import replace
 from typing import Any
 
-from pileus.cloud.balancer import Balancers, Change, Owner, Part, Seen, Wish
+from pileus.cloud.balancer import Balancers, BalancerSpec, Change, Owner, Part, Seen, Wish
 from pileus.cloud.errors import CloudError, Misconfigured, Unsupported
 from pileus.testing.conformance.convergence import (
     ROUNDS,
@@ -16,6 +16,7 @@ from pileus.testing.conformance.convergence import (
     built_of,
     look,
     settle,
+    spec_of,
     standing,
     wish_for,
 )
@@ -23,6 +24,8 @@ from pileus.testing.conformance.harness import BalancersHarness
 
 OWNER = Owner(US, "u1")
 NAME = "web"
+BESIDE = spec_of(frozenset({2, 3}), frozenset("ab"))
+"""Without the port that a furnished load balancer has."""
 
 
 async def names_are_no_identity(harness: BalancersHarness) -> None:
@@ -58,8 +61,24 @@ async def named_by_the_user_is_adopted(harness: BalancersHarness) -> None:
 
 
 async def _adopt(harness: BalancersHarness, owner: Owner, named: str, mark: Owner | None) -> None:
-    wish = replace(wish_for(harness, owner, SMALL), adopts=named)
+    """A provider whose load balancers can be shared leaves a port alone that was there before."""
+    try:
+        await _adopt_with(harness, owner, named, mark, SMALL)
+    except Misconfigured:
+        await _adopt_with(harness, owner, named, mark, BESIDE)
+
+
+async def _adopt_with(
+    harness: BalancersHarness, owner: Owner, named: str, mark: Owner | None, spec: BalancerSpec
+) -> None:
+    wish = replace(wish_for(harness, owner, spec), adopts=named, may_use_foreign=True)
+    before_all = harness.built()
     async with harness.connect() as balancers:
+        try:
+            await _effects(balancers, wish)
+        except Misconfigured:
+            assert harness.built() == before_all, "adoption was refused, but something was changed"
+            raise
         assert await _effects(balancers, wish), "adoption is no change that a plan would show"
         before = (await look(balancers, wish, deep=False)).balancer
         assert before is None or before.owner == mark, "Balancer.owner is not the mark"
@@ -67,7 +86,9 @@ async def _adopt(harness: BalancersHarness, owner: Owner, named: str, mark: Owne
 
     assert seen.balancer is not None
     assert seen.balancer.id == named, "another load balancer was created"
-    assert standing(harness, US)[owner.uid] == built_of(harness, SMALL)
+    after = standing(harness, US)[owner.uid]
+    assert after.ports >= built_of(harness, spec).ports
+    assert spec is BESIDE or after == built_of(harness, spec)
 
 
 async def _effects(balancers: Balancers[Any, Any], wish: Wish) -> list[str]:
@@ -80,7 +101,9 @@ async def named_without_being_ours(harness: BalancersHarness) -> None:
     if named is None:
         return
     (mark,) = harness.built()
-    wish = replace(wish_for(harness, OWNER, SMALL), adopts=named)
+    wish = replace(
+        wish_for(harness, OWNER, SMALL), adopts=named, may_use_foreign=True, only_members=True
+    )
     try:
         seen = await _change_members(harness, wish)
     except Unsupported:
@@ -113,14 +136,43 @@ async def of_another_cluster_is_refused(harness: BalancersHarness) -> None:
     if named is None:
         return
     before = harness.built()
-    wish = replace(wish_for(harness, OWNER, SMALL), adopts=named)
+    wish = replace(wish_for(harness, OWNER, SMALL), adopts=named, may_use_foreign=True)
     refusal = await _refusal(harness, wish)
 
     assert harness.built() == before
-    if isinstance(refusal, Unsupported):
-        return
-    assert isinstance(refusal, Misconfigured), f"it was not refused: {refusal!r}"
-    assert THEM in str(refusal), "the refusal does not name the cluster that it belongs to"
+    assert isinstance(refusal, Misconfigured | Unsupported), f"it was not refused: {refusal!r}"
+
+
+async def a_tenant_reaches_nothing_foreign(harness: BalancersHarness) -> None:
+    """Whatever a Service names: without permission nothing is changed, and nothing is disclosed.
+
+    The author of a Service may know any ID, and asks for the whole load balancer or its members.
+    """
+    marks = (None, Owner(THEM, "uid-of-another-cluster"), Owner(US, "uid-of-another-service"))
+    named = [harness.furnish(f"of-others-{place}", mark) for place, mark in enumerate(marks)]
+    before, strays = harness.built(), harness.strays()
+    for id_, mark in zip(named, marks, strict=True):
+        for only_members in (False, True) if id_ else ():
+            wish = replace(
+                wish_for(harness, OWNER, SMALL), adopts=id_ or "", only_members=only_members
+            )
+            refusal = await _refusal(harness, wish)
+            assert isinstance(refusal, Misconfigured | Unsupported), (
+                f"a load balancer {f'of {mark}' if mark else 'without a mark'} was used without "
+                f"the operator's permission: {refusal!r}"
+            )
+            assert harness.built() == before, "it was refused, but something was changed"
+            secrets = [*filter(None, named), *(text for m in marks if m for text in _texts(m))]
+            told = [one for one in secrets if one in str(refusal)]
+            assert not told, f"the refusal discloses {told}"
+            async with harness.connect() as balancers:
+                await settle(harness, balancers, harness.wish(OWNER, None))
+            assert harness.built() == before, "it was deleted with the Service"
+            assert harness.strays() == strays
+
+
+def _texts(mark: Owner) -> tuple[str, ...]:
+    return (mark.uid, *((mark.cluster,) if mark.cluster != US else ()))
 
 
 async def _refusal(harness: BalancersHarness, wish: Wish) -> CloudError | None:

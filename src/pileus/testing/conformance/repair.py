@@ -112,6 +112,33 @@ async def members_alone(harness: BalancersHarness) -> None:
     assert replace(after, members=before.members) == before, "more than members was changed"
 
 
+async def records_alone(harness: BalancersHarness) -> None:
+    """A change of `Part.RECORD` changes nothing of the load balancer: plans do not show it."""
+    async with harness.connect() as balancers:
+        for spec in (SMALL, LARGE, SMALL):
+            wish = wish_for(harness, OWNER, spec)
+            await settle(harness, _WatchedRecords(balancers, harness), wish)
+
+
+class _WatchedRecords:
+    """Load balancers that fail if a change of `Part.RECORD` does more than it says."""
+
+    def __init__(self, inner: Balancers[Any, Any], harness: BalancersHarness) -> None:
+        self._inner, self._harness = inner, harness
+        self.owners, self.observe = inner.owners, inner.observe
+        self.changes, self.lock_key = inner.changes, inner.lock_key
+
+    async def apply(self, change: Change, seen: Seen) -> Seen:
+        before = self._harness.built()
+        after: Seen = await self._inner.apply(change, seen)
+        if change.part is Part.RECORD:
+            assert self._harness.built() == before, (
+                f'the change "{change.summary}" has Part.RECORD and changed the load balancer. '
+                "Plans hide such changes: use Part.RECORD only for a fingerprint and the like"
+            )
+        return after
+
+
 async def _applied(balancers: Balancers[Any, Any], wish: Wish, change: Change, seen: Seen) -> Seen:
     try:
         return await balancers.apply(change, seen)

@@ -183,12 +183,14 @@ async def test_important_calls_that_never_end_do_not_hold_others_forever(metrics
 async def test_who_is_let_in_and_cancelled_at_once_gives_the_turn_back(metrics: Metrics) -> None:
     budget = Budget(Limits(at_once=1, growth=1), metrics)
     cloud = LimitedCloud(latency=1)
-    first, second, third = (asyncio.create_task(make(budget, cloud, call())) for _ in range(3))
-    await asyncio.sleep(0.5)
-    first.add_done_callback(lambda _: second.cancel())
+    async with budget.turn(call()):
+        second, third = (asyncio.create_task(make(budget, cloud, call())) for _ in range(2))
+        await asyncio.sleep(0.5)
+    second.cancel()  # let in by the end of the block, and not yet running
 
-    assert await third
-    assert (await asyncio.gather(first, second, return_exceptions=True))[0] is True
+    async with asyncio.timeout(5):
+        assert await third
+    assert second.cancelled()
     assert now() <= 3
 
 

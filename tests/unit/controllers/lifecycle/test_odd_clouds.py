@@ -267,6 +267,10 @@ async def test_a_call_that_never_ends_makes_the_process_ill() -> None:
         assert told == "work on node n1 has been running for 50 s"
 
 
+STOPPED_UNKNOWN = CloudError("which state?")
+STOPPED_UNKNOWN.asked = (("instance_exists", "success"), ("instance_shutdown", "error"))
+
+
 @pytest.mark.parametrize(
     ("answer", "counted"),
     [
@@ -274,6 +278,12 @@ async def test_a_call_that_never_ends_makes_the_process_ill() -> None:
         (gone("n1"), {"instance_exists": "instance_not_found"}),
         (Failure(Unsupported("no")), {"instance_exists": "not_implemented"}),
         (Failure(CloudError("odd")), {"instance_exists": "error"}),
+        (Failure(NotFound("404")), {"instance_exists": "instance_not_found"}),
+        (Failure(STOPPED_UNKNOWN), dict(STOPPED_UNKNOWN.asked)),
+        (
+            Absent("no ID", (("instance_metadata", "instance_not_found"),)),
+            {"instance_metadata": "instance_not_found"},
+        ),
     ],
 )
 async def test_each_node_is_counted_as_the_calls_that_upstream_would_make(
@@ -286,7 +296,7 @@ async def test_each_node_is_counted_as_the_calls_that_upstream_would_make(
     async with world.running():
         await asyncio.sleep(1)
 
-    for operation in ("instance_exists", "instance_shutdown"):
+    for operation in ("instance_exists", "instance_shutdown", "instance_metadata"):
         for result in ("success", "error", "instance_not_found", "not_implemented", "canceled"):
             found = world.sample(CALLS, operation=operation, result=result)
             assert found == (counted.get(operation) == result), (operation, result)

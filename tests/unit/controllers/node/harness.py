@@ -12,6 +12,7 @@ from pileus.kube.errors import ApiError, Conflict, NotFound, Status
 from pileus.kube.model.core_v1 import Node
 from pileus.objects.cluster_nodes import NodeReplaced, NodeWriter
 from pileus.objects.events import ObjectEvents
+from pileus.objects.nodes import provider_id_of
 from pileus.objects.ownership import owner_by
 from pileus.telemetry.instruments import MetricRegistry
 from pileus.telemetry.metrics import Metrics
@@ -38,6 +39,9 @@ class FakeNodes:
 
     def nodes(self) -> tuple[Node, ...]:
         return tuple(typed(each) for each in (self.documents | self.stale).values())
+
+    def of_machine(self, provider_id: str) -> Sequence[Node]:
+        return [each for each in self.nodes() if provider_id_of(each) == provider_id]
 
     async def read(self, name: str) -> Node:
         self.reads += 1

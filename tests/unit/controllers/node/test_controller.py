@@ -22,9 +22,9 @@ from pileus.kube.client import Client
 from pileus.kube.errors import Invalid
 from pileus.kube.informer import Informer, InformerOptions
 from pileus.kube.model.core_v1 import NODES, Node
-from pileus.kube.store import Added, Deleted, Table
+from pileus.kube.store import Added, Deleted, Table, Updated
 from pileus.objects.cloud_scope import only_scope
-from pileus.objects.cluster_nodes import ClusterNodes, NodeReplaced
+from pileus.objects.cluster_nodes import MACHINE_INDEX, ClusterNodes, NodeReplaced
 from pileus.objects.lookup import DEADLINE as LOOK_UP
 from pileus.objects.nodes import is_uninitialized
 from pileus.objects.own_writes import CATCH_UP
@@ -223,6 +223,26 @@ async def test_what_was_written_is_seen_before_the_watch_brings_it() -> None:
     assert not is_uninitialized(listed)
     table.apply(Deleted(seen))
     assert nodes.node("n1") is None
+
+
+async def test_nodes_are_found_by_their_machine_before_and_after_the_watch_brings_it() -> None:
+    server = ApiServer([document("n1"), document("n2"), document("n3")])
+    table = Table[Node](MACHINE_INDEX)
+    first, second, third = (typed(each) for each in server.documents.values())
+    for each in (first, second, third):
+        table.apply(Added(each))
+    nodes = nodes_of(server, table)
+    assert nodes.of_machine("fake://m1") == []
+
+    for each in (first, second):
+        await nodes.write(each, ObjectWrite(provider_id="fake://m1"))
+    await nodes.write(third, ObjectWrite(provider_id="fake://m3"))
+    assert sorted(each.metadata.name for each in nodes.of_machine("fake://m1")) == ["n1", "n2"]
+
+    written = typed(server.documents["n1"])
+    table.apply(Updated(first, written))
+    table.apply(Deleted(second))
+    assert nodes.of_machine("fake://m1") == [written]
 
 
 async def test_a_watch_that_never_brings_it_is_believed_after_a_while() -> None:

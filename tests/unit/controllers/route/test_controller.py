@@ -139,6 +139,17 @@ async def test_without_the_gate_rounds_are_made_at_fixed_times_only():
     assert at.syncs("changed") == at.syncs("noop") == 0
 
 
+async def test_a_route_that_is_lost_soon_after_it_was_listed_is_repaired_in_the_next_round():
+    at = Site()
+    await at.register("n1", "10.1.0.0/24")
+    async with at.running(PERIODIC):
+        await asyncio.sleep(12)
+        at.routes.table.clear()
+        await asyncio.sleep(10)
+
+    assert at.routes.places == {"10.1.0.0/24": "n1"}
+
+
 async def test_a_route_deleted_by_hand_is_found_by_the_slow_check():
     at = Site()
     await at.register("n1", "10.1.0.0/24")

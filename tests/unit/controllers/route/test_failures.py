@@ -225,10 +225,10 @@ async def test_of_many_different_failures_the_one_that_asks_for_most_patience_co
     for number in range(9):
         await at.register(f"n{number}", f"10.1.{number}.0/24")
         at.routes.errors[f"10.1.{number}.0/24"] = Unavailable(f"no way to n{number}")
-    at.routes.errors["10.1.8.0/24"] = Throttled("slow down", retry_after=200)
+    at.routes.errors["10.1.8.0/24"] = Throttled("slow down", retry_after=100)
 
     async with at.running():
-        await asyncio.sleep(190)
+        await asyncio.sleep(95)
         assert at.routes.count("create") == 1
         await asyncio.sleep(60)
 

@@ -1,6 +1,7 @@
 """The decisions about routes: what is created, what is deleted, and above all what is not."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace as replace_fields
@@ -383,3 +384,21 @@ async def test_a_node_is_familiar_a_minute_after_it_was_first_seen() -> None:
     assert record.now().familiar == {first.metadata.uid}
     record.nodes_seen([])
     assert record.now().familiar == frozenset()
+
+
+def test_a_node_whose_provider_id_was_not_checked_gets_no_route_and_keeps_its_own():
+    taint = Taint(key=UNINITIALIZED)
+    claiming = node("n1", "10.1.0.0/24", provider_id="fake://db", taints=(taint,))
+    unknown = node("n2", "10.2.0.0/24", taints=(taint,))
+
+    assert places(planned([claiming, unknown], []).create) == [("10.2.0.0/24", "n2")]
+    assert planned([claiming], [route("10.1.0.0/24", "n1")]).delete == ()
+
+
+def test_a_node_gets_its_route_where_provider_ids_are_not_checked():
+    claiming = node(
+        "n1", "10.1.0.0/24", provider_id="fake://db", taints=(Taint(key=UNINITIALIZED),)
+    )
+    rules = replace(RULES, checks_claims=False)
+
+    assert places(planned([claiming], [], rules=rules).create) == [("10.1.0.0/24", "n1")]

@@ -234,7 +234,7 @@ async def test_an_annotation_of_the_provider_names_the_load_balancer_to_adopt():
     )
     await world.add_node("a")
     await world.add(annotations={NAMED.name: made.id})
-    async with world.managed():
+    async with world.managed(trusted_namespaces=("default",)):
         await asyncio.sleep(20)
         (balancer,) = world.balancers.values()
         assert balancer.id == made.id

@@ -293,3 +293,25 @@ def test_any_service_gives_a_wish_or_a_refusal_with_words(
     else:
         assert found.listeners
         assert found == desired(asked, MEMBERS)
+
+
+def test_more_ports_or_ranges_than_a_pass_can_afford_are_refused():
+    ports = tuple(ServicePort(port=n, node_port=n, protocol="TCP") for n in range(1, 1002))
+    ranges = tuple(f"10.{n >> 8}.{n & 255}.0/24" for n in range(2001))
+
+    found = desired(service({}, ports=ports, load_balancer_source_ranges=ranges), MEMBERS)
+
+    assert isinstance(found, InvalidService)
+    assert found.problems == (
+        "1001 ports, and at most 1000 are possible",
+        "spec.loadBalancerSourceRanges: 2001 ranges, and at most 2000 are possible",
+    )
+
+
+def test_of_many_problems_the_first_are_named():
+    ranges = tuple(f"x{n}" for n in range(30))
+
+    said = str(desired(service({}, load_balancer_source_ranges=ranges), MEMBERS))
+
+    assert '"x9" is not a CIDR' in said
+    assert said.endswith("; and 20 more")

@@ -12,8 +12,9 @@ from pileus.controllers.service.members import (
     MemberRules,
     means_the_same,
 )
-from pileus.kube.model.core_v1 import Node, NodeSpec, Taint
+from pileus.kube.model.core_v1 import NODES, Node, NodeSpec, Taint
 from pileus.kube.model.meta import ObjectMeta
+from pileus.kube.patch import MergePatch
 from pileus.objects.nodes import reference
 from pileus.objects.ownership import owner_by
 from pileus.testing.virtual_time import EPOCH
@@ -23,6 +24,9 @@ from tests.unit.controllers.service.world import World
 WHOSE = owner_by("local", None)
 KEEPS, DRAINS = MemberRules(whose=WHOSE), MemberRules(whose=WHOSE, drain_cordoned=True)
 LEAVING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+
+
+UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
 
 
 def node(name: str = "a", **spec: object) -> Node:
@@ -417,3 +421,74 @@ async def test_a_provider_that_refuses_a_member_of_another_cloud_names_it_in_the
         assert (status, reason) == ("False", "Misconfigured")
         assert "node x with provider ID elsewhere://x is a machine of another cloud" in message
         assert world.members() == ["a"]
+
+
+async def test_a_node_with_a_provider_id_is_a_member_once_it_is_accepted():
+    world = World()
+    await world.add_node("a")
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+        await world.add_node("b", spec={"taints": [UNINITIALIZED]})
+        await asyncio.sleep(10)
+        assert world.members() == ["a"]
+
+        await world.change_node("b", spec={"taints": None})
+        await asyncio.sleep(10)
+        assert world.members() == ["a", "b"]
+
+        await world.change_node("b", spec={"taints": [UNINITIALIZED]})
+        await asyncio.sleep(10)
+        assert world.members() == ["a"], "it was refused"
+
+
+async def test_a_node_that_registers_again_with_its_provider_id_stays_a_member():
+    world = World()
+    for name in "ab":
+        await world.add_node(name)
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(10)
+        await world.remove_node("b")
+        await world.add_node("b", spec={"taints": [UNINITIALIZED]})
+        await asyncio.sleep(10)
+
+        assert world.members() == ["a", "b"]
+
+
+async def initialize(world: World, name: str) -> None:
+    status = {"status": {"addresses": [{"type": "InternalIP", "address": f"10.0.0.{ord(name)}"}]}}
+    await world.user.patch(NODES, name, MergePatch(status), subresource="status")
+    await world.change_node(name, spec={"taints": None, "providerID": f"local://{name}"})
+
+
+async def test_a_new_load_balancer_waits_a_moment_for_nodes_that_are_initialized():
+    world = World()
+    plain = world.plainly()
+    world.abilities = Abilities(members_by_address=True)
+    for name in "abc":
+        await world.add_node(name, spec={"taints": [UNINITIALIZED], "providerID": None})
+    await world.add()
+    async with world.managed():
+        for name in "abc":
+            await asyncio.sleep(0.7)
+            await initialize(world, name)
+        await asyncio.sleep(10)
+
+    assert [effect for _, effect in plain.changed] == [Effect.CREATE]
+    (built,) = plain.standing.values()
+    assert sorted(each.name for each in built.wanted.members) == ["a", "b", "c"]
+    assert all(each.addresses for each in built.wanted.members)
+
+
+async def test_a_new_load_balancer_does_not_wait_long_for_a_node_that_is_never_initialized():
+    world = World()
+    world.abilities = Abilities(members_by_address=True)
+    await world.add_node("a", spec={"taints": [UNINITIALIZED], "providerID": None})
+    await world.add()
+    async with world.managed():
+        await asyncio.sleep(4)
+        assert world.balancers == {}
+        await asyncio.sleep(4)
+
+        assert list(world.balancers) == ["default-web"]

@@ -26,6 +26,7 @@ async def furnished(world: World, mode: str) -> Balancer:
     for name in "ab":
         await world.add_node(name)
     balancer = await made_by_hand(world)
+    world.trusted = ("default",)
     await world.add(annotations={MANAGE: mode, ADOPT: balancer.id})
     return balancer
 
@@ -210,8 +211,31 @@ async def test_full_mode_adopts_what_was_made_by_hand_and_makes_it_as_wanted():
 
 
 @pytest.mark.parametrize("mode", ["full", "members", "observe"])
+async def test_without_permission_nothing_of_others_is_used_and_nothing_is_published(mode: str):
+    world = World()
+    await world.add_node("a")
+    before = await made_by_hand(world)
+    await world.add("thief", annotations={ADOPT: before.id, MANAGE: mode})
+    async with world.managed(trusted_namespaces=("kube-system",)):
+        await asyncio.sleep(60)
+
+        status, reason, message = await world.condition("thief")
+        assert (status, reason) == ("False", "Misconfigured")
+        assert "add the namespace to --trusted-namespaces" in message
+        told = [message, *(str(each) for each in world.events.told)]
+        assert [each for each in told if before.id in each] == []
+        assert await world.ingress("thief") == []
+
+        await world.delete("thief")
+        await asyncio.sleep(60)
+        assert list(world.cloud.state.balancers.values()) == [before]
+        assert await world.services() == {}
+
+
+@pytest.mark.parametrize("mode", ["full", "members", "observe"])
 async def test_trap_16_what_serves_another_service_is_never_adopted(mode: str):
     world = World()
+    world.trusted = ("*",)
     await world.add_node("a")
     await world.add()
     async with world.managed():

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from pileus.cloud.abilities import Abilities
 from pileus.cloud.balancer import Notice, Owner, Wish
 from pileus.cloud.options import ADOPTS, REPORTED, TEXT, Option, Options
+from pileus.kube.model.core_v1 import NODES
+from pileus.kube.patch import MergePatch
 from pileus.objects.preview import EVERYTHING, Planned
 from pileus.settings.go_quote import quote
 from tests.unit.controllers.service.plain import PlainBalancers, Seen
@@ -249,7 +252,8 @@ async def test_a_copy_without_the_record_cannot_take_the_balancer_of_a_service_t
         assert set(plain.standing) == {owner_of(first)}
         state, reason, message = await world.condition("copy")
         assert (state, reason) == ("False", "Misconfigured")
-        assert "it serves Service default/web" in message
+        assert "was not created for this Service" in message
+        assert "default/web" not in message
         assert await annotations(world, "copy") == copied
 
 
@@ -266,7 +270,9 @@ async def test_a_copy_in_another_cluster_cannot_take_the_balancer():
         await asyncio.sleep(60)
 
         assert plain.standing[theirs] == Seen(theirs, spec=spec)
-        assert "belongs to cluster another-cluster" in (await world.condition())[2]
+        message = (await world.condition())[2]
+        assert "was not created for this Service" in message
+        assert "another-cluster" not in message
 
 
 async def test_a_service_that_is_created_again_from_its_own_manifest_is_served():
@@ -421,3 +427,24 @@ async def test_a_notice_that_only_full_checks_show_is_recorded_once():
 
         assert {deep for _, deep in plain.looks} == {True, False}
         assert len(noticed(world)) == 1
+
+
+# -- nodes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_id", [False, True], ids=["by-address", "by-provider-id"])
+async def test_nodes_that_share_an_address_get_a_warning(by_id: bool):
+    world = World()
+    world.plainly()
+    world.abilities = Abilities(members_by_provider_id=by_id)
+    for name, address in (("a", "10.0.0.5"), ("b", "10.0.0.6"), ("c", "10.0.0.5")):
+        await world.add_node(name)
+        status = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
+        await world.user.patch(NODES, name, MergePatch(status), subresource="status")
+
+    async with world.managed():
+        await asyncio.sleep(10)
+
+    warned = {(one.about.name, one.message.partition(":")[0]) for one in world.events.told}
+    text = "Nodes a, c have the same address 10.0.0.5"
+    assert warned == (set() if by_id else {("a", text), ("c", text)})

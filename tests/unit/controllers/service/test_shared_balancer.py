@@ -1,7 +1,7 @@
 """A load balancer that the provider lets several Services use can be named by a second one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -70,5 +70,8 @@ async def test_a_second_service_uses_a_load_balancer_that_can_be_shared() -> Non
 
 
 async def test_a_second_service_is_refused_if_it_cannot_be_shared() -> None:
-    with pytest.raises(Misconfigured, match="it serves Service default/web"):
+    with pytest.raises(Misconfigured, match="was not created for this Service") as refusal:
         await operations(is_shareable=False).check(WISH, full=False)
+    assert "default/web" not in str(refusal.value)
+    with pytest.raises(Misconfigured, match="it serves Service default/web"):
+        await operations(is_shareable=False).check(replace(WISH, may_use_foreign=True), full=False)

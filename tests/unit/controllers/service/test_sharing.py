@@ -2,7 +2,7 @@
 
 import asyncio
 
-from pileus.cloud.balancer import Wish
+from pileus.cloud.balancer import Owner, Wish
 from pileus.controllers.service.observation import SharedLocks
 from tests.unit.controllers.service.world import World
 
@@ -52,3 +52,30 @@ async def test_a_pass_that_waits_for_the_lock_learns_that_another_pass_held_it()
 
     assert heard == [False, True, True, False]
     assert locks._locks == {}
+
+
+async def test_what_was_observed_before_the_wait_for_the_lock_is_never_used():
+    world = World()
+    cloud = world.plainly()
+    cloud.takes, cloud.change_takes = 0.1, 1.0
+    cloud.key = lambda wish: "shared"
+    looks: dict[str, float] = {}
+    ended, stale = 0.0, list[str]()
+
+    def changing(owner: Owner, _: object) -> None:
+        nonlocal ended
+        if looks[owner.uid] < ended:
+            stale.append(owner.uid)
+        ended = asyncio.get_running_loop().time() + cloud.takes + cloud.change_takes
+
+    now = asyncio.get_running_loop().time
+    cloud.looking = lambda wishes: looks.update({each.owner.uid: now() for each in wishes})
+    cloud.changing = changing
+    await world.add_node("a")
+    for number in range(4):
+        await world.add(f"s{number}")
+    async with world.managed():
+        await asyncio.sleep(60)
+
+    assert len(cloud.changed) >= 4
+    assert stale == []

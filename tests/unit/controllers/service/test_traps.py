@@ -347,7 +347,7 @@ async def test_trap_16_a_restored_service_adopts_its_balancer_by_the_users_word(
     await world.delete()
 
     await world.add(annotations={"pileus.dev/adopt": before.id})
-    async with world.managed():
+    async with world.managed(trusted_namespaces=("default",)):
         await asyncio.sleep(10)
 
         (after,) = world.cloud.state.balancers.values()
@@ -368,7 +368,7 @@ async def test_trap_16_what_belongs_to_another_cluster_is_never_adopted():
 
     await world.add_node("a")
     await world.add(annotations={"pileus.dev/adopt": before.id})
-    async with world.managed():
+    async with world.managed(trusted_namespaces=("default",)):
         await asyncio.sleep(60)
         assert list(world.cloud.state.balancers.values()) == [before]
         assert (await world.condition())[:2] == ("False", "Misconfigured")

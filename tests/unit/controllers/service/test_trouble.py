@@ -231,8 +231,7 @@ async def test_a_failed_member_update_is_told_in_the_go_frameworks_words_and_cou
         (message,) = world.events.messages("UpdateLoadBalancerFailed")
         assert message == (
             f"Error updating load balancer with new hosts [{names} <6 more>] "
-            "[node names limited, total number of nodes: 26], error: no more members "
-            "(the cloud rejected the request; change the Service)"
+            "[node names limited, total number of nodes: 26], error: no more members"
         )
         assert world.sample("service_controller_nodesync_error_total") == 1
 

@@ -124,6 +124,8 @@ class World:
         self.plain: PlainBalancers | None = None
         """What takes the place of the local cloud's balancers, if anything does."""
         self.abilities = Abilities()
+        self.trusted: tuple[str, ...] = ()
+        """Namespaces that may use load balancers of others."""
         self.annotations: DeclaredOptions | None = None
         """What the provider declares instead of the local cloud's annotations."""
 
@@ -138,6 +140,7 @@ class World:
         """The same, with informers that run and a controller that does not."""
         self.metrics = Metrics(MetricRegistry())
         settings.setdefault("classes", self.classes())
+        settings.setdefault("trusted_namespaces", self.trusted)
         client = Client(self.wire, user_agent="manager", metrics=self.metrics, fence=self.fence)
         self.informers = Informers(client, Random(2), 0.0)
         cloud = await cloud_of(self.front)

@@ -68,6 +68,8 @@ class Watched:
     """How often all volumes were listed."""
     shows: VolumeState | None = None
     """The state that is shown instead of the real ones."""
+    returns: Volume | None = None
+    """The answer to creations, instead of a new volume."""
 
     async def list_volumes(
         self, cluster: str, ids: Sequence[VolumeId] | None = None
@@ -79,6 +81,8 @@ class Watched:
         return {} if self.is_blind else {id_: self._shown(one) for id_, one in found.items()}
 
     async def create(self, spec: VolumeSpec) -> Volume:
+        if self.returns is not None:
+            return self.returns
         return self._shown(await self._write("create", self.inner.create, spec))
 
     async def list_snapshots(
@@ -155,6 +159,29 @@ class Bed:
 
         self.api.respond = refuse
         return times
+
+    def garble(self, path: str, name: str = "") -> Callable[[], None]:
+        """From now on, objects of this path are not as their kind defines them; or only one.
+
+        In lists and alone, but not in watches. Returns what ends it.
+        """
+        respond = self.api.respond
+
+        def garbled(request: Request) -> Response:
+            answer = respond(request)
+            asked = request.path.startswith(path) and not request.query.get("watch")
+            if request.method != "GET" or not asked or answer.status != 200:
+                return answer
+            body = msgspec.json.decode(answer.body)
+            for one in body.get("items", [body]):
+                one["spec"] = "not a spec" if name in {"", one["metadata"]["name"]} else one["spec"]
+            return replace(answer, body=msgspec.json.encode(body))
+
+        def end() -> None:
+            self.api.respond = respond
+
+        self.api.respond = garbled
+        return end
 
     def items(self, path: str) -> list[Any]:
         return self.act("GET", path)["items"]

@@ -206,3 +206,57 @@ async def test_a_volume_is_not_detached_from_a_machine_that_is_no_node():
         assert await it.holders() == [machine.id]
         (message, *_) = it.events.messages("VolumeAttachedElsewhere")
         assert f"volume {volume.id} is attached to machine {machine.id}" in message
+
+
+async def test_the_finalizer_stays_until_the_last_detachment_succeeded():
+    """Also if no list shows the attachment: the list may be old."""
+    async with bed("n1") as it:
+        await bound(it)
+        it.attach("n1")
+        await it.settle()
+        it.volumes.is_blind = True
+        it.volumes.fails["detach"] = Unavailable("lost")
+        it.detach("n1")
+        await it.settle()
+
+        assert it.attachment("n1")["metadata"]["finalizers"]
+        assert len(await it.holders()) == 1
+
+
+async def test_a_volume_is_not_detached_while_its_node_cannot_be_read():
+    """The node may have it mounted."""
+    async with bed("n1") as it:
+        await bound(it)
+        it.attach("n1")
+        await it.settle()
+        end = it.garble("/api/v1/nodes/n1")
+        it.detach("n1")
+        await it.settle()
+        assert len(await it.holders()) == 1
+        assert "detach" not in it.volumes.methods()
+
+        end()
+        await it.settle(20)
+        assert await it.holders() == []
+
+
+@pytest.mark.parametrize("unreadable", [(ATTACHMENTS,), ("/api/v1/nodes", "n2")])
+async def test_a_stray_is_not_detached_while_attachments_or_nodes_cannot_be_read(
+    unreadable: tuple[str, ...],
+):
+    """One of them may be why the volume is attached there."""
+    async with bed("n1", "n2", period=60.0) as it:
+        await bound(it)
+        (volume,) = await it.in_cloud()
+        machine = (await it.cloud.call(ListMachines())).items[0].id
+        await it.volumes.inner.attach(CLUSTER, volume.id, InstanceId(machine))
+        source = {"persistentVolumeName": "other"}
+        other = {"attacher": "other.example.com", "nodeName": "n1", "source": source}
+        it.act("POST", ATTACHMENTS, {"metadata": {"name": "va-other"}, "spec": other})
+        end = it.garble(*unreadable)
+        await asyncio.sleep(200)
+        assert await it.holders() == [machine]
+
+        end()
+        await asyncio.sleep(200)
+        assert await it.holders() == []

@@ -9,7 +9,7 @@ import pytest
 
 from pileus.cloud.errors import QuotaExceeded, Rejected, Unavailable
 from pileus.cloud.volume import VolumeState
-from pileus.controllers.volume.objects import CLAIM_FINALIZER, DELETE_FINALIZER
+from pileus.controllers.volume.objects import CLAIM_FINALIZER, DELETE_FINALIZER, PROVISIONERS
 from pileus.objects.preview import EVERYTHING, Planned, Trouble
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.local.model.volumes import DeleteVolume
@@ -58,6 +58,20 @@ async def test_a_claim_of_another_provisioner_or_without_a_class_gets_nothing():
 
         assert it.volumes.calls == []
         assert it.items(PVS) == []
+
+
+async def test_a_claim_with_a_forged_annotation_gets_no_volume_of_another_class():
+    """kube-controller-manager writes the annotation, but whoever creates the claim can, too."""
+    async with bed("n1") as it:
+        it.add_class("other", provisioner="example.com/other")
+        it.claim(storageClassName="other")
+        forged = dict.fromkeys(PROVISIONERS, DRIVER)
+        it.act("PATCH", f"{CLAIMS}/data", {"metadata": {"annotations": forged}})
+        await asyncio.sleep(30)
+
+        assert it.volumes.calls == []
+        assert it.items(PVS) == []
+        assert CLAIM_FINALIZER not in it.act("GET", f"{CLAIMS}/data")["metadata"]["finalizers"]
 
 
 async def test_a_claim_that_waits_for_a_node_gets_its_volume_in_the_zone_of_that_node():
@@ -412,3 +426,58 @@ async def test_a_list_that_lacks_the_volume_does_not_leave_it_behind():
 
         assert await it.in_cloud() == []
         assert it.items(PVS) == []
+
+
+async def test_a_persistent_volume_stays_until_the_last_deletion_succeeded():
+    async with bed("n1") as it:
+        await bound(it)
+        it.volumes.is_blind = True
+        it.volumes.fails["delete"] = Unavailable("lost")
+        it.act("DELETE", f"{CLAIMS}/data")
+        await it.settle()
+
+        assert len(it.items(PVS)) == 1
+        assert len(await it.in_cloud()) == 1
+
+
+async def test_a_volume_is_not_deleted_while_its_claim_cannot_be_read():
+    async with bed("n1") as it:
+        await bound(it)
+        end = it.garble(f"{CLAIMS}/data")
+        path = f"{PVS}/{it.pv()['metadata']['name']}/status"
+        it.act("PATCH", path, {"status": {"phase": "Released"}})
+        await asyncio.sleep(120)
+        end()
+
+        assert "delete" not in it.volumes.methods()
+        assert len(await it.in_cloud()) == 1
+
+
+async def test_a_volume_with_the_mark_of_another_claim_gets_no_persistent_volume():
+    """A pod would get the data of another claim."""
+    async with bed("n1") as it:
+        await bound(it)
+        (volume,) = await it.in_cloud()
+        it.volumes.returns = volume
+        it.claim("second")
+        await it.settle()
+
+        assert len(it.items(PVS)) == 1
+        (message,) = it.events.messages("ProvisioningFailed")
+        assert f"the cloud returned volume {volume.id}, which belongs to pvc-" in message
+        assert message.endswith("It is not used")
+
+
+async def test_a_claim_that_has_the_name_of_a_deleted_one_gets_a_volume_of_its_own():
+    async with bed("n1") as it:
+        it.add_class("kept", reclaimPolicy="Retain")
+        await bound(it, storageClassName="kept")
+        (first,) = await it.in_cloud()
+        it.act("DELETE", f"{CLAIMS}/data")
+        await it.settle()
+        it.claim(storageClassName="kept", size="5Gi")
+        await it.settle()
+
+        volumes = {each.id: each.size_gib for each in await it.in_cloud()}
+        assert volumes.pop(first.id) == 1
+        assert list(volumes.values()) == [5]

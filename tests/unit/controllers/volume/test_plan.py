@@ -44,6 +44,7 @@ from pileus.controllers.volume.steps import (
     DeleteVolume,
     Detach,
     PublishAttached,
+    PublishResize,
     RemoveAttachmentFinalizer,
     RemoveClaimFinalizer,
     Resize,
@@ -135,6 +136,8 @@ VOLUMES = (
     volume(VolumeState.ATTACHED, "i-n2"),
     volume(VolumeState.DETACHING, "i-n1"),
     volume(VolumeState.ATTACHING, "i-n1"),
+    volume(VolumeState.DETACHING),
+    volume(VolumeState.ATTACHING),
     volume(VolumeState.RESIZING),
     volume(VolumeState.DELETING),
     volume(VolumeState.ERROR),
@@ -275,24 +278,28 @@ def test_an_attachment_keeps_its_finalizer_while_its_machine_has_the_volume():
 @pytest.mark.parametrize("bound", ["", NAME, "other"])
 @pytest.mark.parametrize("deleting", BOOLS)
 @pytest.mark.parametrize("fresh_pv", [None, pv()])
+@pytest.mark.parametrize("is_kept", BOOLS)
 def test_an_abandoned_volume_is_deleted_only_if_it_never_had_a_persistent_volume(
-    found: Volume, bound: str, deleting: bool, fresh_pv: PersistentVolume | None
+    found: Volume, bound: str, deleting: bool, fresh_pv: PersistentVolume | None, is_kept: bool
 ):
+    """A claim that lost the finalizer, by the fresh read, had a PersistentVolume meanwhile."""
     item = claim(
         finalizers=[CLAIM_FINALIZER], deleting=deleting, spec={"volumeName": bound}, status={}
     )
+    bare = claim(deleting=deleting, spec={"volumeName": bound}, status={})
     seen = Observation(
         name=NAME,
         date=NOW,
         claim=item,
         volume=found,
         is_checked=True,
-        released=Released(fresh_pv, item),
+        released=Released(fresh_pv, item if is_kept else bare),
     )
 
     steps = plan(RULES, seen)
 
     if any(isinstance(step, DeleteVolume) for step in steps):
+        assert is_kept
         assert fresh_pv is None
         assert bound != NAME
         assert deleting or bound
@@ -302,12 +309,55 @@ def test_an_abandoned_volume_is_deleted_only_if_it_never_had_a_persistent_volume
         assert deleting
 
 
+@pytest.mark.parametrize("uid", ["u1", "u2", ""])
+def test_a_volume_grows_only_for_the_claim_that_it_names_by_uid(uid: str):
+    """A claim with the name of a deleted one is another claim."""
+    status = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
+    item = claim(spec={"resources": {"requests": {"storage": "5Gi"}}}, status=status)
+    item = msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, uid=uid))
+    seen = Observation(
+        name=NAME,
+        date=NOW,
+        pv=pv(),
+        claim=item,
+        volume=volume(VolumeState.AVAILABLE),
+        is_checked=True,
+    )
+
+    assert any(isinstance(step, Resize) for step in plan(RULES, seen)) == (uid == "u1")
+
+
 def test_a_claim_never_shrinks_its_volume():
     for size in ("1Gi", "512Mi", "1"):
         status = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
         item = claim(spec={"resources": {"requests": {"storage": size}}}, status=status)
         seen = Observation(name=NAME, date=NOW, pv=pv(), claim=item)
         assert not any(isinstance(step, Resize) for step in plan(RULES, seen))
+
+
+@pytest.mark.parametrize(
+    ("status", "is_published"),
+    [
+        ({}, False),
+        ({"allocatedResourceStatuses": {"storage": "NodeResizePending"}}, True),
+        ({"conditions": [{"type": "FileSystemResizePending", "status": "True"}]}, True),
+        ({"conditions": [{"type": "FileSystemResizePending", "status": "False"}]}, False),
+        ({"conditions": [{"type": "Resizing", "status": "True"}]}, False),
+    ],
+    ids=["not yet", "since 1.32", "before 1.32", "over", "another condition"],
+)
+def test_that_a_filesystem_has_to_grow_is_published_once(
+    status: dict[str, Any], is_published: bool
+):
+    """API servers before 1.32 drop `allocatedResourceStatuses`: the condition has to be enough."""
+    given = {"phase": "Bound", "capacity": {"storage": "512Mi"}, **status}
+    item = claim(
+        spec={"resources": {"requests": {"storage": "1Gi"}}, "volumeName": NAME}, status=given
+    )
+
+    steps = plan(RULES, Observation(name=NAME, date=NOW, pv=pv(), claim=item))
+
+    assert any(isinstance(step, PublishResize) for step in steps) is not is_published
 
 
 def test_the_cloud_is_asked_before_anything_is_done_to_a_volume():

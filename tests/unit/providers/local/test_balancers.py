@@ -236,7 +236,7 @@ async def with_old(mark: Mark) -> tuple[Story, Wish]:
     old = await story.cloud.operate(
         CreateBalancer(name="old", mark=mark, ports=BY_HAND.ports, fingerprint=WISH.fingerprint)
     )
-    return story, replace(WISH, adopts=old.id)
+    return story, replace(WISH, adopts=old.id, may_use_foreign=True)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ async def test_what_does_not_exist_is_not_adopted_and_nothing_is_created_in_its_
     with pytest.raises(
         Misconfigured, match="lb-7 cannot be adopted: there is no balancer with that ID"
     ):
-        await story.plan(replace(WISH, adopts="lb-7"))
+        await story.plan(replace(WISH, adopts="lb-7", may_use_foreign=True))
 
 
 async def test_who_has_a_balancer_adopts_no_second_one():
@@ -304,7 +304,7 @@ async def test_who_has_a_balancer_adopts_no_second_one():
     other = await story.cloud.operate(BY_HAND)
 
     with pytest.raises(Misconfigured, match=f"this Service has {ours} already"):
-        await story.plan(replace(WISH, adopts=other.id))
+        await story.plan(replace(WISH, adopts=other.id, may_use_foreign=True))
 
 
 async def test_what_was_only_named_is_not_deleted():
@@ -330,6 +330,6 @@ async def test_a_busy_balancer_is_not_adopted_yet():
     story = Story(Settings(settle_seconds=5))
     old = await story.cloud.operate(BY_HAND)
 
-    assert await story.plan(replace(WISH, adopts=old.id)) == ()
+    assert await story.plan(replace(WISH, adopts=old.id, may_use_foreign=True)) == ()
     story.clock.forward(6)
-    assert await story.plan(replace(WISH, adopts=old.id)) != ()
+    assert await story.plan(replace(WISH, adopts=old.id, may_use_foreign=True)) != ()

@@ -18,11 +18,13 @@ from pileus.cloud.errors import (
     Unavailable,
     Unsupported,
 )
-from pileus.cloud.model import Failure
+from pileus.cloud.model import Failure, NodeName
 from pileus.providers.openstack.annotations import PREFIX
 from pileus.providers.openstack.api import Call, Service
 from pileus_lab.openstack.state import Settings
 from tests.unit.providers.openstack.balancer_site import PORTS, Site
+
+UUID = "00000000-0000-4000-8000-000000000001"
 
 
 def failing(site: Site, error: CloudError, matches: Callable[[Call], bool]) -> None:
@@ -116,7 +118,7 @@ async def test_a_floating_ip_of_someone_else_is_not_taken() -> None:
     taken = site.api.add_floating_ip(site.public, port=port["id"])
     spec = site.spec(requested_address=taken["floating_ip_address"])
 
-    with pytest.raises(Misconfigured, match="is used by port"):
+    with pytest.raises(Misconfigured, match="in use, or not reserved"):
         await site.settle(site.wish(spec))
 
     assert site.writes == []
@@ -431,3 +433,88 @@ async def test_a_kept_floating_ip_survives_the_service() -> None:
     assert len(site.api.records("floatingips")) == 1
     assert site.api.records("loadbalancers") == []
     assert await site.balancers.owners("cluster-1") == frozenset()
+
+
+def ports(site: Site) -> list[str]:
+    return [one["id"] for one in site.api.records("ports") if one["device_owner"] == "Octavia"]
+
+
+def port_of_octavia(site: Site, **other: str) -> str:
+    """Returns a port like those that Octavia creates, of a load balancer that does not exist."""
+    given = {
+        "network_id": site.network,
+        "name": f"octavia-lb-{UUID}",
+        "device_id": f"lb-{UUID}",
+        "device_owner": "Octavia",
+        **other,
+    }
+    made = site.api.must(Service.NETWORK, "POST", "/v2.0/ports", {"port": given})
+    return str(made["port"]["id"])
+
+
+async def test_two_nodes_with_one_address_are_one_member() -> None:
+    site = Site()
+    twin = replace(site.nodes[0], name=NodeName("node-9"), provider_id="openstack:///other")
+    wish = site.wish(site.spec([*site.nodes, twin]))
+
+    await site.settle(wish, deep=True)
+
+    assert sorted(site.members(80)) == ["node-1", "node-2"]
+    await site.settle(site.wish(site.spec([site.nodes[1], twin])))
+    assert sorted(site.members(80)) == ["node-2", "node-9"]
+
+
+async def test_the_port_of_a_failed_creation_is_deleted() -> None:
+    site = Site(settings=Settings(quotas={"listeners": 2}))
+    wish = site.wish()
+    earlier = port_of_octavia(site)
+    site.api.now += 60
+    others = [port_of_octavia(site, device_id="db-1"), port_of_octavia(site, name="db")]
+
+    for _ in range(3):
+        with pytest.raises(QuotaExceeded):
+            await site.settle(wish)
+        site.api.now += 40
+    assert len(ports(site)) == 3 + 2, "a port for each attempt of the last 75 seconds"
+    site.api.now += 80
+    await site.delete(wish)
+
+    assert ports(site) == [earlier, *others]
+
+
+async def test_the_port_of_a_load_balancer_that_another_client_creates_stays() -> None:
+    site = Site(settings=Settings(quotas={"listeners": 2}))
+    wish = site.wish()
+    other = site.octavia(
+        "POST", "loadbalancers", {"loadbalancer": {"name": "db", "vip_subnet_id": site.subnet}}
+    )
+    with pytest.raises(QuotaExceeded):
+        await site.settle(wish)
+    site.api.now += 100
+
+    await site.delete(wish)
+
+    assert ports(site) == [other["loadbalancer"]["vip_port_id"]]
+
+
+async def test_a_deleted_service_waits_until_the_port_of_its_failed_creation_is_identified() -> (
+    None
+):
+    site = Site(settings=Settings(quotas={"listeners": 2}))
+    wish = site.wish()
+    with pytest.raises(QuotaExceeded):
+        await site.settle(wish)
+    gone = replace(wish, spec=None)
+
+    answer = (await site.balancers.observe([gone], deep=True))[gone.owner]
+
+    assert isinstance(answer, Failure)
+    assert isinstance(answer.error, Conflict)
+    assert len(ports(site)) == 1
+
+
+async def test_a_creation_that_octavia_calls_a_conflict_is_reported_as_refused() -> None:
+    site = Site()
+    failing(site, Conflict("Already an entity with that specified id."), is_write)
+    with pytest.raises(Rejected, match="refuses to create the load balancer: Already an entity"):
+        await site.settle(site.wish())

@@ -124,7 +124,7 @@ async def test_fault_6_a_port_of_another_service_is_refused_whatever_its_protoco
     second = replace(await shared(site, wanted), options=options)
     before = site.listeners()
 
-    with pytest.raises(Misconfigured, match=f"is used by listener .*{FIRST}"):
+    with pytest.raises(Misconfigured, match="is already used on the load balancer"):
         await site.settle(second)
 
     assert site.listeners() == before
@@ -159,7 +159,7 @@ async def test_no_more_services_share_it_than_configured() -> None:
     spec = site.spec(listeners=on(9090))
     third = site.wish(spec, service="third", adopts=site.balancer()["id"])
 
-    with pytest.raises(Misconfigured, match="already serves 2 Services.*max-shared-lb"):
+    with pytest.raises(Misconfigured, match="as many Services as allowed.*max-shared-lb"):
         await site.settle(third)
 
 
@@ -199,7 +199,7 @@ def by_hand(site: Site, *ports: int) -> str:
 async def test_a_load_balancer_of_the_user_keeps_its_own_ports_and_is_never_deleted() -> None:
     site = Site()
     made = by_hand(site, 22)
-    wish = site.wish(site.spec(listeners=on(80)), adopts=made)
+    wish = site.wish(site.spec(listeners=on(80)), adopts=made, may_use_foreign=True)
 
     await site.settle(wish, deep=True)
     assert set(site.listeners()) == {(22, "TCP"), (80, "TCP")}
@@ -213,8 +213,10 @@ async def test_a_load_balancer_of_the_user_keeps_its_own_ports_and_is_never_dele
 async def test_a_port_that_the_user_configured_is_not_taken() -> None:
     site = Site()
     made = by_hand(site, 22, 80)
-    with pytest.raises(Misconfigured, match="not created for a Service"):
-        await site.settle(site.wish(site.spec(listeners=on(80)), adopts=made))
+    wish = site.wish(site.spec(listeners=on(80)), adopts=made, may_use_foreign=True)
+    with pytest.raises(Misconfigured, match="already used on the load balancer"):
+        await site.settle(wish)
+    assert site.api.record("loadbalancers", made)["tags"] == []
 
 
 async def test_an_unknown_id_is_refused_and_nothing_is_created() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pileus.cloud.errors import Misconfigured, Unsupported
+from pileus.cloud.errors import Misconfigured, Unavailable, Unsupported
 from pileus.providers.openstack.api import Service
 from pileus.providers.openstack.catalogue import Catalogue, Endpoint, Entry, base_url
 
@@ -93,3 +93,12 @@ def test_a_service_that_the_project_lacks_is_unsupported():
         CATALOGUE.url(Service.LOAD_BALANCER, "public", "north")
     assert not CATALOGUE.has(Service.NETWORK, "public", "north")
     assert CATALOGUE.has(Service.COMPUTE, "public", "north")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://host:99999", "http://host:x", "host", "http://", "http://[::1"]
+)
+def test_an_invalid_url_of_the_catalogue_is_reported(url: str):
+    catalogue = Catalogue(entries=(entry("compute", ("public", "north", url)),))
+    with pytest.raises(Unavailable, match="invalid URL of type compute"):
+        catalogue.url(Service.COMPUTE, "public", "north")

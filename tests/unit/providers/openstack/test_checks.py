@@ -26,6 +26,7 @@ class Answers:
             "/servers": {"servers": []},
             "/limits": {"limits": {"absolute": {"maxTotalInstances": 10, "totalInstancesUsed": 3}}},
             "/v2.0/networks": {"networks": []},
+            "/v2.0/ports": {"ports": []},
             "/v2.0/quotas/p1/details.json": neutron(port=(10, 100), floatingip=(2, -1)),
             "/": {"versions": [{"id": "v2.26"}]},
             "/v2.0/lbaas/loadbalancers": {"loadbalancers": [{"id": "a"}, {"id": "b"}]},
@@ -44,6 +45,32 @@ class Answers:
 
 async def ids(answers: Answers, account: Account = ACCOUNT) -> list[str]:
     return [finding.id for finding in await findings(Client(answers), account)]
+
+
+def vip_port(id_: str, balancer: str, project: str = "p1") -> dict[str, Any]:
+    return {
+        "id": id_,
+        "name": f"octavia-lb-{balancer}",
+        "device_id": f"lb-{balancer}",
+        "device_owner": "Octavia",
+        "network_id": "n1",
+        "project_id": project,
+        "created_at": "2026-01-01T00:00:00Z",
+    }
+
+
+async def test_ports_of_load_balancers_that_do_not_exist_are_reported() -> None:
+    answers, gone, there = Answers(), "0" * 36, "1" * 36
+    answers.paths["/v2.0/lbaas/loadbalancers"] = {"loadbalancers": [{"id": there}]}
+    answers.paths[f"/v2.0/lbaas/loadbalancers/{gone}"] = NotFound("no such load balancer")
+    answers.paths["/v2.0/ports"] = {
+        "ports": [vip_port("left", gone), vip_port("used", there), vip_port("other", gone, "p2")]
+    }
+
+    (found,) = await findings(Client(answers), ACCOUNT)
+
+    assert found.id == "vip-ports-left"
+    assert found.fix.startswith("openstack port delete left   #")
 
 
 async def test_a_project_without_problems_has_no_findings_and_is_only_read() -> None:

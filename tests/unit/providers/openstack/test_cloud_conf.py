@@ -208,6 +208,22 @@ def test_unknown_and_removed_keys_are_ignored_with_a_warning(text, warning):
         ("[Global]\ncert-file = /c", "[Global] cert-file needs its key. Fix: set key-file"),
         ("[Global]\nkey-file = /k", "[Global] key-file needs its certificate. Fix: set cert-file"),
         (
+            "[Global]\nca-data = x!",
+            "[Global] ca-data is not a CA in PEM, encoded with base64. Fix: base64 -w0 ca.pem",
+        ),
+        (
+            "[Global]\nca-data = aGk=",
+            "[Global] ca-data is not a CA in PEM, encoded with base64. Fix: base64 -w0 ca.pem",
+        ),
+        (
+            "[Global]\nca-file = /c\nca-data = aGk=",
+            "[Global] ca-data: excludes ca-file. Fix: remove one of them",
+        ),
+        (
+            "[Global]\nca-data = aGk=\ntls-insecure = true",
+            "[Global] tls-insecure: excludes ca-data. Fix: remove tls-insecure",
+        ),
+        (
             "[Global]\nca-file = /c\ntls-insecure = true",
             "[Global] tls-insecure: excludes ca-file. Fix: remove tls-insecure",
         ),
@@ -271,8 +287,8 @@ def test_unknown_and_removed_keys_are_ignored_with_a_warning(text, warning):
         (
             '[LoadBalancerClass "x"]\nfloating-subnet = ~(',
             (
-                '[LoadBalancerClass "x"] floating-subnet: the regular expression cannot be read: '
-                "missing ), unterminated subpattern at position 0"
+                '[LoadBalancerClass "x"] floating-subnet: invalid pattern: '
+                "missing ) (character 1 of ()"
             ),
         ),
         (
@@ -358,7 +374,7 @@ def test_all_errors_are_reported_at_once():
         (
             "auth-url = http://k\napplication-credential-secret = s",
             (
-                "[Global] application-credential-secret: has no application credential. "
+                "[Global] application-credential-secret has no application credential. "
                 "Fix: set application-credential-id"
             ),
         ),

@@ -79,7 +79,7 @@ def test_names_descriptions_and_tags_are_those_of_the_go_program() -> None:
 
     assert body["name"] == NAME
     assert body["description"] == "Kubernetes external service default/multi from cluster ref"
-    assert body["tags"] == [NAME, *MARK]
+    assert body["tags"] == [NAME, *MARK, f"pileus.dev/created-for={MARK[1].partition('=')[2]}"]
     listeners = body["listeners"]
     assert [one["name"] for one in listeners] == [f"listener_{n}_{NAME}" for n in range(3)]
     assert [one["tags"] for one in listeners] == [[NAME, *MARK]] * 3

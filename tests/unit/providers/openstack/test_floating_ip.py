@@ -1,5 +1,6 @@
 """The floating IP of a load balancer: which changes are planned, and which are never planned."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +34,7 @@ from pileus.providers.openstack.floating_ip import (
     ignored_address,
     plan,
 )
-from pileus.providers.openstack.marks import KEPT, owner_of, tags_of
+from pileus.providers.openstack.marks import KEPT, for_tags, owner_of, tags_of
 from pileus.providers.openstack.networks import FloatingChoice
 from pileus.providers.openstack.neutron import FloatingIp, Neutron, PortDetails
 
@@ -109,10 +110,36 @@ def test_our_free_one_is_attached_again_so_that_the_address_stays() -> None:
     assert planned(SPEC, left, port="") == ()
 
 
-def test_the_requested_address_is_attached_if_it_is_free() -> None:
-    spec = replace(SPEC, address="1.0.0.5")
+def test_the_requested_address_is_attached_if_it_is_free_and_reserved() -> None:
+    permits = for_tags("cluster-1", "shop", "web")
+    spec = replace(SPEC, address="1.0.0.5", permits=permits)
+    for tag in permits:
+        reserved = changed(FREE, description="mine", tags=(tag,))
+        assert planned(spec, reserved) == (AttachFloatingIp(reserved, PORT),)
     mine = changed(FREE, description="mine")
-    assert planned(spec, mine) == (AttachFloatingIp(mine, PORT),)
+    assert planned(replace(spec, may_use_foreign=True), mine) == (AttachFloatingIp(mine, PORT),)
+    former = changed(FREE, description=DESCRIPTION)
+    assert planned(spec, former) == (AttachFloatingIp(former, PORT),)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        (),
+        ("billing=a",),
+        ("pileus.dev/for=cluster-1/other",),
+        ("pileus.dev/for=cluster-1/shop/other",),
+        ("pileus.dev/for=cluster-2",),
+        ("pileus.dev/keep=true",),
+    ],
+)
+def test_a_free_one_that_is_not_reserved_for_the_service_is_not_taken(
+    tags: tuple[str, ...],
+) -> None:
+    spec = replace(SPEC, address="1.0.0.5", permits=for_tags("cluster-1", "shop", "web"))
+    free = changed(FREE, description="of a database", tags=tags)
+    with pytest.raises(Misconfigured, match="--tag pileus.dev/for=cluster-1/shop/web 1.0.0.5"):
+        planned(spec, free)
 
 
 def test_the_requested_address_stays_the_users_even_with_our_description() -> None:
@@ -138,20 +165,24 @@ def test_a_requested_address_that_does_not_exist_is_created() -> None:
     assert planned(spec) == (CreateFloatingIp(DESCRIPTION, "public", (), "1.0.0.9", PORT, OWNER),)
 
 
-def test_a_requested_address_in_use_is_refused_with_who_uses_it() -> None:
+def test_a_requested_address_in_use_is_refused_and_its_user_is_not_named() -> None:
     details = PortDetails(device_owner="compute:az1", device_id="server-7")
     taken = changed(FREE, port_id="other-port", port_details=details)
     spec = replace(SPEC, address="1.0.0.5")
-    with pytest.raises(Misconfigured, match="used by port other-port of compute:az1 server-7"):
-        planned(spec, taken)
-    with pytest.raises(Misconfigured, match="used by port"):
-        planned(spec, taken, port="")
+    for trusted in (False, True):
+        asked = replace(spec, may_use_foreign=trusted)
+        with pytest.raises(Misconfigured, match="in use, or not reserved") as refusal:
+            planned(asked, taken)
+        assert not re.search("other-port|compute|server-7", str(refusal.value))
+        with pytest.raises(Misconfigured, match="in use, or not reserved"):
+            planned(asked, taken, port="")
 
 
-def test_a_requested_address_of_another_service_is_refused_with_its_owner() -> None:
-    spec = replace(SPEC, address="1.0.0.5")
-    with pytest.raises(Misconfigured, match="Service uid-1 in cluster cluster-2"):
+def test_a_requested_address_of_another_service_is_refused_also_in_a_trusted_namespace() -> None:
+    spec = replace(SPEC, address="1.0.0.5", may_use_foreign=True)
+    with pytest.raises(Misconfigured, match="in use, or not reserved") as refusal:
         planned(spec, changed(FREE, tags=tags_of(TWIN)))
+    assert "cluster-2" not in str(refusal.value)
 
 
 def test_another_requested_address_than_the_attached_one_changes_nothing_and_is_reported() -> None:

@@ -121,6 +121,14 @@ def test_a_lifetime_is_measured_by_the_clock_of_keystone():
     assert (token.renew_at, token.expires_at) == (1000 + 80, 1000 + 100)
 
 
+@pytest.mark.parametrize("zone", ["", "Z", "+00:00"])
+@pytest.mark.parametrize("date", ["", "Tue, 17 Nov 2026 09:00:00 -0000"])
+def test_a_time_without_a_zone_is_utc(zone: str, date: str):
+    times = {"expires_at": f"2026-11-17T10:00:00{zone}", "issued_at": "2026-11-17T09:00:00Z"}
+    found = token_of(answer(ISSUED | times, {"date": date}), 1000.0)
+    assert found.expires_at == 1000 + 3600
+
+
 def test_a_token_is_not_part_of_its_text():
     token = token_of(answer(ISSUED, {"x-subject-token": "hunter2"}), 0.0)
     assert token.id == "hunter2"

@@ -147,6 +147,17 @@ async def test_a_node_gets_id_type_zone_region_addresses_and_state() -> None:
     assert instance.state is InstanceState.RUNNING
 
 
+async def test_a_machine_has_the_names_of_its_server_and_of_its_metadata() -> None:
+    api = StandIn()
+    named = {"pileus.dev/node-name": "worker-1", "hostname": "w1.example", "other": "x"}
+    nodes = [api.add(1, "n1"), api.add(2, "n2", metadata=named)]
+
+    found = await find(api, *nodes)
+
+    names = {name: each.names for name, each in found.items() if isinstance(each, Instance)}
+    assert names == {"n1": {"n1"}, "n2": {"n2", "worker-1", "w1.example"}}
+
+
 async def test_few_nodes_are_asked_for_one_by_one_and_many_by_list() -> None:
     api = StandIn()
     nodes = fillers(api, FEW)

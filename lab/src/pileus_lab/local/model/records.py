@@ -217,6 +217,14 @@ class Fault(Record, frozen=True):
     """Share of a list that is missing."""
 
 
+class Pools(Record, frozen=True):
+    """The networks from which addresses are assigned; empty: not chosen."""
+
+    internal: str = ""
+    external: str = ""
+    balancers: str = ""
+
+
 class Quota(Record, frozen=True):
     """The maximum number of each kind of object."""
 

@@ -17,6 +17,7 @@ from pileus_lab.local.model.records import (
     Fault,
     Key,
     Machine,
+    Pools,
     Quota,
     Route,
     Snapshot,
@@ -88,6 +89,8 @@ class State:
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
     clusters: Mapping[str, Cluster] = field(default_factory=dict[str, Cluster])
     faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
+    pools: Mapping[str, Pools] = field(default_factory=dict[str, Pools])
+    """The pools that were picked when the cloud was first started, by kind of network."""
     quota: Quota = field(default_factory=Quota)
 
     def machine(self, name_or_id: str) -> Machine:

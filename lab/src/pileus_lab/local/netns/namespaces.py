@@ -6,13 +6,13 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TypeVar
 
 from pileus.cloud.errors import Misconfigured
-from pileus_lab.local.model.state import Settings, State
+from pileus_lab.local.model.records import Pools
+from pileus_lab.local.model.state import State
 from pileus_lab.local.netns.network import unreachable
 
 T = TypeVar("T")
@@ -117,28 +117,23 @@ CAPABILITIES = (1 << 12) | (1 << 21)
 """CAP_NET_ADMIN and CAP_SYS_ADMIN."""
 
 
-def settings_inside(settings: Settings) -> Settings:
-    """Returns the settings with pools that can be used inside namespaces.
+def pools_inside(given: Pools) -> Pools:
+    """Returns the pools, with those of instances that can be used inside namespaces.
 
     Raises `Misconfigured` if the user chose loopback addresses for instances.
     """
-    default = Settings()
-    inside = replace(
-        settings,
-        internal_pool=_pool(settings.internal_pool, default.internal_pool, INTERNAL_POOL),
-        external_pool=_pool(settings.external_pool, default.external_pool, EXTERNAL_POOL),
+    inside = Pools(
+        internal=given.internal or INTERNAL_POOL,
+        external=given.external or EXTERNAL_POOL,
+        balancers=given.balancers,
     )
-    for pool in map(ip_network, (inside.internal_pool, inside.external_pool)):
+    for pool in map(ip_network, (inside.internal, inside.external)):
         if pool.is_loopback:
             raise Misconfigured(
                 f"{pool} are loopback addresses, which no namespace can reach in another; "
                 f"choose a pool such as {INTERNAL_POOL}, or --network=loopback"
             )
     return inside
-
-
-def _pool(chosen: str, default: str, inside: str) -> str:
-    return inside if chosen == default else chosen
 
 
 def check_state(state: State) -> None:

@@ -4,6 +4,7 @@ state ──desired (pure)──▶ listeners and answering instances ──open
 """
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -45,6 +46,10 @@ class DataPlane:
         self._tasks = tasks
         self._checks = Checks(checking, wires)
         self._changed = asyncio.Event()
+        self._writes = 0
+        self._applied: float = 0
+        """How many of the writes are applied, whether or not every socket could be opened."""
+        self._is_applied = asyncio.Event()
         self._recheck = asyncio.Event()
         self._wanted = Wanted((), ())
         self._fronts: dict[tuple[str, Place], TcpFront | UdpFront] = {}
@@ -65,13 +70,31 @@ class DataPlane:
         return {**self._checks.problems(), **listeners}
 
     def wake(self) -> None:
+        self._writes += 1
         self._changed.set()
+
+    async def carried(self) -> None:
+        """Waits until the writes so far are applied: sockets are open, or have a problem."""
+        writes = self._writes
+        while self._applied < writes:
+            await self._is_applied.wait()
 
     async def follow(self) -> None:
         """Follows the cloud until cancelled."""
-        while True:
-            self._changed.clear()
-            await self._wait(self._changed, await self.adapt())
+        try:
+            while True:
+                self._changed.clear()
+                writes = self._writes
+                due = await self.adapt()
+                self._apply(writes)
+                await self._wait(self._changed, due)
+        finally:
+            self._apply(math.inf)  # no one applies what is written from now on
+
+    def _apply(self, writes: float) -> None:
+        self._applied = writes
+        self._is_applied.set()
+        self._is_applied = asyncio.Event()
 
     async def check(self) -> None:
         """Checks the members until cancelled."""
@@ -190,13 +213,13 @@ async def carrying(
     async with asyncio.TaskGroup() as tasks:
         plane = DataPlane(cloud, checking, wires or Loopback(), tasks)
         cloud.watch(plane.wake)
-        cloud.health = plane.health
+        cloud.health, cloud.carried = plane.health, plane.carried
         await plane.adapt()
         running = [tasks.create_task(plane.follow()), tasks.create_task(plane.check())]
         try:
             yield plane
         finally:
-            cloud.health = None
+            cloud.health = cloud.carried = None
             cloud.unwatch(plane.wake)
             for task in running:
                 task.cancel()

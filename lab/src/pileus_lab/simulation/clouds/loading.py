@@ -1,5 +1,6 @@
 """Loads the cloud to simulate: by a short name, or from `MODULE:NAME`."""
 
+import asyncio
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -9,9 +10,11 @@ from random import Random
 from types import ModuleType
 from typing import cast
 
+from pileus.clock import SystemClock
 from pileus.suggest import did_you_mean
 from pileus_lab.simulation.clouds.interface import MakeCloud, SimulatedCloud
 from pileus_lab.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.environment.account import Account
 
 NAMES: Mapping[str, str] = {
     "local": "pileus_lab.simulation.clouds.local:SimulatedLocal",
@@ -61,6 +64,15 @@ def check(told: str, make: object) -> None:
             f"{told} returns a cloud that cannot be simulated: it lacks {', '.join(lacking)} "
             "(see pileus_lab.simulation.clouds.interface)"
         )
+
+
+def check_volumes(told: str, make: MakeCloud) -> None:
+    """Refuses a cloud whose provider has no volumes. Raises `UnusableCloud`."""
+    cloud = make(Random(0))  # noqa: S311 -- no secret
+    account = Account(cloud, SystemClock(), Random(0), lambda _: None)  # noqa: S311 -- no secret
+    asyncio.run(account.open())
+    if account.offered.volumes is None:
+        raise UnusableCloud(f"{told} has no volumes: its Cloud.volumes is None")
 
 
 def _imported(name: str) -> ModuleType:

@@ -14,6 +14,7 @@ from pileus.cloud.interface import Cloud
 from pileus.providers.openstack.api import Call, Service
 from pileus.providers.openstack.config import (
     Auth,
+    BlockStorage,
     LoadBalancer,
     OpenStackConfig,
     Route,
@@ -36,7 +37,14 @@ CAPABILITIES = {
     Service.LOAD_BALANCER: "balancers",
     Service.BLOCK_STORAGE: "volumes",
 }
+SERVICES = frozenset({
+    Service.COMPUTE,
+    Service.NETWORK,
+    Service.LOAD_BALANCER,
+    Service.BLOCK_STORAGE,
+})
 LISTS = frozenset({
+    "volumes",
     "servers",
     "ports",
     "networks",
@@ -108,19 +116,21 @@ class SimulatedOpenStack:
                 internal_lb=chance.random() < 0.2,  # noqa: PLR2004 -- few
             ),
             route=Route(router_id=self._site.router),
+            block_storage=BlockStorage(ignore_volume_az=True),  # Cinder's zone is not Nova's
         )
         self._truth = TruthOf(self._config)
 
     @asynccontextmanager
     async def connect(self, api: Api) -> AsyncGenerator[Cloud]:
-        services = frozenset({Service.COMPUTE, Service.NETWORK, Service.LOAD_BALANCER})
-        yield cloud_of(_Wire(api), self._config, services, clock=LoopClock())
+        yield cloud_of(_Wire(api), self._config, SERVICES, clock=LoopClock())
 
     def start(self) -> State:
         return self._state
 
     def step(self, state: State, operation: Call | Manual, moment: Moment) -> tuple[State, object]:
-        given = ModelMoment(moment.now, moment.chance, moment.at_work, moment.doom)
+        # A volume that fails later is left in an error state that only an administrator ends.
+        doom = "" if _is_of_volumes(operation) else moment.doom
+        given = ModelMoment(moment.now, moment.chance, moment.at_work, doom)
         if isinstance(operation, Manual):
             return performed(state, operation.deed, given, self._site), None
         after, reply = handle(state, operation, given)
@@ -132,7 +142,11 @@ class SimulatedOpenStack:
         if isinstance(operation, Manual):
             return Asked(f"manual.{type(operation.deed).__name__}", writes=True)
         capability = CAPABILITIES.get(operation.service) or _capability(operation.path)
+        if _is_of_volumes(operation):
+            capability = "volumes"
         name = f"{capability}.{operation.method.lower()} {operation.path}"
+        if operation.method == "DELETE" and capability == "volumes":
+            name = f"volumes.{'detach' if 'attachments' in operation.path else 'delete'}"
         if operation.writes:
             shared = operation.path if "/ports/" in operation.path else ""
             return Asked(name, writes=True, what=_what(operation), shared=shared)
@@ -160,6 +174,13 @@ def _built(api: ModelApi, *, has_public: bool) -> Site:
     public = api.add_network("public", "203.0.112.0/20", external=True)[0] if has_public else ""
     router = api.add_router([subnet, subnet6], external=public)
     return Site(network=network, subnet=subnet, router=router, public=public)
+
+
+def _is_of_volumes(operation: Call | Manual) -> bool:
+    if isinstance(operation, Manual):
+        return False
+    is_attachment = "/os-volume_attachments" in operation.path
+    return is_attachment or operation.service is Service.BLOCK_STORAGE
 
 
 def _capability(path: str) -> str:

@@ -68,7 +68,9 @@ def performed(state: State, deed: deeds.CloudDeed, moment: Moment, site: Site) -
             _add_route(hands, destination, target)
         case deeds.DeleteRoute(route):
             _delete_route(hands, route)
-        case deeds.AddKey() | deeds.DeleteVolume():
+        case deeds.DeleteVolume(volume):
+            hands.send(Service.BLOCK_STORAGE, "DELETE", f"/volumes/{volume}")
+        case deeds.AddKey():
             pass
         case _:
             _change_balancer(hands, deed)

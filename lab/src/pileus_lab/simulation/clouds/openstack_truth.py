@@ -10,10 +10,20 @@ from pileus.cloud.model import Address, AddressType, InstanceState
 from pileus.providers.openstack.config import OpenStackConfig
 from pileus_lab.openstack.handle import settled
 from pileus_lab.openstack.state import Record, State
-from pileus_lab.simulation.clouds.truth import Balancer, Machine, Port, Route, Traffic, Truth
+from pileus_lab.simulation.clouds.truth import (
+    Balancer,
+    Machine,
+    Port,
+    Route,
+    Traffic,
+    Truth,
+    Volume,
+)
 
 T = TypeVar("T")
 CLUSTER, SERVICE, SPEC = "pileus.dev/cluster=", "pileus.dev/service=", "pileus.dev/spec="
+VOLUME_CLUSTER, VOLUME_OWNER = "pileus.dev/cluster", "pileus.dev/volume"
+"""Keys of the metadata that mark a volume."""
 EVERYWHERE = frozenset({"0.0.0.0/0", "::/0"})
 VOLATILE = frozenset({"provisioning_status", "operating_status", "updated_at", "revision_number"})
 """Fields that change without anyone changing the object."""
@@ -34,6 +44,7 @@ class TruthOf:
         self._config = config
         self._machines: tuple[tuple[object, ...], tuple[Machine, ...]] = ((), ())
         self._routes: tuple[tuple[object, ...], Mapping[str, Route]] = ((), {})
+        self._volumes: tuple[tuple[object, ...], Mapping[str, Volume]] = ((), {})
         self._balancers: Mapping[str, tuple[tuple[Record, ...], Balancer]] = {}
         self._shown: Mapping[str, Balancer] = {}
         self._source: tuple[object, ...] = ()
@@ -51,8 +62,14 @@ class TruthOf:
         routes = tuple(tables.get(one) for one in ("servers", "ports", "routers"))
         if not _same(routes, self._routes[0]):
             self._routes = routes, _routes(state, self._config.route.router_id)
+        volumes = tuple(tables.get(one) for one in ("volumes", "attachments"))
+        if not _same(volumes, self._volumes[0]):
+            self._volumes = volumes, _volumes(state)
         return Truth(
-            machines=self._machines[1], balancers=self._all_balancers(state), routes=self._routes[1]
+            machines=self._machines[1],
+            balancers=self._all_balancers(state),
+            routes=self._routes[1],
+            volumes=self._volumes[1],
         )
 
     def _all_machines(self, state: State) -> Iterator[Machine]:
@@ -262,6 +279,27 @@ def _routes(state: State, router: str) -> Mapping[str, Route]:
         target = names.get(port["device_id"], hop) if port else hop
         id_ = f"{there} via {hop}"
         found[id_] = Route(id=id_, destination=there, target=target, cluster=None, record=id_)
+    return found
+
+
+def _volumes(state: State) -> Mapping[str, Volume]:
+    """An attachment counts from when it is accepted until the volume is detached."""
+    holders: dict[str, list[str]] = {}
+    for one in state.table("attachments").values():
+        holders.setdefault(one["volume_id"], []).append(one["instance"])
+    found: dict[str, Volume] = {}
+    for one in state.table("volumes").values():
+        marks = one["metadata"]
+        is_marked = VOLUME_CLUSTER in marks and VOLUME_OWNER in marks
+        machines = holders.get(one["id"], [])
+        found[one["id"]] = Volume(
+            id=one["id"],
+            owner=Owner(marks[VOLUME_CLUSTER], marks[VOLUME_OWNER]) if is_marked else None,
+            size_gib=one["size"],
+            machine=machines[0] if machines else "",
+            zone=one["availability_zone"],
+            machines=frozenset(machines),
+        )
     return found
 
 

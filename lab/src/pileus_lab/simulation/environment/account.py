@@ -30,9 +30,14 @@ class Account:
         told: Callable[[CloudStep], None],
         *,
         is_lax: bool = False,
+        name: str = "",
     ) -> None:
-        """`is_lax`: whether the cloud accepts changes of volumes that managers must not make."""
+        """`is_lax`: whether the cloud accepts changes of volumes that managers must not make.
+
+        `name`: how the managers' configuration calls the cloud; empty: as its provider does.
+        """
         self._is_lax = is_lax
+        self._name = name
         self.cloud = cloud
         self._clock = clock
         self._chance = chance
@@ -49,8 +54,8 @@ class Account:
 
     @property
     def balancer_class(self) -> str:
-        """The load balancer class of the provider."""
-        return f"{PREFIX}{self.offered.name}"
+        """The load balancer class that managers serve with this cloud."""
+        return f"{PREFIX}{self._name or self.offered.name}"
 
     async def open(self) -> None:
         """Reads the capabilities of the provider. Raises `Misconfigured` if it cannot be used."""

@@ -1,12 +1,14 @@
 """Claims and their pods: users, the scheduler and kube-controller-manager's part for volumes."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pileus.cloud.model import InstanceState
+from pileus.volumes.parameters import driver_name
 from pileus_lab.apiserver.tree import Obj, name_of, rows, text, texts, words
 from pileus_lab.local.model.state import TYPES
 from pileus_lab.node_agents.volume_binder import (
+    PROVISIONER,
     Storage,
     claim_path,
     is_deleting,
@@ -28,23 +30,18 @@ from pileus_lab.simulation.schedule import Deed
 
 WHO = "storage"
 PERIOD = 3.0
-DRIVER = "local.csi.pileus.dev"
+OTHER_CLASS, OTHER_DRIVER = "other", "other.example.com"
+"""A class whose driver does not run."""
 CLASSES = "storageclasses.storage.k8s.io"
 CLAIMS_PATH = f"/api/v1/namespaces/default/{CLAIMS}"
 ATTACHMENTS_PATH = "/apis/storage.k8s.io/v1/volumeattachments"
-ZONE = "topology.kubernetes.io/zone"
 MOST_CLAIMS = 6
 MOST_GIB = 8
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 UNMOUNT = 60.0
 """Seconds after which volumes of a silent node are detached anyway."""
 MOST_ATTACHED = TYPES["small"].volumes
-"""Volumes that a machine of the default type can have."""
-
-
-def in_use(handle: str) -> str:
-    """The name of a volume in the status of nodes."""
-    return f"kubernetes.io/csi/{DRIVER}^{handle}"
+"""Volumes that the scheduler puts on one node: as many as the smallest machine can have."""
 
 
 def is_tainted(node: Obj) -> bool:
@@ -69,23 +66,33 @@ class Claims:
             DeedKind.CLAIM_CREATE: self._create,
             DeedKind.CLAIM_GROW: self._grow,
             DeedKind.CLAIM_DELETE: self._delete,
+            DeedKind.CLAIM_FORGED: self._forge,
+            DeedKind.ATTACHMENT_SECOND: self._attach_second,
             DeedKind.POD_MOVE: self._move,
             DeedKind.POD_END: self._end,
             DeedKind.VOLUME_VANISH: self._vanish,
         }
 
+    @property
+    def driver(self) -> str:
+        """The CSI driver of the simulated cloud."""
+        return driver_name(self._account.offered.name)
+
+    def in_use(self, handle: str) -> str:
+        """The name of a volume in the status of nodes."""
+        return f"kubernetes.io/csi/{self.driver}^{handle}"
+
     def furnish(self, claims: int) -> None:
         """What exists before the first manager starts; with that many claims."""
-        body = {
-            "metadata": {"name": "fast"},
-            "provisioner": DRIVER,
-            "allowVolumeExpansion": True,
-        }
-        self._cluster.act(WHO, "POST", "/apis/storage.k8s.io/v1/storageclasses", body)
+        self._add_class("fast", self.driver)
         for number in range(claims):
             self._create(
                 Deed(number=0, at=0.0, kind=DeedKind.CLAIM_CREATE, choice=number, seconds=0.0)
             )
+
+    def _add_class(self, name: str, driver: str) -> None:
+        body = {"metadata": {"name": name}, "provisioner": driver, "allowVolumeExpansion": True}
+        self._cluster.act(WHO, "POST", "/apis/storage.k8s.io/v1/storageclasses", body)
 
     async def run(self) -> None:
         while True:
@@ -122,10 +129,27 @@ class Claims:
             if key not in wanted and not is_deleting(one) and self._may_detach(*key):
                 self._cluster.act(WHO, "DELETE", f"{ATTACHMENTS_PATH}/{name_of(one)}")
         for volume, node in sorted(wanted - present):
-            source = {"persistentVolumeName": volume}
-            spec = {"attacher": DRIVER, "nodeName": node, "source": source}
-            body = {"metadata": {"name": f"va-{volume[-12:]}-{node}"}, "spec": spec}
-            self._cluster.act(WHO, "POST", ATTACHMENTS_PATH, body)
+            self._post_attachment(volume, node)
+
+    def _post_attachment(self, volume: str, node: str) -> None:
+        source = {"persistentVolumeName": volume}
+        spec = {"attacher": self.driver, "nodeName": node, "source": source}
+        body = {"metadata": {"name": f"va-{volume[-12:]}-{node}"}, "spec": spec}
+        self._cluster.act(WHO, "POST", ATTACHMENTS_PATH, body)
+
+    def _attach_second(self, deed: Deed) -> None:
+        """As a second attach-detach controller: nothing in the API prevents two attachments."""
+        claim = deed.one_of([one for one in self._alive() if uid_of(one) in self.pods])
+        volume = text(claim, "spec", "volumeName") if claim is not None else ""
+        taken = {
+            text(one, "spec", "nodeName")
+            for one in self._cluster.objects(ATTACHMENTS)
+            if text(one, "spec", "source", "persistentVolumeName") == volume
+        }
+        free = [] if claim is None else [one for one in self._nodes(claim) if one not in taken]
+        node = deed.one_of(free)
+        if volume and node is not None and taken:
+            self._post_attachment(volume, node)
 
     def _may_detach(self, volume: str, node: str) -> bool:
         """Whether the kubelet has unmounted the volume, or is not waited for any longer."""
@@ -141,7 +165,7 @@ class Claims:
             name_of(one): text(one, "spec", "csi", "volumeHandle")
             for one in self._cluster.objects(VOLUMES)
         }
-        return in_use(handles.get(volume, "")) not in texts(found, "status", "volumesInUse")
+        return self.in_use(handles.get(volume, "")) not in texts(found, "status", "volumesInUse")
 
     def _evict(self) -> None:
         """As the garbage collector of pods: those on tainted nodes are deleted by force."""
@@ -182,6 +206,20 @@ class Claims:
         body = {"metadata": {"name": f"claim-{self._named}"}, "spec": spec}
         self._cluster.act(WHO, "POST", CLAIMS_PATH, body)
 
+    def _forge(self, deed: Deed) -> None:
+        if len(self._cluster.objects(CLAIMS)) >= MOST_CLAIMS:
+            return
+        if OTHER_CLASS not in map(name_of, self._cluster.objects(CLASSES)):
+            self._add_class(OTHER_CLASS, OTHER_DRIVER)
+        self._named += 1
+        spec = {
+            "storageClassName": OTHER_CLASS,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": f"{1 + deed.choice % 3}Gi"}},
+        }
+        forged = {"name": f"forged-{self._named}", "annotations": {PROVISIONER: self.driver}}
+        self._cluster.act(WHO, "POST", CLAIMS_PATH, {"metadata": forged, "spec": spec})
+
     def _grow(self, deed: Deed) -> None:
         claim = deed.one_of(self._alive())
         if claim is None:
@@ -216,19 +254,26 @@ class Claims:
 
     def _nodes(self, claim: Obj) -> list[str]:
         bound = text(claim, "spec", "volumeName")
-        zones = {
-            zone
-            for volume in self._cluster.objects(VOLUMES)
-            if name_of(volume) == bound
-            for term in rows(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
-            for one in rows(term, "matchExpressions")
-            if text(one, "key") == ZONE
-            for zone in texts(one, "values")
-        }
+        empty: Obj = {}
+        found = (one for one in self._cluster.objects(VOLUMES) if name_of(one) == bound)
+        volume = next(found, empty)
+        terms = rows(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
+        allowed = [
+            {text(one, "key"): texts(one, "values") for one in rows(term, "matchExpressions")}
+            for term in terms
+        ]
+        if volume and not terms:
+            allowed.append({})  # any node
         others = [node for uid, node in self.pods.items() if uid != uid_of(claim)]
         return [
             name_of(one)
             for one in self._cluster.objects("nodes")
-            if words(one, "metadata", "labels").get(ZONE) in zones
+            if any(_fits(one, term) for term in allowed)
             and others.count(name_of(one)) < MOST_ATTACHED
         ]
+
+
+def _fits(node: Obj, term: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a node has one of the values of every label that a term names."""
+    labels = words(node, "metadata", "labels")
+    return all(labels.get(key) in values for key, values in term.items())

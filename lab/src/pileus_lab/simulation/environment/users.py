@@ -65,7 +65,7 @@ class Users:
             case 0:
                 options = self._account.cloud.annotations
                 self._annotated(service, dict(options[choice // 4 % max(1, len(options)) :][:1]))
-            case 1:
+            case 1:  # no namespace is trusted: whatever they name stays as it is
                 found = self._nameable()
                 given = found[choice % len(found)] if found else "nowhere"
                 self._annotated(service, {ADOPT: given})

@@ -75,6 +75,10 @@ class Host:
     """By volume."""
     hangs_until: float = 0.0
     repeats_until: float = 0.0
+    is_littered: bool = False
+    """Whether a mount is left behind at the next staging path, between stage and publish."""
+    cleared_at: float = 0.0
+    """When such mounts are removed."""
     plugin: Process = field(init=False)
     node: Node = field(init=False)
     _down_until: float = 0.0
@@ -125,6 +129,9 @@ class Host:
             publish_context=context,
         )
         if await self._tried(use, self.node.node_stage_volume, stage):
+            if self.is_littered:
+                self.is_littered = False
+                self.kernel.leave_mount(use.staging)
             use.is_running = await self._tried(use, self.node.node_publish_volume, publish)
 
     async def stop(self, use: Use) -> None:

@@ -15,7 +15,7 @@ from random import Random
 
 from pileus.volumes.commands import CommandFailed
 from pileus_lab.simulation.environment.steps import HostEvent, HostStep
-from pileus_lab.simulation.hosts.disk import Disk
+from pileus_lab.simulation.hosts.disk import GIB, Disk
 from pileus_lab.simulation.kinds import FaultKind, Place
 from pileus_lab.simulation.schedule import Weather
 
@@ -27,6 +27,8 @@ SERIAL_LENGTH = 20
 SLOWEST = 2.0
 """Seconds that a command takes, and that a device needs to appear."""
 NOTHING_FOUND, BUSY = 2, 32
+LEFT_BEHIND = "left-behind"
+"""A disk that is no volume, and whose mount is at the staging path of one."""
 
 
 @dataclass(slots=True)
@@ -132,6 +134,16 @@ class Kernel:
             where = f"{number} 1 {_numbers(one.device.number)} / {one.target}"
             lines.append(f"{where} {mode} - ext4 /dev/{one.device.name} {mode}")
         return "\n".join(lines)
+
+    def leave_mount(self, target: str) -> None:
+        """Something was mounted there before, and was not unmounted."""
+        disk = Disk(LEFT_BEHIND, GIB)
+        disk.grow_filesystem()
+        self.mounts.append(Mounted(target, Device("vdz", disk, 0.0)))
+
+    def clear_mounts(self) -> None:
+        """Remove what was left behind."""
+        self.mounts = [one for one in self.mounts if one.device.disk.volume != LEFT_BEHIND]
 
     # -- commands -----------------------------------------------------------------------------
 

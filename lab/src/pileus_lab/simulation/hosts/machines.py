@@ -21,7 +21,7 @@ from pileus_lab.simulation.environment.cluster import (
     Cluster,
 )
 from pileus_lab.simulation.environment.steps import HostEvent, HostStep
-from pileus_lab.simulation.environment.storage import OUT_OF_SERVICE, Claims, in_use
+from pileus_lab.simulation.environment.storage import OUT_OF_SERVICE, Claims
 from pileus_lab.simulation.event_loop import SimulationLoop
 from pileus_lab.simulation.hosts.disk import GIB, Disk
 from pileus_lab.simulation.hosts.host import Host, Use
@@ -75,6 +75,7 @@ class Hosts:
             DeedKind.PLUGIN_REPEAT: self._repeat,
             DeedKind.HOST_HANGS: self._hang,
             DeedKind.HOST_OUT_OF_SERVICE: self._out_of_service,
+            DeedKind.HOST_STALE_MOUNT: self._litter,
         }
 
     async def run(self) -> None:
@@ -85,7 +86,8 @@ class Hosts:
     def end(self) -> None:
         """Kubelets and plugins work; users remove the taints they set."""
         for host in self.running.values():
-            host.hangs_until = host.repeats_until = 0.0
+            host.hangs_until = host.repeats_until = host.cleared_at = 0.0
+            host.is_littered = False
             host.plugin.spare()
         for node in self.around.cluster.objects("nodes"):
             taints = rows(node, "spec", "taints")
@@ -119,6 +121,8 @@ class Hosts:
         attached = self._attached()
         for id_, host in self.running.items():
             host.kernel.plug(attached.get(id_, {}))
+            if host.cleared_at <= self.around.loop.now():
+                host.kernel.clear_mounts()
             if host.hangs_until <= self.around.loop.now() and not self.around.cluster.is_down:
                 self._work(host)
             for use in host.uses.values():
@@ -195,7 +199,7 @@ class Hosts:
 
     def _reported(self, node: Obj, wanted: set[str]) -> bool:
         """Report the volumes that are or will be mounted. Returns whether that is known now."""
-        names = [in_use(volume) for volume in sorted(wanted)]
+        names = [self.around.claims.in_use(volume) for volume in sorted(wanted)]
         if texts(node, "status", "volumesInUse") == names:
             return True
         return self._patch(node, {"status": {"volumesInUse": names or None}}, "/status")
@@ -260,6 +264,18 @@ class Hosts:
         host = self._chosen(deed)
         if host is not None:
             host.repeats_until = self.around.loop.now() + deed.seconds
+
+    def _litter(self, deed: Deed) -> None:
+        """At the staging path of a volume in use, or of the next one."""
+        host = self._chosen(deed)
+        if host is None:
+            return
+        host.cleared_at = self.around.loop.now() + deed.seconds
+        stopped = [each for each in host.uses.values() if not each.is_running]
+        if stopped and deed.choice // 7 % 2:
+            host.kernel.leave_mount(stopped[0].staging)
+        else:
+            host.is_littered = True
 
     def _hang(self, deed: Deed) -> None:
         host = self._chosen(deed)

@@ -21,8 +21,8 @@ from pileus_lab.simulation.hosts.kernel import BY_ID, KERNEL, Device
 from pileus_lab.simulation.kinds import FaultKind
 
 T = TypeVar("T")
-EDGE = 1 << 16
-"""Bytes at each end of a device that are compared: fewer than in the product, to be quick."""
+SMALLER = {"EDGE": 1 << 16, "SAMPLE": 1 << 12, "SAMPLES": 4, "COPIES": ()}
+"""What is read of a device before it is formatted: less than in the product, to be quick."""
 BLOCK = "/sys/class/block"
 READING = 0.01
 
@@ -161,7 +161,7 @@ def _replacements() -> Iterator[tuple[object, str, object]]:
         yield module, "Path", HostPath
         yield module, "os", calls
     yield devices, "asyncio", tasks
-    yield devices, "EDGE", EDGE
+    yield from ((devices, name, value) for name, value in SMALLER.items())
     yield mounts, "MOUNTINFO", _MountInfo()
     for module in (devices, mounts):
         yield module, "run", _run

@@ -18,7 +18,7 @@ def requests_of_lists(able: Abilities, truth: Truth) -> int:
     requests = able.requests
     if requests is None:
         return 1
-    of_routes = requests.pages(len(truth.routes)) + requests.pages(len(truth.machines))
+    of_routes = requests.of_routes(len(truth.routes), len(truth.machines))
     return max(requests.of_lists(len(truth.balancers), len(truth.machines)), of_routes)
 
 
@@ -35,4 +35,8 @@ def is_beyond(able: Abilities, service: Obj) -> bool:
     is_sticky = text(service, "spec", "sessionAffinity") == "ClientIP"
     is_restricted = bool(texts(service, "spec", "loadBalancerSourceRanges"))
     lacks_affinity = is_sticky and able.affinity is Affinity.NONE
-    return lacks_affinity or (is_restricted and not able.source_ranges)
+    families = texts(service, "spec", "ipFamilies") or ("IPv4",)
+    if text(service, "spec", "ipFamilyPolicy") == "PreferDualStack" and len(families) > 1:
+        families = families if able.serves(tuple(families)) else families[:1]
+    lacks_families = not able.serves(tuple(families))
+    return lacks_affinity or lacks_families or (is_restricted and not able.source_ranges)

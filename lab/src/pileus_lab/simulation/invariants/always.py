@@ -18,7 +18,6 @@ from pileus_lab.simulation.environment.steps import (
     ObjectStep,
     Step,
 )
-from pileus_lab.simulation.environment.users import ADOPT
 from pileus_lab.simulation.invariants import calls, untouched
 from pileus_lab.simulation.invariants.facts import (
     DELETION,
@@ -26,6 +25,7 @@ from pileus_lab.simulation.invariants.facts import (
     ingress_of,
     is_approved,
     is_new,
+    is_unchecked,
     things_in,
 )
 from pileus_lab.simulation.invariants.limits import RANGES
@@ -37,6 +37,7 @@ from pileus_lab.simulation.invariants.service_history import (
 from pileus_lab.simulation.invariants.volumes import (
     claims_get_one_volume,
     mounted_volumes_are_not_detached,
+    only_own_classes_get_volumes,
     pods_read_what_pods_wrote,
     volumes_are_attached_once,
     volumes_are_mounted_on_one_machine,
@@ -141,7 +142,7 @@ def others_things_are_left_alone(facts: Facts, step: CloudStep) -> str | None:
     """No manager changes or deletes anything in the cloud that no manager created."""
     if not is_manager(step.who):
         return None
-    after, ours = things_in(step.after), facts.made_by_managers | facts.adopted
+    after, ours = things_in(step.after), facts.made_by_managers
     for identity, thing in things_in(step.before).items():
         if identity in ours or _may_be_ours(facts, thing):
             continue
@@ -254,6 +255,8 @@ def members_are_never_emptied(facts: Facts, step: CloudStep) -> str | None:
         if before is None or not before.members or balancer.members or balancer.is_remains:
             continue
         known = [n for n, since in facts.member_since.items() if facts.now() - since > SETTLED]
+        unchecked = _unchecked(facts) - before.members
+        known = [name for name in known if name not in unchecked]
         if facts.abilities.members_by_provider_id:
             known = [name for name in known if name in _identified(facts)]
         if facts.abilities.members_by_address:
@@ -268,6 +271,11 @@ def _identified(facts: Facts) -> set[str]:
     """Names of nodes with a provider ID, whose machine exists."""
     nodes = [one for one in facts.cluster.objects("nodes") if text(one, "spec", "providerID")]
     return {text(one, "metadata", "name") for one in nodes if facts.machine_of(one) is not None}
+
+
+def _unchecked(facts: Facts) -> set[str]:
+    nodes = facts.cluster.objects("nodes")
+    return {text(one, "metadata", "name") for one in nodes if is_unchecked(one)}
 
 
 ADDRESSED = 600.0
@@ -304,9 +312,6 @@ def only_true_addresses_are_published(facts: Facts, step: ObjectStep) -> str | N
     if not _is_by_manager(step, "services") or step.after is None:
         return None
     had = facts.addresses.get(text(step.after, "metadata", "uid"), set())
-    named = words(step.after, "metadata", "annotations").get(ADOPT, "")
-    adopted = facts.account.truth().balancers.get(named)
-    had = had | {*adopted.addresses} if adopted else had
     had = had | {INGRESS} if facts.is_of_second(step.after) else had
     before = ingress_of(step.before) if step.before else []
     wrong = [ip for ip in ingress_of(step.after) if ip not in had and ip not in before]
@@ -377,6 +382,7 @@ OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
     volumes_outlive_their_claims,
     volumes_stay_where_pods_are,
     claims_get_one_volume,
+    only_own_classes_get_volumes,
     volumes_are_attached_once,
     mounted_volumes_are_not_detached,
 )

@@ -40,6 +40,7 @@ from pileus_lab.simulation.invariants.facts import (
     ingress_of,
     is_approved,
     is_new,
+    is_unchecked,
     reason_of,
     with_address,
 )
@@ -47,7 +48,8 @@ from pileus_lab.simulation.invariants.service_history import has_finalizer
 from pileus_lab.simulation.invariants.steady_state import no_balancer_is_left_behind
 from pileus_lab.simulation.invariants.untouched import events_are_about_those_they_name
 from pileus_lab.simulation.invariants.volumes import FOR_VOLUMES
-from pileus_lab.simulation.kinds import SIMULATED
+from pileus_lab.simulation.kinds import SIMULATED, FaultKind
+from pileus_lab.simulation.schedule import Spell
 from pileus_lab.simulation.setup import SECRET
 
 KNOWN = frozenset(map(public_key, range(KEYS_KNOWN)))
@@ -212,7 +214,32 @@ def services_have_what_they_want(facts: Facts) -> Iterator[str]:
             continue
         missing = iter(["it has no balancer"])
         wrong = missing if balancer is None else _lacks(facts, service, balancer)
-        yield from (f"Service {text(service, 'metadata', 'name')}: {one}" for one in wrong)
+        for one in wrong:
+            yield f"Service {text(service, 'metadata', 'name')}: {one} ({asked_and_told(service)})"
+
+
+def asked_and_told(service: Obj) -> str:
+    """Returns what a Service asks for, and what its condition says: a failure needs both."""
+    spec = branch(service, "spec")
+    ports = (f"{number(one, 'port')}/{text(one, 'protocol')}" for one in rows(spec, "ports"))
+    parts = {
+        "ports": ", ".join(ports),
+        "families": f"{', '.join(texts(spec, 'ipFamilies'))} {text(spec, 'ipFamilyPolicy')}",
+        "affinity": text(spec, "sessionAffinity"),
+        "source ranges": ", ".join(texts(spec, "loadBalancerSourceRanges")),
+        "traffic policy": text(spec, "externalTrafficPolicy"),
+        "requested address": text(spec, "loadBalancerIP"),
+        "annotations": ", ".join(
+            f"{key}={value}" for key, value in words(service, "metadata", "annotations").items()
+        ),
+    }
+    asked = "; ".join(f"{name} {value.strip()}" for name, value in parts.items() if value.strip())
+    said = next(
+        (one for one in rows(service, "status", "conditions") if text(one, "type") == READY), None
+    )
+    told = "none" if said is None else f"{text(said, 'status')}, {text(said, 'reason')}"
+    message = text(said or {}, "message")
+    return f"it asks for: {asked}; its condition: {told}{': ' if message else ''}{message}"
 
 
 def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
@@ -222,14 +249,29 @@ def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
     if sorted(balancer.addresses) != sorted(ingress_of(service)):
         yield f"it publishes {ingress_of(service)}, not {balancer.addresses}"
     if balancer.is_noted is False and _keeps_notes(facts):
-        yield f"{balancer.id} lost its note to a request that took effect late"
+        late = any(isinstance(one, Spell) and one.kind in LATE for one in facts.schedule.items)
+        why = (
+            "perhaps a request that took effect late removed it"
+            if late
+            else "nothing has written it again"
+        )
+        yield f"{balancer.id} has no note that it is complete (is_noted), and {why}"
     yield from _misses(facts, balancer, members)
     if facts.abilities.members_by_provider_id:
         members = [node for node in members if text(node, "spec", "providerID")]
+    members = [one for one in members if not is_unchecked(one) or _is_in(balancer, one)]
     reason = "LoadBalancerReady" if members else "NoMembers"
     if reason_of(service, READY) != reason:
         yield f"its condition says {reason_of(service, READY)}, not {reason}"
     yield from _misdirects(facts.abilities, service, balancer)
+
+
+LATE = frozenset({FaultKind.CLOUD_AFTERWARDS, FaultKind.CLOUD_LATE})
+"""Faults by which a request takes effect after a newer one."""
+
+
+def _is_in(balancer: Balancer, node: Obj) -> bool:
+    return text(node, "metadata", "name") in balancer.members
 
 
 def _keeps_notes(facts: Facts) -> bool:
@@ -245,17 +287,23 @@ def _keeps_notes(facts: Facts) -> bool:
 def _misses(facts: Facts, balancer: Balancer, members: Sequence[Obj]) -> Iterator[str]:
     """Which members are wrong, or lead to another machine than that of the node."""
     names = frozenset(text(node, "metadata", "name") for node in members)
-    must = names
+    must = frozenset(text(one, "metadata", "name") for one in members if not is_unchecked(one))
     if facts.abilities.members_by_provider_id:
         known = (node for node in members if text(node, "spec", "providerID"))
         there = (node for node in known if facts.machine_of(node) is not None)
-        must = frozenset(text(node, "metadata", "name") for node in there)
+        must &= frozenset(text(node, "metadata", "name") for node in there)
+    off = frozenset[str]()
+    if facts.abilities.members_running:
+        found = facts.account.truth().machines
+        off = frozenset(one.name for one in found if one.state is not InstanceState.RUNNING)
+        must -= off - balancer.members
     if facts.abilities.members_by_address:
         must &= with_address(members, besides=balancer.members)
     if not must <= balancer.members <= names:
         yield f"{balancer.id} leads to {sorted(balancer.members)}, not {sorted(must)}"
-    known = [facts.machine_of(node) for node in members if text(node, "spec", "providerID")]
-    machines = {one.id for one in known if one is not None}
+    identified = [one for one in members if text(one, "spec", "providerID") and not is_new(one)]
+    known = [facts.machine_of(node) for node in identified]
+    machines = {one.id for one in known if one is not None and one.name not in off}
     if balancer.machines is not None and not machines <= balancer.machines:
         yield f"{balancer.id} does not know {sorted(machines - balancer.machines)}"
 
@@ -328,12 +376,16 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
         return
     machines = _with_machines(facts)
     wanted: dict[str, set[str]] = {}
+    unchecked: set[str] = set()
+    """Ranges of nodes that get no route before they are accepted; they keep the one they have."""
     stale: set[str] = set()
     """Routes of nodes that are kept without a machine, if no round removes useless routes."""
     for node in facts.cluster.objects("nodes"):
         for cidr in texts(node, "spec", "podCIDRs"):
             name = text(node, "metadata", "name")
-            if name in machines and is_usable(facts, cidr):
+            if is_unchecked(node):
+                unchecked.add(cidr)
+            elif name in machines and is_usable(facts, cidr):
                 wanted.setdefault(cidr, set()).add(name)
             elif not facts.schedule.setup.repairs:
                 stale.add(cidr)
@@ -345,7 +397,7 @@ def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
     # Without marks, routes of nodes that were deleted while no manager ran cannot be identified.
     found = ours.keys() if facts.abilities.marks_routes else ours.keys() & oldest.keys()
     checked = {*wanted, *found}
-    for cidr in sorted(checked - theirs - stale - reserved):
+    for cidr in sorted(checked - theirs - stale - reserved - unchecked):
         names = wanted.get(cidr, {None})
         if ours.get(cidr) not in names:
             yield f"{cidr} leads to {ours.get(cidr)}, not to {' or '.join(map(str, names))}"

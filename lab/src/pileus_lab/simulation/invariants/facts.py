@@ -24,7 +24,7 @@ from pileus_lab.simulation.environment.account import Account
 from pileus_lab.simulation.environment.cluster import LEASE, MIGRATION_LEASE, OF_VOLUMES, Cluster
 from pileus_lab.simulation.environment.operators import LEAVING, MISTAKEN
 from pileus_lab.simulation.environment.steps import Answer, Call, CloudStep, ObjectStep, Trace
-from pileus_lab.simulation.environment.users import ADOPT, EXCLUDED, MANAGE
+from pileus_lab.simulation.environment.users import EXCLUDED, MANAGE
 from pileus_lab.simulation.invariants.abilities import is_beyond
 from pileus_lab.simulation.invariants.limits import RANGES, Paces
 from pileus_lab.simulation.invariants.service_history import (
@@ -94,8 +94,6 @@ class Facts:
     """Since when a node counts as a member of balancers, by name."""
     deleted: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     """Which leader deleted a node when, without approval of a user."""
-    adopted: set[str] = field(default_factory=set[str])
-    """IDs of balancers created manually that users assigned to a Service."""
     left_to_others: set[str] = field(default_factory=set[str])
     """UIDs of Services whose balancers users last wanted to keep in any case."""
     robbed: dict[str, float] = field(default_factory=dict[str, float])
@@ -232,10 +230,6 @@ class Facts:
         uid = {text(service, "metadata", "uid")}
         self.left_to_others -= uid
         self.left_to_others |= uid if is_left_to_others(service) else set()
-        named = words(service, "metadata", "annotations").get(ADOPT, "")
-        found = self.account.truth().balancers.get(named)
-        if found is not None and found.owner is None:
-            self.adopted.add(named)
 
     def _learn_of_node(self, step: ObjectStep) -> None:
         ranges = texts(step.after, "spec", "podCIDRs")
@@ -449,6 +443,14 @@ def has_taint(node: Obj, key: str) -> bool:
 def is_new(node: Obj) -> bool:
     """Whether it waits for the cloud controller."""
     return has_taint(node, UNINITIALIZED)
+
+
+def is_unchecked(node: Obj) -> bool:
+    """Whether it came with a provider ID that the manager did not accept yet.
+
+    Such a node is a member only if a former Node of its machine was one.
+    """
+    return is_new(node) and bool(text(node, "spec", "providerID"))
 
 
 def counts_as_member(node: Obj) -> bool:

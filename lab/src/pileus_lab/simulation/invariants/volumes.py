@@ -12,6 +12,7 @@ from pileus_lab.node_agents.volume_binder import is_deleting, uid_of
 from pileus_lab.simulation.clouds.truth import Volume
 from pileus_lab.simulation.environment.cluster import ATTACHMENTS, CLAIMS, VOLUMES
 from pileus_lab.simulation.environment.steps import CloudStep, HostEvent, HostStep
+from pileus_lab.simulation.environment.storage import OTHER_CLASS
 from pileus_lab.simulation.invariants.facts import Facts
 from pileus_lab.simulation.invariants.service_history import is_manager
 from pileus_lab.simulation.kinds import FaultKind
@@ -46,6 +47,20 @@ def claims_get_one_volume(facts: Facts, step: CloudStep) -> str | None:
             if volume.owner is not None and volume.owner.uid == name_of(pv) and handle != volume.id:
                 return f"{name_of(pv)} has {handle}, and {volume.id} was created"
     return None
+
+
+def only_own_classes_get_volumes(facts: Facts, step: CloudStep) -> str | None:
+    """No volume is created for a claim of another driver's class, whatever its annotations say."""
+    made = [one for key, one in step.after.volumes.items() if key not in step.before.volumes]
+    for claim in facts.cluster.objects(CLAIMS) if made and is_manager(step.who) else ():
+        owner = claim_owner(uid_of(claim))
+        if _is_others(claim) and any(one.owner and one.owner.uid == owner for one in made):
+            return f"claim {name_of(claim)} of another driver's class got a volume"
+    return None
+
+
+def _is_others(claim: Obj) -> bool:
+    return text(claim, "spec", "storageClassName") == OTHER_CLASS
 
 
 def volumes_are_attached_once(facts: Facts, step: CloudStep) -> str | None:
@@ -144,7 +159,7 @@ def claims_have_their_volumes(facts: Facts) -> Iterator[str]:
     by_owner = {one.owner.uid: one for one in volumes if one.owner is not None}
     for claim in facts.cluster.objects(CLAIMS):
         name, volume = name_of(claim), by_owner.get(claim_owner(uid_of(claim)))
-        if _is_lost(facts, claim):
+        if _is_lost(facts, claim) or (_is_others(claim) and not is_deleting(claim)):
             continue
         lack = _lack(facts, claim, volume)
         if lack:

@@ -4,31 +4,35 @@ import pytest
 
 from pileus.cloud.errors import Misconfigured
 from pileus_lab.local.model.machines import CreateMachine
+from pileus_lab.local.model.records import Pools
 from pileus_lab.local.model.state import Settings, State
 from pileus_lab.local.netns import namespaces
 from pileus_lab.local.netns.namespaces import (
+    INTERNAL_POOL,
     check_state,
     claim_rights,
     has_rights,
-    settings_inside,
+    pools_inside,
 )
 from tests.unit.providers.local.clouds import moment
 
 
 def test_instances_get_addresses_that_are_real_inside_unless_the_user_chose_some():
-    assert settings_inside(Settings()).internal_pool == "10.77.0.0/16"
-    assert settings_inside(Settings()).balancer_pool == Settings().balancer_pool
-    assert settings_inside(Settings(internal_pool="10.5.0.0/24")).internal_pool == "10.5.0.0/24"
+    assert pools_inside(Pools()).internal == "10.77.0.0/16"
+    assert pools_inside(Pools(balancers="127.5.0.0/24")).balancers == "127.5.0.0/24"
+    assert pools_inside(Pools(internal="10.5.0.0/24")).internal == "10.5.0.0/24"
 
 
 def test_loopback_addresses_for_instances_are_refused():
     with pytest.raises(Misconfigured, match=r"127\.5\.0\.0/24 .* --network=loopback"):
-        settings_inside(Settings(internal_pool="127.5.0.0/24"))
+        pools_inside(Pools(internal="127.5.0.0/24"))
 
 
 def test_a_state_that_was_made_for_loopback_is_refused_by_the_instance():
     loopback = CreateMachine(name="old").step(State(), moment())[0]
-    inside = CreateMachine(name="new").step(State(), moment(settings=settings_inside(Settings())))
+    inside = CreateMachine(name="new").step(
+        State(), moment(settings=Settings(internal_pool=INTERNAL_POOL))
+    )
 
     check_state(inside[0])
     with pytest.raises(Misconfigured, match=r"old has 127\.77\."):

@@ -27,7 +27,7 @@ from pileus_lab.local.model.machines import (
 from pileus_lab.local.model.records import Balancer, Machine, Member, Port
 from pileus_lab.local.model.routes import CreateRoute, DeleteRoute
 from pileus_lab.local.model.state import Operation, Settings
-from pileus_lab.local.netns.namespaces import has_rights, ip_command, settings_inside
+from pileus_lab.local.netns.namespaces import EXTERNAL_POOL, INTERNAL_POOL, has_rights, ip_command
 from pileus_lab.local.netns.plan import device_of
 from pileus_lab.local.netns.sockets import NamespaceWires, namespaces
 from pileus_lab.local.traffic.data_plane import carrying
@@ -52,7 +52,11 @@ PORTS = (
 def settings() -> Settings:
     """Balancers on addresses that no other test process uses at the same time."""
     second, third = 100 + os.getpid() % 100, os.getpid() // 100 % 250
-    return settings_inside(Settings(balancer_pool=f"127.{second}.{third}.64/26"))
+    return Settings(
+        internal_pool=INTERNAL_POOL,
+        external_pool=EXTERNAL_POOL,
+        balancer_pool=f"127.{second}.{third}.64/26",
+    )
 
 
 @dataclass(frozen=True)

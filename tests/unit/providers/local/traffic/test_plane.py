@@ -345,7 +345,8 @@ async def test_a_port_that_something_else_uses_is_told_and_taken_when_it_is_free
                 )
             )
             place = f"listener {address}:9000/TCP"
-            await it.says(lambda problems: "is in use" in problems.get(place, ""))
+            assert other.problem.startswith(f"{place}: address already in use")
+            assert "is in use" in (await it.problems())[place]
         await it.says(lambda problems: place not in problems)
         assert other.addresses == (address,)
 

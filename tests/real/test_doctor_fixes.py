@@ -1,0 +1,364 @@
+"""Every command that the doctor prints as a fix is pasted into the cluster that showed the finding.
+
+It has to end the finding, and to leave the manager's workload and the rights of others as they are.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pileus.testing.control_plane import ControlPlane
+from tests.real.manager import LAB, Lab
+from tests.real.test_doctor import PILEUS, doctor, found, pileus
+
+HELM = os.environ.get("PILEUS_HELM", "")
+DEPLOY = Path(__file__).parents[2] / "deploy"
+HERE = "--namespace=kube-system"
+NAME = "pileus-cloud-controller-manager"
+RULES = {
+    "controllers": "*,-cloud-node-lifecycle-controller",
+    "cluster-cidr": "10.244.0.0/16",
+    "cluster-name": "shop",
+    "use-service-account-credentials": "true",
+}
+FLAGS = tuple(f"--{name}={value}" for name, value in RULES.items())
+"""Flags that the doctor is not given: it has to find them in the cluster."""
+
+
+class Cluster:
+    """A cluster with an installed manager. No kubelet starts it."""
+
+    def __init__(self, cluster: ControlPlane, lab: Lab, folder: Path) -> None:
+        self.kubectl, self.admin, self.lab = cluster.kubectl, cluster.admin, lab
+        self.binaries, self.folder, self.applied = cluster.binaries, folder, ""
+
+    def install(self) -> None:
+        flags = (f"--cloud-config={self.lab.config}", "--image=registry.example/own:1", *FLAGS)
+        where = ("--api-server=10.0.0.1:7443", "--replicas=3")
+        done = pileus("manifests", "--cloud-provider=lab", *flags, *where, kubeconfig=self.admin)
+        assert done.returncode == 0, done.stderr
+        self.apply(done.stdout)
+
+    def install_overlay(self) -> None:
+        (self.folder / "deploy").symlink_to(DEPLOY)
+        names = ["PILEUS_CLOUD_PROVIDER=lab", *(f"PILEUS_CLUSTER_NAME={v}" for v in ("shop",))]
+        overlay = {
+            "resources": ["deploy/kustomize/base"],
+            "configMapGenerator": [
+                {"name": NAME, "namespace": "kube-system", "behavior": "merge", "literals": names}
+            ],
+        }
+        (self.folder / "kustomization.yaml").write_text(json.dumps(overlay))
+        flag = "--load-restrictor=LoadRestrictionsNone"
+        self.apply(self.kubectl("kustomize", flag, str(self.folder)))
+
+    def apply(self, text: str) -> None:
+        self.applied = f"{self.applied}\n---\n{text}"
+        self.kubectl("apply", "--filename=-", stdin=text)
+
+    def helm(self, *arguments: str | Path, values: dict[str, Any] | None = None) -> str:
+        done = subprocess.run(
+            [
+                HELM,
+                *arguments,
+                HERE,
+                f"--kubeconfig={self.admin}",
+                *(("--values=-",) * bool(values)),
+            ],
+            input=json.dumps(values),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def findings(self, id: str) -> list[dict[str, Any]]:  # noqa: A002 -- as the doctor calls it
+        return [each for each in doctor(self.lab, self.admin)[1]["findings"] if each["id"] == id]
+
+    def paste(self, fix: str) -> str:
+        """Run a fix in a shell, as the administrator."""
+        tools = self.folder / "bin"
+        tools.mkdir(exist_ok=True)
+        for name, path in (
+            ("kubectl", self.binaries / "kubectl"),
+            ("pileus", PILEUS),
+            ("helm", HELM),
+        ):
+            if path and not (tools / name).exists():
+                (tools / name).symlink_to(path)
+        environment = {
+            "PATH": f"{tools}:/usr/bin:/bin",
+            "HOME": str(self.folder),
+            "KUBECONFIG": str(self.admin),
+            "PYTHONPATH": str(LAB),
+        }
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", fix],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{fix}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def workload(self) -> dict[str, Any]:
+        found = json.loads(self.kubectl("get", "deployment", NAME, HERE, "--output=json"))
+        return {"spec": found["spec"], "generation": found["metadata"]["generation"]}
+
+    def clear(self) -> None:
+        if HELM:
+            for release in self.helm("list", "--short").split():
+                self.helm("uninstall", release)
+        if self.applied:
+            self.kubectl(
+                "delete", "--ignore-not-found", "--wait=false", "--filename=-", stdin=self.applied
+            )
+
+
+@pytest.fixture
+def cluster(clean: ControlPlane, lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(clean, lab, tmp_path)
+    yield made
+    made.clear()
+
+
+def install_chart(cluster: Cluster) -> None:
+    flags: dict[str, Any] = {
+        **RULES,
+        "controllers": RULES["controllers"].split(","),
+        "use-service-account-credentials": True,
+    }
+    values = {"cloudProvider": "lab", "cloudConfig": "x", "flags": flags}
+    cluster.helm("install", "pileus", DEPLOY / "chart" / "pileus", values=values)
+
+
+def bindings(cluster: Cluster) -> list[str]:
+    """Returns the ClusterRoleBindings of the manager."""
+    names = cluster.kubectl("get", "clusterrolebindings", "--output=name").split()
+    return [one for one in names if NAME in one]
+
+
+NEEDS_HELM = pytest.mark.skipif(not HELM, reason="no real helm: PILEUS_HELM is not set")
+WAYS = [
+    pytest.param(Cluster.install, id="manifests"),
+    pytest.param(Cluster.install_overlay, id="kustomize"),
+    pytest.param(install_chart, id="chart", marks=NEEDS_HELM),
+]
+
+
+@pytest.mark.parametrize("install", WAYS)
+def test_missing_rights_are_restored_and_the_manager_keeps_its_flags(
+    cluster: Cluster, install: Callable[[Cluster], None]
+) -> None:
+    install(cluster)
+    workload = cluster.workload()
+    assert not cluster.findings("right-missing")
+    assert not cluster.findings("right-unneeded")
+    cluster.kubectl("delete", "clusterrolebinding", f"{NAME}:service-lb-controller")
+    cluster.kubectl("delete", "role", f"{NAME}:leader-election", HERE)
+
+    findings = cluster.findings("right-missing")
+    (fix,) = {each["fix"] for each in findings}
+    cluster.paste(fix)
+
+    assert findings
+    assert not cluster.findings("right-missing")
+    assert not cluster.findings("right-unneeded")
+    assert cluster.workload() == workload
+
+
+@NEEDS_HELM
+def test_a_release_can_be_upgraded_after_its_rights_were_restored(cluster: Cluster) -> None:
+    """The fix restores every binding, also those whose absence shows in no missing right.
+
+    The API server binds roles of its own to the accounts of the controllers.
+    """
+    install_chart(cluster)
+    before = bindings(cluster)
+    cluster.kubectl("delete", "clusterrolebinding", f"{NAME}:service-lb-controller")
+    assert not cluster.findings("right-missing")
+    cluster.kubectl("delete", "clusterrolebinding", NAME)
+
+    (fix,) = {each["fix"] for each in cluster.findings("right-missing")}
+    cluster.paste(fix)
+
+    assert bindings(cluster) == before
+    cluster.helm("upgrade", "pileus", DEPLOY / "chart" / "pileus", "--reuse-values")
+    missing = cluster.findings("right-missing")
+    cluster.helm("uninstall", "pileus")
+    assert not missing
+    assert bindings(cluster) == []
+
+
+BROAD: dict[str, Any] = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "system:cloud-controller-manager"},
+    "rules": [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["*"]},
+    ],
+}
+"""A part of the role of the Go manager's chart."""
+OURS = {"kind": "ServiceAccount", "name": NAME, "namespace": "kube-system"}
+OTHER = {**OURS, "name": "other"}
+
+
+def binding(*subjects: dict[str, str]) -> dict[str, Any]:
+    name = BROAD["metadata"]["name"]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    return {
+        "apiVersion": BROAD["apiVersion"],
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": role,
+        "subjects": list(subjects),
+    }
+
+
+@pytest.mark.parametrize("subjects", [(OURS,), (OTHER, OURS)], ids=["alone", "with-another"])
+def test_the_rights_of_another_manager_are_reported_with_their_binding_and_revoked(
+    cluster: Cluster, subjects: tuple[dict[str, str], ...]
+) -> None:
+    cluster.install()
+    cluster.apply(yaml.safe_dump_all([BROAD, binding(*subjects)]))
+    workload = cluster.workload()
+
+    (finding,) = cluster.findings("right-unneeded")
+    cluster.paste(finding["fix"])
+
+    assert finding["subject"] == f"service account kube-system/{NAME}"
+    assert "get, list secrets; * nodes" in finding["what"]
+    assert "by ClusterRoleBinding system:cloud-controller-manager" in finding["what"]
+    assert not cluster.findings("right-unneeded")
+    assert not cluster.findings("right-missing")
+    assert cluster.workload() == workload
+    if len(subjects) > 1:
+        asks = ("auth", "can-i", "get", "secrets", "--as=system:serviceaccount:kube-system:other")
+        assert cluster.kubectl(*asks).strip() == "yes"
+
+
+def test_a_role_of_the_manager_that_was_widened_is_narrowed_again(cluster: Cluster) -> None:
+    cluster.install()
+    more = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+    patch = json.dumps([{"op": "add", "path": "/rules/-", "value": more}])
+    cluster.kubectl("patch", "clusterrole", NAME, "--type=json", f"--patch={patch}")
+
+    (finding,) = cluster.findings("right-unneeded")
+    cluster.paste(finding["fix"])
+
+    assert not cluster.findings("right-unneeded")
+    assert not cluster.findings("right-missing")
+
+
+def test_the_role_of_a_controller_that_was_turned_off_is_reported(cluster: Cluster) -> None:
+    cluster.install()
+    name = f"{NAME}:node-ipam-controller"
+    text = (DEPLOY / "kustomize/components/node-ipam-controller/rbac.yaml").read_text()
+    cluster.apply(text)
+
+    (finding,) = cluster.findings("right-unneeded")
+    cluster.paste(finding["fix"])
+
+    assert f"by ClusterRoleBinding {name}" in finding["what"]
+    assert not cluster.findings("right-unneeded")
+
+
+@pytest.mark.parametrize("differs", [False, True], ids=["missing", "differs"])
+def test_the_csi_driver_is_installed_beside_the_manager_which_stays_as_it_is(
+    cluster: Cluster, differs: bool
+) -> None:
+    driver, storage = "lab.csi.pileus.dev", {"apiVersion": "storage.k8s.io/v1"}
+    fast = {**storage, "kind": "StorageClass", "metadata": {"name": "lab"}, "provisioner": driver}
+    unfit = {
+        **storage,
+        "kind": "CSIDriver",
+        "metadata": {"name": driver},
+        "spec": {"attachRequired": False},
+    }
+    cluster.install()
+    cluster.apply(yaml.safe_dump_all([fast, unfit] if differs else [fast]))
+    workload = cluster.workload()
+
+    (finding,) = cluster.findings("csi-driver-differs" if differs else "csi-driver-missing")
+    cluster.applied += (
+        f"\n---\n{cluster.paste(finding['fix'].partition(' | ')[0].split(' && ')[-1])}"
+    )
+    cluster.paste(finding["fix"])
+
+    assert not cluster.findings("csi-driver-differs") + cluster.findings("csi-driver-missing")
+    assert cluster.workload() == workload
+    node = json.loads(cluster.kubectl("get", "daemonset", "pileus-csi-node", HERE, "--output=json"))
+    (container,) = node["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example/own:1"
+
+
+def test_a_manager_that_is_not_installed_is_installed_with_the_flags_of_the_doctor(
+    cluster: Cluster,
+) -> None:
+    flags = ("--cloud-provider=lab", f"--cloud-config={cluster.lab.config}", *FLAGS)
+    report = pileus("doctor", *flags, "--output=json", kubeconfig=cluster.admin)
+    (finding,) = (
+        each for each in json.loads(report.stdout)["findings"] if each["id"] == "lease-missing"
+    )
+
+    command = finding["fix"].partition("   # ")[0]
+    cluster.applied = cluster.paste(command.partition(" | ")[0])
+    cluster.paste(finding["fix"])
+
+    assert set(FLAGS) <= set(
+        cluster.workload()["spec"]["template"]["spec"]["containers"][0]["args"]
+    )
+    assert not cluster.findings("right-missing")
+    assert not cluster.findings("right-unneeded")
+
+
+def test_a_manager_that_was_scaled_down_is_started_with_its_own_flags(cluster: Cluster) -> None:
+    cluster.install()
+    cluster.kubectl("scale", "deployment", NAME, HERE, "--replicas=0")
+    before = cluster.workload()["spec"]
+
+    (finding,) = cluster.findings("lease-missing")
+    cluster.paste(finding["fix"])
+
+    after = cluster.workload()["spec"]
+    assert after == {**before, "replicas": 2}
+
+
+def test_a_manager_that_does_not_lead_is_looked_at_and_not_changed(cluster: Cluster) -> None:
+    cluster.install()
+    before = cluster.workload()
+
+    (finding,) = cluster.findings("lease-missing")
+    command = shlex.split(finding["fix"].partition("   # ")[0])
+
+    assert command[:3] == ["kubectl", HERE, "logs"]
+    assert cluster.workload() == before
+
+
+def test_old_leases_of_other_managers_are_deleted(cluster: Cluster) -> None:
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "aws-cloud-controller-manager", "namespace": "kube-system"},
+        "spec": {
+            "holderIdentity": "m1_1",
+            "leaseDurationSeconds": 15,
+            "renewTime": "2020-01-01T00:00:00.000000Z",
+        },
+    }
+    cluster.apply(yaml.safe_dump(lease))
+
+    (finding,) = cluster.findings("lease-left")
+    cluster.paste(finding["fix"])
+
+    assert "lease-left" not in found(doctor(cluster.lab, cluster.admin)[1])
