@@ -208,20 +208,22 @@ class Talk:
     def _plain(self, value: JSON) -> JSON:
         if isinstance(value, Mapping):
             kept = [name for name in sorted(value) if name not in TIMES and name not in IGNORED]
-            return {
-                self._text(name): self._links(value[name])
-                if name.endswith("_links")
-                else self._plain(value[name])
-                for name in kept
-            }
+            return {self._text(name): self._field(name, value[name]) for name in kept}
         if isinstance(value, list):
             found = [self._plain(one) for one in sorted(value, key=_order)]
             are_references = all(isinstance(one, dict) and one.keys() == {"id"} for one in found)
             return sorted(found, key=lambda one: one["id"]) if are_references else found
         return self._text(value) if isinstance(value, str) else value
 
-    def _links(self, links: list[JSON]) -> list[str]:
-        return [one["rel"] for one in links]
+    def _field(self, name: str, value: JSON) -> JSON:
+        if name.endswith("_links"):
+            return [one["rel"] for one in value]
+        if name == "allocation_pools":  # Neutron gives one port in ten the first address of a pool
+            return [
+                {end: self._name("ip", f"{end} of a pool: {one[end]}") for end in sorted(one)}
+                for one in value
+            ]
+        return self._plain(value)
 
     def _text(self, text: str) -> str:
         for pattern, name in ((ID, "id"), (MAC, "mac"), (ADDRESS, "ip")):
