@@ -210,7 +210,9 @@ class Project:
             eventually(f"server {name} is active", partial(self._is_active, name))
 
     def _is_active(self, name: str) -> bool:
-        return self.server(name)["status"] == "ACTIVE"
+        server = self.server(name)
+        assert server["status"] != "ERROR", server.get("fault")
+        return server["status"] == "ACTIVE"
 
     def server(self, name: str) -> dict[str, Any]:
         return self.cloud.get("compute", f"/servers/{self.servers[name]}")["server"]

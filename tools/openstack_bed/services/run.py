@@ -65,6 +65,9 @@ def nova(_: Path) -> Any:
         configuration.set_override("host", host)
         worker = service.Service.create(host=host, binary=binary, **topics)
         worker.start()
+        # Its timer reports five seconds later. Until then, the scheduler takes it for down.
+        worker.service_ref.report_count += 1
+        worker.service_ref.save()
         KEPT.append(worker)
     configuration.clear_override("host")
     return application
