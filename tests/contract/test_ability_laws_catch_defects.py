@@ -46,6 +46,13 @@ class IgnoresSources(PartsBalancers):
         return super().changes(replace(wish, spec=spec), seen)
 
 
+class DropsSourcesOfOtherFamilies(PartsBalancers):
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        if wish.spec is not None and wish.spec.admits_no_client:
+            wish = replace(wish, spec=replace(wish.spec, source_ranges=frozenset()))
+        return super().changes(wish, seen)
+
+
 class ReadsEachBalancerAlone(PartsBalancers):
     async def observe(self, wishes: Sequence[Wish], *, deep: bool) -> Mapping[Owner, Seen]:
         seen: dict[Owner, Seen] = {}
@@ -144,6 +151,12 @@ BALANCERS = [
         Abilities(),
         abilities.source_ranges_are_as_declared,
         "abilities.source_ranges is declared",
+    ),
+    (
+        DropsSourcesOfOtherFamilies,
+        Abilities(),
+        abilities.a_restriction_never_opens,
+        "is open to everyone",
     ),
     (
         ReadsEachBalancerAlone,

@@ -108,7 +108,11 @@ class BalancerSpec:
     Members carry the labels that the provider declared (`Abilities.member_labels`) and no
     annotations."""
     source_ranges: frozenset[str] = frozenset()
-    """CIDRs of clients that may connect; empty: all. Empty without `Abilities.source_ranges`."""
+    """CIDRs of clients that may connect; empty: all. Empty without `Abilities.source_ranges`.
+
+    A family of `families` that has no range here admits no client. If none of them has one
+    (`admits_no_client`), raise `no_client_admitted(spec)`: ranges that a cloud cannot take are
+    never left out until a load balancer is open."""
     sticky_seconds: int | None = None
     """Duration of session affinity by client address; None: none. See `Abilities.affinity`."""
     families: tuple[str, ...] = ("IPv4",)
@@ -119,6 +123,12 @@ class BalancerSpec:
     Raise `Misconfigured` if the cloud cannot provide it. Empty: any address."""
     health: HealthCheck | None = None
     """None: members are checked at their node ports."""
+
+    @property
+    def admits_no_client(self) -> bool:
+        """Whether there are source ranges, and none of an IP family of the load balancer."""
+        families = {"IPv6" if ":" in one else "IPv4" for one in self.source_ranges}
+        return bool(families) and families.isdisjoint(self.families)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +180,16 @@ class Wish:
         permissions are no part of it.
         """
         return digest(self.name, self.spec and _facts(self.spec), sorted(self.options.items()))
+
+
+def no_client_admitted(spec: BalancerSpec) -> Misconfigured:
+    """Returns the refusal of source ranges that are all of other IP families."""
+    families = " and ".join(spec.families)
+    return Misconfigured(
+        f"the load balancer has {families} only, and no allowed source range is {families}: "
+        f"{', '.join(sorted(spec.source_ranges))}. It is not changed. Fix: add a range of "
+        f"{families}, or remove all ranges to allow every client"
+    )
 
 
 def foreign_refused(wish: Wish, annotation: str = "pileus.dev/adopt") -> Misconfigured:

@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS, Abilities, Affinity
-from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Transport, Wish
+from pileus.cloud.balancer import (
+    BalancerSpec,
+    HealthCheck,
+    Listener,
+    Owner,
+    Transport,
+    Wish,
+    no_client_admitted,
+)
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.members import given_members
 from pileus.cloud.model import NodeRef
@@ -152,11 +160,15 @@ def _ambiguous(adopted: Mapping[str, str]) -> Iterator[str]:
 
 
 def narrowed(service: Service, wish: Wish) -> Wish | None:
-    """Returns the same with one IP family, for a Service that prefers two and requires one."""
+    """Returns the same with one IP family, for a Service that prefers two and requires one.
+
+    None if all its source ranges are of the other family: it would be open to every client.
+    """
     prefers = service.spec is not None and service.spec.ip_family_policy == PREFER_DUAL_STACK
     if not prefers or wish.spec is None or len(wish.spec.families) == 1:
         return None
-    return replace(wish, spec=replace(wish.spec, families=wish.spec.families[:1]))
+    spec = replace(wish.spec, families=wish.spec.families[:1])
+    return None if spec.admits_no_client else replace(wish, spec=spec)
 
 
 def differ_in_members(one: Wish | None, other: Wish) -> bool:
@@ -185,6 +197,9 @@ def desired(
         requested_address=usual_address(spec.load_balancer_ip.strip()),
         health=_health(spec),
     )
+    if result.admits_no_client:
+        where, _ = source_range_texts(service)
+        problems.append(f"{where}: {no_client_admitted(result)}")
     return InvalidService(tuple(problems)) if problems else result
 
 

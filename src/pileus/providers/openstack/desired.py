@@ -12,7 +12,15 @@ from dataclasses import field, replace
 from functools import cached_property
 from ipaddress import ip_network
 
-from pileus.cloud.balancer import BalancerSpec, Listener, Notice, Owner, Transport, Wish
+from pileus.cloud.balancer import (
+    BalancerSpec,
+    Listener,
+    Notice,
+    Owner,
+    Transport,
+    Wish,
+    no_client_admitted,
+)
 from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.cloud.fingerprint import digest, usual_address, usual_network
 from pileus.cloud.model import NodeRef
@@ -205,6 +213,8 @@ def _check(spec: BalancerSpec, values: Values, setup: Setup) -> None:
             "load balancers of this cloud have one IP family: a second one needs Octavia API 2.26 "
             "and a provider with additional VIPs"
         )
+    if spec.admits_no_client:
+        raise no_client_admitted(spec)
     method = values[annotations.LB_METHOD]
     is_ovn = setup.features.provider == "ovn"
     if method and (method == "SOURCE_IP_PORT") != is_ovn:
@@ -314,6 +324,7 @@ class Context:
             algorithm=self.algorithm,
             is_sticky=self.spec.sticky_seconds is not None,
             settings=self._listener_settings(listener.transport),
+            is_open=not self.spec.source_ranges,
             members=tuple(one for one in found if one.address),
             unaddressed=tuple(one for one in found if not one.address),
             monitor=monitor,

@@ -19,7 +19,7 @@ from pileus.providers.openstack.balancer_steps import (
     SetMembers,
     UpdatePart,
 )
-from pileus.providers.openstack.desired import OPEN_RANGES, Desired
+from pileus.providers.openstack.desired import Desired
 from pileus.providers.openstack.draining import Draining, drained, is_draining, returned
 from pileus.providers.openstack.marks import CLUSTER, SERVICE
 from pileus.providers.openstack.ownership import (
@@ -221,7 +221,7 @@ def _listener_changes(port: Port, listener: octavia.Listener) -> Iterator[Change
     body: Body = {
         name: value
         for name, value in port.settings.items()
-        if not _is_same(name, getattr(listener, name), value)
+        if not _is_same(name, getattr(listener, name), value, is_open=port.is_open)
     }
     yield from _update("listener", listener.id, f"listener of port {port.label}", body)
     yield from _marking("listener", listener, port.tags, f"listener of port {port.label}")
@@ -277,8 +277,10 @@ def _monitor_body(wanted: Monitor, found: octavia.HealthMonitor) -> Body:
     return {name: value for name, value in settings.items() if getattr(found, name) != value}
 
 
-def _is_same(name: str, current: object, wanted: object) -> bool:
+def _is_same(name: str, current: object, wanted: object, *, is_open: bool) -> bool:
     match name:
+        case "allowed_cidrs" if is_open and not current:
+            return True
         case "allowed_cidrs":
             return _ranges(current) == _ranges(wanted)
         case "insert_headers":
@@ -288,10 +290,7 @@ def _is_same(name: str, current: object, wanted: object) -> bool:
 
 
 def _ranges(value: object) -> frozenset[str]:
-    """Returns the ranges; empty if everyone is allowed, in whatever spelling."""
-    texts = cast("Iterable[str]", value or ())
-    found = frozenset(usual_network(one) for one in texts)
-    return frozenset() if found <= frozenset(OPEN_RANGES.values()) else found
+    return frozenset(usual_network(one) for one in cast("Iterable[str]", value or ()))
 
 
 def _key(address: str, port: int) -> Key:

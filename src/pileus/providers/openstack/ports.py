@@ -75,6 +75,8 @@ class Port:
     is_sticky: bool
     settings: Mapping[str, object] = field(hash=False)
     """What can be changed of the listener."""
+    is_open: bool = False
+    """Whether all clients may connect."""
     members: tuple[Member, ...] = ()
     unaddressed: tuple[Member, ...] = ()
     """Members whose node has no address now: they stay if they are there, with the address that

@@ -4,13 +4,14 @@ Also laws on members: which nodes a provider keeps, and what one deleted machine
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from math import ceil
 from typing import Any
 
 from pileus.cloud.abilities import Affinity, Requests
 from pileus.cloud.balancer import Balancers, BalancerSpec, Change, Owner, Seen
-from pileus.cloud.errors import Unsupported
+from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.cloud.model import NodeName
 from pileus.testing.conformance.convergence import (
     LARGE,
@@ -58,6 +59,26 @@ async def source_ranges_are_as_declared(harness: BalancersHarness) -> None:
                 "abilities.source_ranges is declared, but a load balancer that should be open to "
                 f"{sorted(ranges) or 'everyone'} is open to {sorted(found) or 'everyone'}. Apply "
                 "them, or declare source_ranges=False"
+            )
+
+
+async def a_restriction_never_opens(harness: BalancersHarness) -> None:
+    """Ranges that are all of another IP family are refused, or admit no one."""
+    if not harness.abilities.source_ranges:
+        return
+    async with harness.connect() as balancers:
+        for before in ({"10.0.0.0/8"}, None):
+            owner = Owner(US, "u-restricted" if before else "u-new")
+            if before:
+                spec = spec_of(frozenset({1}), frozenset("a"), None, frozenset(before))
+                await settle(harness, balancers, wish_for(harness, owner, spec))
+            closed = spec_of(frozenset({1}), frozenset("a"), None, frozenset({"2001:db8::/32"}))
+            with suppress(Misconfigured, Unsupported):
+                await settle(harness, balancers, wish_for(harness, owner, closed))
+            built = standing(harness, US).get(owner.uid)
+            assert built is None or built.source_ranges, (
+                "a load balancer with IPv4, to which only clients in 2001:db8::/32 may connect, is "
+                "open to everyone. Raise no_client_admitted(spec) if spec.admits_no_client"
             )
 
 

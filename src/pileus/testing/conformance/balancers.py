@@ -104,6 +104,9 @@ class BalancersLaws:
     def test_trap_13_source_ranges_are_updated_as_declared(self) -> None:
         run(abilities.source_ranges_are_as_declared(self.make()), self.new_loop)
 
+    def test_source_ranges_that_admit_no_one_open_nothing(self) -> None:
+        run(abilities.a_restriction_never_opens(self.make()), self.new_loop)
+
     def test_trap_16_a_load_balancer_that_the_user_names_is_adopted(self) -> None:
         run(identity.named_by_the_user_is_adopted(self.make()), self.new_loop)
 

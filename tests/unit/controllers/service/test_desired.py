@@ -172,6 +172,12 @@ def test_a_source_range_without_a_mask_is_refused_in_the_annotation_with_the_fix
         ({"load_balancer_source_ranges": ("10.0.0.0/8", "FD00::1")}, "write fd00::1/128"),
         ({"load_balancer_source_ranges": ("10.0.0.0/255.0.0.0",)}, "is not a CIDR"),
         ({"load_balancer_source_ranges": ("",)}, "is not a CIDR"),
+        ({"load_balancer_source_ranges": ("fd00::/8",)}, "no allowed source range is IPv4"),
+        ({"load_balancer_source_ranges": ("::/0",)}, "no allowed source range is IPv4"),
+        (
+            {"load_balancer_source_ranges": ("10.0.0.0/8",), "ip_families": ("IPv6",)},
+            "no allowed source range is IPv6",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(spec: dict[str, Any], words: str):
@@ -246,6 +252,19 @@ def test_only_who_prefers_two_families_does_with_one(
     narrower = narrowed(asked, wish)
 
     assert (narrower and narrower.spec and narrower.spec.families) == left
+
+
+def test_source_ranges_are_not_lost_with_the_second_family():
+    """The fallback would be open to every client."""
+    asked = service(
+        ip_family_policy="PreferDualStack",
+        ip_families=("IPv4", "IPv6"),
+        load_balancer_source_ranges=("2001:db8::/32",),
+    )
+    wish = Desires(cluster="c").wish(asked, MEMBERS)
+    assert isinstance(wish, Wish)
+
+    assert narrowed(asked, wish) is None
 
 
 def test_wishes_that_differ_in_members_alone():

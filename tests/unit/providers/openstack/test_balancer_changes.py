@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pileus.cloud.balancer import HealthCheck, Listener, Part, Transport
+from pileus.cloud.errors import Misconfigured
 from pileus.providers.openstack.annotations import INTERNAL, PREFIX
 from pileus.providers.openstack.api import Service
 from pileus.providers.openstack.balancer_steps import CreateBalancer
@@ -71,6 +72,45 @@ async def test_fault_2_session_affinity_is_changed_in_place() -> None:
 
     assert site.pool(80)["session_persistence"] is None
     assert site.pool(80)["id"] == pool
+
+
+async def test_a_restricted_load_balancer_stays_as_it_is_if_no_client_could_connect() -> None:
+    site = Site()
+    await site.settle(site.wish(site.spec(source_ranges=frozenset({"192.0.2.0/24"}))))
+    site.api.calls.clear()
+    closed = site.wish(site.spec(source_ranges=frozenset({"2001:db8::/32"})))
+
+    with pytest.raises(Misconfigured, match="Fix: add a range of IPv4"):
+        await site.settle(closed, deep=True)
+
+    assert site.writes == []
+    assert {tuple(one["allowed_cidrs"]) for one in site.listeners().values()} == {("192.0.2.0/24",)}
+
+
+@pytest.mark.parametrize("kept", [["0.0.0.0/0"], ["::/0"]])
+async def test_an_open_listener_with_two_families_is_open_to_both(kept: list[str]) -> None:
+    """The Go manager narrows it to one family."""
+    site = with_ipv6()
+    both = site.wish(site.spec(families=("IPv4", "IPv6")))
+    await site.settle(both, deep=True)
+    listener = site.listeners()[80, "TCP"]
+    site.octavia("PUT", f"listeners/{listener['id']}", {"listener": {"allowed_cidrs": kept}})
+    site.api.now += 5
+
+    assert await site.plan(both) == ["~ listener of port 80/TCP: allowed_cidrs"]
+    await site.settle(both, deep=True)
+
+    assert site.listeners()[80, "TCP"]["allowed_cidrs"] == ["0.0.0.0/0", "::/0"]
+
+
+async def test_an_open_listener_without_ranges_is_not_written_again() -> None:
+    site = Site()
+    await site.settle(site.wish(), deep=True)
+    listener = site.listeners()[80, "TCP"]["id"]
+    site.octavia("PUT", f"listeners/{listener}", {"listener": {"allowed_cidrs": None}})
+    site.api.now += 5
+
+    assert await site.plan(site.wish()) == []
 
 
 async def test_fault_3_a_node_that_leaves_loses_the_security_group() -> None:
@@ -276,10 +316,15 @@ async def test_immutable_annotations_that_change_are_reported() -> None:
     assert site.balancer()["vip_subnet_id"] == site.subnet
 
 
-async def test_two_families_have_an_additional_vip() -> None:
+def with_ipv6() -> Site:
     site = Site()
     body = {"network_id": site.network, "cidr": "fd00:5::/64", "ip_version": 6, "name": "six"}
     site.api.must(Service.NETWORK, "POST", "/v2.0/subnets", {"subnet": body})
+    return site
+
+
+async def test_two_families_have_an_additional_vip() -> None:
+    site = with_ipv6()
     seen = await site.settle(site.wish(site.spec(families=("IPv4", "IPv6"))))
     assert seen.balancer is not None
     (floating,) = site.api.records("floatingips")

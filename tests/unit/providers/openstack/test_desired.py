@@ -208,6 +208,12 @@ def test_ranges_of_a_family_that_the_load_balancer_does_not_have_are_left_out() 
     assert tree(mixed)["listeners"][0]["allowed_cidrs"] == ["10.0.0.0/8"]
 
 
+def test_ranges_that_are_all_of_another_family_are_refused() -> None:
+    closed = replace(SPEC, source_ranges=frozenset({"fd00::/8"}))
+    with pytest.raises(Misconfigured, match="no allowed source range is IPv4: fd00::/8"):
+        tree(closed)
+
+
 def test_an_ipv6_load_balancer_has_ipv6_members_and_no_floating_ip() -> None:
     spec = replace(SPEC, families=("IPv6",), source_ranges=frozenset())
     desired = desire(wish(spec), spec, setup())
