@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
-from pileus.cloud.balancer import Effect, Part
+from pileus.cloud.balancer import Effect, Part, no_client_admitted
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.fingerprint import usual_address, usual_network
 from pileus.dataclass import dataclass
@@ -56,7 +56,8 @@ class PortPlan:
         self.check_ports()
         listeners = self._listeners
         for port in self.desired.ports:
-            yield from self._port(port, listeners.get((port.port, port.transport.value)))
+            listener = listeners.get((port.port, port.transport.value))
+            yield from self._port(self._admitting(port), listener)
         wanted = self.desired.by_port
         for key, listener in sorted(listeners.items()):
             if key not in wanted and self._is_mine(listener):
@@ -89,6 +90,20 @@ class PortPlan:
                     f"port {port.label} is already used on the load balancer by something else, "
                     "such as another Service. Fix: use another port, or another load balancer"
                 )
+
+    def _admitting(self, port: Port) -> Port:
+        """Returns the port without source ranges of an IP family that the load balancer lacks.
+
+        Octavia refuses them. The load balancer may be older than the second family of the Service.
+        """
+        ranges = cast("list[str]", port.settings.get("allowed_cidrs", []))
+        families = tuple(one for one in self.desired.families if one in _families(self.balancer))
+        kept = [one for one in ranges if ("IPv6" if ":" in one else "IPv4") in families]
+        if not families or kept == ranges:
+            return port
+        if not kept:
+            raise no_client_admitted(replace(self.desired.context.spec, families=families))
+        return replace(port, settings={**port.settings, "allowed_cidrs": kept})
 
     def _is_mine(self, listener: octavia.Listener) -> bool:
         return is_mine(listener, self.balancer, self.desired.name, self.desired.owner)
@@ -195,6 +210,11 @@ def _kept(port: Port, current: Iterable[octavia.Member]) -> Iterator[Member]:
 def _has_to_wait(port: Port, wanted: Mapping[Key, Member]) -> bool:
     """Whether members that leave have to serve until one that joins has an address."""
     return not wanted and bool(port.unaddressed)
+
+
+def _families(balancer: octavia.LoadBalancer) -> frozenset[str]:
+    vips = (balancer.vip_address or "", *(one.ip_address for one in balancer.additional_vips))
+    return frozenset("IPv6" if ":" in one else "IPv4" for one in vips if one)
 
 
 def key_of(listener: octavia.Listener) -> Key:

@@ -103,6 +103,31 @@ async def test_an_open_listener_with_two_families_is_open_to_both(kept: list[str
     assert site.listeners()[80, "TCP"]["allowed_cidrs"] == ["0.0.0.0/0", "::/0"]
 
 
+async def test_a_second_family_that_the_load_balancer_lacks_gets_no_ranges() -> None:
+    """Octavia refuses them: the load balancer is older than the second family of the Service."""
+    site = with_ipv6()
+    await site.settle(site.wish(), deep=True)
+    ports = frozenset({*PORTS, Listener(port=8080, node_port=30808, position=3)})
+    both = site.wish(site.spec(listeners=ports, families=("IPv4", "IPv6")))
+    await site.settle(both, deep=True)
+
+    assert site.listeners()[8080, "TCP"]["allowed_cidrs"] == ["0.0.0.0/0"]
+    assert await site.plan(both) == []
+
+
+async def test_ranges_of_a_second_family_that_the_load_balancer_lacks_do_not_open_it() -> None:
+    site = with_ipv6()
+    await site.settle(site.wish(site.spec(source_ranges=frozenset({"192.0.2.0/24"}))))
+    only_six = frozenset({"2001:db8::/32"})
+
+    with pytest.raises(Misconfigured, match="has IPv4 only, and no allowed source range is IPv4"):
+        await site.settle(
+            site.wish(site.spec(families=("IPv4", "IPv6"), source_ranges=only_six)), deep=True
+        )
+
+    assert {tuple(one["allowed_cidrs"]) for one in site.listeners().values()} == {("192.0.2.0/24",)}
+
+
 async def test_an_open_listener_without_ranges_is_not_written_again() -> None:
     site = Site()
     await site.settle(site.wish(), deep=True)
