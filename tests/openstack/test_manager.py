@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.api.http import MERGE
 from tests.openstack.balancers import balancer_of
-from tests.openstack.cloud import differences
+from tests.openstack.cloud import differences, eventually
 from tests.openstack.managers import Cluster, Manager, pileus
 from tests.real.manager import UNINITIALIZED, say_ready
 
@@ -71,6 +71,11 @@ def test_a_floating_ip_of_a_server_becomes_an_external_address_of_its_node(
             )
     finally:
         cloud.send("DELETE", "network", f"/v2.0/floatingips/{made['id']}")
+    # Nova notices late; another test would take it for a change of its own.
+    eventually(
+        "Nova forgets the address",
+        lambda: address["address"] not in str(cluster.project.server("node-1")["addresses"]),
+    )
 
 
 def test_the_node_of_a_deleted_server_is_deleted_and_others_stay(
