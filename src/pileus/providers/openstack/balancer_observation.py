@@ -468,17 +468,20 @@ class Observer:
         is_used = seen.found is None or seen.parts is not None
         if not reference or not is_used or self.setup.balancers.container_store != "barbican":
             return ""
+        place = annotations.TLS_CONTAINER_REF.name
+        is_default = desired.context.values[annotations.TLS_CONTAINER_REF] is None
+        place = "default-tls-container-ref of cloud.conf" if is_default else f"annotation {place}"
         kind, _, id_ = reference.rpartition("/")
         name = kind.rpartition("/")[2]
         if name not in {"containers", "secrets"} or not id_:
             return (
-                f"annotation {annotations.TLS_CONTAINER_REF.name}: {reference} is not a Barbican "
+                f"{place}: {reference} is not a Barbican "
                 "reference. Expected https://HOST/v1/containers/ID or https://HOST/v1/secrets/ID"
             )
         try:
             await self.client.send("GET", Service.KEY_MANAGER, f"/v1/{name}/{id_}")
         except NotFound as error:
-            return f"annotation {annotations.TLS_CONTAINER_REF.name}: {reference}: {error}"
+            return f"{place}: {reference}: {error}"
         return ""
 
 

@@ -1,7 +1,8 @@
 """Reads `cloud.conf` into an `OpenStackConfig` by the keys that `config` declares. Pure.
 
-Unknown and removed keys and sections are ignored with a warning, as the Go provider ignores them.
-A wrong value is an error that names file, line, section and key, and how to fix it.
+A file that starts the Go program starts this one: unknown and removed keys and sections are
+ignored, and unusual values are replaced, with a warning that says what holds. A value that cannot
+be used is an error. Both name file, line, section and key, and how to fix it.
 """
 
 import re
@@ -18,6 +19,7 @@ from pileus.providers.openstack.config import (
     Key,
     Kind,
     LoadBalancerClass,
+    Metadata,
     OpenStackConfig,
     keys_of,
 )
@@ -42,14 +44,24 @@ REMOVED = {
     "BlockStorage": frozenset({"bs-version", "trust-device-path"}),
 }
 """Keys that older versions of the Go provider had."""
+UNREAD_BY_GO = "BlockStorage"
+"""Section of other programs, which the Go manager ignores: no mistake in it prevents the start."""
 _KEYS = {name: {key.name: key for key in keys_of(kind)} for name, kind in SECTIONS.items()}
 _KEYS[CLASS_SECTION] = {key.name: key for key in keys_of(LoadBalancerClass)}
 _SECTIONS = {name.casefold(): name for name in _KEYS}
 
 
+class Unusual(Exception):
+    """A value that is not used as it is written; the text says what is used instead."""
+
+    def __init__(self, used: object, text: str) -> None:
+        super().__init__(text)
+        self.used = used
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A value that cannot be used."""
+    """A value that cannot be used, or is probably not meant."""
 
     section: str
     key: str
@@ -76,6 +88,10 @@ class CloudConf:
         Ignored sections and keys are named, too: a misspelt one may be what is missing.
         """
         _refuse(self.path, self.set_at, problems, self.warnings)
+
+    def located(self, problems: Iterable[Problem]) -> tuple[str, ...]:
+        """Returns messages that name file and line."""
+        return tuple(_located(self.path, self.set_at, problems))
 
 
 def read_cloud_conf(text: str, path: str) -> CloudConf:
@@ -123,8 +139,14 @@ class _Reading:
         self._set_at[shown, key.name] = entry.line
         try:
             value = value_of(key, entry.value)
+        except Unusual as unusual:
+            self._warn(entry, f"[{shown}] {key.name}: {unusual}")
+            value = unusual.used
         except ValueError as error:
-            self._problems.append(Problem(shown, key.name, str(error)))
+            if section == UNREAD_BY_GO:
+                self._warn(entry, f"[{shown}] {key.name}: the default is used: {error}")
+            else:
+                self._problems.append(Problem(shown, key.name, str(error)))
             return
         if key.kind is Kind.LIST:
             value = (*values.get(key.field, ()), value) if entry.value is not None else ()
@@ -165,16 +187,24 @@ def with_effective_defaults(
     config: OpenStackConfig, set_at: Iterable[tuple[str, str]]
 ) -> OpenStackConfig:
     """Returns the configuration with defaults that depend on other keys."""
-    balancer, metadata = config.load_balancer, config.metadata
-    if balancer.lb_provider == "ovn" and ("LoadBalancer", "lb-method") not in set(set_at):
-        balancer = replace(balancer, lb_method="SOURCE_IP_PORT")
-    if metadata.request_timeout == 0:
-        metadata = replace(metadata, request_timeout=60.0)
+    balancer, metadata, default = config.load_balancer, config.metadata, Metadata()
+    is_set = bool(balancer.lb_method) and ("LoadBalancer", "lb-method") in set(set_at)
+    if not is_set:
+        method = "SOURCE_IP_PORT" if balancer.lb_provider == "ovn" else "ROUND_ROBIN"
+        balancer = replace(balancer, lb_method=method)
+    metadata = replace(
+        metadata,
+        request_timeout=metadata.request_timeout or default.request_timeout,
+        search_order=metadata.search_order or default.search_order,
+    )
     return replace(config, load_balancer=balancer, metadata=metadata)
 
 
 def value_of(key: Key, text: str | None) -> Any:  # noqa: ANN401 -- of the type of its field
-    """Returns the value of a key; of a list, that of one entry. Raises ValueError."""
+    """Returns the value of a key; of a list, that of one entry.
+
+    Raises ValueError, or `Unusual` if another value is used instead.
+    """
     if text is None:
         return _value_of_key_alone(key)
     match key.kind:
@@ -198,11 +228,15 @@ def _value_of_key_alone(key: Key) -> Any:  # noqa: ANN401
 
 def _flag(key: Key, text: str) -> bool:
     word = text.strip().casefold()
-    if key.known is not None and text not in key.known.values:
-        raise ValueError(f'"{text}" is not true or false. Fix: {key.name} = false')
+    if key.known is not None:
+        if text not in key.known.values:
+            raise Unusual(
+                used=False, text=f'"{text}" is not true: false is used. Fix: {key.name} = false'
+            )
+        return text == "true"
     if word in TRUE:
         return True
-    if word in FALSE or (key.known is not None and not word):
+    if word in FALSE:
         return False
     raise ValueError(f'"{text}" is not true or false. Fix: {key.name} = {_shown(key.default)}')
 
@@ -214,8 +248,11 @@ def _number(key: Key, text: str) -> int:
     number = int(word, 16 if "x" in word.casefold() else 10)
     bounds = key.bounds
     if bounds is not None and not bounds.least <= number <= bounds.most:
-        limits = f"{bounds.least:g} to {bounds.most:g}"
-        raise ValueError(f"{number} is not in the range {limits}. Fix: {key.name} = {key.default}")
+        used = bounds.most if number > bounds.most else key.default
+        limits = f"{bounds.least} to {bounds.most}"
+        raise Unusual(
+            used, f"{number} is not in the range {limits}: {used} is used. Fix: {key.name} = {used}"
+        )
     return number
 
 
@@ -227,7 +264,8 @@ def _duration(key: Key, text: str) -> float:
         reason = str(error).removeprefix("time: ")
         raise ValueError(f"{reason}. Fix: {key.name} = {unit}") from None
     if seconds < 0:
-        raise ValueError(f"{text} is negative. Fix: {key.name} = {render_duration(key.default)}")
+        used = render_duration(key.default)
+        raise Unusual(key.default, f"{text} is negative: {used} is used. Fix: {key.name} = {used}")
     return seconds
 
 
@@ -255,7 +293,7 @@ def _other_section(name: str) -> str:
     return f" (it belongs to [{homes[0]}])" if homes else ""
 
 
-_VERBS = ("is ", "needs ", "has ")
+_VERBS = ("is ", "needs ", "has ", "cannot ")
 
 
 def _refuse(

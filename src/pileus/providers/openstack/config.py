@@ -36,8 +36,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    least: float
-    most: float
+    least: int
+    most: int
 
 
 Text = Annotated[str, Kind.TEXT]
@@ -178,9 +178,7 @@ class LoadBalancer(LoadBalancerClass):
         "`external`: do not check that the certificate exists in Barbican.",
         Known(("barbican", "external"), is_complete=False),
     ] = "barbican"
-    max_shared_lb: Annotated[
-        Number, "Services that share a load balancer, at most.", Bounds(1, 1000)
-    ] = 2
+    max_shared_lb: Annotated[Number, "Services that share a load balancer, at most."] = 2
     provider_requires_serial_api_calls: Annotated[
         Flag, "Create the parts of a load balancer one by one."
     ] = False

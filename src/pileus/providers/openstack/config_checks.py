@@ -3,8 +3,10 @@
 import re
 from base64 import b64decode
 from collections.abc import Iterator
+from enum import StrEnum
 from ipaddress import ip_network
 
+from pileus.cloud.http import Tls
 from pileus.cloud.selectors import parse_selector
 from pileus.providers.openstack.cloud_conf import Problem
 from pileus.providers.openstack.config import (
@@ -16,51 +18,35 @@ from pileus.providers.openstack.config import (
 )
 from pileus.providers.openstack.name_pattern import name_pattern
 
+PROVIDERS = ("amphora", "octavia", "ovn", "f5", "amphorav2")
 CONTAINER = re.compile(r"https?://[^/]+(/[^/]+)*/v1/(containers|secrets)/[0-9a-fA-F-]{32,36}/?")
 
 
 def problems(config: OpenStackConfig) -> Iterator[Problem]:
-    """Yields what has to be fixed before this configuration can be used."""
+    """Yields what has to be fixed before this configuration can be used.
+
+    Only what cannot work: with everything else the Go program starts, and so does this one.
+    """
     for key, text in (*_auth(config.auth), *_tls(config.auth)):
+        yield Problem("Global", key, text)
+    if config.load_balancer.enabled:
+        for key, text in _balancer(config.load_balancer):
+            yield Problem("LoadBalancer", key, text)
+
+
+def warnings(config: OpenStackConfig) -> Iterator[Problem]:
+    """Yields what works, but probably not as it was meant, with what holds."""
+    for key, text in (*_unused_credentials(config.auth), *_unused_tls(config.auth)):
         yield Problem("Global", key, text)
     for key, text in _networking(config.networking.address_sort_order):
         yield Problem("Networking", key, text)
-    if config.load_balancer.enabled:
-        for key, text in (*_balancer(config.load_balancer), *_networks(config.load_balancer)):
-            yield Problem("LoadBalancer", key, text)
+    if not config.load_balancer.enabled:
+        return
+    for key, text in (*_unusual_balancer(config.load_balancer), *_networks(config.load_balancer)):
+        yield Problem("LoadBalancer", key, text)
     for name, each in config.classes.items():
         for key, text in _networks(each):
             yield Problem(f'{CLASS_SECTION} "{name}"', key, text)
-
-
-def warnings(config: OpenStackConfig) -> Iterator[str]:
-    """Yields what works, but probably not as it was meant."""
-    balancer = config.load_balancer
-    if config.auth.tls_insecure:
-        yield (
-            "[Global] tls-insecure: the certificates of the cloud are not verified, and everyone "
-            "on the network path can read the credentials. Fix: set ca-file"
-        )
-    if config.auth.token and not config.auth.password:
-        yield "[Global] token cannot be renewed. Fix: use an application credential"
-    for key, value in (
-        ("flavor-id", balancer.flavor_id),
-        ("availability-zone", balancer.availability_zone),
-    ):
-        if value and balancer.lb_provider == "ovn":
-            yield f"[LoadBalancer] {key} has no effect with lb-provider = ovn"
-    for key in ("lb-provider", "container-store"):
-        yield from _unknown(balancer, key)
-
-
-def _unknown(balancer: LoadBalancer, key: str) -> Iterator[str]:
-    known = {
-        "lb-provider": ("amphora", "octavia", "ovn", "f5", "amphorav2"),
-        "container-store": ("barbican", "external"),
-    }[key]
-    value = getattr(balancer, key.replace("-", "_"))
-    if value not in known:
-        yield f'[LoadBalancer] {key}: "{value}" is not one of {", ".join(known)}'
 
 
 Found = Iterator[tuple[str, str]]
@@ -72,20 +58,69 @@ def _auth(auth: Auth) -> Found:
         yield "auth-url", "is missing. Fix: auth-url = https://HOST:5000/v3"
     elif not re.match(r"https?://[^/]", auth.auth_url):
         yield "auth-url", f'"{auth.auth_url}" is not a URL. Fix: auth-url = https://HOST:5000/v3'
-    if has_application_credential(auth):
-        yield from _application_credential(auth)
-    elif auth.token and not auth.password:
-        yield from _project(auth)
-    else:
-        yield from _password(auth)
+    match method_of(auth):
+        case Method.APPLICATION_CREDENTIAL:
+            yield from _application_credential(auth)
+        case Method.TOKEN:
+            yield from _project(auth)
+        case Method.PASSWORD:
+            yield from _password(auth)
 
 
-def has_application_credential(auth: Auth) -> bool:
-    return bool(
+class Method(StrEnum):
+    """How the process identifies itself to Keystone."""
+
+    PASSWORD = "password"  # noqa: S105 -- a name of Keystone
+    TOKEN = "token"  # noqa: S105
+    APPLICATION_CREDENTIAL = "application_credential"
+
+
+def method_of(auth: Auth) -> Method:
+    """Returns which of several credentials are used: a user's password first, as in Go."""
+    has_user = user_id_of(auth) or auth.username
+    if has_user and password_of(auth):
+        return Method.PASSWORD
+    if (
         auth.application_credential_id
         or auth.application_credential_name
         or auth.application_credential_secret
-    )
+    ):
+        return Method.APPLICATION_CREDENTIAL
+    return Method.TOKEN if auth.token and not auth.password else Method.PASSWORD
+
+
+def user_id_of(auth: Auth) -> str:
+    return (auth.trustee_id if auth.trust_id else "") or auth.user_id
+
+
+def password_of(auth: Auth) -> str:
+    return (auth.trustee_password if auth.trust_id else "") or auth.password
+
+
+def _unused_credentials(auth: Auth) -> Found:
+    used = method_of(auth)
+    if used is Method.TOKEN:
+        yield "token", "cannot be renewed. Fix: use an application credential"
+    elif auth.token:
+        yield "token", f"has no effect: the {_shown(used)} is used. Fix: remove one of them"
+    if used is Method.APPLICATION_CREDENTIAL and auth.password:
+        yield "password", f"has no effect: the {_shown(used)} is used. Fix: remove one of them"
+    for key in ("id", "name", "secret"):
+        if used is Method.PASSWORD and getattr(auth, f"application_credential_{key}"):
+            yield (
+                f"application-credential-{key}",
+                "has no effect: the password is used. Fix: remove one of them",
+            )
+    for key, value in (
+        ("trustee-id", auth.trustee_id),
+        ("trustee-password", auth.trustee_password),
+    ):
+        if value and not auth.trust_id:
+            yield key, "has no effect without a trust. Fix: set trust-id, or remove it"
+
+
+def _shown(method: Method) -> str:
+    return method.value.replace("_", " ")
 
 
 def _application_credential(auth: Auth) -> Found:
@@ -101,11 +136,6 @@ def _application_credential(auth: Auth) -> Found:
         )
     elif not auth.application_credential_id:
         yield from _application_credential_by_name(auth)
-    if auth.password:
-        yield (
-            "password",
-            "is set, and an application credential, too. Fix: remove one of them",
-        )
     if auth.trust_id:
         yield "trust-id", "excludes an application credential. Fix: remove one of them"
 
@@ -121,7 +151,7 @@ def _application_credential_by_name(auth: Auth) -> Found:
 
 
 def _password(auth: Auth) -> Found:
-    user_id = auth.trustee_id or auth.user_id
+    user_id = user_id_of(auth)
     if not user_id and not auth.username:
         yield (
             "username",
@@ -129,22 +159,12 @@ def _password(auth: Auth) -> Found:
         )
     elif not user_id and not user_domain(auth):
         yield "username", "needs a domain. Fix: user-domain-name = Default"
-    elif auth.user_id and auth.username and not auth.trustee_id:
+    elif auth.user_id and auth.username and user_id == auth.user_id:
         yield "username", "is set, and user-id, too. Fix: remove one of them"
-    if not (auth.trustee_password or auth.password):
+    if not password_of(auth):
         yield "password", "is missing. Fix: set password, or use an application credential"
     if not auth.trust_id:
-        yield from _without_trust(auth)
         yield from _project(auth)
-
-
-def _without_trust(auth: Auth) -> Found:
-    for key, value in (
-        ("trustee-id", auth.trustee_id),
-        ("trustee-password", auth.trustee_password),
-    ):
-        if value:
-            yield key, "needs a trust. Fix: set trust-id, or remove it"
 
 
 def _project(auth: Auth) -> Found:
@@ -174,18 +194,43 @@ def _domain(*choices: tuple[str, str]) -> dict[str, str]:
 
 
 def _tls(auth: Auth) -> Found:
-    if auth.cert_file and not auth.key_file:
-        yield "cert-file", "needs its key. Fix: set key-file"
-    if auth.key_file and not auth.cert_file:
-        yield "key-file", "needs its certificate. Fix: set cert-file"
-    if auth.tls_insecure and auth.ca_file:
-        yield "tls-insecure", "excludes ca-file. Fix: remove tls-insecure"
-    if auth.tls_insecure and auth.ca_data:
-        yield "tls-insecure", "excludes ca-data. Fix: remove tls-insecure"
-    if auth.ca_file and auth.ca_data:
-        yield "ca-data", "excludes ca-file. Fix: remove one of them"
-    if auth.ca_data and inline_ca(auth) is None:
+    is_used = auth.ca_data and not auth.ca_file and not auth.tls_insecure
+    if is_used and inline_ca(auth) is None:
         yield "ca-data", "is not a CA in PEM, encoded with base64. Fix: base64 -w0 ca.pem"
+
+
+def _unused_tls(auth: Auth) -> Found:
+    if auth.tls_insecure:
+        fix = "remove it" if auth.ca_file or auth.ca_data else "set ca-file"
+        yield (
+            "tls-insecure",
+            (
+                "the certificates of the cloud are not verified, and everyone on the network path "
+                f"can read the credentials. Fix: {fix}"
+            ),
+        )
+    for key, value in (("ca-file", auth.ca_file), ("ca-data", auth.ca_data)):
+        if value and auth.tls_insecure:
+            yield key, "has no effect with tls-insecure. Fix: remove tls-insecure"
+    if auth.ca_file and auth.ca_data and not auth.tls_insecure:
+        yield "ca-data", "has no effect: ca-file is used. Fix: remove one of them"
+    if auth.cert_file and not auth.key_file:
+        yield "cert-file", "has no effect without its key. Fix: set key-file"
+    if auth.key_file and not auth.cert_file:
+        yield "key-file", "has no effect without its certificate. Fix: set cert-file"
+
+
+def tls_of(auth: Auth) -> Tls:
+    """Returns what is used of the keys about TLS."""
+    has_pair = bool(auth.cert_file and auth.key_file)
+    is_inline = not auth.ca_file and not auth.tls_insecure
+    return Tls(
+        ca_file="" if auth.tls_insecure else auth.ca_file,
+        ca_pem=(inline_ca(auth) or "") if is_inline else "",
+        certificate_file=auth.cert_file if has_pair else "",
+        key_file=auth.key_file if has_pair else "",
+        insecure=auth.tls_insecure,
+    )
 
 
 def inline_ca(auth: Auth) -> str | None:
@@ -200,23 +245,20 @@ def inline_ca(auth: Auth) -> str | None:
 def _networking(order: str) -> Found:
     for each in filter(None, (part.strip() for part in order.split(","))):
         try:
-            ip_network(each, strict=False)
+            ip_network(each if "/" in each else f"{each}/", strict=False)
         except ValueError:
             yield (
                 "address-sort-order",
-                f'"{each}" is not a CIDR. Fix: address-sort-order = 10.0.0.0/8, fd00::/8',
+                (
+                    f'"{each}" is not a CIDR and has no effect. '
+                    "Fix: address-sort-order = 10.0.0.0/8, fd00::/8"
+                ),
             )
 
 
 def _balancer(balancer: LoadBalancer) -> Found:
-    yield from _monitor(balancer)
-    is_ovn = balancer.lb_provider == "ovn"
-    if is_ovn and balancer.lb_method != "SOURCE_IP_PORT":
-        yield (
-            "lb-method",
-            f"lb-provider = ovn has no {balancer.lb_method}. Fix: lb-method = SOURCE_IP_PORT",
-        )
-    elif balancer.lb_method == "SOURCE_IP_PORT" and not is_ovn and _is_amphora(balancer):
+    is_amphora = balancer.lb_provider in {"amphora", "amphorav2", "octavia"}
+    if balancer.lb_method == "SOURCE_IP_PORT" and is_amphora:
         yield (
             "lb-method",
             (
@@ -228,19 +270,41 @@ def _balancer(balancer: LoadBalancer) -> Found:
         parse_selector(balancer.node_selector)
     except ValueError as error:
         yield "node-selector", f'"{balancer.node_selector}" is not {error}'
+
+
+def _unusual_balancer(balancer: LoadBalancer) -> Found:
+    yield from _monitor(balancer)
+    is_ovn = balancer.lb_provider == "ovn"
+    if is_ovn and balancer.lb_method != "SOURCE_IP_PORT":
+        yield (
+            "lb-method",
+            (
+                f"lb-provider = ovn has no {balancer.lb_method}: SOURCE_IP_PORT is used. "
+                "Fix: lb-method = SOURCE_IP_PORT"
+            ),
+        )
+    for key, value in (
+        ("flavor-id", balancer.flavor_id),
+        ("availability-zone", balancer.availability_zone),
+    ):
+        if value and is_ovn:
+            yield key, "has no effect with lb-provider = ovn"
     reference = balancer.default_tls_container_ref
     if reference and balancer.container_store == "barbican" and not CONTAINER.fullmatch(reference):
         yield (
             "default-tls-container-ref",
             (
-                f'"{reference}" is not a reference of Barbican. '
+                f'"{reference}" is not a reference of Barbican: Services without an annotation of '
+                "that name get no listeners. "
                 "Fix: https://HOST/v1/containers/UUID or https://HOST/v1/secrets/UUID"
             ),
         )
-
-
-def _is_amphora(balancer: LoadBalancer) -> bool:
-    return balancer.lb_provider in {"amphora", "amphorav2", "octavia"}
+    for key, value, known in (
+        ("lb-provider", balancer.lb_provider, PROVIDERS),
+        ("container-store", balancer.container_store, ("barbican", "external")),
+    ):
+        if value not in known:
+            yield key, f'"{value}" is not one of {", ".join(known)}'
 
 
 def _monitor(balancer: LoadBalancer) -> Found:
@@ -250,20 +314,30 @@ def _monitor(balancer: LoadBalancer) -> Found:
         ("monitor-delay", balancer.monitor_delay),
         ("monitor-timeout", balancer.monitor_timeout),
     ):
-        if seconds < 1 or seconds != int(seconds):
-            yield key, f"Octavia takes whole seconds, 1 s at least. Fix: {key} = 5s"
+        used = whole_seconds(seconds)
+        if seconds != used:
+            yield key, f"Octavia takes whole seconds: {used}s is used. Fix: {key} = {used}s"
     if balancer.monitor_timeout > balancer.monitor_delay:
         yield (
             "monitor-timeout",
             (
-                f"{balancer.monitor_timeout:g}s is longer than monitor-delay. "
+                f"{balancer.monitor_timeout:g}s is longer than monitor-delay, and passed on: a "
+                "check may begin before the last one ends. "
                 f"Fix: monitor-timeout = {balancer.monitor_delay:g}s"
             ),
         )
+
+
+def whole_seconds(seconds: float) -> int:
+    """Returns the seconds of a health monitor: fractions are cut off, as in Go, 1 at least."""
+    return max(1, int(seconds))
 
 
 def _networks(networks: LoadBalancerClass) -> Found:
     try:
         name_pattern(networks.floating_subnet)
     except ValueError as error:
-        yield "floating-subnet", f"invalid pattern: {error}"
+        yield (
+            "floating-subnet",
+            f"invalid pattern, new floating IPs cannot be created with it: {error}",
+        )

@@ -29,6 +29,7 @@ from pileus.cloud.selectors import EVERY_NODE, Selector, parse_selector, select
 from pileus.dataclass import dataclass
 from pileus.providers.openstack import annotations
 from pileus.providers.openstack.config import LoadBalancer, LoadBalancerClass, OpenStackConfig
+from pileus.providers.openstack.config_checks import whole_seconds
 from pileus.providers.openstack.features import OctaviaFeatures
 from pileus.providers.openstack.marks import CREATED, cut, tags_of
 from pileus.providers.openstack.networks import Chosen, NetworkRequest, address_of, machines_of
@@ -384,12 +385,16 @@ class Context:
         return Monitor(
             name=cut(f"monitor_{listener.position}_{balancer}"),
             type="HTTP" if uses_http else MONITOR_TYPES[listener.transport],
-            delay=self._seconds(annotations.HEALTH_MONITOR_DELAY, self.config.monitor_delay),
-            timeout=self._seconds(annotations.HEALTH_MONITOR_TIMEOUT, self.config.monitor_timeout),
-            max_retries=self._seconds(
+            delay=self._number(
+                annotations.HEALTH_MONITOR_DELAY, whole_seconds(self.config.monitor_delay)
+            ),
+            timeout=self._number(
+                annotations.HEALTH_MONITOR_TIMEOUT, whole_seconds(self.config.monitor_timeout)
+            ),
+            max_retries=self._number(
                 annotations.HEALTH_MONITOR_MAX_RETRIES, self.config.monitor_max_retries
             ),
-            max_retries_down=self._seconds(
+            max_retries_down=self._number(
                 annotations.HEALTH_MONITOR_MAX_RETRIES_DOWN, self.config.monitor_max_retries_down
             ),
             http={"url_path": path, "http_method": "GET", "expected_codes": "200"}
@@ -397,9 +402,9 @@ class Context:
             else {},
         )
 
-    def _seconds(self, option: Option[int | None], default: float) -> int:
+    def _number(self, option: Option[int | None], default: int) -> int:
         given = self.values[option]
-        return int(default) if given is None else given
+        return default if given is None else given
 
     def notices(self) -> Iterator[Notice]:
         """Yields what the Service asks for and this Octavia ignores."""

@@ -14,9 +14,12 @@ from pileus.dataclass import dataclass
 from pileus.providers.openstack.catalogue import Catalogue, Entry
 from pileus.providers.openstack.config import Auth
 from pileus.providers.openstack.config_checks import (
-    has_application_credential,
+    Method,
+    method_of,
+    password_of,
     project_domain,
     user_domain,
+    user_id_of,
 )
 
 MARGIN = 300.0
@@ -57,15 +60,15 @@ def token_request(auth: Auth) -> Mapping[str, Any]:
 
 
 def _identity(auth: Auth) -> Mapping[str, Any]:
-    if has_application_credential(auth):
-        return {
-            "methods": ["application_credential"],
-            "application_credential": _application_credential(auth),
-        }
-    if auth.token and not auth.password:
-        return {"methods": ["token"], "token": {"id": auth.token}}
-    password = (auth.trustee_password if auth.trust_id else "") or auth.password
-    return {"methods": ["password"], "password": {"user": {**_user(auth), "password": password}}}
+    method = method_of(auth)
+    match method:
+        case Method.APPLICATION_CREDENTIAL:
+            proof = _application_credential(auth)
+        case Method.TOKEN:
+            proof = {"id": auth.token}
+        case Method.PASSWORD:
+            proof = {"user": {**_user(auth), "password": password_of(auth)}}
+    return {"methods": [method.value], method.value: proof}
 
 
 def _application_credential(auth: Auth) -> Mapping[str, Any]:
@@ -76,12 +79,12 @@ def _application_credential(auth: Auth) -> Mapping[str, Any]:
 
 
 def _user(auth: Auth) -> Mapping[str, Any]:
-    user_id = (auth.trustee_id if auth.trust_id else "") or auth.user_id
+    user_id = user_id_of(auth)
     return {"id": user_id} if user_id else {"name": auth.username, "domain": user_domain(auth)}
 
 
 def _scope(auth: Auth) -> Mapping[str, Any]:
-    if has_application_credential(auth):
+    if method_of(auth) is Method.APPLICATION_CREDENTIAL:
         return {}
     if auth.trust_id:
         return {"OS-TRUST:trust": {"id": auth.trust_id}}
@@ -94,17 +97,18 @@ def _scope(auth: Auth) -> Mapping[str, Any]:
 
 def is_used_as_is(auth: Auth) -> bool:
     """Whether the token of the configuration is used itself: it names no project to ask one for."""
-    return bool(auth.token) and _identity(auth)["methods"] == ["token"] and not _scope(auth)
+    return method_of(auth) is Method.TOKEN and not _scope(auth)
 
 
 def identity_of(auth: Auth) -> str:
     """Returns who the credentials stand for, for errors and logs. Without secrets."""
-    if has_application_credential(auth):
+    method = method_of(auth)
+    if method is Method.APPLICATION_CREDENTIAL:
         name = auth.application_credential_id or auth.application_credential_name
         return f"application credential {name}"
-    if auth.token and not auth.password:
+    if method is Method.TOKEN:
         return "the token"
-    user = (auth.trustee_id if auth.trust_id else "") or auth.user_id or auth.username
+    user = user_id_of(auth) or auth.username
     return f"user {user}, trust {auth.trust_id}" if auth.trust_id else f"user {user}"
 
 

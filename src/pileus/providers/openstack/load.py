@@ -85,19 +85,13 @@ class _Loading:
         for each in (auth.ca_file, auth.cert_file, auth.key_file):
             if each:
                 self._fingerprints[each] = _fingerprint(each)
-        tls = Tls(
-            ca_file=auth.ca_file,
-            ca_pem=config_checks.inline_ca(auth) or "",
-            certificate_file=auth.cert_file,
-            key_file=auth.key_file,
-            insecure=auth.tls_insecure,
-        )
+        tls = config_checks.tls_of(auth)
         return Loaded(
             self._with_environment(conf.config),
             tls,
             tls.context(),
             self._fingerprints,
-            (*conf.warnings, *config_checks.warnings(conf.config)),
+            (*conf.warnings, *conf.located(config_checks.warnings(conf.config))),
         )
 
     def _with_clouds_yaml(self, conf: CloudConf) -> CloudConf:

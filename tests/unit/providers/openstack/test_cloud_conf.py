@@ -1,11 +1,16 @@
 """cloud.conf as a whole: values, warnings, and errors that name line, section, key and fix."""
 
+from operator import attrgetter
+
 import pytest
 
 from pileus.cloud.errors import Misconfigured
+from pileus.cloud.interface import ProviderConfig
 from pileus.providers.openstack import config_checks
 from pileus.providers.openstack.cloud_conf import CloudConf, read_cloud_conf
 from pileus.providers.openstack.config import SECTIONS, LoadBalancerClass, OpenStackConfig, keys_of
+from pileus.providers.openstack.identity import token_request
+from pileus.providers.openstack.load import load
 from pileus.telemetry.mask import masked
 
 LOGIN = """[Global]
@@ -165,13 +170,6 @@ def test_unknown_and_removed_keys_are_ignored_with_a_warning(text, warning):
             ),
         ),
         (
-            "[LoadBalancer]\nmonitor-max-retries = 11",
-            (
-                "[LoadBalancer] monitor-max-retries: 11 is not in the range 1 to 10. "
-                "Fix: monitor-max-retries = 1"
-            ),
-        ),
-        (
             "[LoadBalancer]\nmonitor-max-retries-down = x",
             (
                 '[LoadBalancer] monitor-max-retries-down: "x" is not a whole number. '
@@ -195,18 +193,12 @@ def test_unknown_and_removed_keys_are_ignored_with_a_warning(text, warning):
             ),
         ),
         (
-            "[Global]\ntls-insecure = yes",
-            '[Global] tls-insecure: "yes" is not true or false. Fix: tls-insecure = false',
-        ),
-        (
             "[Global]\nos-endpoint-type = intern",
             (
                 '[Global] os-endpoint-type: unknown value "intern" (did you mean "internal"?). '
                 "Fix: use one of public, internal, admin, publicURL, internalURL, adminURL"
             ),
         ),
-        ("[Global]\ncert-file = /c", "[Global] cert-file needs its key. Fix: set key-file"),
-        ("[Global]\nkey-file = /k", "[Global] key-file needs its certificate. Fix: set cert-file"),
         (
             "[Global]\nca-data = x!",
             "[Global] ca-data is not a CA in PEM, encoded with base64. Fix: base64 -w0 ca.pem",
@@ -216,66 +208,8 @@ def test_unknown_and_removed_keys_are_ignored_with_a_warning(text, warning):
             "[Global] ca-data is not a CA in PEM, encoded with base64. Fix: base64 -w0 ca.pem",
         ),
         (
-            "[Global]\nca-file = /c\nca-data = aGk=",
-            "[Global] ca-data: excludes ca-file. Fix: remove one of them",
-        ),
-        (
-            "[Global]\nca-data = aGk=\ntls-insecure = true",
-            "[Global] tls-insecure: excludes ca-data. Fix: remove tls-insecure",
-        ),
-        (
-            "[Global]\nca-file = /c\ntls-insecure = true",
-            "[Global] tls-insecure: excludes ca-file. Fix: remove tls-insecure",
-        ),
-        (
             "[Global]\nuser-id = x",
             "[Global] username is set, and user-id, too. Fix: remove one of them",
-        ),
-        (
-            "[Global]\ntrustee-id = x",
-            "[Global] trustee-id needs a trust. Fix: set trust-id, or remove it",
-        ),
-        (
-            "[Global]\napplication-credential-id = x",
-            (
-                "[Global] application-credential-secret is missing. Fix: set it, or remove "
-                "application-credential-id and -name"
-            ),
-        ),
-        (
-            "[Global]\napplication-credential-id = x\napplication-credential-secret = y",
-            (
-                "[Global] password is set, and an application credential, too. "
-                "Fix: remove one of them"
-            ),
-        ),
-        (
-            "[LoadBalancer]\nlb-provider = ovn\nlb-method = ROUND_ROBIN",
-            (
-                "[LoadBalancer] lb-method: lb-provider = ovn has no ROUND_ROBIN. "
-                "Fix: lb-method = SOURCE_IP_PORT"
-            ),
-        ),
-        (
-            "[LoadBalancer]\ncreate-monitor\nmonitor-timeout = 9s",
-            (
-                "[LoadBalancer] monitor-timeout: 9s is longer than monitor-delay. "
-                "Fix: monitor-timeout = 5s"
-            ),
-        ),
-        (
-            "[LoadBalancer]\ncreate-monitor\nmonitor-delay = 5500ms",
-            (
-                "[LoadBalancer] monitor-delay: Octavia takes whole seconds, 1 s at least. "
-                "Fix: monitor-delay = 5s"
-            ),
-        ),
-        (
-            "[LoadBalancer]\ndefault-tls-container-ref = cert",
-            (
-                '[LoadBalancer] default-tls-container-ref: "cert" is not a reference of Barbican. '
-                "Fix: https://HOST/v1/containers/UUID or https://HOST/v1/secrets/UUID"
-            ),
         ),
         (
             "[LoadBalancer]\nnode-selector = a b",
@@ -285,17 +219,10 @@ def test_unknown_and_removed_keys_are_ignored_with_a_warning(text, warning):
             ),
         ),
         (
-            '[LoadBalancerClass "x"]\nfloating-subnet = ~(',
+            "[LoadBalancer]\nlb-method = SOURCE_IP_PORT",
             (
-                '[LoadBalancerClass "x"] floating-subnet: invalid pattern: '
-                "missing ) (character 1 of ()"
-            ),
-        ),
-        (
-            "[Networking]\naddress-sort-order = 10.0.0.0/8, x",
-            (
-                '[Networking] address-sort-order: "x" is not a CIDR. '
-                "Fix: address-sort-order = 10.0.0.0/8, fd00::/8"
+                "[LoadBalancer] lb-method: lb-provider = amphora has no SOURCE_IP_PORT. "
+                "Fix: lb-method = ROUND_ROBIN"
             ),
         ),
         (
@@ -372,6 +299,13 @@ def test_all_errors_are_reported_at_once():
             "[Global] username needs a domain. Fix: user-domain-name = Default",
         ),
         (
+            "auth-url = http://k\napplication-credential-id = a",
+            (
+                "[Global] application-credential-secret is missing. Fix: set it, or remove "
+                "application-credential-id and -name"
+            ),
+        ),
+        (
             "auth-url = http://k\napplication-credential-secret = s",
             (
                 "[Global] application-credential-secret has no application credential. "
@@ -436,8 +370,206 @@ def test_a_time_limit_of_zero_is_the_default():
     ],
 )
 def test_what_is_probably_not_meant_is_a_warning(text, words):
-    (warning,) = config_checks.warnings(read(LOGIN + text).config)
+    conf = read(LOGIN + text)
+    (warning,) = conf.located(config_checks.warnings(conf.config))
     assert words in warning
+    assert warning.startswith("/etc/cloud.conf:")
+
+
+CREDENTIAL = "application-credential-id = a\napplication-credential-secret = hunter2\n"
+ODD: dict[str, tuple[str, str, dict[str, object]]] = {
+    "insecure with a CA file that does not exist": (
+        "[Global]\ntls-insecure = true\nca-file = /missing",
+        "[Global] ca-file has no effect with tls-insecure. Fix: remove tls-insecure",
+        {},
+    ),
+    "insecure with a CA": (
+        "[Global]\ntls-insecure = true\nca-data = x!",
+        "[Global] ca-data has no effect with tls-insecure. Fix: remove tls-insecure",
+        {},
+    ),
+    "insecure in another spelling": (
+        "[Global]\ntls-insecure = yes",
+        '[Global] tls-insecure: "yes" is not true: false is used. Fix: tls-insecure = false',
+        {"auth.tls_insecure": False},
+    ),
+    "certificate without key": (
+        "[Global]\ncert-file = /missing",
+        "[Global] cert-file has no effect without its key. Fix: set key-file",
+        {},
+    ),
+    "key without certificate": (
+        "[Global]\nkey-file = /missing",
+        "[Global] key-file has no effect without its certificate. Fix: set cert-file",
+        {},
+    ),
+    "password beside an application credential": (
+        f"[Global]\n{CREDENTIAL}",
+        (
+            "[Global] application-credential-id has no effect: the password is used. "
+            "Fix: remove one of them"
+        ),
+        {},
+    ),
+    "password beside a part of an application credential": (
+        "[Global]\napplication-credential-name = a",
+        (
+            "[Global] application-credential-name has no effect: the password is used. "
+            "Fix: remove one of them"
+        ),
+        {},
+    ),
+    "token beside a password": (
+        "[Global]\ntoken = hunter2",
+        "[Global] token has no effect: the password is used. Fix: remove one of them",
+        {},
+    ),
+    "trustee without trust": (
+        "[Global]\ntrustee-id = x\n",
+        "[Global] trustee-id has no effect without a trust. Fix: set trust-id, or remove it",
+        {},
+    ),
+    "timeout longer than delay": (
+        "[LoadBalancer]\ncreate-monitor = yes\nmonitor-timeout = 9s",
+        (
+            "[LoadBalancer] monitor-timeout: 9s is longer than monitor-delay, and passed "
+            "on: a check may begin before the last one ends. Fix: monitor-timeout = 5s"
+        ),
+        {"load_balancer.monitor_timeout": 9.0, "load_balancer.create_monitor": True},
+    ),
+    "fractions of seconds": (
+        "[LoadBalancer]\ncreate-monitor\nmonitor-delay = 5500ms",
+        (
+            "[LoadBalancer] monitor-delay: Octavia takes whole seconds: 5s is used. Fix: "
+            "monitor-delay = 5s"
+        ),
+        {},
+    ),
+    "too many retries": (
+        "[LoadBalancer]\nmonitor-max-retries = 0x10",
+        (
+            "[LoadBalancer] monitor-max-retries: 16 is not in the range 1 to 10: 10 is used. Fix: "
+            "monitor-max-retries = 10"
+        ),
+        {"load_balancer.monitor_max_retries": 10},
+    ),
+    "no retries": (
+        "[LoadBalancer]\nmonitor-max-retries-down = 0",
+        (
+            "[LoadBalancer] monitor-max-retries-down: 0 is not in the range 1 to 10: 3 "
+            "is used. Fix: monitor-max-retries-down = 3"
+        ),
+        {"load_balancer.monitor_max_retries_down": 3},
+    ),
+    "negative time limit": (
+        "[Metadata]\nrequest-timeout = -5s",
+        "[Metadata] request-timeout: -5s is negative: 1m0s is used. Fix: request-timeout = 1m0s",
+        {"metadata.request_timeout": 60.0},
+    ),
+    "method of another provider": (
+        "[LoadBalancer]\nlb-provider = ovn\nlb-method = ROUND_ROBIN",
+        (
+            "[LoadBalancer] lb-method: lb-provider = ovn has no ROUND_ROBIN: "
+            "SOURCE_IP_PORT is used. Fix: lb-method = SOURCE_IP_PORT"
+        ),
+        {},
+    ),
+    "reference that is none": (
+        "[LoadBalancer]\ndefault-tls-container-ref = cert",
+        (
+            '[LoadBalancer] default-tls-container-ref: "cert" is not a reference of '
+            "Barbican: Services without an annotation of that name get no listeners. "
+            "Fix: https://HOST/v1/containers/UUID or https://HOST/v1/secrets/UUID"
+        ),
+        {},
+    ),
+    "pattern of a class that no Service uses": (
+        '[LoadBalancerClass "x"]\nfloating-subnet = ~(',
+        (
+            '[LoadBalancerClass "x"] floating-subnet: invalid pattern, new floating IPs cannot be '
+            "created with it: missing ) (character 1 of ()"
+        ),
+        {},
+    ),
+    "order with a host": (
+        "[Networking]\naddress-sort-order = 10.0.0.0/8, 10.1.2.3",
+        (
+            '[Networking] address-sort-order: "10.1.2.3" is not a CIDR and has no effect. Fix: '
+            "address-sort-order = 10.0.0.0/8, fd00::/8"
+        ),
+        {},
+    ),
+    "section of the volume plugin": (
+        "[BlockStorage]\nnode-volume-attach-limit = 300",
+        (
+            "[BlockStorage] node-volume-attach-limit: 300 is not in the range 1 to 256: "
+            "256 is used. Fix: node-volume-attach-limit = 256"
+        ),
+        {"block_storage.node_volume_attach_limit": 256},
+    ),
+    "mistake in the section of the volume plugin": (
+        "[BlockStorage]\nrescan-on-resize = maybe",
+        (
+            '[BlockStorage] rescan-on-resize: the default is used: "maybe" is not true '
+            "or false. Fix: rescan-on-resize = false"
+        ),
+        {"block_storage.rescan_on_resize": False},
+    ),
+    "section of another program": (
+        "[KeyManager]\nkey-id = x",
+        "unknown section [KeyManager] is ignored",
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "warning", "holds"), ODD.values(), ids=ODD)
+def test_a_file_that_starts_the_go_manager_is_used_with_a_warning(text, warning, holds):
+    loaded = load(ProviderConfig(path="/etc/cloud.conf", text=LOGIN + text))
+
+    assert f": {warning}" in "\n".join(f"{one}\n" for one in loaded.warnings)
+    assert all(one.startswith("/etc/cloud.conf:") for one in loaded.warnings)
+    assert "hunter2" not in "".join(loaded.warnings)
+    assert masked("".join(loaded.warnings)) == "".join(loaded.warnings)
+    for name, value in holds.items():
+        assert attrgetter(name)(loaded.config) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[LoadBalancer]\nlb-method =\n[Metadata]\nsearch-order =",
+        "[LoadBalancer]\nmax-shared-lb = -1\nmax-shared-lb = 2",
+        "[loadbalancer]\nCREATE-MONITOR = On\nmonitor-delay = 1.5m\nmonitor-delay = 5s",
+        "[Metadata]\nsearch-order = metadataService , configDrive",
+    ],
+)
+def test_unusual_spellings_need_no_warning(text):
+    loaded = load(ProviderConfig(path="/etc/cloud.conf", text=LOGIN + text))
+
+    assert loaded.warnings == ()
+    assert loaded.config.load_balancer.lb_method == "ROUND_ROBIN"
+    assert loaded.config.load_balancer.max_shared_lb == 2
+    assert loaded.config.load_balancer.monitor_delay == 5.0
+    assert "configDrive" in loaded.config.metadata.search_order
+
+
+def test_a_token_alone_is_a_warning_that_is_not_masked():
+    text = "[Global]\nauth-url = http://k\ntoken = hunter2\ntenant-id = t"
+    (warning,) = load(ProviderConfig(path="/etc/cloud.conf", text=text)).warnings
+
+    assert masked(warning) == (
+        "/etc/cloud.conf:3: [Global] token cannot be renewed. Fix: use an application credential"
+    )
+
+
+def test_a_password_is_used_before_an_application_credential_as_in_go():
+    both = read(f"{LOGIN}{CREDENTIAL}").config.auth
+    alone = read(f"[Global]\nauth-url = http://k\npassword = hunter2\n{CREDENTIAL}").config.auth
+
+    assert token_request(both)["auth"]["identity"]["methods"] == ["password"]
+    assert token_request(both)["auth"]["scope"]["project"]["name"] == "p"
+    assert token_request(alone)["auth"]["identity"]["methods"] == ["application_credential"]
 
 
 def test_a_misspelt_section_or_key_is_named_where_something_is_missing():
