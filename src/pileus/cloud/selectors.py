@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from functools import lru_cache
 
 from pileus.cloud.model import NodeRef
@@ -35,6 +36,8 @@ class Selector:
     """All requirements hold; a selector without any selects every node."""
 
     requirements: tuple[Requirement, ...] = ()
+    is_given: bool = field(default=False, repr=False)
+    """Whether it was written: then it replaces a default of the provider, even if it is empty."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return all(each.holds(labels) for each in self.requirements)
@@ -49,7 +52,7 @@ def parse_selector(text: str) -> Selector:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if len(parts) > MOST:
         raise ValueError(f"a node selector with at most {MOST} requirements")
-    return Selector(tuple(map(_requirement, parts)))
+    return Selector(tuple(map(_requirement, parts)), is_given=True)
 
 
 def _requirement(part: str) -> Requirement:
@@ -62,8 +65,9 @@ def _requirement(part: str) -> Requirement:
 
 def combined(selectors: Iterable[object]) -> Selector:
     """Returns the selector of nodes that all of them select."""
-    every = (each for each in selectors if isinstance(each, Selector))
-    return Selector(tuple(one for each in every for one in each.requirements))
+    every = [each for each in selectors if isinstance(each, Selector)]
+    requirements = tuple(one for each in every for one in each.requirements)
+    return Selector(requirements, is_given=any(each.is_given for each in every))
 
 
 @lru_cache(maxsize=KEPT)

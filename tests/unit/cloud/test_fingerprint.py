@@ -202,6 +202,7 @@ NOT_IN_IT = {
     "owner.cluster": OWN,
     "owner.uid": OWN,
     "adopts": OWN,
+    "selector.is_given": SELECTED,
     "selector.requirements": SELECTED,
     "selector.requirements.key": SELECTED,
     "selector.requirements.value": SELECTED,

@@ -20,7 +20,7 @@ from pileus.cloud.options import (
     Options,
     meant_for,
 )
-from pileus.cloud.selectors import EVERY_NODE, parse_selector, select
+from pileus.cloud.selectors import EVERY_NODE, combined, parse_selector, select
 
 INTERNAL = Option("acme/internal", FLAG, False, "No public address.", RECREATE)
 SUBNET = Option("acme/subnet", TEXT, "", "Subnet.", CREATE_ONLY)
@@ -55,6 +55,13 @@ def test_what_is_no_selector_is_refused(text: str):
     with pytest.raises(ValueError, match="a node selector such as"):
         parse_selector(text)
     assert "must be a node selector" in ANNOTATIONS.problems({NODES.name: text})[0]
+
+
+def test_an_empty_selector_that_is_written_is_told_from_none():
+    assert parse_selector("") != EVERY_NODE
+    assert combined([parse_selector("")]).is_given
+    assert not combined([]).is_given
+    assert parse_selector("").requirements == EVERY_NODE.requirements
 
 
 def test_members_are_selected_by_labels():

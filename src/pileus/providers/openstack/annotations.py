@@ -5,6 +5,8 @@ on that. `ignored` reports them, so that the user sees a warning. Other mistakes
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from pileus.cloud.balancer import Notice
@@ -15,7 +17,6 @@ from pileus.cloud.options import (
     LIVE,
     NAMES,
     REPORTED,
-    SELECTOR,
     SELECTS_MEMBERS,
     TEXT,
     Kind,
@@ -25,7 +26,7 @@ from pileus.cloud.options import (
     Values,
     one_of,
 )
-from pileus.cloud.selectors import EVERY_NODE
+from pileus.cloud.selectors import EVERY_NODE, KEPT, Selector, parse_selector
 
 PREFIX = "loadbalancer.openstack.org/"
 METHODS = ("ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT")
@@ -53,6 +54,25 @@ LENIENT_FLAG: Kind[bool | None] = Kind("true or false", _flag)
 LENIENT_NUMBER: Kind[int | None] = Kind("whole number", _number)
 PROXY_VERSION: Kind[str | None] = Kind("true, false, v1 or v2", _proxy)
 LENIENT = (LENIENT_FLAG, LENIENT_NUMBER, PROXY_VERSION)
+
+
+@lru_cache(maxsize=KEPT)
+def node_selector(text: str) -> Selector:
+    """Returns the selector as the Go program reads it: `k=` means any value, as `k` does.
+
+    Raises ValueError whose text completes: `x must be …`.
+    """
+    selector = parse_selector(text)
+    return replace(
+        selector,
+        requirements=tuple(
+            one if one.value or one.is_negative else replace(one, value=None)
+            for one in selector.requirements
+        ),
+    )
+
+
+GO_SELECTOR: Kind[Selector] = Kind("node selector", node_selector)
 OPTIONAL_TEXT: Kind[str | None] = Kind("text", str)
 """None: not set. An empty annotation is set, and wins over the configuration."""
 METHOD: Kind[str | None] = Kind(" or ".join(METHODS), one_of(*METHODS).parse, METHODS)
@@ -178,9 +198,10 @@ LOAD_BALANCER_ADDRESS: Option[str] = Option(
 HOSTNAME = _text("hostname", "Host name to publish instead of the address.")
 NODE_SELECTOR = Option(
     PREFIX + "node-selector",
-    SELECTOR,
+    GO_SELECTOR,
     EVERY_NODE,
-    "Labels of nodes that become members: `k=v,k2`. Default: the configuration.",
+    "Labels of nodes that become members: `k=v,k2`; `k=` is any value, and an empty text every "
+    "node. Default: the configuration.",
     role=SELECTS_MEMBERS,
 )
 

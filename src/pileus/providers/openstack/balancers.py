@@ -31,9 +31,9 @@ from pileus.cloud.errors import (
     Unavailable,
 )
 from pileus.cloud.model import Failure
-from pileus.cloud.selectors import parse_selector
 from pileus.dataclass import dataclass
 from pileus.providers.openstack import balancer_plan, floating_ip, security_group
+from pileus.providers.openstack.annotations import node_selector
 from pileus.providers.openstack.api import Client
 from pileus.providers.openstack.balancer_observation import Observer
 from pileus.providers.openstack.balancer_seen import Seen, changing_tag
@@ -95,7 +95,7 @@ node without a provider ID: its name, and the UUID that its firmware reports."""
 
 def abilities_of(config: OpenStackConfig) -> Abilities:
     """Members carry the labels that the configured node selector reads."""
-    selector = parse_selector(config.load_balancer.node_selector)
+    selector = node_selector(config.load_balancer.node_selector)
     return replace(ABILITIES, member_labels=frozenset(one.key for one in selector.requirements))
 
 

@@ -162,7 +162,9 @@ class LoadBalancer(LoadBalancerClass):
         Flag, "Create a security group per Service on the ports of members."
     ] = False
     internal_lb: Annotated[Flag, "Make every load balancer internal."] = False
-    node_selector: Annotated[Text, "Labels of nodes that become members: `k=v, k2`."] = ""
+    node_selector: Annotated[
+        Text, "Labels of nodes that become members: `k=v, k2`; `k=` is any value."
+    ] = ""
     cascade_delete: Annotated[Flag, "Delete a load balancer with its parts in one request."] = True
     flavor_id: Annotated[Text, "Flavor of Octavia."] = ""
     availability_zone: Annotated[Text, "Availability zone of Octavia."] = ""

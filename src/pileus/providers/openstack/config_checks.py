@@ -7,7 +7,7 @@ from enum import StrEnum
 from ipaddress import ip_network
 
 from pileus.cloud.http import Tls
-from pileus.cloud.selectors import parse_selector
+from pileus.providers.openstack.annotations import node_selector
 from pileus.providers.openstack.cloud_conf import Problem
 from pileus.providers.openstack.config import (
     CLASS_SECTION,
@@ -267,7 +267,7 @@ def _balancer(balancer: LoadBalancer) -> Found:
             ),
         )
     try:
-        parse_selector(balancer.node_selector)
+        node_selector(balancer.node_selector)
     except ValueError as error:
         yield "node-selector", f'"{balancer.node_selector}" is not {error}'
 

@@ -25,7 +25,7 @@ from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.cloud.fingerprint import digest, usual_address, usual_network
 from pileus.cloud.model import NodeRef
 from pileus.cloud.options import Option, Values
-from pileus.cloud.selectors import EVERY_NODE, Selector, parse_selector, select
+from pileus.cloud.selectors import Selector, select
 from pileus.dataclass import dataclass
 from pileus.providers.openstack import annotations
 from pileus.providers.openstack.config import LoadBalancer, LoadBalancerClass, OpenStackConfig
@@ -64,7 +64,7 @@ class Setup:
 
     @property
     def selector(self) -> Selector:
-        return parse_selector(self.balancers.node_selector)
+        return annotations.node_selector(self.balancers.node_selector)
 
     def fingerprint(self, wish: Wish) -> str:
         """Returns a short hash of everything that decides what the load balancer looks like."""
@@ -75,6 +75,7 @@ class Setup:
             repr(sorted(self.config.classes.items())),
             repr(self.features),
             self.cluster_name,
+            *(("own",) if wish.selector.is_given and self.balancers.node_selector else ()),
         )
 
 
@@ -297,8 +298,8 @@ class Context:
 
     @property
     def _nodes(self) -> frozenset[NodeRef]:
-        """A selector of the Service replaces the one of the configuration."""
-        if self.wish.selector != EVERY_NODE:
+        """A selector of the Service replaces the one of the configuration, also an empty one."""
+        if self.wish.selector.is_given:
             return self.spec.members
         return select(self.spec.members, self.setup.selector)
 

@@ -9,7 +9,7 @@ from pileus.cloud.balancer import BalancerSpec, HealthCheck, Listener, Owner, Tr
 from pileus.cloud.errors import Misconfigured, Unsupported
 from pileus.cloud.model import Address, NodeName, NodeRef
 from pileus.cloud.selectors import parse_selector
-from pileus.providers.openstack.annotations import INTERNAL, PREFIX
+from pileus.providers.openstack.annotations import INTERNAL, NODE_SELECTOR, PREFIX
 from pileus.providers.openstack.config import LoadBalancer, OpenStackConfig
 from pileus.providers.openstack.desired import (
     Desired,
@@ -241,6 +241,21 @@ def test_a_selector_of_the_service_replaces_the_one_of_the_configuration() -> No
     chosen = desire(replace(wish(), selector=parse_selector("pool")), SPEC, setup(config))
     assert [one.name for one in default.ports[0].members] == ["ref-node-1"]
     assert [one.name for one in chosen.ports[0].members] == ["ref-node-1", "ref-node-2"]
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", "pool=", "pool"])
+def test_an_empty_selector_and_an_empty_value_mean_what_they_mean_in_go(text: str) -> None:
+    """An empty annotation replaces the configuration; `k=` is any value of the label."""
+    config = LoadBalancer(node_selector="pool=web")
+    given = NODE_SELECTOR.kind.parse(text)
+    chosen = desire(replace(wish(), selector=given), SPEC, setup(config))
+    by_default = desire(wish(), SPEC, setup(LoadBalancer(node_selector=text)))
+
+    for one in (chosen, by_default):
+        assert [each.name for each in one.ports[0].members] == ["ref-node-1", "ref-node-2"]
+    assert setup(config).fingerprint(wish()) != setup(config).fingerprint(
+        replace(wish(), selector=given)
+    )
 
 
 def test_a_port_without_node_port_has_no_members() -> None:
