@@ -95,6 +95,9 @@ class Observer:
     groups: Known = field(init=False)
     failed: FailedCreations = field(init=False)
     _leaving: Leaving = field(default_factory=Leaving)
+    _without_group: set[Owner] = field(default_factory=set[Owner])
+    """Owners that had no security group when they were last read. They are read once in a process,
+    also if they are not managed any more: the configuration may have changed at its start."""
     _marked: set[Owner] = field(default_factory=set[Owner])
     """Owners whose load balancer had their mark when it was last observed."""
 
@@ -235,6 +238,7 @@ class Observer:
             self._complete.pop(seen.owner, None)
             self._expected.pop(seen.owner, None)
             self._leaving.forget(seen.owner)
+            self._without_group.discard(seen.owner)
         else:
             self._ids[seen.owner] = seen.subject.id
         if seen.found is not None:
@@ -386,6 +390,8 @@ class Observer:
                 return one
             known = topology if wish.owner in requests else None
             own = await self._own(wish, groups) if self._needs_group(wish, one) else None
+            if own is not None and not own.groups:
+                self._without_group.add(wish.owner)
             one = replace(one, topology=known, groups=own)
             return await self._judged(wish, wanted, one) if wanted else one
 
@@ -441,11 +447,12 @@ class Observer:
         return SecurityGroups()
 
     def _needs_group(self, wish: Wish, seen: Seen) -> bool:
-        """One that is left from when they were managed is found by a full check."""
+        """One that is left from when they were managed is found by the first check of all parts."""
         if wish.spec is None:
             return not seen.is_busy
         is_managed = self.setup.balancers.manage_security_groups
-        return seen.parts is not None and (is_managed or seen.is_full)
+        may_have_one = is_managed or seen.is_full or wish.owner not in self._without_group
+        return seen.parts is not None and may_have_one
 
     async def _topology(self, requests: tuple[NetworkRequest, ...]) -> Topology:
         """A cloud without external networks costs one request, not two, at every check."""

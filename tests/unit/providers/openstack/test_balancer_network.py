@@ -127,6 +127,49 @@ async def test_groups_are_removed_when_they_are_no_longer_managed() -> None:
     assert site.groups() == ["default"]
 
 
+@pytest.mark.parametrize("was_stamped", [True, False])
+async def test_groups_are_removed_by_the_first_quick_check_after_the_restart(
+    was_stamped: bool,
+) -> None:
+    site = Site(LoadBalancer(manage_security_groups=True))
+    await site.settle(site.wish(), deep=was_stamped)
+    assert len(site.groups()) == 2
+    site.config = LoadBalancer()
+    site.restart()
+
+    await site.settle(site.wish())
+
+    assert site.groups() == ["default"]
+
+
+async def test_a_removal_of_groups_that_was_interrupted_goes_on_at_the_next_quick_check() -> None:
+    site = Site(LoadBalancer(manage_security_groups=True))
+    await site.settle(site.wish())
+    site.config = LoadBalancer()
+    site.restart()
+    site.api.crash_after = site.api.wrote + 1
+    with pytest.raises(Unavailable):
+        await site.settle(site.wish())
+    site.api.crash_after = 0
+
+    await site.settle(site.wish())
+
+    assert site.groups() == ["default"]
+
+
+async def test_groups_that_are_not_managed_are_read_once_in_a_process() -> None:
+    site = Site(LoadBalancer(member_drain_time=0.0))
+    await site.settle(site.wish())
+    site.restart()
+    await site.settle(site.wish(members=1))
+    site.api.calls.clear()
+
+    await site.settle(site.wish())
+
+    assert any(one.path.endswith("/members") for one in site.api.calls)
+    assert not any("security-groups" in one.path for one in site.api.calls)
+
+
 async def test_a_service_that_becomes_internal_and_external_again() -> None:
     site = Site()
     await site.settle(site.wish())
