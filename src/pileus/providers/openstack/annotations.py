@@ -108,8 +108,8 @@ SOURCE_RANGES: Option[tuple[str, ...]] = Option(
 )
 FLOATING_NETWORK_ID = _text(
     "floating-network-id",
-    "External network of the floating IP. Default: the class, the configuration, or the only "
-    "external network.",
+    "External network of the floating IP. Default: the class, the configuration, or the first "
+    "external network with IPv4, by ID.",
     CREATE_ONLY,
 )
 FLOATING_SUBNET = _text(

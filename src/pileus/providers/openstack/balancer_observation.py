@@ -21,8 +21,8 @@ from pileus.providers.openstack.balancer_plan import (
     changes,
     existing_request,
     floating_spec,
-    forced_internal,
     is_deleted_whole,
+    network_notices,
 )
 from pileus.providers.openstack.balancer_seen import Face, Parts, Seen, is_pending
 from pileus.providers.openstack.balancer_steps import Change, Outcome
@@ -57,6 +57,9 @@ from pileus.providers.openstack.ownership import (
 )
 from pileus.providers.openstack.recent import Known, Recent
 from pileus.providers.openstack.security_group import SecurityGroups
+from pileus.telemetry.log import Log
+
+log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ class Observer:
     _without_group: set[Owner] = field(default_factory=set[Owner])
     """Owners that had no security group when they were last read. They are read once in a process,
     also if they are not managed any more: the configuration may have changed at its start."""
+    _logged: set[str] = field(default_factory=set[str])
+    """What was logged about networks: once in a process, not for each Service."""
     _marked: set[Owner] = field(default_factory=set[Owner])
     """Owners whose load balancer had their mark when it was last observed."""
 
@@ -411,7 +416,12 @@ class Observer:
 
     async def _judged(self, wish: Wish, desired: Desired, seen: Seen) -> Seen:
         """Returns the state, and remembers it if all parts were read and are up to date."""
-        notices = (*seen.face.notices, *forced_internal(desired, seen, self.setup))
+        about_networks = tuple(network_notices(desired, seen, self.setup))
+        for one in about_networks:
+            if one.message not in self._logged:
+                self._logged.add(one.message)
+                log.warning("Network of floating IPs", warning=one.message)
+        notices = (*seen.face.notices, *about_networks)
         seen = replace(seen, face=replace(seen.face, notices=notices))
         seen = replace(seen, problem=seen.problem or await self._problem(desired, seen))
         try:

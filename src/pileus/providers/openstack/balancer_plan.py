@@ -375,7 +375,7 @@ def _floating_choice(desired: Desired, seen: Seen, setup: Setup) -> FloatingChoi
         return _checked(desired, None)
     request = existing_request(desired, seen.found)
     chosen = networks.choose(request, seen.topology, setup.balancers, setup.config.classes)
-    return chosen.floating or FloatingChoice()
+    return _checked(desired, chosen.floating)
 
 
 def _checked(desired: Desired, choice: FloatingChoice | None) -> FloatingChoice:
@@ -384,8 +384,8 @@ def _checked(desired: Desired, choice: FloatingChoice | None) -> FloatingChoice:
     if choice.network_id or choice.problem or not desired.requested_address:
         return choice
     return FloatingChoice(
-        problem=f"loadBalancerIP {desired.requested_address}: there is no external network, and no "
-        "floating IP with this address. Fix: create one, or make the Service internal"
+        problem=f"loadBalancerIP {desired.requested_address}: there is no external network with "
+        "IPv4, and no floating IP with this address. Fix: create one, or make the Service internal"
     )
 
 
@@ -398,22 +398,24 @@ def existing_request(desired: Desired, balancer: LoadBalancer) -> NetworkRequest
     )
 
 
-def forced_internal(desired: Desired, seen: Seen, setup: Setup) -> tuple[Notice, ...]:
-    """Returns a warning if the Service is external and the cloud has no external network."""
+def network_notices(desired: Desired, seen: Seen, setup: Setup) -> Iterator[Notice]:
+    """Yields a warning if an external network is missing, or was chosen among several."""
     found = seen.found
     if found is None or seen.topology is None or not desired.has_floating_ip:
-        return ()
+        return
+    if seen.floating_ips.on(found.vip_port_id or ""):
+        return
     choice = _floating_choice(desired, seen, setup)
-    if choice.network_id or choice.problem or seen.floating_ips.on(found.vip_port_id or ""):
-        return ()
-    return (
-        Notice(
+    if choice.notice:
+        yield Notice("LoadBalancerFloatingNetworkChosen", choice.notice, is_warning=True)
+    elif not choice.network_id and not choice.problem:
+        yield Notice(
             "LoadBalancerForcedInternal",
-            "there is no external network: the load balancer has no floating IP, and its internal "
-            "address is published. Fix: create an external network, or make the Service internal",
+            "there is no external network with IPv4: the load balancer has no floating IP, and its "
+            "internal address is published. Fix: create an external network, or make the Service "
+            "internal",
             is_warning=True,
-        ),
-    )
+        )
 
 
 def _line(change: FloatingIpChange | SecurityGroupChange) -> Change:

@@ -12,7 +12,7 @@ What decides, first wins:
   IP family and a member is in it, or there is none.
 - Members: `member-subnet-id` of annotation, class, `[LoadBalancer]`; `subnet-id` of
   `[LoadBalancer]`; the subnet of the VIP.
-- Floating IP: class, annotation, `[LoadBalancer]`; the external network if there is exactly one.
+- Floating IP: class, annotation, `[LoadBalancer]`; the first external network with IPv4, by ID.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,6 +87,8 @@ class FloatingChoice:
     """Subnets to try, in order; empty: any."""
     problem: str = ""
     """Why none can be created: what is wrong, and the fix. An existing one is not affected."""
+    notice: str = ""
+    """What the user should know about the choice of the network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,20 +363,28 @@ def _floating(sources: tuple[_Source, ...], topology: Topology) -> FloatingChoic
             problem=f"{place}: {network} is not an external network{hint}. External networks: "
             f"{_listed(topology.external)}"
         )
-    usable = [each for each in topology.external if each.subnets]
-    if not network and len(usable) > 1:
-        return FloatingChoice(
-            problem=f"{len(usable)} external networks, and floating-network-id is not set. Fix: "
-            "set floating-network-id in [LoadBalancer] of cloud.conf, or annotation "
-            f"{PREFIX}floating-network-id, to one of: {_listed(usable)}"
-        )
-    network = network or next((each.id for each in usable), "")
+    notice = ""
+    if not network:
+        usable = sorted(each.id for each in topology.external if _has_ipv4(each, topology))
+        network = next(iter(usable), "")
+        if len(usable) > 1:
+            notice = (
+                f"{len(usable)} external networks, and floating-network-id is not set: floating "
+                f"IPs are created in {network}. Fix: set floating-network-id in [LoadBalancer] of "
+                f"cloud.conf, or annotation {PREFIX}floating-network-id, to one of: "
+                f"{_listed(external[each] for each in usable)}"
+            )
     try:
-        return FloatingChoice(
-            network_id=network, subnet_ids=_floating_subnets(sources, network, topology)
-        )
+        subnets = _floating_subnets(sources, network, topology)
     except Misconfigured as error:
-        return FloatingChoice(network_id=network, problem=str(error))
+        return FloatingChoice(network_id=network, problem=str(error), notice=notice)
+    return FloatingChoice(network_id=network, subnet_ids=subnets, notice=notice)
+
+
+def _has_ipv4(network: Network, topology: Topology) -> bool:
+    """Subnets that are not visible may be of IPv4."""
+    found = (topology.subnet(each) for each in network.subnets)
+    return any(each is None or each.ip_version == 4 for each in found)  # noqa: PLR2004 -- IPv4
 
 
 def _floating_subnets(

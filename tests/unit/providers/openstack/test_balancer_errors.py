@@ -21,6 +21,7 @@ from pileus.cloud.errors import (
 from pileus.cloud.model import Failure, NodeName
 from pileus.providers.openstack.annotations import PREFIX
 from pileus.providers.openstack.api import Call, Service
+from pileus.providers.openstack.config import LoadBalancer, OpenStackConfig
 from pileus_lab.openstack.state import Settings
 from tests.unit.providers.openstack.balancer_site import PORTS, Site
 
@@ -74,12 +75,39 @@ async def test_a_mistake_in_an_annotation_is_refused_before_anything_is_created(
     assert site.writes == []
 
 
-async def test_two_external_networks_need_a_choice() -> None:
+async def test_of_two_external_networks_the_first_is_used_and_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     site = Site()
-    site.api.add_network("other", "198.51.100.0/24", external=True)
-    with pytest.raises(Misconfigured, match="2 external networks.*floating-network-id"):
-        await site.settle(site.wish())
-    assert site.writes == []
+    other, _ = site.api.add_network("other", "198.51.100.0/24", external=True)
+    first = min(site.public, other)
+    (router,) = site.api.records("routers")
+    site.api.change("routers", router["id"], {"external_gateway_info": {"network_id": first}})
+    notices: set[str] = set()
+    for service in ("web", "shop"):
+        wish = site.wish(service=service)
+        for _ in range(20):
+            seen = await site.seen(wish)
+            notices |= {one.message for one in (seen.balancer.notices if seen.balancer else ())}
+            await site.apply(site.balancers.changes(wish, seen), seen)
+            site.api.now += 1
+
+    assert {one["floating_network_id"] for one in site.api.records("floatingips")} == {first}
+    (notice,) = notices
+    assert f"is not set: floating IPs are created in {first}. Fix: " in notice
+    assert [one.getMessage() for one in caplog.records].count("Network of floating IPs") == 1
+
+
+async def test_a_second_external_network_with_ipv6_alone_changes_nothing() -> None:
+    site = Site()
+    site.api.add_network("six", "2001:db8::/64", external=True)
+
+    seen = await site.settle(site.wish())
+
+    assert seen.balancer is not None
+    assert seen.balancer.notices == ()
+    (floating,) = site.api.records("floatingips")
+    assert floating["floating_network_id"] == site.public
 
 
 async def test_without_an_external_network_the_internal_address_is_published_with_a_warning() -> (
@@ -157,15 +185,16 @@ async def test_nodes_join_although_no_floating_ip_is_available() -> None:
     assert set(site.members(53, "UDP")) == {"node-1", "node-2", "new"}
 
 
-async def test_nodes_join_although_the_external_network_is_ambiguous() -> None:
+async def test_nodes_join_although_the_external_network_is_unknown() -> None:
     site = Site()
     await site.settle(site.wish())
     (floating,) = site.api.records("floatingips")
     site.api.state = site.api.state.without("floatingips", [floating["id"]])
-    site.api.add_network("other", "198.51.100.0/24", external=True)
+    site.config = OpenStackConfig(load_balancer=LoadBalancer(floating_network_id="unknown"))
+    site.restart()
     more = site.wish(site.spec([*site.nodes, site.add_node("new")]))
 
-    with pytest.raises(Misconfigured, match="2 external networks"):
+    with pytest.raises(Misconfigured, match="unknown is not an external network"):
         await site.settle(more)
 
     assert set(site.members(53, "UDP")) == {"node-1", "node-2", "new"}

@@ -253,9 +253,37 @@ def test_the_only_external_network_is_used() -> None:
     assert (found.network_id, found.subnet_ids, found.problem) == ("public", (), "")
 
 
-def test_one_of_several_external_networks_is_never_guessed() -> None:
-    found = chosen(topology=replace(TOPOLOGY, external=(PUBLIC, OTHER)))
-    assert "to one of: other (other), public (public)" in problem(found)
+@pytest.mark.parametrize("external", [(PUBLIC, OTHER), (OTHER, PUBLIC)])
+def test_of_several_external_networks_the_first_by_id_is_used_with_a_notice(
+    external: tuple[Network, ...],
+) -> None:
+    found = chosen(topology=replace(TOPOLOGY, external=external)).floating
+    named = chosen(
+        topology=replace(TOPOLOGY, external=external), floating_network_id="public"
+    ).floating
+
+    assert found is not None
+    assert (found.network_id, found.problem) == ("other", "")
+    assert "floating IPs are created in other" in found.notice
+    assert "to one of: other (other), public (public)" in found.notice
+    assert named is not None
+    assert (named.network_id, named.notice) == ("public", "")
+
+
+def test_an_external_network_without_ipv4_is_not_chosen_as_in_go() -> None:
+    """A network without subnets is no candidate; one with subnets that are not visible is."""
+    six = Network(id="a-six", name="six", external=True, subnets=("nodes-v6",))
+    empty = Network(id="b-empty", name="empty", external=True)
+    hidden = Network(id="c-hidden", name="hidden", external=True, subnets=("not-visible",))
+
+    beside = chosen(topology=replace(TOPOLOGY, external=(six, empty, PUBLIC))).floating
+    alone = chosen(topology=replace(TOPOLOGY, external=(six,))).floating
+    unseen = chosen(topology=replace(TOPOLOGY, external=(six, hidden))).floating
+
+    assert (beside and beside.network_id, beside and beside.notice) == ("public", "")
+    assert (alone and alone.network_id, alone and alone.problem) == ("", "")
+    assert unseen
+    assert unseen.network_id == "c-hidden"
 
 
 def test_without_external_network_there_is_no_floating_ip_and_no_error() -> None:
