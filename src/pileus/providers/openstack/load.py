@@ -5,7 +5,7 @@ Everything here blocks: call it in a thread.
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +20,8 @@ from pileus.providers.openstack.clouds_yaml import merge_clouds_yaml
 from pileus.providers.openstack.config import Auth, OpenStackConfig
 
 MISSING = "missing"
+WAIT_STEPS = "OCCM_WAIT_LB_ACTIVE_STEPS"
+"""Variable of the Go program: how often it checks whether a load balancer is active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,11 @@ class _Loading:
             tls,
             tls.context(),
             self._fingerprints,
-            (*conf.warnings, *conf.located(config_checks.warnings(conf.config))),
+            (
+                *conf.warnings,
+                *conf.located(config_checks.warnings(conf.config)),
+                *_of_environment(self._given.environ),
+            ),
         )
 
     def _with_clouds_yaml(self, conf: CloudConf) -> CloudConf:
@@ -107,6 +113,14 @@ class _Loading:
         text = _read(path)
         self._fingerprints[str(path)] = MISSING if text is None else _hash(text.encode())
         return text
+
+
+def _of_environment(environ: Mapping[str, str]) -> Iterator[str]:
+    if environ.get(WAIT_STEPS):
+        yield (
+            f"environment variable {WAIT_STEPS} has no effect: nothing waits for a load balancer, "
+            "it is checked again until it is active. Fix: remove it"
+        )
 
 
 def _read(path: Path) -> str | None:

@@ -1,5 +1,6 @@
 """cloud.conf as a whole: values, warnings, and errors that name line, section, key and fix."""
 
+from dataclasses import replace
 from operator import attrgetter
 
 import pytest
@@ -552,6 +553,15 @@ def test_unusual_spellings_need_no_warning(text):
     assert loaded.config.load_balancer.max_shared_lb == 2
     assert loaded.config.load_balancer.monitor_delay == 5.0
     assert "configDrive" in loaded.config.metadata.search_order
+
+
+def test_the_variable_of_the_go_manager_without_a_meaning_here_is_reported():
+    given = ProviderConfig(path="/etc/cloud.conf", text=LOGIN)
+    environ = {"OCCM_WAIT_LB_ACTIVE_STEPS": "30"}
+    (warning,) = load(replace(given, environ=environ)).warnings
+
+    assert warning.startswith("environment variable OCCM_WAIT_LB_ACTIVE_STEPS has no effect: ")
+    assert load(given).warnings == ()
 
 
 def test_a_token_alone_is_a_warning_that_is_not_masked():
