@@ -53,7 +53,10 @@ RIGHTS = (
     "kubectl create clusterrole pileus-history --verb=get --non-resource-url='/history/v1/*' && "
     "kubectl create clusterrolebinding pileus-history --clusterrole=pileus-history {who}"
 )
-OWN_TOKEN_FIX = "Fix: kubectl create token NAME > FILE, and give --token-file=FILE"  # noqa: S105 -- a hint
+OWN_TOKEN_FIX = (
+    "Fix: kubectl create token NAME --namespace=NAMESPACE > FILE, "  # noqa: S105 -- a hint
+    "and give --token-file=FILE"
+)
 _FIND_FIX = (
     "Fix: ask for the right to read {what} in namespace {namespace}, or give "
     "--server=https://HOST:PORT of the leader"

@@ -98,7 +98,8 @@ CHECK_SERVER = (
 )
 CHECK_CA = (
     "Fix: compare the CA of the kubeconfig with that of the cluster (certificate-authority-data; "
-    "in a pod: kubectl get configmap kube-root-ca.crt --output=yaml), and renew the kubeconfig. "
+    "in a pod: kubectl get configmap kube-root-ca.crt --namespace=NAMESPACE --output=yaml), and "
+    "renew the kubeconfig. "
     "--kubeconfig=FILE and --context=NAME choose another cluster"
 )
 CLOSING = (

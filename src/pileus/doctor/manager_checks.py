@@ -93,7 +93,7 @@ def is_held(lease: Lease, now: datetime) -> bool:
 
 def _not_held(seen: Observation, lease: Lease, holder: str, age: float) -> Iterator[Finding]:
     expected = seen.expected
-    pods = f"kubectl --namespace={expected.account.partition('/')[0]} get pods"
+    where = f"kubectl --namespace={expected.account.partition('/')[0]}"
     lasts = (lease.spec and lease.spec.lease_duration_seconds) or 0
     if not holder:
         yield error(
@@ -111,7 +111,7 @@ def _not_held(seen: Observation, lease: Lease, holder: str, age: float) -> Itera
             f"was last renewed {lasting(age)} ago by {holder}, and expired after {lasts} s",
             reason="the manager was killed, or does not reach the API server. Nodes and Services "
             "are not managed",
-            fix=f"{pods}   # then see its log: kubectl logs POD --previous",
+            fix=f"{where} get pods   # then see its log: {where} logs POD --previous",
         )
 
 

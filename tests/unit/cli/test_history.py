@@ -371,7 +371,10 @@ def test_the_leader_is_read_through_the_proxy_of_the_api_server(run: Run) -> Non
 @pytest.mark.parametrize(
     ("token", "text"),
     [
-        ("", "your kubeconfig has none. Fix: kubectl create token NAME > FILE"),
+        (
+            "",
+            "your kubeconfig has none. Fix: kubectl create token NAME --namespace=NAMESPACE > FILE",
+        ),
         ("nonsense", "Unauthorized. Fix: give a valid token with --token-file=FILE"),
     ],
 )

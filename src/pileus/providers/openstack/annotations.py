@@ -242,29 +242,38 @@ OPTIONS: tuple[Option[Any], ...] = (
 ANNOTATIONS = Options(*OPTIONS, namespace=(PREFIX, INTERNAL_NAME, SOURCE_RANGES_NAME))
 
 
-def read(given: Mapping[str, str]) -> Values:
-    """Returns the values of a Service. Raises Misconfigured with every mistake."""
+def read(given: Mapping[str, str], service: str = "") -> Values:
+    """Returns the values of a Service, `NAMESPACE/NAME`.
+
+    Raises Misconfigured with every mistake.
+    """
     values = ANNOTATIONS.read(given)
     if values[X_FORWARDED_FOR] and values[PROXY_PROTOCOL]:
         raise Misconfigured(
             f"annotations {X_FORWARDED_FOR.name} and {PROXY_PROTOCOL.name} cannot be combined. "
-            f"Fix: kubectl annotate service NAME {X_FORWARDED_FOR.name}-"
+            f"Fix: {_removal(X_FORWARDED_FOR, service)}"
         )
     return values
 
 
-def ignored(given: Mapping[str, str]) -> tuple[Notice, ...]:
+def _removal(option: Option[Any], service: str) -> str:
+    namespace, _, name = service.rpartition("/")
+    namespace, name = namespace or "NAMESPACE", name or "NAME"
+    return f"kubectl annotate service {name} --namespace={namespace} {option.name}-"
+
+
+def ignored(given: Mapping[str, str], service: str = "") -> tuple[Notice, ...]:
     """Returns a warning for each value that could not be parsed, and so has no effect."""
-    return tuple(_ignored(given))
+    return tuple(_ignored(given, service))
 
 
-def _ignored(given: Mapping[str, str]) -> Iterator[Notice]:
+def _ignored(given: Mapping[str, str], service: str) -> Iterator[Notice]:
     for option in OPTIONS:
         text = given.get(option.name)
         if text and option.kind in LENIENT and option.kind.parse(text) is None:
             yield Notice(
                 "LoadBalancerAnnotationIgnored",
                 f'annotation {option.name}: "{text}" is not {option.kind.name}: the default is '
-                f"used. Fix: kubectl annotate service NAME {option.name}-",
+                f"used. Fix: {_removal(option, service)}",
                 is_warning=True,
             )

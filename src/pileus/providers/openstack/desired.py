@@ -175,7 +175,8 @@ def legacy_name(owner: Owner) -> str:
 
 def desire(wish: Wish, spec: BalancerSpec, setup: Setup) -> Desired:
     """Raises `Misconfigured` or `Unsupported` for what cannot be provided."""
-    values = annotations.read(wish.options)
+    service = f"{wish.namespace}/{wish.service}" if wish.service else wish.name
+    values = annotations.read(wish.options, service)
     _check(spec, values, setup)
     config = setup.balancers
     is_internal = config.internal_lb or bool(values[annotations.INTERNAL])
@@ -184,7 +185,7 @@ def desire(wish: Wish, spec: BalancerSpec, setup: Setup) -> Desired:
         owner=wish.owner,
         name=balancer_name(wish, setup.cluster_name),
         legacy_name=legacy_name(wish.owner),
-        service_name=f"{wish.namespace}/{wish.service}" if wish.service else wish.name,
+        service_name=service,
         cluster_name=setup.cluster_name,
         provider=config.lb_provider,
         flavor_id=context.flavor_id,
@@ -198,7 +199,7 @@ def desire(wish: Wish, spec: BalancerSpec, setup: Setup) -> Desired:
         source_ranges=tuple(sorted(spec.source_ranges)),
         health_port=context.health_port,
         tls_container_ref=context.tls_container_ref,
-        notices=(*annotations.ignored(wish.options), *context.notices()),
+        notices=(*annotations.ignored(wish.options, service), *context.notices()),
         context=context,
     )
 

@@ -258,6 +258,25 @@ def test_an_empty_selector_and_an_empty_value_mean_what_they_mean_in_go(text: st
     )
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {f"{PREFIX}x-forwarded-for": "maybe"},
+        {f"{PREFIX}x-forwarded-for": "true", f"{PREFIX}proxy-protocol": "true"},
+    ],
+)
+def test_a_printed_fix_names_the_service_and_its_namespace(options: dict[str, str]) -> None:
+    asked = replace(wish(), options=options)
+    try:
+        text = desire(asked, SPEC, setup()).notices[0].message
+    except Misconfigured as error:
+        text = str(error)
+
+    command = f"kubectl annotate service {asked.service} --namespace={asked.namespace}"
+    assert asked.service
+    assert text.endswith(f"Fix: {command} {PREFIX}x-forwarded-for-")
+
+
 def test_a_port_without_node_port_has_no_members() -> None:
     spec = replace(SPEC, listeners=frozenset({Listener(port=80, node_port=0)}))
     assert tree(spec)["listeners"][0]["default_pool"]["members"] == []
