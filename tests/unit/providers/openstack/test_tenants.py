@@ -287,6 +287,26 @@ async def test_a_renamed_cluster_makes_an_internal_service_public() -> None:
     assert everything(site) == {}
 
 
+async def test_a_renamed_cluster_makes_a_service_of_the_go_manager_public() -> None:
+    """By a quick check, for a load balancer that was taken over before the cluster was renamed."""
+    site = Site(cluster_name="before")
+    internal = {INTERNAL.name: "true"}
+    seen = await site.settle(replace(tenant(site, 80), options=internal))
+    assert seen.balancer is not None
+    published = frozenset(one.ip for one in seen.balancer.ingress)
+    strip(site)
+    await site.settle(replace(tenant(site, 80), options=internal, published=published), deep=True)
+    site.cluster_name = "after"
+    site.restart()
+
+    await site.settle(tenant(site, 80))
+
+    assert len(site.api.records("loadbalancers")) == 1
+    assert len(site.api.records("floatingips")) == 1
+    await site.delete(tenant(site, 80))
+    assert everything(site) == {}
+
+
 async def test_a_go_service_with_a_node_selector_is_taken_over() -> None:
     """None of its members is selected now: whose it is does not depend on members."""
     site = Site()
