@@ -16,7 +16,12 @@ from pileus.cloud.model import Failure
 from pileus.dataclass import dataclass
 from pileus.providers.openstack import annotations, networks, security_group
 from pileus.providers.openstack.api import Client, Service, each_of
-from pileus.providers.openstack.balancer_notices import in_effect, name_taken, notices_of
+from pileus.providers.openstack.balancer_notices import (
+    asks_for_subnets,
+    in_effect,
+    name_taken,
+    notices_of,
+)
 from pileus.providers.openstack.balancer_plan import (
     changes,
     existing_request,
@@ -32,7 +37,7 @@ from pileus.providers.openstack.failed_creations import WAIT, FailedCreations
 from pileus.providers.openstack.floating_ip import FloatingIps, FloatingIpSpec
 from pileus.providers.openstack.marks import tags_of
 from pileus.providers.openstack.networks import FloatingChoice, NetworkRequest, Topology
-from pileus.providers.openstack.neutron import Neutron, VipPort
+from pileus.providers.openstack.neutron import Neutron, Subnet, VipPort
 from pileus.providers.openstack.octavia import (
     Listeners,
     LoadBalancer,
@@ -72,6 +77,9 @@ class Lists:
     pools: Mapping[str, tuple[Pool, ...]] = field(default_factory=dict[str, tuple[Pool, ...]])
     """By load balancer."""
     floating_ips: FloatingIps = field(default_factory=FloatingIps)
+    subnets: tuple[Subnet, ...] = ()
+    """Read if an annotation decides about the subnet of a floating IP; of many Services only in a
+    full check."""
 
 
 @dataclass(slots=True)
@@ -157,8 +165,13 @@ class Observer:
             pools = await octavia.pools()
         elif mine := marked_for(alone.owner, present):
             pools = await octavia.pools(mine[0].id) if self._needs_pools(alone, mine[0]) else ()
-        floating = FloatingIps(await Neutron(self.client).floating_ips())
-        return Lists(present, listeners, by_balancer(pools), floating)
+        neutron, classes = Neutron(self.client), self.setup.config.classes
+        floating = FloatingIps(await neutron.floating_ips())
+        needs_subnets = (is_full or alone is not None) and any(
+            wish.spec is not None and asks_for_subnets(wish, classes) for wish in wishes
+        )
+        subnets = await neutron.subnets() if needs_subnets else ()
+        return Lists(present, listeners, by_balancer(pools), floating, subnets)
 
     def _needs_pools(self, wish: Wish, balancer: LoadBalancer) -> bool:
         """A load balancer that is deleted with all its parts is not read."""
@@ -340,7 +353,7 @@ class Observer:
         if seen.parts is not None:
             grace = self._leaving.grace(desired, seen.parts.names, self.clock.now())
             seen = replace(seen, draining=replace(seen.draining, grace=grace))
-        return replace(seen, face=self._face(wish, desired, seen))
+        return replace(seen, face=self._face(wish, desired, seen, lists.subnets))
 
     async def _floating_ips(self, spec: FloatingIpSpec, seen: Seen, lists: Lists) -> FloatingIps:
         """Returns those of the Service. They may not have been read if Octavia is busy."""
@@ -364,7 +377,7 @@ class Observer:
         except CloudError:
             return None
 
-    def _face(self, wish: Wish, desired: Desired, seen: Seen) -> Face:
+    def _face(self, wish: Wish, desired: Desired, seen: Seen, subnets: tuple[Subnet, ...]) -> Face:
         config = self.setup.balancers
         uses_name = desired.is_proxied and config.enable_ingress_hostname
         return Face(
@@ -373,7 +386,7 @@ class Observer:
             is_proxied=desired.is_proxied,
             uses_floating_ip=not desired.is_internal,
             notices=(*seen.face.notices, *desired.notices, *notices_of(wish, desired, seen)),
-            options=in_effect(wish, seen.subject),
+            options=in_effect(wish, desired, seen, self.setup.config.classes, subnets),
         )
 
     async def _with_networks(

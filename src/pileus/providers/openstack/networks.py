@@ -402,6 +402,25 @@ def _floating_subnets(
     return ()
 
 
+def is_allowed(
+    values: LoadBalancerClass, network: str, address: str, subnets: tuple[Subnet, ...]
+) -> bool:
+    """Whether a floating IP of an external network is in a subnet that the keys allow.
+
+    It counts as allowed if its subnet is not visible.
+    """
+    inside = [
+        each.id
+        for each in subnets
+        if each.network_id == network and ip_address(address) in ip_network(each.cidr)
+    ]
+    try:
+        allowed = _floating_subnets((_Source(values, "{}"),), network, Topology(subnets))
+    except Misconfigured:
+        allowed = ()
+    return not inside or not frozenset(inside).isdisjoint(allowed)
+
+
 def _checked_floating_subnet(subnet_id: str, place: str, network: str, topology: Topology) -> str:
     """Subnets of external networks are not visible in every cloud: an unknown ID is passed on."""
     known = topology.subnet(subnet_id)

@@ -6,9 +6,12 @@ import pytest
 
 from pileus.cloud.balancer import HealthCheck, Listener, Part, Transport
 from pileus.cloud.errors import Misconfigured
-from pileus.providers.openstack.annotations import INTERNAL, PREFIX
+from pileus.cloud.on_change import changed_options, without_effect
+from pileus.cloud.options import CREATE_ONLY
+from pileus.providers.openstack.annotations import ANNOTATIONS, INTERNAL, OPTIONS, PREFIX
 from pileus.providers.openstack.api import Service
 from pileus.providers.openstack.balancer_steps import CreateBalancer
+from pileus.providers.openstack.config import LoadBalancer, LoadBalancerClass, OpenStackConfig
 from pileus.providers.openstack.draining import GRACE
 from pileus_lab.openstack.state import Settings
 from tests.unit.providers.openstack.balancer_site import PORTS, Site
@@ -339,6 +342,50 @@ async def test_immutable_annotations_that_change_are_reported() -> None:
     assert seen.balancer is not None
     assert seen.balancer.options == {f"{PREFIX}subnet-id": site.subnet}
     assert site.balancer()["vip_subnet_id"] == site.subnet
+
+
+@pytest.mark.parametrize("name", [one.name for one in OPTIONS if one.on_change is CREATE_ONLY])
+async def test_every_annotation_that_is_only_used_at_creation_is_reported_when_it_changes(
+    name: str,
+) -> None:
+    site = Site()
+    (first,) = [one for one in site.api.records("subnets") if one["network_id"] == site.public]
+    body = {"network_id": site.public, "cidr": "198.51.100.0/24", "ip_version": 4, "name": "second"}
+    made = site.api.must(Service.NETWORK, "POST", "/v2.0/subnets", {"subnet": body})["subnet"]
+    for one, tag in ((first, "fast"), (made, "slow")):
+        site.api.change("subnets", one["id"], {"tags": [tag]})
+    site.api.add_network("outside", "192.0.2.0/24", external=True)
+    _, other = site.api.add_network("other", "10.5.0.0/24")
+    classes = {
+        "first": LoadBalancerClass(floating_network_id=site.public, floating_subnet=first["name"]),
+        "second": LoadBalancerClass(floating_network_id=site.public, floating_subnet="second"),
+    }
+    site.config = OpenStackConfig(
+        load_balancer=LoadBalancer(floating_network_id=site.public), classes=classes
+    )
+    site.restart()
+    before, after = {
+        "floating-network-id": (site.public, "outside"),
+        "floating-subnet": (first["name"], "second"),
+        "floating-subnet-id": (first["id"], made["id"]),
+        "floating-subnet-tags": ("fast", "slow"),
+        "class": ("first", "second"),
+        "subnet-id": (site.subnet, other),
+        "network-id": (site.network, "other"),
+        "port-id": ("", "another-port"),
+        "flavor-id": ("", "large"),
+        "availability-zone": ("", "west"),
+    }[name.removeprefix(PREFIX)]
+    created = replace(site.wish(), options={name: before})
+    moved = replace(site.wish(), options={name: after})
+
+    same = await site.settle(created, deep=True)
+    seen = await site.settle(moved)
+
+    assert changed_options(ANNOTATIONS, created, same.balancer) == ()
+    changed = changed_options(ANNOTATIONS, moved, seen.balancer)
+    assert [one.name for one in changed] == [name]
+    assert "has no effect" in without_effect(changed)[0]
 
 
 def with_ipv6() -> Site:
