@@ -282,7 +282,7 @@ def _upkeep(wish: Wish, desired: Desired, seen: Seen, setup: Setup) -> Iterator[
         summary = f"load balancer {one.id}: created twice"
         yield Change(Effect.DELETE, summary, DeleteBalancer(one.id))
     if found.provisioning_status == Provisioning.ERROR:
-        if not seen.was_complete and was_created(found, wish.owner.cluster):
+        if not seen.was_complete and is_deleted_whole(found, wish):
             summary = f"load balancer {found.id}: its creation failed, it is created again"
             yield Change(Effect.REPLACE, summary, DeleteBalancer(found.id))
         return
@@ -482,7 +482,7 @@ def _deletion(wish: Wish, seen: Seen, setup: Setup) -> Iterator[Change]:
         yield from _group_leftovers(wish, seen)
     else:
         heir = _heir(wish, found)
-        yield from _floating_leftovers(wish, seen, setup, is_kept=keeps or not heir, heir=heir)
+        yield from _floating_leftovers(wish, seen, setup, is_kept=keeps, heir=heir)
         yield from _release(wish, found, seen, setup)
 
 
@@ -548,6 +548,7 @@ def _floating_leftovers(
         may_attach=found is not None and (heir is not None or is_deleted_whole(found, wish)),
         detaches=False,
         heir=heir,
+        is_left_to_others=found is not None and not heir and not is_deleted_whole(found, wish),
     )
     port = found.vip_port_id or "" if found else ""
     yield from map(_line, floating_ip.plan(spec, port, seen.floating_ips))

@@ -85,6 +85,8 @@ class FloatingIpSpec:
     """False: the load balancer is deleted next, which detaches what is not deleted."""
     heir: Owner | None = None
     """Another Service that keeps the load balancer, and gets the floating IP with it."""
+    is_left_to_others: bool = False
+    """Whether others keep the load balancer with what is on it, who are not of this cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +382,8 @@ def _given_up(spec: FloatingIpSpec, one: FloatingIp, port_id: str) -> Iterator[F
     is_proven = is_here and spec.may_attach and _is_provable(spec, one)
     if spec.heir is not None and is_here and KEPT not in one.tags and (is_ours or is_proven):
         yield KeepFloatingIp(one) if spec.is_kept else MarkFloatingIp(one, spec.heir)
+    elif is_ours and is_here and spec.is_left_to_others:
+        yield MarkFloatingIp(one, None)
     elif is_ours and is_here and not spec.may_attach and not spec.is_kept:
         return  # the load balancer stays with others who use it, too
     elif is_ours and (_is_kept(spec, one) or (one.port_id and not is_here)):

@@ -64,7 +64,9 @@ def marked_for(owner: Owner, balancers: Iterable[LoadBalancer]) -> list[LoadBala
 def twins_of(ours: Sequence[LoadBalancer]) -> tuple[LoadBalancer, ...]:
     """Returns all but the oldest of several that were created for a Service and serve it alone."""
     return tuple(
-        one for one in ours[1:] if creator_of(one.tags) and len(services_of(one.tags)) == 1
+        one
+        for one in ours[1:]
+        if creator_of(one.tags) and len(services_of(one.tags)) == 1 and len(go_tags(one.tags)) <= 1
     )
 
 
@@ -193,7 +195,8 @@ def candidates_of(
     def is_candidate(one: LoadBalancer) -> bool:
         match cluster_of(one.tags):
             case "":
-                return one.name in names or name in one.tags
+                # One without the tag that has the record of its creation was left to others.
+                return name in one.tags or (one.name in names and not creator_of(one.tags))
             case wish.owner.cluster:
                 return name in one.tags and bool(one.id == wish.adopts or wish.published)
             case _:

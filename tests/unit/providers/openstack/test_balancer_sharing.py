@@ -1,6 +1,7 @@
 """Several Services on one load balancer, and load balancers that the user created."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,56 @@ async def test_the_load_balancer_stays_until_its_last_service_is_deleted() -> No
 
     await site.settle(without(second))
     assert site.api.records("loadbalancers") == []
+
+
+STRANGER = "kube_service_elsewhere_default_shop"
+"""The tag of a Service of another cluster, whose Go manager uses the load balancer, too."""
+
+
+def let_in(site: Site, balancer: Any) -> None:
+    tags = [*balancer["tags"], STRANGER]
+    site.octavia("PUT", f"loadbalancers/{balancer['id']}", {"loadbalancer": {"tags": tags}})
+    site.api.now += 5
+
+
+async def test_a_load_balancer_that_another_cluster_uses_is_left_to_it() -> None:
+    site = Site()
+    await site.settle(site.wish())
+    let_in(site, site.balancer())
+    deleted = without(site.wish())
+    await site.settle(deleted)
+
+    assert site.listeners() == {}
+    assert [tag for tag in site.balancer()["tags"] if "created-for" not in tag] == [STRANGER]
+    assert [one["tags"] for one in site.api.records("floatingips")] == [[]]
+    assert await site.plan(deleted) == []
+    assert (await site.seen(deleted, deep=True)).balancer is None
+
+
+async def test_a_second_load_balancer_that_another_cluster_uses_is_not_deleted_as_a_twin() -> None:
+    site = Site()
+    await site.settle(site.wish())
+    first = site.balancer()
+    fields = {"name": "twin", "vip_subnet_id": site.subnet, "tags": first["tags"]}
+    made = site.octavia("POST", "loadbalancers", {"loadbalancer": fields})["loadbalancer"]
+    site.api.now += 5
+    assert f"- load balancer {made['id']}: created twice" in await site.plan(site.wish())
+
+    let_in(site, made)
+    assert not any(made["id"] in line for line in await site.plan(site.wish()))
+
+
+async def test_a_failed_load_balancer_that_another_cluster_uses_is_not_created_again() -> None:
+    site = Site()
+    (creation,) = await site.changes(site.wish())
+    await site.balancers.apply(creation, await site.seen(site.wish()))
+    site.api.now += 5
+    found = site.balancer()
+    site.api.change("loadbalancers", found["id"], {"provisioning_status": "ERROR"})
+    assert [line[0] for line in await site.plan(site.wish())] == ["±"]
+
+    site.api.change("loadbalancers", found["id"], {"tags": [*found["tags"], STRANGER]})
+    assert await site.plan(site.wish()) == []
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,13 @@ def test_a_service_that_shares_a_load_balancer_decides_nothing_about_its_floatin
         planned(secondary)
 
 
+def test_ours_stays_on_a_load_balancer_that_is_left_to_others_and_nowhere_else() -> None:
+    left_to_others = replace(INTERNAL, may_attach=False, is_left_to_others=True)
+    detached = changed(OURS, id="f2", port_id=None)
+    planned_changes = planned(left_to_others, OURS, detached)
+    assert planned_changes == (MarkFloatingIp(OURS, None), DeleteFloatingIp(detached))
+
+
 def test_without_external_network_nothing_is_created() -> None:
     assert planned(replace(SPEC, choice=FloatingChoice())) == ()
 
