@@ -88,6 +88,7 @@ class LocalInstances:
             zone=machine.zone,
             region=self.region,
             addresses=addresses_of(machine),
+            names=frozenset({machine.name}),
             labels=machine.labels,
             state=STATES[machine.power],
         )

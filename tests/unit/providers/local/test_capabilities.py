@@ -91,6 +91,7 @@ async def test_an_instance_tells_all_that_a_node_needs():
             Address(AddressType.HOSTNAME, "a"),
             Address(AddressType.INTERNAL_DNS, "a.local-1b.local.internal"),
         ),
+        names=frozenset({"a"}),
         state=InstanceState.RUNNING,
     )
 
