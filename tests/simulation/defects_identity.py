@@ -11,6 +11,13 @@ UNHEARD_OF = "nobody_changes_what_it_has_not_heard_of"
 
 BY_NAME = (
     Defect(
+        name="a node may claim the machine of another",
+        plant=plants.nodes_may_claim_any_machine,
+        caught_by=("who_claims_the_machine_of_another_is_not_initialized",),
+        at=1,
+        scenario="strangers",
+    ),
+    Defect(
         name="a node is deleted by its name only",
         plant=plants.nodes_are_deleted_by_name,
         caught_by=(UNHEARD_OF, "no_node_is_deleted_whose_machine_exists"),

@@ -8,6 +8,7 @@ from msgspec.structs import replace as changed
 
 from pileus.controllers.lifecycle import controller as lifecycle
 from pileus.controllers.node import controller as node
+from pileus.controllers.node import observation as node_observation
 from pileus.controllers.route import controller as route
 from pileus.controllers.service import observation as service
 from pileus.controllers.service.notes import DeletedServices
@@ -18,6 +19,13 @@ from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter
 from pileus.runtime.events import EventRecorder
 from pileus.runtime.reconcile import DONE
 from tests.simulation.planting import Patch
+
+
+def nodes_may_claim_any_machine() -> Iterable[Patch]:
+    def accepted(*_: object) -> None:
+        return None
+
+    yield node_observation, "refusal", accepted
 
 
 def nodes_are_deleted_by_name() -> Iterable[Patch]:

@@ -11,7 +11,7 @@ from pileus.cloud.balancer import Effect
 from pileus.controllers.service.events import Reporter
 from pileus.providers.openstack import balancer_plan, networks, port_plan
 from pileus.providers.openstack.balancer_seen import Seen
-from pileus.providers.openstack.balancer_steps import Change, DeleteBalancer
+from pileus.providers.openstack.balancer_steps import Change, DeleteBalancer, DeletePart
 from pileus.providers.openstack.desired import Desired, Setup
 from pileus.providers.openstack.neutron import Neutron, Port
 from pileus.providers.openstack.nova import Nova, Server
@@ -107,6 +107,9 @@ SAME_PORT_REFUSED = 458
 """A fault refuses all changes of a port: several Services try again, each at its own pace."""
 SAME_PORT_GONE = 1066
 """A port was deleted before several Services changed it."""
+LEFT_TO_OTHERS = 13
+"""In scenario strangers: a load balancer that was left to another cluster was taken for one whose
+owner is unknown, and the finalizer stayed."""
 MANY_REFUSED = 24
 """In scenario services: the answers to all creations of a fleet of Services are lost."""
 
@@ -253,3 +256,34 @@ def test_a_node_that_gets_the_successor_of_its_machine_is_found(
     monkeypatch.setattr(Nova, "has_known", never)
     with pytest.raises(AssertionError, match="nodes_get_the_id_of_their_own_machine"):
         assert_everything_holds(SimulatedOpenStack, seeds=[REPLACED_BEFORE_INITIALIZED])
+
+
+@pytest.mark.timeout(300)
+def test_strangers_on_our_load_balancers_are_left_alone() -> None:
+    assert_everything_holds(
+        SimulatedOpenStack, seeds=[*range(1, 5), LEFT_TO_OTHERS], scenario="strangers"
+    )
+
+
+@pytest.mark.timeout(300)
+def test_a_load_balancer_that_is_deleted_with_parts_of_others_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def always(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(balancer_plan, "is_deleted_whole", always)
+    with pytest.raises(AssertionError, match="others_things_are_left_alone"):
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 30), scenario="strangers")
+
+
+@pytest.mark.timeout(300)
+def test_pools_of_others_that_are_deleted_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unused(plan: port_plan.PortPlan) -> Iterator[Change]:
+        for pool in plan.parts.pools:
+            if not pool.listeners:
+                yield Change(Effect.DELETE, "unused pool", DeletePart("pool", pool.id))
+
+    monkeypatch.setattr(port_plan.PortPlan, "_unused_pools", unused)
+    with pytest.raises(AssertionError, match="others_things_are_left_alone"):
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 30), scenario="strangers")

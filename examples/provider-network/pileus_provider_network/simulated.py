@@ -190,7 +190,7 @@ class SimulatedNetwork:
                 return SetPower(id_, is_running=isinstance(deed, deeds.StartMachine))
             case deeds.AddRoute() | deeds.DeleteRoute():
                 return _to_route(state, deed)
-            case deeds.AddKey() | deeds.DeleteVolume():
+            case deeds.AddKey() | deeds.DeleteVolume() | deeds.ShareBalancer():
                 return None
             case _:
                 return _to_balancer(state, deed)

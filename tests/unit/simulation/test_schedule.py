@@ -67,6 +67,8 @@ def test_every_kind_happens_in_the_mixed_scenario(kind: DeedKind | FaultKind):
     aimed: dict[DeedKind | FaultKind, str] = {
         DeedKind.OBJECT_AGAIN: "replaced",
         DeedKind.OBJECT_TOUCHED: "touched",
+        DeedKind.STRANGER_SHARES: "strangers",
+        DeedKind.STRANGER_NODE: "strangers",
     }
     nodes = ("volume-", "plugin-", "host-", FaultKind.CLOUD_IGNORED)
     aimed |= {kind: "volumes" for kind in DeedKind if kind.startswith(("claim-", "pod-"))}

@@ -197,6 +197,10 @@ class DeedKind(StrEnum):
     """The mount of another disk is left at the staging path of a volume, and removed later."""
     HOST_OUT_OF_SERVICE = "host-out-of-service"
     """A user sets the taint out-of-service, whether the machine is off or not."""
+    STRANGER_SHARES = "stranger-shares"
+    """Another cluster adds parts of its own to one of our balancers, if the cloud can share it."""
+    STRANGER_NODE = "stranger-node"
+    """A node registers with the provider ID of a machine that another node has."""
 
 
 SECOND_EDITION: frozenset[DeedKind | FaultKind] = frozenset({

@@ -343,6 +343,21 @@ SCENARIOS = {
             replicas=(1, 2),
         ),
         Scenario(
+            name="strangers",
+            text="another cluster shares our balancers, and nodes claim machines of other nodes",
+            deeds={
+                DeedKind.STRANGER_SHARES: 10,
+                DeedKind.STRANGER_NODE: 6,
+                DeedKind.SERVICE_CREATE: 8,
+                DeedKind.SERVICE_DELETE: 6,
+                **_deeds("service-edit", "service-type", "service-annotate"),
+                **_deeds("machine-add", "machine-replace", "cloud-foreign"),
+                DeedKind.REPLICA_CRASH_AT_WRITE: 4,
+            },
+            faults=_of(Place.API, Place.CLOUD),
+            deeds_most=30,
+        ),
+        Scenario(
             name="at-once",
             text="no faults, repair rounds are off, and changes must take effect at once",
             deeds={

@@ -70,6 +70,18 @@ class RemoveMember:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareBalancer:
+    """Another cluster adds parts of its own to one of our balancers.
+
+    Only in clouds whose balancers can be shared (`SimulatedCloud.shares_balancers`).
+    """
+
+    balancer: str
+    port: int
+    """One that none of our Services has."""
+
+
+@dataclass(frozen=True, slots=True)
 class AddRoute:
     destination: str
     target: str
@@ -101,4 +113,4 @@ class DeleteVolume:
 MachineDeed = AddMachine | DeleteMachine | StopMachine | StartMachine
 BalancerDeed = AddBalancer | DeleteBalancer | AddPort | RemoveMember
 RouteDeed = AddRoute | DeleteRoute
-CloudDeed = MachineDeed | BalancerDeed | RouteDeed | AddKey | DeleteVolume
+CloudDeed = MachineDeed | BalancerDeed | RouteDeed | AddKey | DeleteVolume | ShareBalancer

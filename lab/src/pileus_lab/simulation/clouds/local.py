@@ -86,7 +86,7 @@ class SimulatedLocal:
     def page(self, answer: object, items: Sequence[object], *, is_whole: bool) -> object:
         return changed(cast("Page[object]", answer), items=tuple(items), is_complete=is_whole)
 
-    def operation(self, state: State, deed: CloudDeed) -> Operation[object]:  # noqa: ARG002
+    def operation(self, state: State, deed: CloudDeed) -> Operation[object] | None:  # noqa: ARG002
         match deed:
             case deeds.AddRoute() | deeds.DeleteRoute():
                 return _to_route(deed)
@@ -94,10 +94,15 @@ class SimulatedLocal:
                 return account.AddKey(user=user, public_key=f"{public_key} {comment}")
             case deeds.DeleteVolume(volume):
                 return volumes.DeleteVolume(volume=volume)
-            case deeds.AddMachine() | deeds.DeleteMachine():
+            case (
+                deeds.AddMachine()
+                | deeds.DeleteMachine()
+                | deeds.StopMachine()
+                | deeds.StartMachine()
+            ):
                 return _to_machine(deed, self._settings.zones[0])
-            case deeds.StopMachine() | deeds.StartMachine():
-                return _to_machine(deed, "")
+            case deeds.ShareBalancer():
+                return None
             case _:
                 return _to_balancer(deed)
 

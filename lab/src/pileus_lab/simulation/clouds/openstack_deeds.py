@@ -13,6 +13,8 @@ from pileus_lab.simulation.clouds.truth import Route
 
 ELSEWHERE = "192.0.2.77"
 """Address of a machine of another cluster."""
+STRANGER = "kube_service_stranger_default_shop"
+"""The tag of a Service of another cluster, whose Go manager shares a load balancer of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ def performed(state: State, deed: deeds.CloudDeed, moment: Moment, site: Site) -
             _delete_route(hands, route)
         case deeds.DeleteVolume(volume):
             hands.send(Service.BLOCK_STORAGE, "DELETE", f"/volumes/{volume}")
+        case deeds.ShareBalancer(balancer, port):
+            _share(hands, balancer, port)
         case deeds.AddKey():
             pass
         case _:
@@ -175,6 +179,28 @@ def _add_port(hands: _Hands, balancer: str, port: int, node_port: int) -> None:
     _at_once(hands, balancer)
     path = f"/v2.0/lbaas/pools/{made['pool']['id']}/members"
     hands.send(Service.LOAD_BALANCER, "PUT", path, {"members": members})
+
+
+def _share(hands: _Hands, balancer: str, port: int) -> None:
+    """A listener with its pool, and a pool that no listener uses yet."""
+    record = hands.state.get("loadbalancers", balancer)
+    if record is None or record["provisioning_status"] != "ACTIVE" or STRANGER in record["tags"]:
+        return
+
+    def send(method: str, path: str, kind: str, body: Mapping[str, Any]) -> Record:
+        sent = hands.send(Service.LOAD_BALANCER, method, f"/v2.0/lbaas/{path}", {kind: body})
+        _at_once(hands, balancer)
+        return sent[kind]
+
+    tags = [*record["tags"], STRANGER]
+    send("PUT", f"loadbalancers/{balancer}", "loadbalancer", {"tags": tags})
+    listener = {"name": "stranger", "protocol": "TCP", "protocol_port": port, "tags": [STRANGER]}
+    made = send("POST", "listeners", "listener", {**listener, "loadbalancer_id": balancer})
+    pool = {"name": "stranger", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"}
+    used = send("POST", "pools", "pool", {**pool, "listener_id": made["id"]})
+    send("POST", "pools", "pool", {**pool, "loadbalancer_id": balancer})
+    member = {"name": "m-1", "address": ELSEWHERE, "protocol_port": 30000}
+    send("POST", f"pools/{used['id']}/members", "member", member)
 
 
 def _at_once(hands: _Hands, balancer: str) -> None:

@@ -10,6 +10,7 @@ from pileus.cloud.model import Address, AddressType, InstanceState
 from pileus.providers.openstack.config import OpenStackConfig
 from pileus_lab.openstack.handle import settled
 from pileus_lab.openstack.state import Record, State
+from pileus_lab.simulation.clouds.openstack_deeds import STRANGER
 from pileus_lab.simulation.clouds.truth import (
     Balancer,
     Machine,
@@ -70,6 +71,7 @@ class TruthOf:
             balancers=self._all_balancers(state),
             routes=self._routes[1],
             volumes=self._volumes[1],
+            strange_parts=_strange_parts(state),
         )
 
     def _all_machines(self, state: State) -> Iterator[Machine]:
@@ -163,6 +165,7 @@ class TruthOf:
             part
             for ref in one["listeners"]
             if (part := state.table("listeners")[ref["id"]])["provisioning_status"] != DELETED
+            and STRANGER not in part["tags"]
         ]
         pools = [
             state.table("pools")[each["default_pool_id"]]
@@ -265,6 +268,16 @@ def _ports(state: State, listener: Record) -> Iterator[Port]:
     found = {one["protocol_port"] for one in _members(state, pool)} if pool else {-1}
     for node_port in sorted(found) or [0]:
         yield Port(listener["protocol_port"], node_port, Transport(transport))
+
+
+def _strange_parts(state: State) -> Mapping[str, object]:
+    """Returns the listeners and pools of another cluster on load balancers of this one."""
+    listeners = [one for one in state.table("listeners").values() if STRANGER in one["tags"]]
+    pools = [one for one in state.table("pools").values() if one["name"] == "stranger"]
+    return {
+        **{one["id"]: _frozen([one]) for one in listeners},
+        **{one["id"]: _frozen([one, *_members(state, one)]) for one in pools},
+    }
 
 
 def _routes(state: State, router: str) -> Mapping[str, Route]:

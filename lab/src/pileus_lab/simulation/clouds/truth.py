@@ -123,3 +123,5 @@ class Truth:
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
     """By names that no balancer or route has."""
     volumes: Mapping[str, Volume] = field(default_factory=dict[str, Volume])
+    strange_parts: Mapping[str, object] = field(default_factory=dict[str, object])
+    """By ID: what others added to balancers of ours, as frozen values."""

@@ -35,6 +35,12 @@ THEIRS: Obj = {"key": "example.com/dedicated", "value": "web", "effect": "Prefer
 """A taint that managers ignore."""
 OUTSIDE = "fd99::/64"
 """A pod CIDR outside of the cluster's."""
+PRETENDER = "pretender-"
+"""Names of nodes that claim the machine of another begin so."""
+
+
+def is_pretender(node: Obj) -> bool:
+    return text(node, "metadata", "name").startswith(PRETENDER)
 
 
 class Kubelets:
@@ -69,12 +75,16 @@ class Kubelets:
             DeedKind.KUBELET_HANGS: self._hang,
             DeedKind.KUBELET_LINGERS: self._linger,
             DeedKind.NODE_BAD_RANGE: self._add_badly_ranged,
+            DeedKind.STRANGER_NODE: self._pretend,
         }
 
     def end(self) -> None:
-        """Every kubelet of a running machine reports."""
+        """Every kubelet of a running machine reports, and no node claims the machine of another."""
         self._hanging.clear()
         self._lingering.clear()
+        for node in self._cluster.objects("nodes"):
+            if is_pretender(node):
+                self._cluster.act(WHO, "DELETE", f"{NODES_PATH}/{text(node, 'metadata', 'name')}")
 
     async def run(self) -> None:
         while True:
@@ -117,6 +127,17 @@ class Kubelets:
         if machine is not None:
             self._lingering[machine.uuid] = machine, self._account.now() + deed.seconds
             self._account.do(WHO, DeleteMachine(machine.id))
+
+    def _pretend(self, deed: Deed) -> None:
+        """With everything that a kubelet registers, and the name of no machine."""
+        machine = deed.one_of(list(self._running()))
+        if machine is None:
+            return
+        self._named += 1
+        host = Host(f"{PRETENDER}{self._named}", "", machine.provider_id)
+        node = new_node(host, Registration(reports_provider_id=True))
+        node["spec"] = {**_spec(node), **self._next_ranges("")}
+        self._cluster.act(WHO, "POST", NODES_PATH, node)
 
     def _add_badly_ranged(self, deed: Deed) -> None:
         """The second CIDR is outside of the cluster's, or that of another node."""

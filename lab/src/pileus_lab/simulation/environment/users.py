@@ -15,6 +15,7 @@ from pileus_lab.simulation.clouds.deeds import (
     DeleteMachine,
     DeleteRoute,
     RemoveMember,
+    ShareBalancer,
     StartMachine,
     StopMachine,
 )
@@ -179,6 +180,7 @@ class People:
             DeedKind.CLOUD_FOREIGN_V6: self._foreign_routes_v6,
             DeedKind.CLOUD_TAMPER: self._tamper,
             DeedKind.CLOUD_VANISH: self._vanish,
+            DeedKind.STRANGER_SHARES: self._share,
         }
 
     def _create_service(self, deed: Deed) -> None:
@@ -349,6 +351,19 @@ class People:
             self._meddle(RemoveMember(balancer.id, min(balancer.members)))
         else:
             self._meddle(AddPort(balancer.id, 8000 + deed.choice % 90, 31000))
+
+    def _share(self, deed: Deed) -> None:
+        """Not while it is being deleted: no manager could notice in time."""
+        balancer = self._ours(deed)
+        uid = balancer.owner.uid if balancer is not None and balancer.owner else ""
+        services = (one for one in self._cluster.services() if text(one, "metadata", "uid") == uid)
+        is_used = any(
+            text(one, "spec", "type") == "LoadBalancer"
+            and not text(one, "metadata", "deletionTimestamp")
+            for one in services
+        )
+        if balancer is not None and is_used and self._account.cloud.shares_balancers:
+            self._meddle(ShareBalancer(balancer.id, 9000 + deed.choice % 90))
 
     def _vanish(self, deed: Deed) -> None:
         balancer = self._ours(deed)

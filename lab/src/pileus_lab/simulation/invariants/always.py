@@ -9,6 +9,7 @@ from pileus_lab.apiserver.tree import Obj, number, rows, text, texts, words
 from pileus_lab.simulation.clouds.second import INGRESS
 from pileus_lab.simulation.clouds.truth import Machine, Route
 from pileus_lab.simulation.environment.cluster import OF_VOLUMES, ready_status
+from pileus_lab.simulation.environment.kubelets import is_pretender
 from pileus_lab.simulation.environment.operators import NEVER
 from pileus_lab.simulation.environment.steps import (
     Answer,
@@ -163,6 +164,16 @@ def _may_be_ours(facts: Facts, thing: object) -> bool:
         there, ranges = ip_network(thing.destination), facts.schedule.setup.cluster_cidrs
         return any(there.overlaps(each) for each in map(ip_network, ranges))
     return thing.destination in facts.things.get(RANGES, set())
+
+
+def who_claims_the_machine_of_another_is_not_initialized(_: Facts, step: ObjectStep) -> str | None:
+    if not _is_by_manager(step, "nodes") or step.before is None or step.after is None:
+        return None
+    had, has = (rows(one, "status", "addresses") for one in (step.before, step.after))
+    is_let_in = is_new(step.before) and not is_new(step.after)
+    if not is_pretender(step.before) or (had == has and not is_let_in):
+        return None
+    return f"{text(step.before, 'metadata', 'name')} got the identity of another node's machine"
 
 
 def no_node_is_deleted_whose_machine_exists(facts: Facts, step: ObjectStep) -> str | None:
@@ -345,6 +356,7 @@ OF_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
     initialized_nodes_have_their_facts,
     addresses_keep_their_order,
     no_node_is_deleted_whose_machine_exists,
+    who_claims_the_machine_of_another_is_not_initialized,
     no_node_is_deleted_within_the_grace,
     nodes_are_kept_where_people_want_it,
     few_nodes_are_deleted_at_once,

@@ -422,7 +422,7 @@ class Facts:
 
 def things_in(truth: Truth) -> Mapping[str, object]:
     """Everything in the cloud that may have an owner, by ID."""
-    return {**truth.balancers, **truth.routes, **truth.keys}
+    return {**truth.balancers, **truth.routes, **truth.keys, **truth.strange_parts}
 
 
 def name_of(step: ObjectStep) -> Name:

@@ -231,7 +231,7 @@ def unmanaged_balancers_are_left_alone(facts: Facts, step: CloudStep) -> str | N
         mode, since = facts.history.unmanaged.get(before.owner.uid, ("", None))
         if since is None or _is_allowed(mode, before, after):
             continue
-        if after is None and _may_be_swept(facts, before.owner.uid):
+        if _may_be_swept(facts, before.owner.uid):
             continue
         heard = facts.heard_at(step.who, since)
         if heard is not None and facts.now() - heard > UNDER_WAY:
@@ -250,9 +250,10 @@ def _is_allowed(mode: str, before: Balancer, after: Balancer | None) -> bool:
     """Whether only members were changed, if that is allowed."""
     if mode != "members" or after is None:
         return False
-    parts = ("source_ranges", "traffic", "addresses", "owner")
+    parts = ("source_ranges", "addresses", "owner")
     is_same = all(getattr(before, part) == getattr(after, part) for part in parts)
-    return is_same and _same_ports(before, after)
+    is_same_traffic = None in {before.traffic, after.traffic} or before.traffic == after.traffic
+    return is_same and is_same_traffic and _same_ports(before, after)
 
 
 def _same_ports(before: Balancer, after: Balancer) -> bool:
