@@ -175,6 +175,10 @@ def rows(page: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def rows_of(page: str, reason: str) -> list[list[str]]:
+    return [row for row in rows(page) if any(f"`{reason}`" in cell for cell in row)]
+
+
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_labels_taints_annotations_and_conditions_are_those_of_the_go_framework(name: str):
     places = (ROOT / "src" / "pileus" / each for each in ("controllers", "objects", "cloud"))
@@ -237,7 +241,7 @@ def test_metrics_of_go_s_own_parts_are_stated_and_not_served(prefix: str):
 def test_events_are_those_of_the_go_framework(
     about: str, kind: str, reason: str, message: str, source: str
 ):
-    found = [row for row in rows("events.md") if f"`{reason}`" in row[2]]
+    found = rows_of("events.md", reason)
 
     assert len(found) == 1
     row = found[0]
@@ -248,7 +252,7 @@ def test_events_are_those_of_the_go_framework(
 @pytest.mark.parametrize(("reason", "said"), SERVICE_EVENTS.items())
 def test_events_on_services_are_those_of_the_go_framework(reason: str, said: tuple[str, str]):
     kind, message = said
-    found = [row for row in rows("services.md") if any(f"`{reason}`" in cell for cell in row)]
+    found = rows_of("services.md", reason)
 
     assert found
     assert all(kind in row for row in found)

@@ -45,7 +45,6 @@ from pileus.doctor.records import (
     ACCESS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
-    CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
@@ -80,7 +79,7 @@ from pileus.kube.model.admissionregistration_v1 import (
     VALIDATING,
     WebhookConfiguration,
 )
-from pileus.kube.model.core_v1 import NAMESPACES, SERVICE_ACCOUNTS
+from pileus.kube.model.core_v1 import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from pileus.kube.model.meta import KubeObject, Resource
 from pileus.kube.settings import ClientSettings
 from pileus.kube.transport import Request, reads

@@ -6,8 +6,9 @@ Other commands and the manager keep many objects in memory and do without these 
 import msgspec
 
 from pileus.kube.model.coordination_v1 import Lease as PlainLease
-from pileus.kube.model.core_v1 import EventSource, NodeStatus, NodeSystemInfo, ObjectReference
+from pileus.kube.model.core_v1 import Event as PlainEvent
 from pileus.kube.model.core_v1 import Node as PlainNode
+from pileus.kube.model.core_v1 import NodeStatus, NodeSystemInfo
 from pileus.kube.model.core_v1 import Service as PlainService
 from pileus.kube.model.meta import Int32, KubeObject, ObjectMeta, Resource, Time, Wire
 from pileus.kube.model.storage_v1 import STORAGE
@@ -110,10 +111,6 @@ class Workload(KubeObject, frozen=True):
     spec: WorkloadSpec | None = None
 
 
-class ConfigMap(KubeObject, frozen=True):
-    data: dict[str, str] | None = None
-
-
 class Rule(Wire, frozen=True):
     """One rule of a Role or ClusterRole."""
 
@@ -179,17 +176,8 @@ class EndpointSlice(KubeObject, frozen=True):
     endpoints: tuple[Endpoint, ...] | None = None
 
 
-class Event(KubeObject, frozen=True):
-    involved_object: ObjectReference = ObjectReference()
-    reason: str = ""
-    message: str = ""
-    type: str = ""
-    source: EventSource | None = None
-    reporting_component: str = ""
-    first_timestamp: Time | None = None
-    last_timestamp: Time | None = None
+class Event(PlainEvent, frozen=True):
     event_time: Time | None = None
-    count: Int32 = 0
 
     @property
     def last_seen(self) -> Time | None:
@@ -262,7 +250,6 @@ CSI_NODES = Resource(CsiNode, "CSINode", "csinodes", group=STORAGE, namespaced=F
 APPS, RBAC = "apps", "rbac.authorization.k8s.io"
 DEPLOYMENTS = Resource(Workload, "Deployment", "deployments", group=APPS)
 DAEMON_SETS = Resource(Workload, "DaemonSet", "daemonsets", group=APPS)
-CONFIG_MAPS = Resource(ConfigMap, "ConfigMap", "configmaps")
 ROLES = Resource(Role, "Role", "roles", group=RBAC)
 CLUSTER_ROLES = Resource(Role, "ClusterRole", "clusterroles", group=RBAC, namespaced=False)
 ROLE_BINDINGS = Resource(Binding, "RoleBinding", "rolebindings", group=RBAC)

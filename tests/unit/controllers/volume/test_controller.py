@@ -61,7 +61,7 @@ async def test_a_claim_of_another_provisioner_or_without_a_class_gets_nothing():
 
 
 async def test_a_claim_with_a_forged_annotation_gets_no_volume_of_another_class():
-    """kube-controller-manager writes the annotation, but whoever creates the claim can, too."""
+    """kube-controller-manager writes the annotation, but the creator of the claim can, too."""
     async with bed("n1") as it:
         it.add_class("other", provisioner="example.com/other")
         it.claim(storageClassName="other")
