@@ -171,6 +171,21 @@ async def test_a_service_that_is_well() -> None:
     assert "not a member: n2 (cordoned)" in drained.desired
 
 
+async def test_a_node_that_is_refused_is_no_member() -> None:
+    taint = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
+    async with scene("n1", "n2") as stage:
+        await stage.add_service("web", 80)
+        await stage.managed(60)
+        await stage.client.patch(NODES, "n2", MergePatch({"spec": {"taints": [taint]}}))
+        explanation = await told(stage, "Service", "web")
+
+    assert "members: n1 (1 of 2 nodes)" in explanation.desired, text(explanation)
+    assert (
+        "not a member: n2 (not accepted as the machine with its provider ID; see pileus explain "
+        "node n2)"
+    ) in explanation.desired
+
+
 async def test_a_service_that_asks_for_nonsense() -> None:
     async with scene("n1") as stage:
         await stage.add_service("web", 80)

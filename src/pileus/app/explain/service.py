@@ -24,7 +24,7 @@ from pileus.controllers.service.annotations import (
 from pileus.controllers.service.descriptor import served_classes
 from pileus.controllers.service.desired import Desires, InvalidService, desired
 from pileus.controllers.service.events import about_service
-from pileus.controllers.service.members import MemberRules, is_excluded
+from pileus.controllers.service.members import LEAVING, MemberRules, is_excluded
 from pileus.controllers.service.observation import BalancerOperations
 from pileus.controllers.service.settings import ServiceSettings
 from pileus.controllers.service.status import (
@@ -35,7 +35,7 @@ from pileus.controllers.service.status import (
 )
 from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, Service
-from pileus.objects.nodes import reference
+from pileus.objects.nodes import reference, taints_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,11 @@ def _members(
     context: ManagerContext, service: Service, nodes: Sequence[Node]
 ) -> frozenset[NodeRef]:
     rules, scope = _rules(context), member_scope(service)
-    return frozenset(reference(each) for each in nodes if rules.is_member(each, scope))
+    return frozenset(
+        reference(each)
+        for each in nodes
+        if rules.is_member(each, scope) and not rules.is_unchecked(each)
+    )
 
 
 async def cluster_id_of(context: ManagerContext) -> str:
@@ -169,7 +173,7 @@ def _desired(
     yield f"members: {', '.join(names) or 'none'} ({len(names)} of {len(nodes)} nodes)"
     rules = _rules(context)
     for node in nodes:
-        if not rules.is_member(node, member_scope(service)):
+        if node.metadata.name not in names:
             why = _why_not(node, rules, member_scope(service))
             yield f"not a member: {node.metadata.name} ({why})"
     if side.desired.source_ranges:
@@ -180,19 +184,31 @@ def _desired(
 
 def _rules(context: ManagerContext) -> MemberRules:
     drains = context.config[ServiceSettings].drain_cordoned
-    return MemberRules(whose=context.scope.whose, drain_cordoned=drains)
+    return MemberRules(
+        whose=context.scope.whose,
+        drain_cordoned=drains,
+        checks_claims=context.scope.cloud.instances is not None,
+    )
 
 
 def _why_not(node: Node, rules: MemberRules, scope: MemberScope) -> str:
-    if scope is MemberScope.CLOUD and rules.is_foreign(node):
-        return "a machine of another cloud"
-    if node.metadata.deletion_timestamp:
-        return "being deleted"
-    if is_excluded(node):
-        return "excluded by its label"
-    if node.spec is not None and node.spec.unschedulable:
-        return "cordoned"
-    return "about to be removed by the autoscaler"
+    name, spec = node.metadata.name, node.spec
+    reasons = (
+        (scope is MemberScope.CLOUD and rules.is_foreign(node), "a machine of another cloud"),
+        (node.metadata.deletion_timestamp, "being deleted"),
+        (is_excluded(node), "excluded by its label"),
+        (
+            any(taint.key == LEAVING for taint in taints_of(node)),
+            "about to be removed by the autoscaler",
+        ),
+        (rules.drain_cordoned and spec is not None and spec.unschedulable, "cordoned"),
+        (
+            rules.is_unchecked(node),
+            f"not accepted as the machine with its provider ID; see pileus explain node {name}",
+        ),
+    )
+    usual = "without a provider ID, which this cloud needs"
+    return next((text for applies, text in reasons if applies), usual)
 
 
 def _unless_reported(text: str, plan: Plan) -> str:
