@@ -5,6 +5,7 @@ working directory, `~/.config/openstack` and `/etc/openstack`. Keys that `cloud.
 """
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -55,11 +56,14 @@ _EITHER = (
     ("application_credential_id", "application_credential_name"),
     ("user_domain_id", "user_domain_name"),
     ("tenant_domain_id", "tenant_domain_name"),
+    ("ca_file", "ca_data"),
 )
 """Fields that say the same: if `cloud.conf` sets one, clouds.yaml does not add the other."""
 
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
 """Parts of the file in messages of the parser: of a password, if it begins with * or !."""
+
+_PEM = "-----BEGIN CERTIFICATE-----"
 
 _KEPT = frozenset({"tag:yaml.org,2002:merge", "tag:yaml.org,2002:null"})
 
@@ -197,7 +201,9 @@ def _values(entry: AnyMap) -> Iterator[tuple[str, Any]]:
     for field, names in _AUTH_KEYS.items():
         yield from _value(field, names, inner)
     for field, names in _TOP_KEYS.items():
-        yield from _value(field, names, entry)
+        for name, text in _value(field, names, entry):
+            is_inline = name == "ca_file" and _PEM in text
+            yield ("ca_data", b64encode(text.encode()).decode()) if is_inline else (name, text)
     if not entry.get("region_name"):
         yield from _only_region(entry.get("regions"))
     if str(entry.get("verify")).casefold() in FALSE:

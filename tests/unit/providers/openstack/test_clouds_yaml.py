@@ -1,5 +1,6 @@
 """clouds.yaml: which file, which entry, which values, and that cloud.conf wins."""
 
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,22 @@ def test_all_values_of_an_entry_are_taken():
         user_domain_name="Default",
         tenant_domain_name="Default",
     )
+
+
+def test_a_ca_can_be_a_file_or_the_certificate_itself():
+    pem = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
+    block = pem.replace("\n", "\n      ").rstrip(" ")
+    auth = merged({"clouds.yaml": ENTRY.replace("cacert: /ca", f"cacert: |\n      {block}")})
+
+    assert auth.ca_file == ""
+    assert b64decode(auth.ca_data).decode() == pem
+
+
+@pytest.mark.parametrize("given", [Auth(ca_file="/mine"), Auth(ca_data="bWluZQ==")])
+def test_a_ca_of_cloud_conf_wins_in_either_form(given: Auth):
+    auth = merged({"clouds.yaml": ENTRY}, given)
+
+    assert (auth.ca_file, auth.ca_data) == (given.ca_file, given.ca_data), "one CA, not two"
 
 
 def test_keys_of_cloud_conf_win():

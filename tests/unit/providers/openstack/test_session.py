@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pileus.cloud.connection import connected
 from pileus.cloud.errors import (
@@ -275,6 +277,26 @@ async def test_a_client_certificate_identifies_the_manager(tmp_path):
         more += f"\ncert-file = {pair}\nkey-file = {pair}"
         async with connected_api(config_file(tmp_path / "c", conf(cloud, more=more))) as (api, _):
             await api.call(SERVERS)
+
+
+async def test_a_private_ca_needs_no_file(tmp_path):
+    trust = Trust(tmp_path)
+    pem = trust.authority.certificate.decode()
+    entry = {"cacert": pem, "auth": {"password": "x"}}
+    clouds = tmp_path / "clouds.yaml"
+    clouds.write_text(yaml.safe_dump({"clouds": {"mine": entry}}))
+    ways = (
+        f"ca-data = {b64encode(pem.encode()).decode()}",
+        f"use-clouds = true\nclouds-file = {clouds}",
+    )
+    async with keystone(trust.server("127.0.0.1")) as cloud:
+        with pytest.raises(Unavailable, match="is not trusted"):
+            async with connected_api(config_file(tmp_path / "c", conf(cloud))):
+                pass
+        for more in ways:
+            given = config_file(tmp_path / "c", conf(cloud, more=more))
+            async with connected_api(given) as (api, _):
+                await api.call(SERVERS)
 
 
 async def test_a_proxy_of_the_environment_is_used(tmp_path):
