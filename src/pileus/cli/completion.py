@@ -1,7 +1,7 @@
 """`pileus completion`: prints a script that completes commands, flags and values in a shell.
 
 The script is generated from the declarations of commands and flags and from the installed
-providers. It starts no process, except that bash asks kubectl for names of nodes and Services.
+providers. It starts no process, except that it asks kubectl for names of objects.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pileus.cli.arguments import Argument, Help, Usage, UsageError, answered, parse
 from pileus.cli.declared import SHELLS, Declared, declared, lab_commands
+from pileus.cli.object_names import RESOURCES, WORDS
 from pileus.cli.terminal import Terminal
 
 USAGE = Usage(
@@ -115,11 +116,7 @@ _pileus() {
     COMPREPLY=($(compgen -W "$values" -- "$cur")); return
   fi
   case "$command $prev" in
-    "explain node"|"history node"|"plan node")
-      words="$(kubectl get nodes --output=jsonpath='{.items[*].metadata.name}' 2>/dev/null)" ;;
-    "explain service"|"history service"|"plan service")
-      words="$(kubectl get services --all-namespaces 2>/dev/null \\
-        --output=jsonpath='{range .items[*]}{.metadata.namespace}/{.metadata.name} {end}')" ;;
+@OBJECTS@
   esac
   case "$cur" in
     --*=*)
@@ -153,24 +150,56 @@ def _bash(commands: Sequence[Declared]) -> Iterable[str]:
         f'    "{command} --{flag}="*) values="{words}" ;;'
         for command, flag, words in _values(commands)
     ]
+    objects = [
+        f'    {"|".join(_pairs(word, commands))})\n      words="$({_listing(kind)})" ;;'
+        for word, kind in WORDS.items()
+    ]
     text = BASH.replace("@NAMES@", _names(commands)).replace("@COMMANDS@", "\n".join(rows))
+    text = text.replace("@OBJECTS@", "\n".join(objects))
     return text.replace("@VALUES@", "\n".join(values)).splitlines()
+
+
+def _names_objects(command: Declared) -> bool:
+    return command.words == tuple(WORDS)
+
+
+def _pairs(word: str, commands: Sequence[Declared]) -> Iterator[str]:
+    return (f'"{each.name} {word}"' for each in commands if _names_objects(each))
+
+
+def _listing(kind: str) -> str:
+    """Returns the command that prints the names of all objects of a kind, in words."""
+    resource = RESOURCES[kind]
+    scope, prefix = ("", "")
+    if resource.namespaced:
+        scope, prefix = (" --all-namespaces", "{.metadata.namespace}/")
+    path = f"{{range .items[*]}}{prefix}{{.metadata.name}} {{end}}"
+    return f"kubectl get {resource.plural}{scope} --output=jsonpath='{path}' 2>/dev/null"
 
 
 def _zsh(commands: Sequence[Declared]) -> Iterable[str]:
     yield "#compdef pileus kubectl-pileus"
+    yield "_pileus_names() {"
+    yield "  local -a given; local -a found"
+    yield "  given=(${words[2,CURRENT-1]:#-*})"
+    yield '  case "$given[1]" in'
+    for word, kind in WORDS.items():
+        yield f"    {word}) found=(${{=$({_listing(kind)})}}) ;;"
+    yield "  esac"
+    yield "  compadd -a found"
+    yield "}"
     yield "_pileus() {"
     yield "  local -a commands flags"
     yield "  commands=("
     for each in commands:
-        yield f"    {_quoted(f'{each.name}:{each.summary}')}"
+        yield f"    {_zsh_quoted(f'{each.name}:{each.summary}')}"
     yield from (f"    {name}" for name in (*lab_commands(), "help"))
     yield "  )"
     yield "  if (( CURRENT == 2 )); then _describe command commands; return; fi"
     yield '  case "$words[2]" in'
     for each in commands:
         yield f"    {each.name}) flags=("
-        yield from (f"      {_quoted(spec)}" for spec in _zsh_specs(each))
+        yield from (f"      {_zsh_quoted(spec)}" for spec in _zsh_specs(each))
         yield "    ) ;;"
     yield "  esac"
     yield "  shift words; (( CURRENT-- ))"
@@ -190,6 +219,8 @@ def _zsh_specs(command: Declared) -> Iterator[str]:
         yield f"--{flag.name}=[{text}]:{flag.kind.name.replace(':', '') or 'value'}:{action}"
     if command.words:
         yield f"1:word:({' '.join(command.words)})"
+    if _names_objects(command):
+        yield "2:name:_pileus_names"
 
 
 def _fish(commands: Sequence[Declared]) -> Iterable[str]:
@@ -207,9 +238,18 @@ def _fish(commands: Sequence[Declared]) -> Iterable[str]:
 
 
 def _fish_command(program: str, command: Declared) -> Iterator[str]:
-    head = f"complete -c {program} -n '__fish_seen_subcommand_from {command.name}'"
-    if command.words:
-        yield f"{head} -a {_quoted(' '.join(command.words))}"
+    seen = f"__fish_seen_subcommand_from {command.name}"
+    head = f"complete -c {program} -n '{seen}'"
+    words = " ".join(command.words)
+    if _names_objects(command):
+        none = f"{seen}; and not __fish_seen_subcommand_from {words}"
+        yield f"complete -c {program} -n {_quoted(none)} -a {_quoted(words)}"
+        for word, kind in WORDS.items():
+            last = f"{seen}; and test (commandline -opc)[-1] = {word}"
+            names = f"({_listing(kind)} | string split -n ' ')"
+            yield f"complete -c {program} -n {_quoted(last)} -a {_quoted(names)}"
+    elif command.words:
+        yield f"{head} -a {_quoted(words)}"
     for flag in command.flags:
         values = command.values_of(flag)
         kind = "" if flag.kind.bare is not None else " -x" if values else " -r -F"
@@ -217,6 +257,11 @@ def _fish_command(program: str, command: Declared) -> Iterator[str]:
         yield f"{head} -l {flag.name}{kind}{choices} -d {_quoted(flag.help)}"
 
 
+def _zsh_quoted(text: str) -> str:
+    """Returns the text in single quotes, in which zsh knows no escapes."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
 def _quoted(text: str) -> str:
-    """Returns the text in single quotes, for zsh and fish."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "'\\''") + "'"
+    """Returns the text in single quotes, for fish."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -2,9 +2,12 @@
 
 import io
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from pileus.cli.completion import candidates, script
 from pileus.cli.declared import declared
 from pileus.cli.main import COMMANDS, dispatch
 from pileus.cli.man import page
+from pileus.cli.object_names import RESOURCES
 from pileus.cli.terminal import Terminal
 
 BIN = Path(sys.executable).parent
@@ -53,20 +57,100 @@ def test_bash_completes_commands_flags_and_values(tmp_path: Path) -> None:
     assert {"local", "openstack"} <= set(bash("pileus plan --cloud-provider=", tmp_path))
 
 
-@needs("bash")
-def test_bash_completes_names_of_objects_as_kubectl_lists_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubectl that lists objects of the kinds that it knows."""
+    program = tmp_path / "kubectl"
+    program.write_text(
         "#!/bin/sh\n"
-        'case "$2" in nodes) echo "web-1 web-2";; services) echo "default/shop ";; esac\n'
+        'case "$2 $3" in\n'
+        '  nodes\\ --output=*) echo "web-1 web-2 ";;\n'
+        '  "services --all-namespaces") echo "default/shop ";;\n'
+        '  "persistentvolumeclaims --all-namespaces") echo "default/data ";;\n'
+        "esac\n"
     )
-    kubectl.chmod(0o755)
+    program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
+
+@needs("bash")
+@pytest.mark.usefixtures("kubectl")
+def test_bash_completes_names_of_objects_as_kubectl_lists_them(tmp_path: Path) -> None:
     assert bash("pileus explain node ", tmp_path) == ["web-1", "web-2"]
     assert bash("pileus history service def", tmp_path) == ["default/shop"]
+    assert bash("pileus plan pvc ", tmp_path) == ["default/data"]
+
+
+def zsh(line: str, expected: str, folder: Path) -> str:
+    """What zsh prints after the Tab key on this line, at least until the expected text."""
+    (folder / "_pileus").write_text(script("zsh", declared()))
+    ours, theirs = pty.openpty()
+    shell = subprocess.Popen(
+        ["zsh", "-f", "-i"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        env={**os.environ, "TERM": "vt100", "HOME": str(folder)},
+    )
+    os.close(theirs)
+
+    def answer(text: str, until: str) -> str:
+        os.write(ours, text.encode())
+        shown, end = "", time.monotonic() + 20
+        while until not in shown and time.monotonic() < end:
+            if select.select([ours], [], [], 0.1)[0]:
+                shown += os.read(ours, 4096).decode(errors="replace")
+        return shown
+
+    try:
+        ready = f"autoload -Uz compinit; compinit -u -D; source {folder}/_pileus; PS1=REA''DY"
+        answer(f"{ready}\n", "READY")
+        time.sleep(0.3)  # until its line editor reads keys
+        return answer(f"{line}\t", expected)
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)
+
+
+@needs("zsh")
+@pytest.mark.usefixtures("kubectl")
+@pytest.mark.parametrize(
+    ("line", "added"),
+    [
+        ("pileus explain service def", "ault/shop"),
+        ("pileus explain --namespace=x pvc d", "efault/data"),
+        ("pileus plan node w", "eb-"),
+    ],
+)
+def test_zsh_completes_names_of_objects(line: str, added: str, tmp_path: Path) -> None:
+    assert added in zsh(line, added, tmp_path)
+
+
+@needs("fish")
+@pytest.mark.usefixtures("kubectl")
+def test_fish_completes_names_of_objects(tmp_path: Path) -> None:
+    (tmp_path / "pileus.fish").write_text(script("fish", declared()))
+
+    def fish(line: str) -> list[str]:
+        code = f"source {tmp_path}/pileus.fish; complete -C '{line}'"
+        done = subprocess.run(["fish", "-c", code], capture_output=True, text=True, check=True)
+        return [each.split("\t")[0] for each in done.stdout.splitlines()]
+
+    assert fish("pileus explain node ") == ["web-1", "web-2"]
+    assert fish("pileus history service def") == ["default/shop"]
+    assert fish("kubectl-pileus plan pvc ") == ["default/data"]
+    assert "node" in fish("pileus explain ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_asks_kubectl_for_the_names_of_every_kind(shell: str) -> None:
+    text = script(shell, declared())
+
+    for each in RESOURCES.values():
+        scope = " --all-namespaces" if each.namespaced else ""
+        assert f"kubectl get {each.plural}{scope} --output=jsonpath=" in text
 
 
 @needs("bash")
