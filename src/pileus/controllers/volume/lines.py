@@ -30,6 +30,7 @@ from pileus.controllers.volume.steps import (
     DetachStray,
     FindByMark,
     FindCopy,
+    FindTwins,
     Plan,
     PrepareAttachment,
     PublishAttached,
@@ -79,7 +80,7 @@ def _lines(step: Step, waits_for: str) -> Iterator[Line]:
             yield Trouble(about_attachment(item), reason, str(error) or type(error).__name__)
         case Wait() | CheckVolume() | FindByMark() | FindCopy() | ReadSource() | CheckInstances():
             pass
-        case ConfirmRelease() | ConfirmUnmounted() | ConfirmStray():
+        case FindTwins() | ConfirmRelease() | ConfirmUnmounted() | ConfirmStray():
             return
         case CreateVolume() | Attach() | Detach() | DetachStray() | Resize() | DeleteVolume():
             about, effect, summary, details = _in_cloud(step)

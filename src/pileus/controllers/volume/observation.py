@@ -78,6 +78,8 @@ class Observation:
     """As the cloud has it; None also before it is asked."""
     is_checked: bool = False
     """Whether the cloud was asked for the volume."""
+    twins: tuple[Volume, ...] | None = None
+    """Other volumes with the mark of the claim that no PersistentVolume has; None: not read yet."""
     is_confirmed: bool = False
     """Whether the cloud just answered so to an attachment; a list may be older."""
     is_in_use: bool = False

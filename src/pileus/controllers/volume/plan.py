@@ -43,6 +43,7 @@ from pileus.controllers.volume.steps import (
     ConfirmRelease,
     DeletePersistentVolume,
     DeleteVolume,
+    FindTwins,
     Plan,
     PublishCapacity,
     PublishResize,
@@ -55,7 +56,7 @@ from pileus.controllers.volume.steps import (
     Warn,
 )
 from pileus.kube.model.core_v1 import PersistentVolume, PersistentVolumeClaim
-from pileus.volumes.parameters import whole_gib
+from pileus.volumes.parameters import claim_owner, whole_gib
 from pileus.volumes.persistent_volumes import about_volume
 
 MISSING = "VolumeMissing"
@@ -66,6 +67,7 @@ NODE_RESIZE = frozenset({"NodeResizePending", "NodeResizeInProgress", "NodeResiz
 """States of a claim in which the kubelet grows the filesystem, or has failed to."""
 FILESYSTEM_PENDING = "FileSystemResizePending"
 """The condition of a claim whose volume is larger than its filesystem."""
+TWIN = "it was created twice for the claim of a released PersistentVolume, and never used"
 WHY_DELETED = "its PersistentVolume is released, with policy Delete"
 
 
@@ -196,6 +198,23 @@ def _is_deletable(rules: Rules, pv: PersistentVolume) -> bool:
 
 
 def _deleted(seen: Observation, pv: PersistentVolume, id_: VolumeId) -> Iterator[Step]:
+    """Yields the deletion of the volume, and of others that were created for the same claim.
+
+    A creation whose answer was lost may take effect after it was repeated. The claim is deleted,
+    and only `id_` was ever given to its pods. A twin that has attachments is kept.
+    """
+    reference, twins = claim_ref(pv), seen.twins
+    owner = claim_owner(reference.uid) if reference and reference.uid else ""
+    if twins is None and owner == pv.metadata.name:
+        yield FindTwins(owner)
+        return
+    for each in twins or ():
+        if each.attachments or each.state is VolumeState.DELETING:
+            continue
+        if each.state in BUSY:
+            yield Wait(f"volume {each.id}, created twice for the claim, is {each.state}")
+            return
+        yield DeleteVolume(about_volume(pv), each.id, TWIN)
     if seen.volume is not None:
         yield DeleteVolume(about_volume(pv), id_, WHY_DELETED)
     if DELETE_FINALIZER in finalizers(pv) or not is_deleting(pv):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from pileus.clock import Clock
+from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Instances
 from pileus.cloud.model import Absent
@@ -60,6 +61,7 @@ from pileus.controllers.volume.steps import (
     End,
     FindByMark,
     FindCopy,
+    FindTwins,
     Plan,
     PrepareAttachment,
     PublishAttached,
@@ -147,7 +149,7 @@ class Observer:
         """Returns the observation with what the step reads. Raises CloudError or KubeError."""
         parts = self._parts
         match step:
-            case CheckVolume() | FindByMark() | FindCopy():
+            case CheckVolume() | FindByMark() | FindCopy() | FindTwins():
                 return await self._with_volume(seen, step)
             case ReadSource(claim):
                 lookup = SourceLookup(parts.rules, parts.cluster, parts.volumes)
@@ -168,7 +170,7 @@ class Observer:
                 assert_never(step)
 
     async def _with_volume(
-        self, seen: Observation, step: CheckVolume | FindByMark | FindCopy
+        self, seen: Observation, step: CheckVolume | FindByMark | FindCopy | FindTwins
     ) -> Observation:
         match step:
             case CheckVolume(id_):
@@ -180,6 +182,8 @@ class Observer:
             case FindCopy(owner):
                 found = await self._find_copy(seen.name, owner)
                 return replace(seen, volume=found, is_checked=True)
+            case FindTwins(owner):
+                return replace(seen, twins=await self._twins(seen, owner))
             case _:
                 assert_never(step)
 
@@ -202,6 +206,18 @@ class Observer:
         """Returns the volume with this mark. Raises CloudError."""
         listed = (await self._parts.volumes.list_volumes(self._parts.rules.cluster)).values()
         return next((each for each in listed if each.owner and each.owner.uid == owner), None)
+
+    async def _twins(self, seen: Observation, owner: str) -> tuple[Volume, ...]:
+        """Returns the other volumes with this mark that no PersistentVolume has."""
+        listed = await self._parts.volumes.list_volumes(self._parts.rules.cluster)
+        others = self._parts.cluster.others_with
+        return tuple(
+            each
+            for id_, each in sorted(listed.items())
+            if each.owner == Owner(self._parts.rules.cluster, owner)
+            and id_ != seen.volume_id
+            and not others(id_, seen.name)
+        )
 
     def _marked(self, seen: Observation, volume: Volume | None) -> Observation:
         if volume is not None:

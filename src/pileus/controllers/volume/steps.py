@@ -40,6 +40,16 @@ class FindCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class FindTwins:
+    """Search the cloud for other volumes with the mark of the claim, before its own is deleted.
+
+    A request whose answer was lost may take effect after a second one was sent.
+    """
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSource:
     """Look up the snapshot or volume that the claim's volume is copied from."""
 
@@ -242,6 +252,7 @@ Read = (
     CheckVolume
     | FindByMark
     | FindCopy
+    | FindTwins
     | ReadSource
     | CheckInstances
     | ConfirmRelease
@@ -275,6 +286,7 @@ READS = (
     CheckVolume,
     FindByMark,
     FindCopy,
+    FindTwins,
     ReadSource,
     CheckInstances,
     ConfirmRelease,

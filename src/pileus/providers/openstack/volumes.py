@@ -4,19 +4,25 @@ A volume is found by its mark (`pileus.providers.openstack.volume_records`), whi
 creates it sets. Before every change the volume is read, and one with the mark of another cluster is
 refused. Cinder and Nova refuse changes in states that do not allow them, so a state that changes in
 between leads to an error and never to a second attachment.
+
+Cinder has no idempotency key. A creation whose answer was lost may take effect later, so that it is
+repeated only if Cinder does not show the volume half a minute after it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TypeVar
 
+from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import (
     CloudError,
     Conflict,
     NotFound,
     QuotaExceeded,
     Rejected,
+    Throttled,
 )
 from pileus.cloud.model import InstanceId
 from pileus.cloud.volume import (
@@ -58,6 +64,8 @@ R = TypeVar("R", CinderVolume, CinderSnapshot)
 
 FEW = 8
 """Up to so many volumes or snapshots are asked for one by one; otherwise all are listed."""
+LATE = 30.0
+"""Seconds within which a creation may take effect after its answer was lost."""
 ROOT_DEVICES = frozenset({"/dev/vda", "/dev/sda", "/dev/xvda", "/dev/hda"})
 
 
@@ -71,6 +79,8 @@ class OpenStackVolumes:
     uses_microversions: bool = True
     """False: `ignore-volume-microversion`, for a Cinder without them. Attached volumes cannot be
     resized then."""
+    unanswered: dict[Owner, float] = field(default_factory=dict[Owner, float])
+    """By mark: when the last creation was sent, if Cinder has not answered it."""
 
     @classmethod
     def of(cls, cinder: Cinder, nova: Nova, config: OpenStackConfig) -> "OpenStackVolumes":
@@ -99,11 +109,30 @@ class OpenStackVolumes:
         await self._check_source(spec)
         zones = await self.cinder.zones() if spec.topologies else ()
         body = volume_body(spec, self.places.chosen(spec, zones))
+        self._send_once(spec.owner)
         try:
-            return self.places.volume(await self.cinder.create_volume(body))
+            created = await self.cinder.create_volume(body)
         except NotFound as error:
+            self.unanswered.pop(spec.owner, None)
             # The source was there a moment ago, so that Cinder means the type.
             raise Rejected(f'volume type "{spec.type}": {error}') from error
+        except (Rejected, Conflict, Throttled):
+            self.unanswered.pop(spec.owner, None)
+            raise
+        self.unanswered.pop(spec.owner, None)
+        return self.places.volume(created)
+
+    def _send_once(self, owner: Owner) -> None:
+        """Raises `Conflict` while a creation with this mark may still take effect."""
+        now = asyncio.get_running_loop().time()
+        for each in [one for one, sent in self.unanswered.items() if now - sent >= LATE]:
+            del self.unanswered[each]
+        if owner in self.unanswered:
+            raise Conflict(
+                f"the answer to the creation of volume {owner.uid} was lost. Cinder does not show "
+                f"it yet; it is created again {LATE:.0f} s after that"
+            )
+        self.unanswered[owner] = now
 
     async def delete(self, cluster: str, volume: VolumeId) -> None:
         found = await self._one(cluster, volume)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import CloudError
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import InstanceId
@@ -68,6 +69,8 @@ class Watched:
     """How often all volumes were listed."""
     shows: VolumeState | None = None
     """The state that is shown instead of the real ones."""
+    owners: dict[VolumeId, Owner] = field(default_factory=dict[VolumeId, Owner])
+    """Marks that are shown instead of the real ones."""
     returns: Volume | None = None
     """The answer to creations, instead of a new volume."""
 
@@ -112,7 +115,8 @@ class Watched:
         return answer
 
     def _shown(self, volume: Volume) -> Volume:
-        return replace(volume, state=self.shows or volume.state)
+        owner = self.owners.get(volume.id, volume.owner)
+        return replace(volume, state=self.shows or volume.state, owner=owner)
 
     def methods(self) -> list[str]:
         return [call[0] for call in self.calls]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from pileus.cloud.balancer import Owner
 from pileus.cloud.errors import QuotaExceeded, Rejected, Unavailable
-from pileus.cloud.volume import VolumeState
+from pileus.cloud.volume import VolumeSpec, VolumeState
 from pileus.controllers.volume.objects import CLAIM_FINALIZER, DELETE_FINALIZER, PROVISIONERS
 from pileus.objects.preview import EVERYTHING, Planned, Trouble
 from pileus.testing.virtual_time import LoopClock
@@ -269,6 +270,37 @@ async def test_a_released_volume_is_deleted_with_its_persistent_volume():
 
         assert await it.in_cloud() == []
         assert it.items(PVS) == []
+
+
+async def test_a_volume_whose_creation_took_effect_twice_is_deleted_with_its_twin_and_no_other():
+    async with bed("n1") as it:
+        await bound(it)
+        handle = it.pv()["spec"]["csi"]["volumeHandle"]
+        mark = (await it.volumes.inner.list_volumes(CLUSTER))[handle].owner
+        assert mark is not None
+        made = {
+            name: (await it.volumes.inner.create(VolumeSpec(owner=Owner(of, name), size_gib=1))).id
+            for name, of in (
+                ("twin", CLUSTER),
+                ("with-pv", CLUSTER),
+                ("attached", CLUSTER),
+                ("of-another-claim", CLUSTER),
+                ("of-another-cluster", "other"),
+            )
+        }
+        it.volumes.owners = {made[name]: mark for name in ("twin", "with-pv", "attached")}
+        source = {"driver": DRIVER, "volumeHandle": made["with-pv"]}
+        spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": source}
+        it.act("POST", PVS, {"metadata": {"name": "manual"}, "spec": spec})
+        machine = it.act("GET", "/api/v1/nodes/n1")["spec"]["providerID"].removeprefix("local://")
+        await it.volumes.inner.attach(CLUSTER, made["attached"], machine)
+        it.act("DELETE", f"{CLAIMS}/data")
+        await it.settle()
+
+        theirs = await it.volumes.inner.list_volumes("other")
+        left = {*theirs, *(one.id for one in await it.in_cloud())}
+        assert left == set(made.values()) - {made["twin"]}
+        assert [one["metadata"]["name"] for one in it.items(PVS)] == ["manual"]
 
 
 async def test_a_deletion_is_logged_once(caplog: pytest.LogCaptureFixture):

@@ -167,6 +167,7 @@ def reclaims() -> Iterator[Observation]:
                 volume=found,
                 is_checked=True,
                 released=fresh,
+                twins=(),
             )
 
 
@@ -186,6 +187,31 @@ def test_a_volume_is_deleted_only_if_fresh_reads_prove_that_it_is_released_and_f
             assert seen.volume is not None
             assert not seen.volume.attachments
     assert deleted
+
+
+def test_a_volume_that_was_created_twice_is_deleted_only_with_the_released_one_and_if_it_is_free():
+    deleted = set[VolumeState]()
+    found = [*filter(None, VOLUMES), volume(VolumeState.ATTACHED, "i-n2")]
+    twins = [replace(one, id=VolumeId("twin")) for one in found]
+    for seen, twin in product(reclaims(), twins):
+        steps = plan(RULES, replace(seen, twins=(twin,)))
+        if any(isinstance(step, DeleteVolume) and step.volume == "twin" for step in steps):
+            deleted.add(twin.state)
+            assert seen.released == Released(pv(phase="Released"), None)
+            assert seen.pv is not None
+            assert RULES.is_provisioned(seen.pv)
+            assert not seen.attachments
+            assert not seen.shared_with
+            assert not twin.attachments
+        if twin.state is VolumeState.CREATING:
+            assert not any(isinstance(step, DeletePersistentVolume) for step in steps)
+    assert deleted == {VolumeState.AVAILABLE, VolumeState.ERROR}
+
+
+def test_nothing_is_deleted_before_twins_were_searched_for():
+    for seen in reclaims():
+        steps = plan(RULES, replace(seen, twins=None))
+        assert not any(isinstance(step, DeleteVolume | DeletePersistentVolume) for step in steps)
 
 
 def test_a_persistent_volume_goes_only_after_its_volume():

@@ -3,6 +3,7 @@
 The conformance laws are in `tests/contract/test_openstack_volumes.py`.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from pileus.cloud.errors import (
     Conflict,
     QuotaExceeded,
     Rejected,
+    Throttled,
     Unauthorized,
     Unavailable,
 )
@@ -35,7 +37,7 @@ from pileus.providers.openstack.cinder import Cinder, CinderAttachment, CinderSn
 from pileus.providers.openstack.config import Auth, BlockStorage, OpenStackConfig
 from pileus.providers.openstack.nova import Nova
 from pileus.providers.openstack.volume_records import VOLUME, Places, mark_of, snapshot_of, state_of
-from pileus.providers.openstack.volumes import FEW, OpenStackVolumes
+from pileus.providers.openstack.volumes import FEW, LATE, OpenStackVolumes
 from pileus_lab.openstack.model_api import ModelApi
 from pileus_lab.openstack.state import Settings
 
@@ -105,6 +107,70 @@ async def test_an_answer_that_is_lost_does_not_lead_to_a_second_volume() -> None
     bench.after = lambda _: None
     volume = await bench.volumes.create(SPEC)
     assert [one["id"] for one in bench.model.records("volumes")] == [volume.id]
+
+
+async def test_a_creation_that_may_still_take_effect_is_not_repeated() -> None:
+    bench = Bench()
+    late: list[Call] = []
+
+    def postpone(call: Call) -> CloudError | None:
+        if call.writes:
+            late.append(call)
+        return Unavailable("lost") if call.writes else None
+
+    bench.before = postpone
+    with pytest.raises(Unavailable):
+        await bench.volumes.create(SPEC)
+    bench.before = lambda _: None
+    with pytest.raises(Conflict, match="answer"):
+        await bench.volumes.create(SPEC)
+    other = await bench.volumes.create(replace(SPEC, owner=Owner(OURS, "pvc-2")))
+    await bench.call(*late)
+    volume = await bench.volumes.create(SPEC)
+    assert {one["id"] for one in bench.model.records("volumes")} == {volume.id, other.id}
+
+
+@pytest.mark.parametrize("error", [Rejected("400"), QuotaExceeded("413"), Throttled("429")])
+async def test_a_creation_that_cinder_refused_is_repeated_at_once(error: CloudError) -> None:
+    bench = Bench()
+    bench.before = lambda call: error if call.writes else None
+    with pytest.raises(type(error)):
+        await bench.volumes.create(SPEC)
+    bench.before = lambda _: None
+    await bench.volumes.create(SPEC)
+    assert len(bench.model.records("volumes")) == 1
+
+
+async def test_a_creation_that_never_took_effect_is_repeated_after_half_a_minute() -> None:
+    bench = Bench()
+    bench.before = lambda call: Unavailable("lost") if call.writes else None
+    with pytest.raises(Unavailable):
+        await bench.volumes.create(SPEC)
+    bench.before = lambda _: None
+    await asyncio.sleep(LATE)
+    await bench.volumes.create(SPEC)
+    assert len(bench.model.records("volumes")) == 1
+
+
+async def test_an_answer_that_takes_longer_than_half_a_minute_counts() -> None:
+    call = Bench.call
+
+    async def slow(self: Bench, one: Call) -> Any:
+        answer = await call(self, one)
+        if one.writes and "'pvc-1'" in str(one):
+            await asyncio.sleep(LATE + 1)
+        return answer
+
+    class Slow(Bench):
+        call = slow
+
+    bench = Slow()
+    other = replace(SPEC, owner=Owner(OURS, "pvc-2"), name="pvc-2")
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(bench.volumes.create(SPEC))
+        await asyncio.sleep(LATE + 0.5)
+        await bench.volumes.create(other)
+    assert first.result().owner == SPEC.owner
 
 
 async def test_a_volume_of_cinder_csi_is_not_ours_although_its_name_fits() -> None:
