@@ -25,6 +25,7 @@ class Scene:
 
     def do(self, deed: CloudDeed) -> None:
         operation = self.cloud.operation(self.state, deed)
+        assert operation is not None
         self.state, _ = self.cloud.step(self.state, operation, Moment(NOW, Random(1)))
 
     def truth(self, now: float = NOW) -> Truth:
