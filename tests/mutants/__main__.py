@@ -44,6 +44,9 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [each for each in MUTANTS if given.only in each.name]
     if not chosen:
         parser.error(f"no mutant has {given.only!r} in its name")
+    if outdated := [each for each in chosen if not each.applies()]:
+        names = ", ".join(repr(each.name) for each in outdated)
+        parser.error(f"the code has changed: adapt {names}, and run tests/mutants/test_mutants.py")
     with ThreadPoolExecutor(given.jobs) as pool:
         outcomes = list(pool.map(lambda each: _tried(each, given.seeds), chosen))
     return _verdict(outcomes)

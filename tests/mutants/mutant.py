@@ -49,6 +49,10 @@ class Mutant:
             )
         return source.replace(self.before, self.after)
 
+    def applies(self) -> bool:
+        """Whether the piece occurs once in the module as it is now."""
+        return self.path.read_text(encoding="utf-8").count(self.before) == 1
+
     @property
     def path(self) -> Path:
         return (

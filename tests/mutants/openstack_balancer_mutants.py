@@ -206,8 +206,8 @@ OPENSTACK_BALANCERS = (
     Mutant(
         name="a load balancer that fails after years is deleted",
         module="providers.openstack.balancer_plan",
-        before="if not seen.was_complete and was_created(found, wish.owner.cluster):",
-        after="if was_created(found, wish.owner.cluster):",
+        before="if not seen.was_complete and is_deleted_whole(found, wish):",
+        after="if is_deleted_whole(found, wish):",
         tests=_ERRORS,
         danger=Danger.DELETION,
     ),
