@@ -72,6 +72,22 @@ OPENSTACK_BALANCERS = (
         danger=Danger.OWNERSHIP,
     ),
     Mutant(
+        name="members of the ports of neighbours are replaced",
+        module="providers.openstack.ownership",
+        before="return use is Use.OWN or is_permitted(wish, balancer)",
+        after="return True",
+        tests=_TENANTS,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a warning names the members of others",
+        module="providers.openstack.balancer_seen",
+        before="parts = seen.parts.of(seen.found, name, seen.owner)",
+        after="parts = seen.parts",
+        tests=_TENANTS,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
         name="an annotation is proof enough",
         module="providers.openstack.ownership",
         before="if is_named and wish.may_use_foreign and may_be_ours:",
@@ -97,8 +113,8 @@ OPENSTACK_BALANCERS = (
     Mutant(
         name="every Service may use every load balancer",
         module="providers.openstack.ownership",
-        before="if wish.may_use_foreign or not frozenset(permits).isdisjoint(balancer.tags):",
-        after="if True:",
+        before="    if is_permitted(wish, balancer):",
+        after="    if True:",
         tests=_TENANTS,
         danger=Danger.OWNERSHIP,
     ),

@@ -127,6 +127,12 @@ async def test_sharing_ends_at_the_namespace_and_leaves_no_floating_ip(
         with pytest.raises(Misconfigured, match="namespace other may not use others"):
             await site.settle(replace(spy, adopts=seen.found.id))
 
+        before = furnished.cloud.objects(NETWORK_AND_BALANCER)
+        spec = site.spec(listeners=frozenset({Listener(port=80, node_port=30099)}))
+        neighbour = tenant(site, spec=spec, owner=Owner("cluster-1", "spy"), service="spy")
+        await site.settle(replace(neighbour, adopts=seen.found.id, only_members=True), deep=True)
+        assert list(differences(before, furnished.cloud.objects(NETWORK_AND_BALANCER))) == []
+
         await site.settle(replace(first, spec=None))
         assert len(furnished.cloud.listed("floatingips")) == 1
         await site.settle(replace(second, spec=None, adopts=""))

@@ -9,9 +9,12 @@ from pileus.providers.openstack.balancer_plan import floating_spec
 from pileus.providers.openstack.balancer_seen import Seen, members_down
 from pileus.providers.openstack.config import LoadBalancerClass
 from pileus.providers.openstack.desired import Desired
+from pileus.providers.openstack.marks import for_tags
 from pileus.providers.openstack.networks import FloatingChoice
 from pileus.providers.openstack.neutron import FloatingIp, Subnet
 from pileus.providers.openstack.octavia import LoadBalancer
+from pileus.providers.openstack.ownership import may_fill
+from pileus.providers.openstack.port_plan import key_of
 
 Classes: TypeAlias = Mapping[str, LoadBalancerClass]
 OTHERWISE = ""
@@ -39,8 +42,9 @@ def name_taken() -> Notice:
 def notices_of(wish: Wish, desired: Desired, seen: Seen) -> Iterator[Notice]:
     found = seen.found
     if found is None:
+        yield from _members_of_others(wish, desired, seen)
         return
-    yield from members_down(wish, seen)
+    yield from members_down(wish, seen, desired.name)
     spec = floating_spec(desired, FloatingChoice(), may_attach=True)
     ignored = floating_ip.ignored_address(spec, found.vip_port_id or "", seen.floating_ips)
     if ignored:
@@ -52,6 +56,27 @@ def notices_of(wish: Wish, desired: Desired, seen: Seen) -> Iterator[Notice]:
             f"Service already has load balancer {found.id}. To move it, delete the Service and "
             "create it again",
             is_warning=True,
+        )
+
+
+def _members_of_others(wish: Wish, desired: Desired, seen: Seen) -> Iterator[Notice]:
+    """Yields which ports of a load balancer of others keep their members.
+
+    No warning: `pileus.dev/manage: observe` asks for nothing else.
+    """
+    named, parts = seen.named, seen.parts
+    if named is None or parts is None or not wish.only_members or may_fill(wish, named, seen.use):
+        return
+    own = parts.of(named, desired.name, wish.owner).listeners
+    kept = {key_of(one) for one in parts.listeners} - {key_of(one) for one in own}
+    labels = [one.label for one in desired.ports if (one.port, one.transport.value) in kept]
+    if labels:
+        yield Notice(
+            "LoadBalancerMembersOfOthers",
+            f"members of port {', '.join(labels)} are not changed: the port belongs to something "
+            "else, such as another Service. To let this Service change them, an operator can add "
+            f"the namespace to --trusted-namespaces, or run: openstack loadbalancer set --tag "
+            f"{for_tags(wish.owner.cluster, wish.namespace, wish.service)[0]} {named.id}",
         )
 
 

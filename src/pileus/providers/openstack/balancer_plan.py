@@ -42,6 +42,7 @@ from pileus.providers.openstack.ownership import (
     go_tags,
     is_mine,
     is_primary,
+    may_fill,
     service_in,
     services_of,
     was_created,
@@ -202,9 +203,8 @@ def _adoption(
     subnet = _member_subnet(desired, seen, setup)
     if wish.only_members:
         parts = seen.parts or Parts()
-        yield from PortPlan(
-            desired, named, parts, subnet, _is_serial(setup), seen.draining
-        ).members()
+        ports = PortPlan(desired, named, parts, subnet, _is_serial(setup), seen.draining)
+        yield from ports.members(also_of_others=may_fill(wish, named, seen.use))
         return
     _check_sharing(desired, named, setup)
     step = _marking_of(desired, named, seen)
@@ -440,10 +440,13 @@ def _member_subnet(desired: Desired, seen: Seen, setup: Setup) -> str:
         or config.member_subnet_id
         or config.subnet_id
     )
-    members = seen.parts.members.values() if seen.parts else ()
-    others = sorted({one.subnet_id for each in members for one in each if one.subnet_id})
-    vip = seen.subject.vip_subnet_id if seen.subject else ""
-    return configured or next(iter(others), "") or vip or ""
+    if configured or seen.subject is None:
+        return configured
+    parts = seen.parts or Parts()
+    if not desired.context.wish.only_members:  # those of other Services may be elsewhere
+        parts = parts.of(seen.subject, desired.name, desired.owner)
+    known = {one.subnet_id for one in parts.members_of(parts.pools) if one.subnet_id}
+    return min(known, default="") or seen.subject.vip_subnet_id or ""
 
 
 def _stamp(wish: Wish, seen: Seen, setup: Setup) -> Iterator[Change]:

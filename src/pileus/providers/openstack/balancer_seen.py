@@ -9,7 +9,7 @@
 | DELETED | none | as if it did not exist |
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -39,6 +39,8 @@ from pileus.providers.openstack.ownership import (
     Use,
     addresses_of,
     go_tags,
+    is_mine,
+    is_primary,
     services_of,
     shown_owner,
 )
@@ -65,6 +67,19 @@ class Parts:
 
     def pool_of(self, listener: Listener) -> Pool | None:
         return next((one for one in self.pools if one.id == listener.default_pool_id), None)
+
+    def of(self, balancer: LoadBalancer, name: str, owner: Owner) -> "Parts":
+        """Returns the listeners of one Service and their pools, without those of others.
+
+        `name` is the Go program's tag of the Service.
+        """
+        mine = tuple(one for one in self.listeners if is_mine(one, balancer, name, owner))
+        used = {one.default_pool_id for one in mine}
+        pools = (one for one in self.pools if one.id in used or owner.uid in services_of(one.tags))
+        return replace(self, listeners=mine, pools=tuple(pools))
+
+    def members_of(self, pools: Iterable[Pool]) -> Iterator[Member]:
+        return (member for one in pools for member in self.members.get(one.id, ()))
 
     @property
     def names(self) -> frozenset[str]:
@@ -227,11 +242,17 @@ class Seen:
 
     @property
     def _member_count(self) -> int | None:
-        """Returns how many members the largest pool has; None: not known."""
+        """Returns how many members the largest pool of the Service has; None: not known.
+
+        Pools without any mark may be of others, unless the load balancer was created for it.
+        """
         pools = self.parts.pools if self.parts else self.pools
         if not pools and self.found is None:
             return None
-        return max((len(pool.members) for pool in pools), default=0)
+        mine = [one for one in pools if self.owner.uid in services_of(one.tags)]
+        if pools and not mine and self.found and not is_primary(self.found, self.owner):
+            return None
+        return max((len(pool.members) for pool in mine or pools), default=0)
 
     def _address(self, one: LoadBalancer) -> str:
         floating = self.floating_ips.on(one.vip_port_id or "")
@@ -250,13 +271,16 @@ class Seen:
         return tuple(Ingress(ip=each, proxied=face.is_proxied) for each in addresses)
 
 
-def members_down(wish: Wish, seen: Seen) -> Iterator[Notice]:
+def members_down(wish: Wish, seen: Seen, name: str) -> Iterator[Notice]:
     """Yields a warning about members that fail their health check, if all parts were read.
 
-    With `externalTrafficPolicy: Local` members without a pod fail it, as they should.
+    With `externalTrafficPolicy: Local` members without a pod fail it, as they should. Members of
+    other Services on the load balancer are not named. `name` is the Go program's tag.
     """
-    parts = seen.parts or Parts()
-    members = [one for each in parts.members.values() for one in each if not is_draining(one)]
+    if seen.found is None or seen.parts is None:
+        return
+    parts = seen.parts.of(seen.found, name, seen.owner)
+    members = [one for one in parts.members_of(parts.pools) if not is_draining(one)]
     down = {one.name or one.address for one in members if one.operating_status == DEAD}
     is_local = wish.spec is not None and wish.spec.health is not None
     if not down or (is_local and any(one.operating_status != DEAD for one in members)):

@@ -14,7 +14,9 @@ The author of a Service chooses its name and annotations, and another cluster ma
 Without proof, a load balancer that a Service names is used only as `Use.GUEST`, and only if all
 Services on it are of the same namespace and cluster, if an operator gave it the tag
 `pileus.dev/for=CLUSTER/NAMESPACE/SERVICE`, or if the namespace is trusted (`--trusted-namespaces`).
-A guest gets listeners on free ports and decides nothing else.
+A guest gets listeners on free ports and decides nothing else. Members of other listeners are
+changed (`pileus.dev/manage: members`) only with one of the two permissions of an operator: that the
+namespace is the same is none.
 """
 
 from collections.abc import Iterable, Sequence
@@ -147,6 +149,11 @@ class Use(StrEnum):
     """It belongs to others: the Service gets listeners on free ports."""
 
 
+def may_fill(wish: Wish, balancer: LoadBalancer, use: Use) -> bool:
+    """Whether the Service may change members of ports that are not its own."""
+    return use is Use.OWN or is_permitted(wish, balancer)
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A load balancer with the name or the tag of this Service's, and without its mark."""
@@ -205,13 +212,18 @@ def candidates_of(
     return tuple(one for one in balancers if is_candidate(one) and not is_gone(one))
 
 
+def is_permitted(wish: Wish, balancer: LoadBalancer) -> bool:
+    """Whether an operator lets the Service use a load balancer of others."""
+    permits = for_tags(wish.owner.cluster, wish.namespace, wish.service)[:1]
+    return wish.may_use_foreign or not frozenset(permits).isdisjoint(balancer.tags)
+
+
 def may_be_guest(wish: Wish, balancer: LoadBalancer) -> bool:
     """Whether the Service may use a load balancer that it names and that is not proven its own."""
     cluster = cluster_of(balancer.tags)
     if cluster not in {"", wish.owner.cluster}:
         return False
-    permits = for_tags(wish.owner.cluster, wish.namespace, wish.service)[:1]
-    if wish.may_use_foreign or not frozenset(permits).isdisjoint(balancer.tags):
+    if is_permitted(wish, balancer):
         return True
     users = [service_in(tag) for tag in go_tags(balancer.tags)]
     is_known = len(services_of(balancer.tags)) <= len(users)

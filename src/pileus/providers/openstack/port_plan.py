@@ -64,14 +64,16 @@ class PortPlan:
                 yield from deletion_of(listener, self.parts)
         yield from self._unused_pools()
 
-    def members(self) -> Iterator[Change]:
+    def members(self, *, also_of_others: bool) -> Iterator[Change]:
         """Yields the changes of members alone, also on a load balancer without our mark.
 
-        The pools may be of others, who let the Service fill them.
+        `also_of_others`: whether the Service may fill pools that are not its own.
         """
         listeners = self._listeners
         for port in self.desired.ports:
             listener = listeners.get((port.port, port.transport.value))
+            if listener is not None and not also_of_others and not self._is_mine(listener):
+                continue
             pool = self.parts.pool_of(listener) if listener else None
             if pool is not None and pool.protocol == port.pool_protocol:
                 yield from self._members(port, pool)

@@ -186,6 +186,77 @@ async def test_services_of_one_namespace_share_and_those_of_others_need_permissi
     assert await site.plan(other, deep=False) == [], "what is shared already stays"
 
 
+def add_port(site: Site, balancer: str, *, members: int = 1) -> None:
+    """An operator adds a port with a pool to a load balancer of a Service, without any tag."""
+    listener = {"protocol": "TCP", "protocol_port": 6443, "loadbalancer_id": balancer}
+    made = site.octavia("POST", "listeners", {"listener": listener})["listener"]
+    pool = {"protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "listener_id": made["id"]}
+    filled = site.octavia("POST", "pools", {"pool": pool})["pool"]
+    bodies = [
+        {"address": f"10.0.9.{n}", "protocol_port": 6443, "name": f"control-plane-{n}"}
+        for n in range(1, members + 1)
+    ]
+    site.octavia("PUT", f"pools/{filled['id']}/members", {"members": bodies})
+    site.api.now += 1
+
+
+@pytest.mark.parametrize("port", [80, 6443], ids=["of-a-service", "of-an-operator"])
+async def test_members_of_a_neighbours_port_need_permission_too(port: int) -> None:
+    """The load balancer serves Services of the same namespace only."""
+    site = Site()
+    await site.settle(tenant(site, 80))
+    balancer = site.balancer(OURS)["id"]
+    add_port(site, balancer)
+    before = everything(site)
+    spec = site.spec(site.nodes[:1], listeners=on(port))
+    wish = tenant(site, service="api", adopts=balancer, only_members=True, spec=spec)
+
+    seen = await site.settle(wish, deep=True)
+    assert everything(site) == before
+    (notice,) = seen.face.notices
+    assert notice.reason == "LoadBalancerMembersOfOthers"
+    assert f"port {port}/TCP" in notice.message
+    await site.settle(replace(wish, spec=replace(spec, members=frozenset())), deep=True)
+    assert everything(site) == before, "the pool was emptied with the Service"
+
+    seen = await site.settle(replace(wish, may_use_foreign=True), deep=True)
+    assert set(site.members(port)) == {"node-1"}
+    assert seen.face.notices == ()
+
+
+async def test_members_of_others_on_a_shared_load_balancer_are_neither_named_nor_counted() -> None:
+    site = Site()
+    await site.settle(tenant(site, 80))
+    balancer = site.balancer(OURS)["id"]
+    add_port(site, balancer, members=9)
+    wish = tenant(site, 8080, service="api", adopts=balancer)
+    await site.settle(wish)
+    for one in site.api.records("members"):
+        site.api.change("members", one["id"], {"operating_status": "ERROR"})
+
+    seen = await site.seen(wish, deep=True)
+
+    assert seen.balancer is not None
+    assert seen.balancer.members == 2
+    (notice,) = seen.balancer.notices
+    assert "node-1, node-2" in notice.message
+    assert "control-plane" not in notice.message
+
+
+async def test_members_are_in_the_subnet_of_the_vip_not_in_that_of_members_of_others() -> None:
+    site = Site()
+    _, elsewhere = site.api.add_network("elsewhere", "10.9.0.0/16")
+    await site.settle(tenant(site, 80))
+    balancer = site.balancer(OURS)["id"]
+    add_port(site, balancer)
+    for one in site.api.records("members"):
+        site.api.change("members", one["id"], {"subnet_id": elsewhere})
+
+    await site.settle(tenant(site, 8080, service="api", adopts=balancer))
+
+    assert {one["subnet_id"] for one in site.members(8080).values()} == {site.subnet}
+
+
 async def test_what_the_go_program_shares_between_namespaces_stays() -> None:
     site = Site()
     first = tenant(site, 80)
