@@ -7,7 +7,6 @@ fields of the JSON form.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pileus.app.explain.advice import fix_in
 from pileus.app.plan import Plan, Planner, read_only_context
 from pileus.cli.cluster_command import (
     CONTEXT,
@@ -24,6 +23,7 @@ from pileus.cli.cluster_command import (
 )
 from pileus.cli.terminal import Ink, Style, Terminal
 from pileus.cloud.balancer import Effect
+from pileus.fix import FIX, fix_in
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import Planned, Scope, Trouble, title
 from pileus.settings.flags import Group
@@ -88,7 +88,7 @@ def as_text(plan: Plan, scope: Scope, style: Style) -> str:
 def split_fix(text: str) -> tuple[str, str]:
     """Returns a message and the command that it ends with (`… Fix: kubectl …`), or ""."""
     fix = fix_in(text)
-    return (text.partition(" Fix: ")[0], fix) if fix else (text, "")
+    return (text.partition(FIX)[0], fix) if fix else (text, "")
 
 
 def command_lines(command: str, style: Style, indent: int) -> Iterator[str]:

@@ -39,6 +39,7 @@ from pileus.cloud.errors import (
 from pileus.cloud.model import no_labels
 from pileus.cloud.permission import check_permission, pass_on
 from pileus.dataclass import dataclass
+from pileus.fix import one_line
 from pileus.http.client import READS, Client, InvalidHeader, Sent, port_of
 from pileus.http.connection import Answer as Received
 from pileus.http.connection import Closed, ConnectTimeout, NotConnected, ProxyRefused, TooMuch
@@ -166,7 +167,7 @@ class Answer:
 
     def described(self, text: str) -> str:
         """Returns an error message: the request, its status, the text and the request ID."""
-        return f"{self.request.name}: {self.status} {text}{self._suffix}".rstrip()
+        return one_line(f"{self.request.name}: {self.status} {text}{self._suffix}").rstrip()
 
     @property
     def _suffix(self) -> str:

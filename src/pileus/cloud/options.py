@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.selectors import Selector, parse_selector
 from pileus.dataclass import dataclass
+from pileus.fix import LONGEST, quoted
 from pileus.settings.go_bool import go_bool
 from pileus.settings.kinds import Kind, integer, one_of
 from pileus.settings.values import Values
@@ -50,8 +51,6 @@ V = TypeVar("V")
 MOST_PROBLEMS = 10
 """Mistakes that are described; of more, only the number is reported. A Service can have
 thousands of annotations, and a suggestion for each would take seconds."""
-LONGEST_VALUE = 200
-"""Characters of a value that a message quotes."""
 
 
 class OnChange(StrEnum):
@@ -175,7 +174,7 @@ class Options:
             yield f"{name}={nearest}"
         else:
             yield f"{name}-"
-        is_short = len(value) <= LONGEST_VALUE
+        is_short = len(value) <= LONGEST
         if meant is not None and is_short and not self.problems({meant: value}):
             yield f"{meant}={shlex.quote(value)}"
 
@@ -218,8 +217,7 @@ class Options:
         except ValueError as error:
             if option.secret:  # no colon after its name: what follows would be masked as well
                 raise ValueError(f"{name} has an invalid value: must be {error}") from error
-            cut = text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
-            raise ValueError(f'{name}: invalid value "{cut}": must be {error}') from error
+            raise ValueError(f"{name}: invalid value {quoted(text)}: must be {error}") from error
 
 
 def _by_name(options: Iterable[Option[Any]]) -> dict[str, Option[Any]]:

@@ -76,7 +76,7 @@ def _cause(seen: Observation, node: Node) -> tuple[str, str]:
         fix = command_for(about_node(node), reason, message)
         return f"{reason}: {message}; {ADVICE.get(reason, OTHERWISE)}", fix
     if event := _last_warning(seen, node):
-        fix = command_for(about_node(node), event.reason, event.message)
+        fix = command_for(about_node(node), event.reason)  # anyone may have written the message
         return f"{event.reason}: {event.message}", fix
     return (
         "the manager has not reported a reason",

@@ -30,6 +30,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pileus.fix import one_line
 from pileus.kube.decoding import Malformed, decode
 from pileus.kube.model.meta import Int32, Wire
 
@@ -80,7 +81,8 @@ class ApiError(KubeError):
         self.details = said.details or StatusDetails()
         self.retry_after = retry_after
         """Seconds that the server asks to wait; None if it does not."""
-        super().__init__(f"{request}: {status} {type(self).__name__}: {self.message}".rstrip(": "))
+        text = f"{request}: {status} {type(self).__name__}: {one_line(self.message)}"
+        super().__init__(text.rstrip(": "))
 
 
 class BadRequest(ApiError):

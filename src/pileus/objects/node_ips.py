@@ -5,6 +5,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from pileus.cloud.errors import Misconfigured
+from pileus.fix import quoted
 from pileus.kube.model.core_v1 import NodeAddress
 
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
@@ -28,16 +29,19 @@ def parse_node_ips(text: str) -> tuple[Ip, ...]:
     found = [(part, ip_by_value(part)) for part in text.split(",")]
     for part, ip in found:
         if ip is None:
-            raise NodeIpRefused(f"annotation {PROVIDED_NODE_IP}: {part!r} is not an IP address")
+            raise NodeIpRefused(
+                f"annotation {PROVIDED_NODE_IP}: {quoted(part)} is not an IP address"
+            )
     ips = tuple(ip for _, ip in found if ip is not None)
     if len(ips) > PAIR or (len(ips) == PAIR and ips[0].version == ips[1].version):
         raise NodeIpRefused(
-            f"annotation {PROVIDED_NODE_IP}: {text!r} must be one IP address, "
+            f"annotation {PROVIDED_NODE_IP}: {quoted(text)} must be one IP address, "
             "or one IPv4 and one IPv6 address"
         )
     if len(ips) == PAIR and any(ip.is_unspecified for ip in ips):
         raise NodeIpRefused(
-            f"annotation {PROVIDED_NODE_IP}: {text!r} is a pair and must not contain 0.0.0.0 or ::"
+            f"annotation {PROVIDED_NODE_IP}: {quoted(text)} is a pair and must not contain "
+            "0.0.0.0 or ::"
         )
     return ips
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
+from pileus.fix import one_line, quoted
 from pileus.kube.model.core_v1 import Node, Service
 
 Range = IPv4Network | IPv6Network
@@ -23,20 +24,19 @@ def parse_range(text: str) -> Range:
     """
     address, _, length = text.partition("/")
     if not (length.isascii() and length.isdigit()) or "%" in address:
-        raise ValueError(f'"{text}" is not a CIDR such as 10.244.0.0/16 or fd00::/48')
+        raise ValueError(f"{quoted(text)} is not a CIDR such as 10.244.0.0/16 or fd00::/48")
     try:
         return ip_network(text, strict=False)
     except ValueError as error:
-        raise ValueError(f'"{text}" is not a CIDR: {error}') from None
+        raise ValueError(f"{quoted(text)} is not a CIDR: {one_line(str(error))}") from None
 
 
 def wrong_with_range(text: str) -> str:
     """Returns why the text is not a CIDR, with the fix if one is known."""
-    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
     try:
         host = ip_address(text)
     except ValueError:
-        return f'"{text}" is not a CIDR such as 192.0.2.0/24'
+        return f"{quoted(text, LONGEST)} is not a CIDR such as 192.0.2.0/24"
     return f'"{text}" has no prefix length; write {host}/{host.max_prefixlen} for this one address'
 
 

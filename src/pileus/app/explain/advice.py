@@ -5,6 +5,7 @@ The tables of the reference and of the guide on nodes repeat them; a test compar
 
 from collections.abc import Mapping
 
+from pileus.fix import fix_in
 from pileus.kube.model.core_v1 import ObjectReference
 
 OTHERWISE = "see the message"
@@ -95,12 +96,6 @@ def command_for(about: ObjectReference, reason: str = "", message: str = "") -> 
     return fix_in(message) or _COMMANDS.get(reason, _OTHERWISE).format(
         object=_kubectl(about), words=_words(about)
     )
-
-
-def fix_in(message: str) -> str:
-    """Returns the command that the message ends with (`… Fix: kubectl …`), or ""."""
-    fix = message.partition(" Fix: ")[2].partition(" (")[0]
-    return fix if fix.startswith(("kubectl ", "pileus ")) else ""
 
 
 def again(about: ObjectReference) -> str:

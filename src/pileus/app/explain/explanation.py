@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 
-from pileus.app.explain.advice import ADVICE, OTHERWISE, again, command_for, fix_in
+from pileus.app.explain.advice import ADVICE, OTHERWISE, again, command_for
 from pileus.dataclass import dataclass
+from pileus.fix import fix_in
 from pileus.kube.model.core_v1 import ObjectReference
 from pileus.objects.preview import Planned
 

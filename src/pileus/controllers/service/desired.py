@@ -31,6 +31,7 @@ from pileus.controllers.service.annotations import (
 )
 from pileus.controllers.service.status import published_addresses
 from pileus.dataclass import dataclass, replace
+from pileus.fix import quoted
 from pileus.kube.model.core_v1 import Service, ServicePort, ServiceSpec
 from pileus.objects.ranges import Range, parse_range, source_range_texts, wrong_with_range
 
@@ -155,7 +156,7 @@ class Desires:
 
 def _ambiguous(adopted: Mapping[str, str]) -> Iterator[str]:
     if len(set(adopted.values())) > 1:
-        said = ", ".join(f"{name}={value}" for name, value in adopted.items())
+        said = ", ".join(f"{name}={quoted(value)}" for name, value in adopted.items())
         yield f"two load balancers are named: {said}. Fix: remove one annotation"
 
 

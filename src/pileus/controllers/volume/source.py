@@ -34,6 +34,7 @@ from pileus.controllers.volume.objects import (
     is_for,
     phase_of,
 )
+from pileus.fix import one_line
 from pileus.kube.model.core_v1 import PersistentVolume, PersistentVolumeClaim, TypedReference
 from pileus.kube.model.snapshot_v1 import SNAPSHOT, VolumeSnapshot, VolumeSnapshotContent
 
@@ -129,7 +130,7 @@ def content_name(snapshot: VolumeSnapshot) -> str:
         )
     content = (status and status.bound_volume_snapshot_content_name) or ""
     if not content or status is None or not status.ready_to_use:
-        why = (status and status.error and status.error.message) or ""
+        why = one_line((status and status.error and status.error.message) or "")
         raise Conflict(
             f"VolumeSnapshot {name} is not ready{f': {why}' if why else ''}. The volume is created "
             f"when it is. See: kubectl describe volumesnapshot -n {snapshot.metadata.namespace} "

@@ -27,6 +27,7 @@ from pileus.cloud.options import (
     one_of,
 )
 from pileus.cloud.selectors import EVERY_NODE, KEPT, Selector, parse_selector
+from pileus.fix import quoted
 
 PREFIX = "loadbalancer.openstack.org/"
 METHODS = ("ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT")
@@ -273,7 +274,7 @@ def _ignored(given: Mapping[str, str], service: str) -> Iterator[Notice]:
         if text and option.kind in LENIENT and option.kind.parse(text) is None:
             yield Notice(
                 "LoadBalancerAnnotationIgnored",
-                f'annotation {option.name}: "{text}" is not {option.kind.name}: the default is '
-                f"used. Fix: {_removal(option, service)}",
+                f"annotation {option.name}: {quoted(text)} is not {option.kind.name}: the default "
+                f"is used. Fix: {_removal(option, service)}",
                 is_warning=True,
             )

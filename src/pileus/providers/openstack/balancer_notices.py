@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from pileus.cloud.balancer import Notice, Wish
+from pileus.fix import one_line
 from pileus.providers.openstack import annotations, floating_ip, networks
 from pileus.providers.openstack.balancer_plan import floating_spec
 from pileus.providers.openstack.balancer_seen import Seen, members_down
@@ -52,9 +53,9 @@ def notices_of(wish: Wish, desired: Desired, seen: Seen) -> Iterator[Notice]:
     if wish.adopts and wish.adopts != found.id:
         yield Notice(
             "LoadBalancerIDIgnored",
-            f"annotation {annotations.LOAD_BALANCER_ID.name}={wish.adopts} has no effect: the "
-            f"Service already has load balancer {found.id}. To move it, delete the Service and "
-            "create it again",
+            f"annotation {annotations.LOAD_BALANCER_ID.name}={one_line(wish.adopts)} has no "
+            f"effect: the Service already has load balancer {found.id}. To move it, delete the "
+            "Service and create it again",
             is_warning=True,
         )
 

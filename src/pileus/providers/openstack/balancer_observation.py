@@ -14,6 +14,7 @@ from pileus.cloud.errors import CloudError, Conflict, NotFound
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import Failure
 from pileus.dataclass import dataclass
+from pileus.fix import quoted
 from pileus.providers.openstack import annotations, networks, security_group
 from pileus.providers.openstack.api import Client, Service, each_of
 from pileus.providers.openstack.balancer_notices import (
@@ -505,7 +506,7 @@ class Observer:
         name = kind.rpartition("/")[2]
         if name not in {"containers", "secrets"} or not id_:
             return (
-                f"{place}: {reference} is not a Barbican "
+                f"{place}: {quoted(reference)} is not a Barbican "
                 "reference. Expected https://HOST/v1/containers/ID or https://HOST/v1/secrets/ID"
             )
         try:

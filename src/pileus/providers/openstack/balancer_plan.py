@@ -19,6 +19,7 @@ import msgspec
 
 from pileus.cloud.balancer import Effect, Notice, Owner, Part, Wish
 from pileus.cloud.errors import Misconfigured, Unsupported
+from pileus.fix import one_line
 from pileus.providers.openstack import annotations, floating_ip, networks, security_group
 from pileus.providers.openstack.balancer_seen import Parts, Seen, changing_tag
 from pileus.providers.openstack.balancer_steps import (
@@ -88,8 +89,8 @@ def _beginning(wish: Wish, desired: Desired, seen: Seen, setup: Setup) -> Iterat
         return
     if wish.adopts:
         raise Misconfigured(
-            f"there is no load balancer {wish.adopts} in the project. Fix: correct annotation "
-            f"{annotations.LOAD_BALANCER_ID.name}, or remove it to get a new one"
+            f"there is no load balancer {one_line(wish.adopts)} in the project. Fix: correct "
+            f"annotation {annotations.LOAD_BALANCER_ID.name}, or remove it to get a new one"
         )
     if seen.ambiguous:
         raise Misconfigured(_ambiguity(desired))
@@ -384,8 +385,9 @@ def _checked(desired: Desired, choice: FloatingChoice | None) -> FloatingChoice:
     if choice.network_id or choice.problem or not desired.requested_address:
         return choice
     return FloatingChoice(
-        problem=f"loadBalancerIP {desired.requested_address}: there is no external network with "
-        "IPv4, and no floating IP with this address. Fix: create one, or make the Service internal"
+        problem=f"loadBalancerIP {one_line(desired.requested_address)}: there is no external "
+        "network with IPv4, and no floating IP with this address. Fix: create one, or make the "
+        "Service internal"
     )
 
 

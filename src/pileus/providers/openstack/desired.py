@@ -27,6 +27,7 @@ from pileus.cloud.model import NodeRef
 from pileus.cloud.options import Option, Values
 from pileus.cloud.selectors import Selector, select
 from pileus.dataclass import dataclass
+from pileus.fix import quoted
 from pileus.providers.openstack import annotations
 from pileus.providers.openstack.config import LoadBalancer, LoadBalancerClass, OpenStackConfig
 from pileus.providers.openstack.config_checks import whole_seconds
@@ -414,8 +415,8 @@ class Context:
         if self.wanted_zone and not features.has_availability_zones:
             yield _warning(
                 "LoadBalancerAvailabilityZonesIgnored",
-                f'availability zone "{self.wanted_zone}" has no effect: it needs Octavia API 2.14 '
-                f"and a provider with zones (provider {provider})",
+                f"availability zone {quoted(self.wanted_zone)} has no effect: it needs Octavia API "
+                f"2.14 and a provider with zones (provider {provider})",
             )
         in_groups = provider == "ovn" and self.config.manage_security_groups
         if self.spec.source_ranges and not features.has_allowed_cidrs and not in_groups:

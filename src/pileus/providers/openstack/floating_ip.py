@@ -18,6 +18,7 @@ description: that is the proof by which it is marked later. The same proof marks
 a cluster that is taken over.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import field
@@ -35,6 +36,7 @@ from pileus.cloud.errors import (
 )
 from pileus.cloud.fingerprint import usual_address
 from pileus.dataclass import dataclass
+from pileus.fix import one_line
 from pileus.providers.openstack.marks import (
     FOR,
     KEPT,
@@ -107,7 +109,7 @@ class CreateFloatingIp:
 
     @property
     def summary(self) -> str:
-        return f"floating IP {self.address or 'from network ' + self.network_id}"
+        return f"floating IP {one_line(self.address or f'from network {self.network_id}')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def ignored_address(spec: FloatingIpSpec, port_id: str, observed: FloatingIps) -
     if not spec.is_wanted or not spec.address or current is None or _has_address(spec, current):
         return ""
     return (
-        f"loadBalancerIP {spec.address} is ignored: the load balancer has floating IP "
+        f"loadBalancerIP {one_line(spec.address)} is ignored: the load balancer has floating IP "
         f"{current.floating_ip_address}. To change it, detach that one: openstack floating ip "
         f"unset --port {current.id}"
     )
@@ -445,10 +447,11 @@ def _explained(change: CreateFloatingIp, error: CloudError) -> CloudError:
             "another floating-subnet, or raise the quota (openstack quota set --floating-ips)"
         )
     if isinstance(error, Unauthorized) and change.address:
+        address = shlex.quote(one_line(change.address))
         return Misconfigured(
-            f"loadBalancerIP {change.address}: the project has no such floating IP and may not "
+            f"loadBalancerIP {address}: the project has no such floating IP and may not "
             f"choose addresses: {error}. Fix: create it as administrator (openstack floating ip "
-            f"create --floating-ip-address {change.address}), or remove loadBalancerIP"
+            f"create --floating-ip-address {address}), or remove loadBalancerIP"
         )
     return _associated(what, error)
 

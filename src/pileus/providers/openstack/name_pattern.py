@@ -12,6 +12,8 @@ name once. Globs have `*`, `?`, `[a-z]`, `[!a-z]` and `{a,b}`. Expressions have 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from pileus.fix import one_line
+
 MOST_CHARACTERS = 255
 """Of a pattern: no name that it could match literally is longer."""
 MOST_DEPTH = 20
@@ -182,7 +184,7 @@ class _Automaton:
         return found
 
     def _problem(self, what: str) -> ValueError:
-        return ValueError(f"{what} (character {self._at} of {self._text})")
+        return ValueError(one_line(f"{what} (character {self._at} of {self._text})"))
 
 
 def _bits(states: int) -> Iterator[int]:

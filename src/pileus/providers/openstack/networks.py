@@ -23,6 +23,7 @@ from pileus.cloud.errors import Misconfigured, NeedsMembers
 from pileus.cloud.fingerprint import usual_address
 from pileus.cloud.model import AddressType, NodeRef
 from pileus.dataclass import dataclass
+from pileus.fix import one_line, quoted
 from pileus.providers.openstack.config import LoadBalancer, LoadBalancerClass
 from pileus.providers.openstack.name_pattern import name_pattern
 from pileus.providers.openstack.neutron import Network, Neutron, Port, Subnet
@@ -324,11 +325,14 @@ def _vip(
     known = topology.subnet(subnet)
     if network and known and known.network_id != network:
         raise Misconfigured(
-            f"{place}: subnet {subnet} is in network {known.network_id}, not in {network} "
+            f"{place}: subnet {one_line(subnet)} is not in network {one_line(network)} "
             f"({network_place}). Fix: remove one of them, or make them match"
         )
     if network and all(each.network_id != network for each in topology.subnets):
-        raise Misconfigured(f"{network_place}: no network {network} with a subnet is visible")
+        raise Misconfigured(
+            f"{network_place}: no network {one_line(network)} with a subnet is visible. Networks: "
+            "openstack network list"
+        )
     return network, subnet or detected
 
 
@@ -346,11 +350,8 @@ def _member_subnet(
 def _check_subnet(subnet_id: str, place: str, topology: Topology) -> None:
     if not subnet_id or topology.subnet(subnet_id):
         return
-    hint = did_you_mean(subnet_id, [each.id for each in topology.subnets])
-    external = {each.id for each in topology.external}
-    candidates = [each for each in topology.subnets if each.network_id not in external]
     raise Misconfigured(
-        f"{place}: no subnet {subnet_id} is visible{hint}. Subnets: {_listed(candidates)}"
+        f"{place}: no subnet {one_line(subnet_id)} is visible. Subnets: openstack subnet list"
     )
 
 
@@ -358,10 +359,9 @@ def _floating(sources: tuple[_Source, ...], topology: Topology) -> FloatingChoic
     external = {each.id: each for each in topology.external}
     network, place = _first(sources, "floating-network-id")
     if network and network not in external:
-        hint = did_you_mean(network, external)
         return FloatingChoice(
-            problem=f"{place}: {network} is not an external network{hint}. External networks: "
-            f"{_listed(topology.external)}"
+            problem=f"{place}: {one_line(network)} is not an external network. External networks: "
+            "openstack network list --external"
         )
     notice = ""
     if not network:
@@ -371,8 +371,8 @@ def _floating(sources: tuple[_Source, ...], topology: Topology) -> FloatingChoic
             notice = (
                 f"{len(usable)} external networks, and floating-network-id is not set: floating "
                 f"IPs are created in {network}. Fix: set floating-network-id in [LoadBalancer] of "
-                f"cloud.conf, or annotation {PREFIX}floating-network-id, to one of: "
-                f"{_listed(external[each] for each in usable)}"
+                f"cloud.conf, or annotation {PREFIX}floating-network-id. Networks: openstack "
+                "network list --external"
             )
     try:
         subnets = _floating_subnets(sources, network, topology)
@@ -426,8 +426,7 @@ def _checked_floating_subnet(subnet_id: str, place: str, network: str, topology:
     known = topology.subnet(subnet_id)
     if known and network and known.network_id != network:
         raise Misconfigured(
-            f"{place}: subnet {subnet_id} is in network {known.network_id}, not in the network of "
-            f"floating IPs, {network}"
+            f"{place}: subnet {one_line(subnet_id)} is not in the network of floating IPs"
         )
     return subnet_id
 
@@ -442,9 +441,10 @@ def _matching(
     inside = [each for each in topology.subnets if each.network_id == network]
     found = [each for each in inside if matches(each.name) and (not tags or tags_match(tags, each))]
     if not found:
-        what = " and ".join(f'"{each}"' for each in (pattern, tags) if each)
+        what = " and ".join(quoted(each) for each in (pattern, tags) if each)
         raise Misconfigured(
-            f"{place}: no subnet of network {network} matches {what}. Subnets: {_listed(inside)}"
+            f"{place}: no subnet of the network of floating IPs matches {what}. Subnets: openstack "
+            f"subnet list --network={network}"
         )
     return tuple(each.id for each in sorted(found, key=lambda each: (each.name, each.id)))
 
@@ -461,13 +461,10 @@ def tags_match(spec: str, subnet: Subnet) -> bool:
 def _unknown_class(name: str, classes: Iterable[str]) -> str:
     known = ", ".join(sorted(classes)) or "none"
     return (
-        f'annotation {PREFIX}class: unknown class "{name}"{did_you_mean(name, classes)}. Fix: add '
-        f'[LoadBalancerClass "{name}"] to cloud.conf, or use one of its classes: {known}'
+        f"annotation {PREFIX}class: unknown class {quoted(name)}{did_you_mean(name, classes)}. "
+        f"Fix: add [LoadBalancerClass {quoted(name)}] to cloud.conf, or use one of its "
+        f"classes: {known}"
     )
-
-
-def _listed(found: Iterable[Network | Subnet]) -> str:
-    return ", ".join(sorted(f"{each.id} ({each.name})" for each in found)) or "none"
 
 
 def is_of_family(address: str, family: str) -> bool:

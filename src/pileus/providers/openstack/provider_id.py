@@ -9,6 +9,7 @@ import re
 from pileus.cloud.errors import Rejected
 from pileus.cloud.model import NodeRef
 from pileus.dataclass import dataclass
+from pileus.fix import quoted
 
 SCHEME = "openstack"
 _FORM = re.compile(r"([A-Za-z][-+.A-Za-z0-9]*)://([^/]*)/([^/]+)")
@@ -43,15 +44,15 @@ class ProviderIds:
             return ""
         scheme, region, server = _parts(text)
         if scheme != SCHEME:
-            raise Rejected(f'provider ID "{text}" is not one of OpenStack')
+            raise Rejected(f"provider ID {quoted(text)} is not one of OpenStack")
         if region not in {"", self.region}:
             raise Rejected(
-                f'provider ID "{text}" is of region "{region}", this manager runs in region '
-                f'"{self.region}"'
+                f"provider ID {quoted(text)} is of region {quoted(region)}, this manager runs in "
+                f'region "{self.region}"'
             )
         if not _UUID.fullmatch(server):
             raise Rejected(
-                f'provider ID "{text}" has no server ID. Expected {SCHEME}:///SERVER-UUID or '
+                f"provider ID {quoted(text)} has no server ID. Expected {SCHEME}:///SERVER-UUID or "
                 f"{SCHEME}://REGION/SERVER-UUID"
             )
         return server
