@@ -8,9 +8,10 @@ import pytest
 
 from pileus.app.explain.advice import ADVICE
 from pileus.app.explain.explanation import Explanation, Leader, Message, State
+from pileus.app.explain.service import balancer_lines
 from pileus.cli.explain import as_json, as_text
 from pileus.cli.terminal import Style
-from pileus.cloud.balancer import Effect
+from pileus.cloud.balancer import Balancer, BalancerState, Effect, Notice
 from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, ObjectReference
 from pileus.kube.patch import MergePatch
 from pileus.objects.preview import Place, Planned, Scope
@@ -218,6 +219,21 @@ async def test_a_balancer_that_serves_another_is_not_told_as_the_services_own() 
     assert explanation.actual[0] == "load balancer unknown: see messages"
     assert text(explanation).count(refusal) == 1
     assert explanation.state is State.BLOCKED
+
+
+def test_what_the_provider_quotes_of_its_cloud_has_no_secrets() -> None:
+    secret = "the cloud answered: token=0123456789abcdef is not valid"
+    balancer = Balancer(
+        id="lb-1",
+        state=BalancerState.FAILED,
+        problem=secret,
+        notices=(Notice("Odd", secret, is_warning=True),),
+    )
+
+    shown = list(balancer_lines(balancer))
+
+    assert len(shown) == 2
+    assert all("token=*** is not valid" in line for line in shown)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from pileus.controllers.service.status import (
 )
 from pileus.dataclass import dataclass
 from pileus.kube.model.core_v1 import Node, Service
+from pileus.objects.events import shortened
 from pileus.objects.nodes import reference, taints_of
 
 
@@ -227,16 +228,21 @@ def _actual(service: Service, side: Side, plan: Plan) -> Iterator[str]:
             yield "no load balancer in the cloud"
         case Balancer() as balancer:
             in_cloud = ", ".join(each.ip or each.hostname for each in balancer.ingress)
-            members = "" if balancer.members is None else f", {balancer.members} members"
-            problem = f": {balancer.problem}" if balancer.problem else ""
-            yield f"load balancer {balancer.id}: {balancer.state}{members}{problem}"
-            yield from (f"{each.reason}: {each.message}" for each in balancer.notices)
+            yield from balancer_lines(balancer)
     if in_cloud and in_cloud == published:
         yield f"address {in_cloud}, published on the Service"
         return
     if in_cloud:
         yield f"address in the cloud: {in_cloud}"
     yield f"address on the Service: {published or 'none'}"
+
+
+def balancer_lines(balancer: Balancer) -> Iterator[str]:
+    """Yields the state of a load balancer, and what its provider reports, without secrets."""
+    members = "" if balancer.members is None else f", {balancer.members} members"
+    problem = f": {shortened(balancer.problem)}" if balancer.problem else ""
+    yield f"load balancer {balancer.id}: {balancer.state}{members}{problem}"
+    yield from (f"{each.reason}: {shortened(each.message)}" for each in balancer.notices)
 
 
 def _condition(service: Service) -> Iterator[Message]:
