@@ -35,6 +35,14 @@ SERVICE = (
         scenario="services",
     ),
     Mutant(
+        name="the finalizer is removed without a check after the deletion",
+        module="controllers.service.plan",
+        before="if mode is Mode.FULL and not observed.is_full:",
+        after="if False:",
+        tests="controllers/service/test_finalizer.py",
+        danger=Danger.DELETION,
+    ),
+    Mutant(
         name="a Service that another manager serves loses its finalizer",
         module="controllers.service.status",
         before="if is_served_elsewhere(service, classes):",

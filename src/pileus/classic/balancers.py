@@ -11,7 +11,7 @@
 As in Go, the provider is not asked before an ensure. A Service that has not changed since it was
 last passed to the provider, also by an earlier process (`classic.service_records`), costs no call.
 A full check costs one `get_load_balancer`, so that a load balancer deleted out of band is noticed;
-Go does not check.
+Go does not check. After a deletion the provider is not asked whether it is gone, as in Go.
 """
 
 import asyncio
@@ -133,12 +133,15 @@ class ClassicBalancers:
 
     async def _observe_one(self, wish: Wish, *, deep: bool) -> ClassicSeen | Failure | None:
         last = self.memory.recall(wish.owner)
+        was_deleted = self.memory.was_just_deleted(wish.owner)
         shown = self.notes.newest(wish.owner.uid, self.view.service(wish.owner.uid))
         if shown is not None and self.notes.is_noted(shown):
             self.memory.see(wish.owner, shown)
         service = shown or (last and last.service) or self.memory.sight(wish.owner)
         if service is None:
             return _nothing(wish.owner) if self.memory.is_forgotten(wish.owner) else None
+        if was_deleted and wish.spec is None:
+            return ClassicSeen(service=service, remembered=None, exists=False)
         seen = self._known(service, last or self._noted(service))
         if wish.spec is not None and (_plan(wish, seen) or not deep):
             return seen
@@ -259,14 +262,13 @@ class ClassicBalancers:
             pass
         except Exception as error:
             raise balancer_error(error) from error
-        return self._forgotten(change.owner, seen)
+        self.memory.delete(change.owner)
+        self.notes.forget(seen.service)
+        return ClassicSeen(service=seen.service, remembered=None, exists=False)
 
     async def _forget(self, change: Forget, seen: ClassicSeen) -> ClassicSeen:
         await self._unnote(seen)
-        return self._forgotten(change.owner, seen)
-
-    def _forgotten(self, owner: Owner, seen: ClassicSeen) -> ClassicSeen:
-        self.memory.forget(owner)
+        self.memory.forget(change.owner)
         self.notes.forget(seen.service)
         return ClassicSeen(service=seen.service, remembered=None, exists=False)
 

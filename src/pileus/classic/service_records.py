@@ -119,6 +119,14 @@ class Memory(Protocol):
         ...
 
     def is_forgotten(self, owner: Owner) -> bool: ...
+    def delete(self, owner: Owner) -> None:
+        """As `forget`, because the provider has just deleted it."""
+        ...
+
+    def was_just_deleted(self, owner: Owner) -> bool:
+        """Whether it was, since the last call: one that is deleted is not asked for again."""
+        ...
+
     def owners(self, cluster: str) -> frozenset[Owner]: ...
 
 
@@ -129,12 +137,14 @@ class ProcessMemory:
         self._remembered: dict[Owner, Remembered] = {}
         self._seen: dict[Owner, Service] = {}
         self._forgotten: dict[Owner, None] = {}
+        self._deleted: set[Owner] = set()
 
     def recall(self, owner: Owner) -> Remembered | None:
         return self._remembered.get(owner)
 
     def remember(self, owner: Owner, remembered: Remembered) -> None:
         self._remembered[owner] = remembered
+        self._deleted.discard(owner)
 
     def see(self, owner: Owner, service: Service) -> None:
         self._seen[owner] = service
@@ -151,6 +161,15 @@ class ProcessMemory:
 
     def is_forgotten(self, owner: Owner) -> bool:
         return owner in self._forgotten
+
+    def delete(self, owner: Owner) -> None:
+        self.forget(owner)
+        self._deleted.add(owner)
+
+    def was_just_deleted(self, owner: Owner) -> bool:
+        was = owner in self._deleted
+        self._deleted.discard(owner)
+        return was
 
     def owners(self, cluster: str) -> frozenset[Owner]:
         known = (*self._remembered, *self._seen)

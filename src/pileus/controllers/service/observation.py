@@ -58,6 +58,8 @@ class Observed:
     changes: tuple[Change, ...]
     without_effect: tuple[str, ...] = ()
     """Warnings about annotations whose change has no effect."""
+    is_full: bool = False
+    """Whether everything was read for it: it is a full check, and not what changes led to."""
 
     @property
     def members(self) -> int:
@@ -274,7 +276,7 @@ class BalancerOperations:
             raise Unavailable("the cloud did not report whether there is a load balancer")
         if isinstance(seen, Failure):
             raise seen.error.with_traceback(None)  # the answer may be shared with other passes
-        return self._compared(desired, seen)
+        return self._compared(desired, seen, is_full=full)
 
     async def check_or(self, desired: Wish, fallback: "Fallback | None", *, full: bool) -> Observed:
         """Check the desired state, or the fallback if the cloud refuses the first one."""
@@ -301,13 +303,13 @@ class BalancerOperations:
     def lock_key(self, desired: Wish) -> str:
         return self._balancers.lock_key(desired)
 
-    def _compared(self, desired: Wish, seen: Seen) -> Observed:
+    def _compared(self, desired: Wish, seen: Seen, *, is_full: bool = False) -> Observed:
         balancer = seen.balancer
         self._check_owner(desired, balancer)
         self._check_annotations(balancer)
         changed = changed_options(self._annotations, desired, balancer)
         changes = as_declared(self._balancers.changes(desired, seen), changed)
-        return Observed(desired, seen, balancer, changes, without_effect(changed))
+        return Observed(desired, seen, balancer, changes, without_effect(changed), is_full)
 
     def _check_annotations(self, found: Balancer | None) -> None:
         """Log once which annotations are never written: a bug in the provider."""

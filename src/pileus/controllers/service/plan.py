@@ -478,12 +478,14 @@ def _delete(
         name = observed.balancer.id
         error = Unavailable(f"load balancer {name} still exists and cannot be deleted")
         return (report(seen, error),)
+    if mode is Mode.FULL and not observed.is_full:
+        return CheckBalancer(observed.desired, full=True), end
     seconds = _until_second_check(seen) if is_doubtful and observed.balancer is None else 0.0
     return (CheckAgain(seconds, is_missing=True), end) if seconds > 0 else (end,)
 
 
 def _until_second_check(seen: Observation) -> float:
-    """A cloud that shows nothing may show too little, unless it accepted the deletion."""
+    """A cloud that shows nothing may show too little, unless it accepted the deletion before."""
     deletion = seen.note.deletion
     if deletion.accepted:
         return 0.0

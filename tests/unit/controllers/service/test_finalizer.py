@@ -260,3 +260,53 @@ async def test_a_service_that_others_keep_changing_is_claimed_ever_more_seldom_a
         world.wire.before = lambda request: None
         await asyncio.sleep(200)
         assert (await world.condition())[0] == "True"
+
+
+class InParts(PlainBalancers):
+    """Each balancer has a part that outlives it, and is listed apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: set[Owner] = set()
+        self.overlooks = 0
+        """How many lists of parts are empty from now on."""
+
+    def _seen(self, wish: Wish) -> Seen | Any:
+        seen = super()._seen(wish)
+        if not isinstance(seen, Seen):
+            return seen
+        is_listed = self.overlooks == 0 and wish.owner in self.parts
+        self.overlooks = max(0, self.overlooks - 1)
+        return replace(seen, problem="part" if is_listed else "")
+
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        found = super().changes(wish, seen)
+        if wish.spec is None and seen.problem:
+            return (*found, Change(Effect.DELETE, "part", None))
+        return found
+
+    async def apply(self, change: Change, seen: Seen) -> Seen:
+        if change.summary == "part":
+            self.parts.discard(seen.owner)
+            return replace(seen, problem="")
+        after = await super().apply(change, seen)
+        if change.spec is not None:
+            self.parts.add(seen.owner)
+        return replace(after, problem=seen.problem)
+
+
+async def test_a_part_that_a_list_lacked_for_a_moment_is_deleted_before_the_finalizer_goes():
+    world = World()
+    world.plain = cloud = InParts()
+    await furnished(world)
+    async with world.managed():
+        await asyncio.sleep(10)
+        assert cloud.parts
+        cloud.overlooks = 1
+        cloud.looks.clear()
+        await world.delete()
+        await asyncio.sleep(10)
+
+        assert "web" not in await world.services()
+    assert (cloud.standing, cloud.parts) == ({}, set())
+    assert cloud.looks == [(1, True)] * 3, "before the deletion, after it, after that of the part"
