@@ -482,7 +482,7 @@ def _deletion(wish: Wish, seen: Seen, setup: Setup) -> Iterator[Change]:
         yield from _group_leftovers(wish, seen)
     elif is_deleted_whole(found, wish):
         yield from _floating_leftovers(wish, seen, setup, is_kept=keeps)
-        yield from _removal_of_parts(seen, setup)
+        yield from _removal_of_parts(found, seen, setup)
         yield _removal(found, setup)
         yield from _group_leftovers(wish, seen)
     else:
@@ -518,13 +518,19 @@ def is_deleted_whole(balancer: LoadBalancer, wish: Wish) -> bool:
     return is_ours and not others and len(go_tags(balancer.tags)) <= 1
 
 
+def _goes_with_parts(balancer: LoadBalancer, setup: Setup) -> bool:
+    """Octavia refuses to change parts of one in ERROR, so that they are deleted together."""
+    has_failed = balancer.provisioning_status == Provisioning.ERROR
+    return setup.balancers.cascade_delete or has_failed
+
+
 def _removal(balancer: LoadBalancer, setup: Setup) -> Change:
-    step = DeleteBalancer(balancer.id, with_parts=setup.balancers.cascade_delete)
+    step = DeleteBalancer(balancer.id, with_parts=_goes_with_parts(balancer, setup))
     return Change(Effect.DELETE, f"load balancer {balancer.id}", step)
 
 
-def _removal_of_parts(seen: Seen, setup: Setup) -> Iterator[Change]:
-    if setup.balancers.cascade_delete or seen.parts is None:
+def _removal_of_parts(found: LoadBalancer, seen: Seen, setup: Setup) -> Iterator[Change]:
+    if _goes_with_parts(found, setup) or seen.parts is None:
         return
     for listener in seen.parts.listeners:
         yield from deletion_of(listener, seen.parts)
