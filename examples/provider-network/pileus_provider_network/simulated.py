@@ -10,7 +10,7 @@ from random import Random
 from typing import ClassVar, Generic, TypeVar, cast
 
 from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS
-from pileus.cloud.balancer import Transport
+from pileus.cloud.balancer import Owner, Transport
 from pileus.cloud.errors import Unavailable
 from pileus.cloud.interface import Cloud
 from pileus.cloud.model import InstanceState
@@ -155,6 +155,7 @@ class SimulatedNetwork:
         self._machines = Kept[tuple[truth.Machine, ...]]()
         self._balancers = Kept[Mapping[str, truth.Balancer]]()
         self._known: Mapping[str, truth.Balancer] = {}
+        self._last: dict[Owner, str] = {}
         self._routes = Kept[Mapping[str, truth.Route]]()
 
     @asynccontextmanager
@@ -195,9 +196,11 @@ class SimulatedNetwork:
             case _:
                 return _to_balancer(state, deed)
 
-    def _kept(self, now: Mapping[str, truth.Balancer]) -> Mapping[str, truth.Balancer]:
+    def _kept(self, state: Account) -> Mapping[str, truth.Balancer]:
         """What stays the same stays the same object."""
-        before = self._known
+        before, now = self._known, _balancers(state)
+        self._last |= {one.owner: one.id for one in now.values() if one.owner is not None}
+        now = {**now, **_remains(state, self._last)}
         self._known = {
             key: before[key] if before.get(key) == one else one for key, one in now.items()
         }
@@ -209,7 +212,7 @@ class SimulatedNetwork:
         parts = (state.balancers, state.groups, state.listeners, state.machines)
         return truth.Truth(
             machines=machines,
-            balancers=self._balancers.of(lambda: self._kept(_balancers(state)), *parts),
+            balancers=self._balancers.of(lambda: self._kept(state), *parts),
             routes=self._routes.of(lambda: _routes(state), state.tables, state.machines),
         )
 
@@ -224,8 +227,10 @@ def _to_route(state: Account, deed: deeds.RouteDeed) -> Operation | None:
             return ChangeRoute(route.destination, machine, is_there=False)
 
 
-def _to_balancer(state: Account, deed: deeds.BalancerDeed) -> Operation:
+def _to_balancer(state: Account, deed: deeds.BalancerDeed) -> Operation | None:
     match deed:
+        case deeds.AddPort(id_) if id_ not in state.balancers:
+            return None  # only target groups are left of it
         case deeds.AddBalancer():
             tags = Tags(deed.owner.cluster, deed.owner.uid) if deed.owner else Tags()
             return FurnishBalancer(deed.name, tags, deed.port, deed.node_port, deed.member)
@@ -262,6 +267,30 @@ def _machine(machine: Machine) -> truth.Machine:
 
 def _balancers(state: Account) -> Mapping[str, truth.Balancer]:
     return {one.id: _balancer(state, one) for one in state.balancers.values()}
+
+
+def _remains(state: Account, last: Mapping[Owner, str]) -> Mapping[str, truth.Balancer]:
+    """Returns target groups that outlive the load balancer of their owner, by the ID of that."""
+    present = {owner_of(one.tags) for one in state.balancers.values()}
+    left: dict[Owner, list[TargetGroup]] = {}
+    for group in state.groups.values():
+        owner = owner_of(group.tags)
+        if owner is not None and owner in last and owner not in present:
+            left.setdefault(owner, []).append(group)
+    return {last[owner]: _leftover(last[owner], owner, left[owner]) for owner in left}
+
+
+def _leftover(id_: str, owner: Owner, groups: Sequence[TargetGroup]) -> truth.Balancer:
+    return truth.Balancer(
+        id=id_,
+        owner=owner,
+        addresses=(),
+        ports=frozenset(),
+        members=frozenset(),
+        has_failed=True,
+        is_remains=True,
+        record=tuple(groups),
+    )
 
 
 def _balancer(state: Account, one: LoadBalancer) -> truth.Balancer:

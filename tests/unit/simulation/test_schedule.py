@@ -69,6 +69,7 @@ def test_every_kind_happens_in_the_mixed_scenario(kind: DeedKind | FaultKind):
         DeedKind.OBJECT_TOUCHED: "touched",
         DeedKind.STRANGER_SHARES: "strangers",
         DeedKind.STRANGER_NODE: "strangers",
+        DeedKind.LIST_OVERLOOKED: "overlooked",
     }
     nodes = ("volume-", "plugin-", "host-", FaultKind.CLOUD_IGNORED)
     aimed |= {kind: "volumes" for kind in DeedKind if kind.startswith(("claim-", "pod-"))}

@@ -100,6 +100,8 @@ class DeedKind(StrEnum):
     """A user sets how it is managed; perhaps misspelt."""
     SERVICE_STATUS = "service-status"
     """Another controller writes its status, or removes our finalizer."""
+    LIST_OVERLOOKED = "list-overlooked"
+    """A Service is deleted, and one of the next lists about balancers lacks everything."""
     SERVICE_MANY = "service-many"
     """Many Services are created at once, and all of them are deleted by force later."""
     MACHINE_ADD = "machine-add"

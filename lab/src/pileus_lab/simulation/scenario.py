@@ -358,6 +358,18 @@ SCENARIOS = {
             deeds_most=30,
         ),
         Scenario(
+            name="overlooked",
+            text="Services are deleted while one list of the parts of their balancers is empty",
+            deeds={
+                DeedKind.SERVICE_CREATE: 10,
+                DeedKind.LIST_OVERLOOKED: 10,
+                **_deeds("service-edit", "service-type", "machine-add", "replica-crash"),
+            },
+            # Two independent false answers in a row are not told from the truth.
+            faults={kind: n for kind, n in _of(Place.API, Place.CLOUD).items() if kind not in LIES},
+            deeds_most=30,
+        ),
+        Scenario(
             name="at-once",
             text="no faults, repair rounds are off, and changes must take effect at once",
             deeds={

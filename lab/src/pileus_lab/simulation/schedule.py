@@ -31,6 +31,8 @@ BOTH_FAMILIES = 0.4
 """Fraction of worlds whose machines have addresses of both families."""
 CHOICES = 1 << 16
 """Upper bound of a deed's choice."""
+OVERLOOKING = 60.0
+"""Minimum seconds between two lists that `Weather.overlook` empties. Guards read twice."""
 LONGEST_LIE = 20.0
 """Maximum seconds of false answers of a cloud. No guard could tell longer ones from the truth."""
 
@@ -196,12 +198,33 @@ class Weather:
         }
         self.struck: Counter[tuple[FaultKind, str]] = Counter()
         """How often each fault occurred, by caller."""
+        self._overlooked = -OVERLOOKING
+        self._until_overlooked: dict[str, int] = {}
+
+    def overlook(self, who: str, number: int) -> None:
+        """The list that `who` reads next, after so many others, is empty, once."""
+        if self._now() - self._overlooked >= OVERLOOKING:
+            self._overlooked = self._now()
+            self._until_overlooked[who] = number
+
+    def end(self) -> None:
+        """Everything is read as it is, as far as it is not the time of a spell."""
+        self._until_overlooked.clear()
+
+    def _overlooks(self, who: str) -> bool:
+        left = self._until_overlooked.pop(who, None)
+        if left:
+            self._until_overlooked[who] = left - 1
+        return left == 0
 
     def strike(
         self, place: Place, who: str, *, may: Callable[[FaultKind], bool] = lambda _: True
     ) -> Strike | None:
         """Returns the fault of a call that `who` makes now, of those that `may` occur."""
         now = self._now()
+        if who in self._until_overlooked and may(FaultKind.CLOUD_EMPTY) and self._overlooks(who):
+            self.struck[FaultKind.CLOUD_EMPTY, who] += 1
+            return Strike(FaultKind.CLOUD_EMPTY, 0.0)
         for spell, chance in self._spells[place]:
             if not (spell.at <= now < spell.until) or not may(spell.kind):
                 continue

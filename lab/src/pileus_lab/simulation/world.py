@@ -72,7 +72,10 @@ class World:
         self._cluster = Cluster(clock, stream(seed, "cluster"), self.judge.see, manners)
         self._account = self._opened(make_cloud(stream(seed, "settings")))
         self._people = People(
-            self._cluster, self._account, both_families=schedule.machines_have_both
+            self._cluster,
+            self._account,
+            self.weather,
+            both_families=schedule.machines_have_both,
         )
         self._users = Users(self._cluster, self._account)
         self._claims = Claims(self._cluster, self._account, has_kubelets=setup.has_hosts)
@@ -131,6 +134,7 @@ class World:
         """Ends all faults; with `tidies`, users also revert impossible requests."""
         self.trace.note("schedule", "all faults end")
         self._mishaps.end()
+        self.weather.end()
         if self._second is not None:
             self._second.ends()
         self._replacing.end()

@@ -15,7 +15,7 @@ from pileus_lab.simulation.environment.races import MOST, REQUESTS, Replacing
 from pileus_lab.simulation.environment.steps import Call, Channel
 from pileus_lab.simulation.environment.users import People
 from pileus_lab.simulation.kinds import DeedKind
-from pileus_lab.simulation.schedule import Deed
+from pileus_lab.simulation.schedule import Deed, Weather
 
 SERVICES = "/api/v1/namespaces/default/services"
 
@@ -37,7 +37,7 @@ class Site:
         kubelets.look()
         body = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
         self.cluster.act("setup", "POST", SERVICES, body)
-        people = People(self.cluster, account)
+        people = People(self.cluster, account, Weather(1, (), lambda: 0.0))
         self.replacing = Replacing(self.cluster, account, people, kubelets)
 
     def lie_in_wait(self, request: str, *, number: int = 1) -> None:

@@ -23,7 +23,7 @@ from pileus_lab.simulation.clouds.truth import Balancer, Machine
 from pileus_lab.simulation.environment.account import Account
 from pileus_lab.simulation.environment.cluster import MERGE, NODES_PATH, Cluster
 from pileus_lab.simulation.kinds import DeedKind
-from pileus_lab.simulation.schedule import Deed
+from pileus_lab.simulation.schedule import Deed, Weather
 from pileus_lab.simulation.setup import EXTRA_CLASS
 
 USERS = "users"
@@ -108,6 +108,10 @@ class Users:
         return deed.one_of(self._cluster.services())
 
 
+def ingress_of(service: Obj) -> Sequence[Obj]:
+    return rows(branch(service, "status", "loadBalancer"), "ingress")
+
+
 def service_path(service: Obj) -> str:
     namespace, name = text(service, "metadata", "namespace"), text(service, "metadata", "name")
     return f"/api/v1/namespaces/{namespace}/services/{name}"
@@ -149,12 +153,17 @@ STRANGER = "other-cluster"
 """The mark of another cluster in the same account."""
 THEIR_CLASS = "example.com/other"
 MOST_MACHINES = 8
+MOST_LISTS = 4
+"""Lists that are read for the deletion of a balancer, of which one is empty."""
 
 
 class People:
-    def __init__(self, cluster: Cluster, account: Account, *, both_families: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, account: Account, weather: Weather, *, both_families: bool = False
+    ) -> None:
         """`both_families`: whether machines that they add have addresses of both."""
         self._cluster = cluster
+        self._weather = weather
         self._both_families = both_families
         self._account = account
         self._named = 0
@@ -164,6 +173,7 @@ class People:
             DeedKind.SERVICE_TYPE: self._change_type,
             DeedKind.SERVICE_CLASS: self._change_class,
             DeedKind.SERVICE_DELETE: self._delete_service,
+            DeedKind.LIST_OVERLOOKED: self._delete_overlooked,
             DeedKind.SERVICE_FORCE: self._force_delete,
             DeedKind.SERVICE_AGAIN: self._create_again,
             DeedKind.MACHINE_ADD: self._add_machine,
@@ -230,6 +240,14 @@ class People:
         service = self._service(deed)
         if service is not None:
             self._cluster.act(WHO, "DELETE", service_path(service))
+
+    def _delete_overlooked(self, deed: Deed) -> None:
+        """One of the lists by which its balancer is deleted is empty for a moment."""
+        served = [one for one in self._cluster.services() if ingress_of(one)]
+        service = deed.one_of(served)
+        if service is not None:
+            self._cluster.act(WHO, "DELETE", service_path(service))
+            self._weather.overlook("cloud balancers", deed.choice // 7 % MOST_LISTS)
 
     def _force_delete(self, deed: Deed) -> None:
         service = self._service(deed)

@@ -1,0 +1,44 @@
+"""A list that is empty for a moment leaves no part of a load balancer behind."""
+
+from dataclasses import replace
+
+import pytest
+from pileus_provider_network.simulated import SimulatedNetwork
+
+from pileus.cloud.balancer import Change
+from pileus.controllers.service.observation import BalancerOperations, Observed
+from pileus_lab.simulation.clouds.interface import MakeCloud
+from pileus_lab.simulation.clouds.local import SimulatedLocal
+from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
+from pileus_lab.simulation.trial import assert_everything_holds
+
+FAILED_WITHOUT_CASCADE = 9
+"""On OpenStack: Octavia refuses changes of a load balancer in ERROR, and without `cascade-delete`
+its parts could never be deleted."""
+GROUP_OVERLOOKED = 6
+"""The list of target groups was empty when the load balancer was deleted."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cloud", [SimulatedLocal, SimulatedOpenStack, SimulatedNetwork])
+def test_nothing_is_left_when_one_list_is_empty(cloud: MakeCloud) -> None:
+    assert_everything_holds(cloud, seeds=FAILED_WITHOUT_CASCADE, scenario="overlooked")
+
+
+@pytest.mark.timeout(300)
+def test_a_finalizer_that_goes_without_a_check_after_the_deletion_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = BalancerOperations.apply
+
+    async def apply(
+        self: BalancerOperations, observed: Observed, changes: tuple[Change, ...]
+    ) -> tuple[tuple[Change, ...], Observed]:
+        done, after = await sound(self, observed, changes)
+        return done, replace(after, is_full=True)
+
+    monkeypatch.setattr(BalancerOperations, "apply", apply)
+    with pytest.raises(AssertionError, match="the_finalizer_goes_when_nothing_is_left"):
+        assert_everything_holds(
+            SimulatedNetwork, seeds=[GROUP_OVERLOOKED, *range(1, 21)], scenario="overlooked"
+        )
