@@ -8,6 +8,7 @@ _VOLUMES = "providers/openstack/test_volumes.py"
 _FLOATING = "providers/openstack/test_floating_ip.py"
 _GROUPS = "providers/openstack/test_security_group.py"
 _ROUTES = "providers/openstack/test_routes.py"
+_NEUTRON = "providers/openstack/test_neutron.py"
 _LOOKUP = "providers.openstack.server_lookup"
 
 OPENSTACK = (
@@ -206,5 +207,43 @@ OPENSTACK = (
         after="return tuple(missing)",
         tests=_ROUTES,
         danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="an address pair of the same range with another MAC is removed with the route",
+        module="providers.openstack.routes",
+        before='        or pair.mac_address not in {"", port.mac_address}\n',
+        after="",
+        tests=_ROUTES,
+        danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="an address pair with another MAC counts as that of the node",
+        module="providers.openstack.routes",
+        before='if pair.mac_address not in {"", port.mac_address} or has.version',
+        after="if has.version",
+        tests=_ROUTES,
+    ),
+    Mutant(
+        name="values that do not fit one request are not asked for",
+        module="providers.openstack.neutron",
+        before="for start in range(0, len(asked), VALUES_PER_REQUEST):",
+        after="for start in range(0, min(len(asked), VALUES_PER_REQUEST), VALUES_PER_REQUEST):",
+        tests=_NEUTRON,
+        danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="only the answer to the last of several requests is used",
+        module="providers.openstack.neutron",
+        before="found += await self._list(name, kind, [(key, value) for value in part])",
+        after="found = [*await self._list(name, kind, [(key, value) for value in part])]",
+        tests=_NEUTRON,
+        danger=Danger.DELETION,
+    ),
+    Mutant(
+        name="one request asks for more values than its URL can have",
+        module="providers.openstack.neutron",
+        before="VALUES_PER_REQUEST = 150",
+        after="VALUES_PER_REQUEST = 1500",
+        tests=_NEUTRON,
     ),
 )

@@ -142,6 +142,53 @@ async def test_a_second_load_balancer_that_another_cluster_uses_is_not_deleted_a
     assert not any(made["id"] in line for line in await site.plan(site.wish()))
 
 
+@pytest.mark.parametrize(
+    ("created", "more", "is_deleted"),
+    [
+        pytest.param(True, (), True, id="created twice"),
+        pytest.param(True, ("pileus.dev/service=uid-of-api",), False, id="another Service uses it"),
+        pytest.param(False, (), False, id="the user created it"),
+    ],
+)
+async def test_only_a_load_balancer_that_was_created_twice_and_that_nobody_shares_is_a_twin(
+    created: bool, more: tuple[str, ...], is_deleted: bool
+) -> None:
+    site = Site()
+    await site.settle(site.wish())
+    tags = [one for one in site.balancer()["tags"] if created or "created-for" not in one]
+    fields = {"name": "second", "vip_subnet_id": site.subnet, "tags": [*tags, *more]}
+    site.api.now += 5
+    made = site.octavia("POST", "loadbalancers", {"loadbalancer": fields})["loadbalancer"]
+    site.api.now += 5
+
+    await site.settle(site.wish(), deep=True)
+    left = {one["id"] for one in site.api.records("loadbalancers")}
+    assert (made["id"] not in left) == is_deleted
+    await site.settle(without(site.wish()), deep=True)
+
+    left = {one["id"] for one in site.api.records("loadbalancers")}
+    assert (made["id"] not in left) == is_deleted
+
+
+async def test_only_pools_with_the_mark_of_the_service_are_deleted_when_no_listener_uses_them() -> (
+    None
+):
+    site = Site()
+    await site.settle(site.wish())
+    balancer, (marks, *_) = site.balancer(), (one["tags"] for one in site.api.records("pools"))
+    others = ["pileus.dev/cluster=cluster-1", "pileus.dev/service=uid-of-api"]
+    for name, tags in (("of-nobody", []), ("of-another", others), ("ours", marks)):
+        pool = {"name": name, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "tags": tags}
+        fields = {**pool, "loadbalancer_id": balancer["id"]}
+        site.octavia("POST", "pools", {"pool": fields})
+        site.api.now += 5
+
+    await site.settle(site.wish(), deep=True)
+
+    left = {one["name"] for one in site.api.records("pools") if not one["listeners"]}
+    assert left == {"of-nobody", "of-another"}
+
+
 async def test_a_failed_load_balancer_that_another_cluster_uses_is_not_created_again() -> None:
     site = Site()
     (creation,) = await site.changes(site.wish())

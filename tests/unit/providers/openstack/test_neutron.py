@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -42,6 +43,27 @@ async def test_ports_of_many_servers_are_few_requests() -> None:
     neutron, api = answering(lambda _: {"ports": []})
     await neutron.ports_of(f"server-{n}" for n in range(2 * VALUES_PER_REQUEST))
     assert len(api.calls) == 2
+
+
+LONGEST_QUERY = 8000
+"""Bytes. Apache and the servers of OpenStack refuse a request line of more than 8 KiB."""
+
+
+@pytest.mark.parametrize("count", [1, 150, 151, 1000])
+async def test_each_of_many_values_is_asked_for_once_and_no_answer_is_lost(count: int) -> None:
+    """With the fields that are asked for, and IDs as long as those of OpenStack."""
+
+    def answer(call: Call) -> object:
+        asked = [value for key, value in call.query if key == "device_id"]
+        return {"ports": [{"id": f"p-{one}", "network_id": "n", "device_id": one} for one in asked]}
+
+    ids = [f"00000000-0000-4000-8000-{n:012}" for n in range(count)]
+    neutron, api = answering(answer)
+
+    ports = await neutron.ports_of([*ids, *ids])
+
+    assert sorted(one.device_id for one in ports) == ids
+    assert all(len(urlencode(call.query)) < LONGEST_QUERY for call in api.calls)
 
 
 async def test_ports_of_no_server_are_no_request_and_never_all_ports() -> None:

@@ -202,6 +202,20 @@ async def test_other_address_pairs_of_the_port_stay() -> None:
     assert world.pairs("n1") == ["10.0.9.9"]
 
 
+async def test_a_pair_of_the_range_with_another_mac_stays_when_the_route_is_deleted() -> None:
+    """Something other than the node sends with the range, such as a virtual router."""
+    world = World()
+    other = {"ip_address": "10.244.1.0/24", "mac_address": "fa:16:3e:00:00:01"}
+    world.api.change("ports", world.port("n1")["id"], {"allowed_address_pairs": [other]})
+    await world.routes.create("blue", [world.route("n1", "10.244.1.0/24")])
+    assert world.pairs("n1") == ["10.244.1.0/24", "10.244.1.0/24"], (
+        "the node needs a pair of its own"
+    )
+
+    assert await world.routes.delete("blue", await listed(world)) == {}
+    assert world.port("n1")["allowed_address_pairs"] == [other]
+
+
 async def test_address_pairs_that_something_else_changes_meanwhile_are_not_lost() -> None:
     world = World()
     fault = Conflict("Constrained to 1, but current revision is 2")
