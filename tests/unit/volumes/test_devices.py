@@ -263,6 +263,22 @@ async def test_formatting_that_was_interrupted_starts_again(disk: Path) -> None:
         assert not any(file.read())
 
 
+@needs_loop_devices
+@pytest.mark.real_time
+async def test_a_filesystem_that_others_made_after_an_interruption_is_not_formatted(
+    disk: Path,
+) -> None:
+    await run("mkfs.ext2", "-q", "-F", str(disk))
+    with disk.open("r+b") as out:
+        out.seek(-len(devices.NOTE), os.SEEK_END)
+        out.write(devices.NOTE)
+
+    with pytest.raises(ForeignData, match="has ext2 instead of ext4"):
+        await devices.make_filesystem(disk, "ext4")
+
+    assert await devices.content(disk) == "ext2"
+
+
 async def test_a_device_that_cannot_be_read_is_not_empty(tmp_path: Path) -> None:
     with pytest.raises(HostError):
         await devices.content(tmp_path / "none")

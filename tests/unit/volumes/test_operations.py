@@ -139,3 +139,9 @@ async def test_a_volume_that_is_being_detached_is_not_attached() -> None:
     for state in (VolumeState.DETACHING, VolumeState.ATTACHING):
         with pytest.raises(Conflict):
             await doing(state=state, **held).attach(VolumeId("v"), instance)
+
+
+async def test_an_attachment_to_another_instance_is_not_returned() -> None:
+    others: dict[str, Any] = {"attachments": (Attachment(InstanceId("i-2"), "/dev/vdb"),)}
+    with pytest.raises(Conflict, match="not attached to i-1"):
+        await doing(state=VolumeState.ATTACHED, **others).attach(VolumeId("v"), InstanceId("i-1"))

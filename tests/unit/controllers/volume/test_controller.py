@@ -513,3 +513,22 @@ async def test_a_claim_that_has_the_name_of_a_deleted_one_gets_a_volume_of_its_o
         volumes = {each.id: each.size_gib for each in await it.in_cloud()}
         assert volumes.pop(first.id) == 1
         assert list(volumes.values()) == [5]
+
+
+async def test_the_finalizer_of_a_claim_stays_that_only_has_the_name_of_a_deleted_one():
+    """It keeps the claim until its own PersistentVolume exists."""
+    async with bed("n1") as it:
+        it.add_class("kept", reclaimPolicy="Retain")
+        await bound(it, storageClassName="kept")
+        it.act("DELETE", f"{CLAIMS}/data")
+        await it.settle()
+        it.volumes.fails["create"] = Unavailable("lost")
+        it.claim(storageClassName="kept")
+        await it.settle()
+        writes = it.refuse_writes("/data", 1)
+        it.restart()
+        await it.settle()
+
+        (claim,) = it.items(CLAIMS)
+        assert CLAIM_FINALIZER in claim["metadata"]["finalizers"]
+        assert writes == []

@@ -21,7 +21,7 @@ from pileus.cloud.volume import (
     VolumeId,
     VolumeState,
 )
-from pileus.controllers.volume.attach import GONE_AFTER
+from pileus.controllers.volume.attach import BUSY, GONE_AFTER, plan_strays
 from pileus.controllers.volume.objects import (
     CLAIM_FINALIZER,
     DELETE_FINALIZER,
@@ -33,6 +33,7 @@ from pileus.controllers.volume.objects import (
 )
 from pileus.controllers.volume.observation import Held, Observation, Released
 from pileus.controllers.volume.plan import plan
+from pileus.controllers.volume.provision import SECOND_LOOK
 from pileus.controllers.volume.source import Origin
 from pileus.controllers.volume.steps import (
     Attach,
@@ -43,6 +44,7 @@ from pileus.controllers.volume.steps import (
     DeletePersistentVolume,
     DeleteVolume,
     Detach,
+    DetachStray,
     PublishAttached,
     PublishResize,
     RemoveAttachmentFinalizer,
@@ -67,7 +69,9 @@ def made(kind: type[Any], value: dict[str, Any]) -> Any:
 
 
 def claim(**changes: Any) -> PersistentVolumeClaim:
-    metadata: dict[str, Any] = {"name": "data", "namespace": "default", "uid": "u1"}
+    uid = changes.pop("uid", "u1")
+    metadata: dict[str, Any] = {"name": "data", "namespace": "default", "uid": uid}
+    metadata["annotations"] = changes.pop("annotations", None)
     finalizers = changes.pop("finalizers", None)
     deleting = changes.pop("deleting", False)
     if finalizers:
@@ -78,9 +82,16 @@ def claim(**changes: Any) -> PersistentVolumeClaim:
 
 
 def pv(
-    *, phase: str = "Bound", deleting: bool = False, policy: str = "Delete", ours: bool = True
+    *,
+    phase: str = "Bound",
+    deleting: bool = False,
+    policy: str = "Delete",
+    ours: bool = True,
+    uid: str = "pv-uid",
+    of: str = "u1",
 ) -> PersistentVolume:
-    metadata: dict[str, Any] = {"name": NAME, "uid": "pv-uid", "finalizers": [DELETE_FINALIZER]}
+    """`of`: the UID of the claim that it names."""
+    metadata: dict[str, Any] = {"name": NAME, "uid": uid, "finalizers": [DELETE_FINALIZER]}
     if ours:
         metadata["annotations"] = {PROVISIONED_BY: DRIVER}
     if deleting:
@@ -89,7 +100,7 @@ def pv(
         "csi": {"driver": DRIVER, "volumeHandle": ID},
         "capacity": {"storage": "1Gi"},
         "persistentVolumeReclaimPolicy": policy,
-        "claimRef": {"name": "data", "namespace": "default", "uid": "u1"},
+        "claimRef": {"name": "data", "namespace": "default", "uid": of},
     }
     return made(PersistentVolume, {"metadata": metadata, "spec": spec, "status": {"phase": phase}})
 
@@ -148,6 +159,8 @@ FRESH = (
     Released(pv(phase="Released"), claim()),
     Released(pv(phase="Bound"), None),
     Released(pv(phase="Released", policy="Retain"), None),
+    Released(pv(phase="Released", uid="another"), None),
+    Released(pv(phase="Released", of="another"), None),
     Released(None, None),
 )
 
@@ -253,6 +266,8 @@ def test_a_volume_in_use_is_detached_only_from_a_machine_that_is_off_or_does_not
         by = next(each for each in seen.attachments if each.attachment == step.attachment)
         assert by.attachment.metadata.deletion_timestamp is not None
         assert by.is_fresh
+        assert seen.volume is not None
+        assert seen.volume.state not in BUSY
         assert step.is_forced == (by.node is not None and RULES.is_in_use(by.node, ID))
         if step.is_forced:
             forced += 1
@@ -300,47 +315,162 @@ def test_an_attachment_keeps_its_finalizer_while_its_machine_has_the_volume():
                 assert machine[NODE_ID] not in holders or detached
 
 
-@pytest.mark.parametrize("found", [one for one in VOLUMES if one])
-@pytest.mark.parametrize("bound", ["", NAME, "other"])
-@pytest.mark.parametrize("deleting", BOOLS)
-@pytest.mark.parametrize("fresh_pv", [None, pv()])
-@pytest.mark.parametrize("is_kept", BOOLS)
-def test_an_abandoned_volume_is_deleted_only_if_it_never_had_a_persistent_volume(
-    found: Volume, bound: str, deleting: bool, fresh_pv: PersistentVolume | None, is_kept: bool
-):
+def unnamed(*, deleting: bool) -> Held:
+    """An attachment that does not name its machine, of a node that does not exist."""
+    item = held("n9", deleting=deleting, attached=True).attachment
+    metadata = msgspec.structs.replace(item.metadata, annotations=None)
+    return Held(msgspec.structs.replace(item, metadata=metadata), is_fresh=True)
+
+
+def test_an_attachment_without_its_machine_keeps_its_finalizer_while_any_machine_has_the_volume():
+    for found in VOLUMES:
+        seen = Observation(
+            name=NAME,
+            date=NOW,
+            pv=pv(),
+            attachments=(unnamed(deleting=True),),
+            volume=found,
+            is_checked=True,
+        )
+        steps = plan(RULES, seen)
+        is_removed = any(isinstance(step, RemoveAttachmentFinalizer) for step in steps)
+        assert is_removed == (found is None or not found.attachments)
+
+
+def test_a_stray_is_detached_only_if_nothing_may_use_it():
+    """A volume that a machine has, and of which no attachment of that machine is known."""
+    detached = 0
+    attachments = ((), ("n1",), ("n2",), ("unnamed",))
+    holders = (None, frozenset[str](), frozenset({"i-n1"}), frozenset({""}))
+    for found, names, held_by, is_in_use, known in product(
+        VOLUMES, attachments, holders, BOOLS, (frozenset[str](), frozenset({"i-n1"}))
+    ):
+        items = [held(name, deleting=False, attached=True) for name in names if name != "unnamed"]
+        if "unnamed" in names:
+            items.append(unnamed(deleting=False))
+        seen = Observation(
+            name=NAME,
+            date=NOW,
+            pv=pv(),
+            attachments=tuple(items),
+            volume=found,
+            is_checked=True,
+            is_due=True,
+            is_in_use=is_in_use,
+            holders=held_by,
+            machines=known,
+        )
+        for step in plan_strays(seen, pv()):
+            if isinstance(step, DetachStray):
+                detached += 1
+                assert found is not None
+                assert found.state is VolumeState.ATTACHED
+                assert step.instance == "i-n1"
+                assert known
+                assert held_by == frozenset()
+                assert not is_in_use
+                assert names in {(), ("n2",)}
+    assert detached
+
+
+def test_the_finalizer_of_the_external_attacher_stays_while_there_are_attachments():
+    item = pv()
+    finalizers = (*(item.metadata.finalizers or ()), RULES.attach_finalizer)
+    metadata = msgspec.structs.replace(item.metadata, finalizers=finalizers)
+    item = msgspec.structs.replace(item, metadata=metadata)
+    attached = held("n1", deleting=False, attached=True, node=node(in_use=True))
+    for attachments in ((), (attached,)):
+        seen = Observation(name=NAME, date=NOW, pv=item, attachments=attachments)
+        removed = [
+            step
+            for step in plan(RULES, seen)
+            if isinstance(step, SetFinalizer) and step.finalizer == RULES.attach_finalizer
+        ]
+        assert bool(removed) == (not attachments)
+
+
+def abandoned() -> Iterator[tuple[Observation, Released]]:
+    """Claims with the finalizer of their creation, and what fresh reads may say about them."""
+    for bound, deleting, found, shared in product(
+        ("", NAME, "other"), BOOLS, (*VOLUMES, None), ((), ("other",))
+    ):
+        kept: dict[str, Any] = {"finalizers": [CLAIM_FINALIZER], "status": {}}
+        item = claim(deleting=deleting, spec={"volumeName": bound}, **kept)
+        fresh = (
+            item,
+            claim(deleting=deleting, spec={"volumeName": bound}, status={}),
+            claim(deleting=True, spec={"volumeName": bound}, **kept),
+            claim(deleting=deleting, spec={"volumeName": NAME}, **kept),
+            claim(deleting=deleting, spec={"volumeName": bound}, uid="u2", **kept),
+            None,
+        )
+        for released in (*(Released(None, one) for one in fresh), Released(pv(), item)):
+            for absent in (0.0, SECOND_LOOK) if found is None else (0.0,):
+                seen = Observation(
+                    name=NAME,
+                    date=NOW,
+                    claim=item,
+                    volume=found,
+                    shared_with=shared,
+                    is_checked=True,
+                    absent_for=absent,
+                    released=released,
+                )
+                yield seen, Released(None, item)
+
+
+def test_an_abandoned_volume_is_deleted_only_if_it_never_had_a_persistent_volume():
     """A claim that lost the finalizer, by the fresh read, had a PersistentVolume meanwhile."""
-    item = claim(
-        finalizers=[CLAIM_FINALIZER], deleting=deleting, spec={"volumeName": bound}, status={}
-    )
-    bare = claim(deleting=deleting, spec={"volumeName": bound}, status={})
-    seen = Observation(
-        name=NAME,
-        date=NOW,
-        claim=item,
-        volume=found,
-        is_checked=True,
-        released=Released(fresh_pv, item if is_kept else bare),
-    )
+    deleted = removed = 0
+    for seen, expected in abandoned():
+        steps = plan(RULES, seen)
+        assert seen.claim is not None
+        assert seen.claim.spec is not None
+        bound = seen.claim.spec.volume_name
+        is_deleting = seen.claim.metadata.deletion_timestamp is not None
+        if any(isinstance(step, DeleteVolume) for step in steps):
+            deleted += 1
+            assert seen.released == expected
+            assert bound != NAME
+            assert is_deleting or bound
+            assert seen.volume is not None
+            assert not seen.volume.attachments
+            assert not seen.shared_with
+        elif any(isinstance(step, RemoveClaimFinalizer) for step in steps):
+            removed += 1
+            is_absent = seen.volume is None and seen.absent_for >= SECOND_LOOK
+            is_needed = seen.volume is not None and seen.shared_with
+            assert (bound == NAME and is_deleting) or is_absent or is_needed
+    assert deleted
+    assert removed
 
-    steps = plan(RULES, seen)
 
-    if any(isinstance(step, DeleteVolume) for step in steps):
-        assert is_kept
-        assert fresh_pv is None
-        assert bound != NAME
-        assert deleting or bound
-        assert not found.attachments
-    elif any(isinstance(step, RemoveClaimFinalizer) for step in steps):
-        assert bound == NAME
-        assert deleting
+def test_a_volume_is_created_only_if_fresh_reads_show_the_same_claim_without_one():
+    given: dict[str, Any] = {
+        "annotations": {PROVISIONERS[0]: DRIVER},
+        "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    item = claim(**given)
+    storage_class = made(StorageClass, {"metadata": {"name": "fast"}, "provisioner": DRIVER})
+    for fresh, is_created in (
+        (Released(None, item), True),
+        (Released(None, claim(deleting=True, **given)), False),
+        (Released(None, claim(uid="u2", **given)), False),
+        (Released(None, None), False),
+        (Released(pv(), item), False),
+    ):
+        seen = Observation(
+            name=NAME, date=NOW, claim=item, storage_class=storage_class, released=fresh
+        )
+        steps = plan(RULES, seen)
+        assert any(isinstance(step, CreateVolume) for step in steps) == is_created, fresh
 
 
 @pytest.mark.parametrize("uid", ["u1", "u2", ""])
 def test_a_volume_grows_only_for_the_claim_that_it_names_by_uid(uid: str):
     """A claim with the name of a deleted one is another claim."""
     status = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
-    item = claim(spec={"resources": {"requests": {"storage": "5Gi"}}}, status=status)
-    item = msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, uid=uid))
+    item = claim(spec={"resources": {"requests": {"storage": "5Gi"}}}, status=status, uid=uid)
     seen = Observation(
         name=NAME,
         date=NOW,
@@ -424,11 +554,8 @@ def copies() -> Iterator[Observation]:
     metadata = {"name": "fast"}
     storage_class = made(StorageClass, {"metadata": metadata, "provisioner": DRIVER})
     for kept, origin, each, fresh in product(BOOLS, origins, (None, *found), (False, True)):
-        item = claim(finalizers=[CLAIM_FINALIZER] if kept else None, spec=spec)
-        item = msgspec.structs.replace(
-            item,
-            metadata=msgspec.structs.replace(item.metadata, annotations={PROVISIONERS[0]: DRIVER}),
-        )
+        ours = {PROVISIONERS[0]: DRIVER}
+        item = claim(finalizers=[CLAIM_FINALIZER] if kept else None, spec=spec, annotations=ours)
         yield Observation(
             name=NAME,
             date=NOW,
