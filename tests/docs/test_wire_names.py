@@ -7,9 +7,11 @@ import re
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 from tools import metrics_reference
 
+from pileus.classic.service_records import needs_ensure
 from pileus.cloud.errors import Unavailable
 from pileus.controllers.service.events import (
     DELETED,
@@ -22,9 +24,11 @@ from pileus.controllers.service.events import (
     failure_event,
 )
 from pileus.controllers.service.notes import Attempt, Stage
+from pileus.kube.model.core_v1 import Service
 from pileus.server.build import this_build
 from pileus.server.metrics import prometheus_text
 from pileus.server.process_metrics import add_process_metrics
+from pileus.settings.feature_gates import KNOWN, Gates
 from pileus.telemetry.instruments import Counter, Gauge, Histogram, Labelled, MetricRegistry
 from pileus.telemetry.metrics import Metrics
 
@@ -168,6 +172,45 @@ SYNC_FAILURES = [
     "failed to update load balancer status",
 ]
 
+GATES = {
+    "CloudControllerManagerWebhook": False,
+    "ControllerManagerReleaseLeaderElectionLockOnExit": False,
+    "LoggingAlphaOptions": False,
+    "LoggingBetaOptions": True,
+    "ContextualLogging": True,
+}
+"""Defaults. That of `CloudControllerManagerWatchBasedRoutesReconciliation` differs, as stated."""
+SERVICE_FIELDS: dict[str, object] = {
+    "type": "ClusterIP",
+    "loadBalancerClass": "example.com/other",
+    "loadBalancerSourceRanges": ["192.0.2.0/24"],
+    "ports": [{"port": 81}],
+    "sessionAffinity": "ClientIP",
+    "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}},
+    "loadBalancerIP": "192.0.2.1",
+    "externalIPs": ["192.0.2.2"],
+    "externalTrafficPolicy": "Local",
+    "healthCheckNodePort": 31000,
+    "ipFamilies": ["IPv4", "IPv6"],
+}
+"""Fields of a Service whose change makes the Go framework ensure the load balancer again."""
+PORT_FIELDS: dict[str, object] = {
+    "name": "web",
+    "protocol": "UDP",
+    "port": 81,
+    "nodePort": 30001,
+    "targetPort": 8080,
+    "appProtocol": "http",
+}
+OTHER_FIELDS: dict[str, object] = {
+    "selector": {"app": "web"},
+    "clusterIPs": ["10.0.0.1"],
+    "internalTrafficPolicy": "Local",
+    "allocateLoadBalancerNodePorts": False,
+    "trafficDistribution": "PreferClose",
+}
+"""Fields whose change means nothing to it."""
+
 
 def rows(page: str) -> list[list[str]]:
     text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
@@ -285,3 +328,28 @@ def test_other_failures_are_told_in_the_words_of_the_go_framework():
     )
     assert update.message == (f"Error updating load balancer with new hosts {hosts}, error: down")
     assert deletion.message == "Error deleting load balancer: down"
+
+
+@pytest.mark.parametrize(("gate", "default"), GATES.items())
+def test_feature_gates_have_the_names_and_defaults_of_the_go_framework(gate: str, default: bool):
+    assert Gates(asked={}).enabled(KNOWN[gate]) is default
+
+
+def served(**fields: object) -> Service:
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}], **fields}
+    return msgspec.convert({"metadata": {"name": "web", "uid": "u"}, "spec": spec}, Service)
+
+
+@pytest.mark.parametrize("field", SERVICE_FIELDS)
+def test_a_change_of_the_fields_that_the_go_framework_compares_is_seen(field: str):
+    assert needs_ensure(served(), served(**{field: SERVICE_FIELDS[field]}))
+
+
+@pytest.mark.parametrize("field", PORT_FIELDS)
+def test_a_change_of_a_port_s_fields_is_seen(field: str):
+    assert needs_ensure(served(), served(ports=[{"port": 80, field: PORT_FIELDS[field]}]))
+
+
+@pytest.mark.parametrize("field", OTHER_FIELDS)
+def test_a_change_of_other_fields_means_nothing(field: str):
+    assert not needs_ensure(served(), served(**{field: OTHER_FIELDS[field]}))

@@ -73,6 +73,7 @@ async def test_nodes_get_ranges_of_both_families_in_one_write_and_then_peace():
     assert at.metric("cirdset_max_cidrs", "10.0.0.0/16") == 256
     assert at.metric("cidrset_usage_cidrs", "10.0.0.0/16") == 3 / 256
     assert at.metric("cidrset_allocation_tries_per_request_count", "fd00::/48") == 2
+    assert at.metrics.registry.value("workqueue_adds_total", {"name": "cidrallocator_node"})
 
 
 async def test_many_nodes_get_as_many_ranges_with_a_write_each():

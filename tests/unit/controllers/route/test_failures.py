@@ -26,6 +26,9 @@ async def test_defect_16_a_route_that_could_not_be_created_is_retried_and_counte
         await asyncio.sleep(20)
         assert at.routes.places == {"10.2.0.0/24": "n2"}
         assert await at.network("n1") == ("True", "NoRouteCreated")
+        seen = await at.node("n1")
+        messages = [each.message for each in (seen.status and seen.status.conditions) or ()]
+        assert messages == ["RouteController failed to create a route"]
         assert await at.network("n2") == ("False", "RouteCreated")
         assert at.syncs("error") >= 2
         assert at.syncs("noop") == 0
