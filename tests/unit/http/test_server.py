@@ -377,15 +377,8 @@ def test_connections_in_their_handshake_count_and_the_oldest_is_closed(
 
 
 async def many_handshakes(tmp_path: Path) -> None:
-    pair = self_signed(Subject(common_name="server", names=("127.0.0.1",)), now=datetime.now(UTC))
-    (tmp_path / "pair.pem").write_bytes(pair.certificate + pair.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "pair.pem")
-    trust = ssl.create_default_context(cadata=pair.certificate.decode())
-    server = Site().server
-    listener = socket.create_server(("127.0.0.1", 0))
+    server, listener, trust = await listening(tmp_path)
     port = listener.getsockname()[1]
-    await server.start(listener, context)
 
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
     await until(lambda: len(server._handshakes) == 3)
@@ -404,6 +397,39 @@ async def many_handshakes(tmp_path: Path) -> None:
     for _, each in (*silent, (reader, writer)):
         each.close()
     listener.close()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_handshake_has_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loop: object
+) -> None:
+    assert module.HANDSHAKE == 10
+    monkeypatch.setattr(module, "HANDSHAKE", 0.2)
+    with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
+        runner.run(silent_handshake(tmp_path))
+
+
+async def silent_handshake(tmp_path: Path) -> None:
+    server, listener, _ = await listening(tmp_path)
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+
+    assert not await ending(reader)
+    await until(lambda: not server._handshakes)
+
+    writer.close()
+    await server.close(0)
+    listener.close()
+
+
+async def listening(tmp_path: Path) -> tuple[module.Server, socket.socket, ssl.SSLContext]:
+    """A server with a certificate, its socket, and what trusts it."""
+    pair = self_signed(Subject(common_name="server", names=("127.0.0.1",)), now=datetime.now(UTC))
+    (tmp_path / "pair.pem").write_bytes(pair.certificate + pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    server, listener = Site().server, socket.create_server(("127.0.0.1", 0))
+    await server.start(listener, context)
+    return server, listener, ssl.create_default_context(cadata=pair.certificate.decode())
 
 
 async def ending(reader: asyncio.StreamReader) -> bytes:
