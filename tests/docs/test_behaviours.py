@@ -1,6 +1,7 @@
 """`docs/explanation/differences.md` is complete: what the Go framework does is held or stated.
 
-`behaviours.txt` goes through the specification of the framework section by section.
+`behaviours.txt` goes through the specification of the framework section by section, and names the
+tests that show each difference.
 """
 
 import re
@@ -95,6 +96,18 @@ def test_a_behaviour_of_the_go_framework_is_held_by_a_test_or_stated_as_a_differ
             assert len(stated(place)) == 1, f"no row, or several: {place}"
         else:
             assert is_test(place), f"no such test: {place}"
+
+
+@pytest.mark.parametrize("behaviour", behaviours(), ids=lambda each: each.id)
+def test_a_test_shows_each_difference(behaviour: Behaviour):
+    before = ("=", *behaviour.places)
+
+    unshown = [
+        place
+        for previous, place in zip(before, behaviour.places, strict=False)
+        if place.startswith("=") and previous.startswith("=")
+    ]
+    assert unshown == [], "name a test that shows the difference before its row"
 
 
 def test_every_difference_is_one_from_a_behaviour_that_is_listed():

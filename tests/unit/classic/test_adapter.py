@@ -82,6 +82,16 @@ async def test_what_a_provider_does_not_support_is_no_capability():
     assert (cloud.instances, cloud.balancers, cloud.routes, cloud.zones) == (None,) * 4
 
 
+async def test_a_capability_that_appears_after_the_connection_is_not_used():
+    provider = Provider(offers=frozenset())
+    cloud = adapted(provider)
+
+    provider.offers = frozenset({"v2", "balancer", "routes"})
+
+    assert (cloud.instances, cloud.balancers, cloud.routes) == (None,) * 3
+    assert "initialize" not in provider.record.names
+
+
 async def test_small_capabilities_come_along():
     provider = Provider(offers=frozenset({"v1", "zones"}))
     cloud = adapted(provider)

@@ -181,6 +181,17 @@ async def test_implemented_elsewhere_is_no_error_for_updates_and_deletions():
         assert record.names == ["ensure", "update", "get", "delete"]
 
 
+async def test_a_subclass_of_an_error_means_the_same():
+    class MadeByTheOperator(ImplementedElsewhere):
+        pass
+
+    async with leading(ensure=MadeByTheOperator(), get=None) as (balancers, record, _):
+        seen = await settle(balancers, wish("n1"))
+
+        assert seen.balancer is None
+        assert record.names == ["ensure"]
+
+
 @pytest.mark.parametrize("method", ["ensure", "delete"])
 async def test_a_wish_to_be_asked_later_is_heeded_even_when_wrapped(method):
     wrapped = ValueError("while building")

@@ -135,6 +135,26 @@ async def test_an_event_has_no_secret_and_can_be_encoded() -> None:
     assert event.message == r"the cloud said password=*** a\udc80"
 
 
+async def test_a_long_message_is_cut_at_the_limit_of_the_newer_events_api() -> None:
+    news = Newsroom()
+    async with news.open():
+        news.record("x" * 5000)
+        await asyncio.sleep(5)
+
+    (event,) = news.cluster.events.values()
+    assert event.message == "x" * 1024
+
+
+async def test_the_queue_of_events_has_metrics_under_the_name_of_its_component() -> None:
+    news = Newsroom()
+    async with news.open():
+        news.record()
+        await asyncio.sleep(5)
+
+    labels = {"name": "events_cloud-node-controller"}
+    assert news.registry.value("workqueue_adds_total", labels)
+
+
 async def test_an_event_about_something_in_a_namespace_is_kept_there() -> None:
     news = Newsroom()
     async with news.open():

@@ -69,6 +69,37 @@ def test_a_client_sees_the_certificate_for_the_name_it_asks_for(
     assert shown(tls, name) == expected
 
 
+def test_a_client_that_prefers_http_2_gets_http_1_1():
+    tls = Tls(ServingOptions())
+    tls.use_pairs([DEFAULT])
+    client = client_context()
+    client.set_alpn_protocols(["h2", "http/1.1"])
+
+    near, _ = shake(tls, client)
+
+    assert near.selected_alpn_protocol() == "http/1.1"
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        (ServingOptions(min_version="VersionTLS10"), ["TLS below 1.2 is not served"]),
+        (ServingOptions(min_version="VersionTLS11"), ["TLS below 1.2 is not served"]),
+        (
+            ServingOptions(curve_preferences=(29, 23)),
+            ["Only one preferred curve is supported"],
+        ),
+        (ServingOptions(min_version="VersionTLS12", curve_preferences=(23,)), []),
+    ],
+)
+def test_what_this_port_cannot_serve_as_asked_is_a_warning(
+    options: ServingOptions, warned: list[str], caplog: pytest.LogCaptureFixture
+):
+    Tls(options)
+
+    assert [record.message for record in caplog.records] == warned
+
+
 def test_given_names_count_instead_of_those_in_the_certificate():
     tls = Tls(ServingOptions())
 

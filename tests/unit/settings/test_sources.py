@@ -69,6 +69,14 @@ def test_a_mistyped_variable_is_pointed_out_but_those_of_a_service_are_left_alon
     )
 
 
+def test_variables_that_switch_features_of_go_s_client_library_change_nothing():
+    variables = {"KUBE_FEATURE_WatchListClient": "false", "KUBE_FEATURE_Nonsense": "x"}
+
+    given, usual = read(environment=variables), read()
+
+    assert (given.values, given.notes) == (usual.values, usual.notes)
+
+
 def test_a_stray_word_is_refused_with_a_hint_about_switches():
     with pytest.raises(FlagError) as caught:
         read("--leader-elect", "false", "")

@@ -89,6 +89,23 @@ async def test_many_nodes_get_as_many_ranges_with_a_write_each():
     assert len(at.wire.writes()) == 300
 
 
+async def test_two_hundred_nodes_are_worked_on_at_a_time():
+    at = Site()
+    for number in range(300):
+        await at.register(f"n{number}")
+
+    async def dawdle() -> None:
+        at.wire.before_write = dawdle
+        await asyncio.sleep(10)
+
+    at.wire.before_write = dawdle
+    async with at.running(asked_for("10.0.0.0/14")):
+        await asyncio.sleep(5)
+
+        waiting = at.metrics.registry.value("workqueue_depth", {"name": "cidrallocator_node"})
+        assert waiting == 100
+
+
 async def test_what_a_node_has_is_given_to_no_other_also_after_a_restart():
     at = Site()
     await at.register("old", "10.0.1.0/24")

@@ -65,6 +65,15 @@ def test_a_route_that_is_known_to_be_ours_and_not_wanted_is_deleted(ours):
     assert made.delete == (ours,)
 
 
+def test_a_blackhole_is_deleted_and_its_route_created_in_one_round():
+    blackhole = route("10.1.0.0/24", "n1", cluster="blue", blackhole=True)
+
+    made = planned([node("n1", "10.1.0.0/24")], [blackhole])
+
+    assert made.delete == (blackhole,)
+    assert places(made.create) == [("10.1.0.0/24", "n1")]
+
+
 def test_a_foreign_route_to_a_nodes_range_is_told_and_no_second_one_is_made():
     made = planned([node("n1", "10.1.0.0/24")], [route("10.1.0.0/24", None)])
 
