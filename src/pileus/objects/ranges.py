@@ -6,6 +6,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from pileus.fix import one_line, quoted
 from pileus.kube.model.core_v1 import Node, Service
+from pileus.objects.node_ips import ip_by_value
 
 Range = IPv4Network | IPv6Network
 MOST = 2
@@ -20,13 +21,13 @@ KNOWN = 16_384
 def parse_range(text: str) -> Range:
     """Returns a CIDR as Go parses it: the prefix length is required, host bits are ignored.
 
-    Raises ValueError, which quotes the text.
+    IPv4 addresses may have leading zeros and are decimal. Raises ValueError, which quotes the text.
     """
     address, _, length = text.partition("/")
     if not (length.isascii() and length.isdigit()) or "%" in address:
         raise ValueError(f"{quoted(text)} is not a CIDR such as 10.244.0.0/16 or fd00::/48")
     try:
-        return ip_network(text, strict=False)
+        return ip_network(f"{_decimal(address)}/{length}", strict=False)
     except ValueError as error:
         raise ValueError(f"{quoted(text)} is not a CIDR: {one_line(str(error))}") from None
 
@@ -57,11 +58,17 @@ def host_bit_warnings(flag: str, text: str) -> Iterator[tuple[str, Mapping[str, 
     """Yields a warning for each CIDR of a valid flag that has host bits set: probably a typo."""
     for each in (one.strip() for one in text.split(",") if text):
         used = parse_range(each)
-        if ip_address(each.partition("/")[0]) != used.network_address:
+        if ip_address(_decimal(each.partition("/")[0])) != used.network_address:
             yield (
                 "Ignoring the host bits of a CIDR",
                 {"flag": flag, "given": each, "used": str(used)},
             )
+
+
+def _decimal(address: str) -> str:
+    """Returns an IPv4 address without leading zeros, and other text as it is."""
+    ip = None if ":" in address else ip_by_value(address)
+    return address if ip is None else str(ip)
 
 
 def is_within(inner: Range, outer: Iterable[Range]) -> bool:

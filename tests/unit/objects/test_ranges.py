@@ -43,6 +43,11 @@ def test_host_bits_are_masked_as_in_go_and_can_be_told():
     assert not list(host_bit_warnings("--cluster-cidr", ""))
 
 
+def test_leading_zeros_of_ipv4_addresses_are_decimal_as_in_go():
+    assert str(parse_range("010.244.000.0/16")) == "10.244.0.0/16"
+    assert not list(host_bit_warnings("--cluster-cidr", "010.244.000.0/16"))
+
+
 def test_families_are_never_confused():
     everything = parse_ranges("0.0.0.0/0")
 
