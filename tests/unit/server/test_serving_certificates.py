@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from pileus.admission.settings import WebhookSettings
+from pileus.app.settings import TABLE
 from pileus.pki import KeyPair
 from pileus.server.errors import BadCertificate
 from pileus.server.serving_certificates import Certificates, subject
 from pileus.server.settings import ServingOptions, SniPair
 from pileus.server.tls import NamedPair, Tls
+from pileus.settings.declare import build
+from pileus.settings.sources import gather
 from tests.unit.server.people import FixedClock, serving_pair
 
 OLD, NEW = serving_pair("old.test").pair, serving_pair("new.test").pair
@@ -67,6 +71,18 @@ def test_a_certificate_directory_is_filled_once_and_then_kept(tmp_path: Path):
     key = tmp_path / "new" / "folder" / "cloud-controller-manager.key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert key.with_suffix(".crt").exists()
+
+
+def test_the_certificate_of_the_webhooks_has_a_name_of_its_own_in_its_directory(tmp_path: Path):
+    given = gather(TABLE, "ccm", [f"--webhook-cert-dir={tmp_path}"], {})
+    options = build(WebhookSettings, given.values).serving
+
+    Certificates(options, FixedClock()).read()
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "cloud-controller-manager-webhook.crt",
+        "cloud-controller-manager-webhook.key",
+    ]
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path):
