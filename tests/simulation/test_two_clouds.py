@@ -12,6 +12,7 @@ from pileus_lab.simulation.play import play
 from pileus_lab.simulation.scenario import SCENARIOS
 from pileus_lab.simulation.schedule import draw
 from pileus_lab.simulation.trial import assert_everything_holds
+from tests.simulation.ported import SimulatedPorted
 
 SCENARIO = SCENARIOS["two-clouds"]
 
@@ -22,7 +23,7 @@ def test_trouble_of_one_cloud_does_not_delay_another(seed: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("cloud", [SimulatedOpenStack, SimulatedNetwork])
+@pytest.mark.parametrize("cloud", [SimulatedOpenStack, SimulatedNetwork, SimulatedPorted])
 def test_trouble_of_one_cloud_does_not_delay_any_provider(cloud: MakeCloud) -> None:
     assert_everything_holds(cloud, seeds=8, scenario="two-clouds")
 

@@ -83,8 +83,14 @@ async def ask_all(
 async def _ask(
     instances: Instances, refs: Sequence[NodeRef], *, fresh: bool
 ) -> Mapping[NodeName, Found] | CloudError:
+    """Asks one cloud. A node that it leaves out is asked for again, this time with `fresh=True`.
+
+    Ported providers answer only then whether a machine exists.
+    """
     try:
-        return await instances.find(refs, fresh=fresh)
+        found = await instances.find(refs, fresh=fresh)
+        left_out = [] if fresh else [ref for ref in refs if ref.name not in found]
+        return {**found, **await instances.find(left_out, fresh=True)} if left_out else found
     except CloudError as error:
         return error
 

@@ -32,6 +32,8 @@ class Machines:
     names: set[str] = field(default_factory=set[str])
     error: CloudError | None = None
     hangs: bool = False
+    tells_absence: bool = True
+    """False: only if asked with `fresh=True`, as ported providers do."""
     asked: int = 0
 
     async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
@@ -40,7 +42,10 @@ class Machines:
             await asyncio.get_running_loop().create_future()
         if self.error:
             raise self.error
-        return {node.name: self._machine(node.name) for node in nodes}
+        found = {node.name: self._machine(node.name) for node in nodes}
+        if fresh or self.tells_absence:
+            return found
+        return {name: one for name, one in found.items() if isinstance(one, Instance)}
 
     def _machine(self, name: str) -> Found:
         if name not in self.names:

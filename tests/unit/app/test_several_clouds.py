@@ -273,6 +273,19 @@ async def test_a_node_that_no_cloud_has_is_left_to_a_cloud_with_machines():
             assert not (await it.user.list(NODES)).items
 
 
+async def test_a_node_that_no_cloud_has_is_left_to_one_of_them_also_beside_a_ported_provider():
+    async with two_clouds() as it:
+        it.b.machines.tells_absence = False
+        await it.add_node("n1")
+        async with it.managed():
+            await asyncio.sleep(600)
+
+            status = (await it.node("n1")).status
+            conditions = (status and status.conditions) or []
+            assert "NeverInitialized" in {one.reason for one in conditions}
+            assert "NodeNotAssigned" not in {event.reason for event in await it.events("n1")}
+
+
 A, B = Account("a", "a").cloud, Account("b", "b").cloud
 TWIN = replace(A)
 OWNS, DISOWNS = (lambda _: True), (lambda _: False)
