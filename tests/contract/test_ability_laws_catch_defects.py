@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pileus.cloud.abilities import Abilities, Affinity, Requests
+from pileus.cloud.abilities import Abilities, Affinity, PagedList, Requests
 from pileus.cloud.balancer import BalancerState, Owner, Wish
 from pileus.cloud.errors import CloudError, Conflict, Rejected, Unsupported
 from pileus.cloud.model import Route
@@ -163,6 +163,12 @@ BALANCERS = [
         Abilities(requests=Requests()),
         abilities.requests_are_as_declared,
         "made 5 requests, but abilities.requests .* allows 1",
+    ),
+    (
+        ReadsEachBalancerAlone,
+        Abilities(requests=Requests(lists=(PagedList(page_size=2, per_balancer=1),))),
+        abilities.requests_are_as_declared,
+        "made 5 requests, but abilities.requests .* allows 3",
     ),
     (
         AsksAgainAndAgain,

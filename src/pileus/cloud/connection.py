@@ -170,11 +170,24 @@ def _wrong_abilities(cloud: Cloud) -> list[str]:
         "changes_while_provisioning": ("balancers", declared.changes_while_provisioning),
         "member_labels": ("balancers", bool(declared.member_labels)),
     }
-    return [
+    lacking = [
         f"abilities.{name} is declared, but the cloud has no {capability}"
         for name, (capability, is_promised) in promises.items()
         if is_promised and getattr(cloud, capability) is None
     ]
+    return [*lacking, *_unnamed_lists(cloud)]
+
+
+def _unnamed_lists(cloud: Cloud) -> Iterator[str]:
+    """Yields what is wrong if a provider names its lists, but not those of its routes."""
+    requests = cloud.abilities.requests
+    if cloud.routes is None or requests is None or isinstance(requests.lists, int):
+        return
+    if not any(one.per_route for one in requests.lists):
+        yield (
+            "abilities.requests.lists names no list of routes, but the cloud has routes: add a "
+            "PagedList with per_route"
+        )
 
 
 def _is_text(value: object) -> bool:

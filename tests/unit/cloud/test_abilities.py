@@ -79,6 +79,10 @@ def test_a_change_may_cost_more_for_each_member():
             Abilities(requests=Requests(lists=(PagedList(per_balancer=-1),))),
             "abilities.requests.lists[0] must not have negative numbers",
         ),
+        (
+            Abilities(requests=Requests(lists=(PagedList(per_balancer=1),))),
+            "abilities.requests.lists names no list of routes, but the cloud has routes",
+        ),
         (Abilities(families=frozenset()), "abilities.families must be a frozenset of IPv4, IPv6"),
         (Abilities(families=frozenset({"IPv5"})), "abilities.families must be a frozenset"),
         (Abilities(deadlines=Deadlines(read=230)), "more than the 240 s that controllers wait"),

@@ -303,7 +303,7 @@ async def hold_to_plans(world: World) -> None:
     keeper = Keeper(world)
     world.judge.observers.append(keeper.see)
     for manager in world.managers:
-        manager.watch_cloud = keeper.watched
+        manager.watch_cloud = keeper.watching(manager.watch_cloud)
     async with keeper.planning():
         for manager in world.managers:
             manager.bring_up()
@@ -375,8 +375,9 @@ class Keeper:
                 yield
                 following.cancel()
 
-    def watched(self, cloud: Cloud) -> Cloud:
-        return recorded(cloud, self._write, self._noting)
+    def watching(self, before: Callable[[Cloud], Cloud]) -> Callable[[Cloud], Cloud]:
+        """Returns a wrapper of clouds that records writes, besides what `before` does."""
+        return lambda cloud: recorded(before(cloud), self._write, self._noting)
 
     @contextmanager
     def _noting(self, write: Write) -> Generator[None]:

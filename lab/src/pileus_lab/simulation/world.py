@@ -42,6 +42,7 @@ from pileus_lab.simulation.invariants.facts import Facts
 from pileus_lab.simulation.judge import Judge
 from pileus_lab.simulation.kinds import DeedKind
 from pileus_lab.simulation.managers import Mishaps, Replica
+from pileus_lab.simulation.request_costs import RequestCosts
 from pileus_lab.simulation.schedule import Deed, Schedule, Weather, stream
 from pileus_lab.simulation.setup import Setup
 
@@ -97,6 +98,10 @@ class World:
         )
         self._replacing = Replacing(self._cluster, self._account, self._people, self._kubelets)
         self._managers = self._assembled(clock)
+        costs = RequestCosts(self._account, self.judge.blame)
+        self.judge.observers.append(costs.see)
+        for manager in self._managers:
+            manager.watch_cloud = costs.watched
         lease = setup.config[LeaderElectionSettings].durations.lease
         self._mishaps = Mishaps(self._managers, self._cluster, loop, self.trace, lease)
 

@@ -57,6 +57,7 @@ from pileus.providers.openstack.failed_creations import balancer_of, is_missing
 from pileus.providers.openstack.features import Features
 from pileus.providers.openstack.floating_ip import FloatingIpChange, FloatingIps
 from pileus.providers.openstack.marks import cluster_tag, tags_of
+from pileus.providers.openstack.neutron import PAGE as NEUTRON_PAGE
 from pileus.providers.openstack.neutron import Neutron, VipPort
 from pileus.providers.openstack.octavia import LoadBalancer, Octavia
 from pileus.providers.openstack.ownership import belongs_to, creator_of, go_tags, services_of
@@ -77,6 +78,10 @@ ABILITIES = Abilities(
             PagedList(page_size=PAGE, per_balancer=MOST_POOLS),  # pools
             PagedList(page_size=PAGE, per_balancer=1),  # floating IPs
             PagedList(),  # the version, once
+            PagedList(per_route=1),  # the router, with all of its routes
+            PagedList(per_route=1),  # its interfaces
+            PagedList(per_route=1),  # Neutron's extensions, once
+            PagedList(page_size=NEUTRON_PAGE, per_route=1, per_machine=2),  # ports
         ),
         per_balancer=3 + 2 * MOST_POOLS,
         single_nodes=FEW,
@@ -90,7 +95,8 @@ ABILITIES = Abilities(
 )
 """Requests of a quick check: load balancers, pools and floating IPs, and once the version. Of the
 parts of one load balancer: its listeners, its pools, and members and monitor of each pool. Of a
-node without a provider ID: its name, and the UUID that its firmware reports."""
+node without a provider ID: its name, and the UUID that its firmware reports. A list of routes reads
+the router, its interfaces and the ports of its networks."""
 
 
 def abilities_of(config: OpenStackConfig) -> Abilities:
