@@ -1,10 +1,23 @@
 """What a failed seed says about a Service: what it asks for, and what its condition says."""
 
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from pileus.cloud.abilities import Abilities
+from pileus.cloud.balancer import Owner
+from pileus.cloud.interface import Cloud
 from pileus_lab.apiserver.tree import Obj
+from pileus_lab.simulation.clouds.truth import Balancer
+from pileus_lab.simulation.invariants import eventually
 from pileus_lab.simulation.invariants.eventually import asked_and_told
+from pileus_lab.simulation.invariants.facts import Facts
+from pileus_lab.simulation.invariants.service_history import FINALIZER
+from pileus_lab.simulation.kinds import FaultKind
 from pileus_lab.simulation.play import play
 from pileus_lab.simulation.scenario import SCENARIOS
-from pileus_lab.simulation.schedule import draw
+from pileus_lab.simulation.schedule import Spell, draw
 from tests.simulation.defects import DEFECTS
 from tests.simulation.planting import planted
 
@@ -32,6 +45,93 @@ def test_a_failure_says_what_the_service_asks_for_and_the_message_of_its_conditi
         "it asks for: ports 80/TCP; families IPv4, IPv6 RequireDualStack; affinity ClientIP; "
         "annotations pileus.dev/manage=full; its condition: False, Unsupported: no IPv6 here"
     )
+
+
+SERVICE: Obj = {
+    "metadata": {"name": "web", "uid": "u1", "finalizers": [FINALIZER]},
+    "spec": {"ports": [{"port": 80, "protocol": "TCP"}], "type": "LoadBalancer"},
+}
+
+
+def facts(service: Obj, *, wants: bool = True, impossible: bool = False, **more: object) -> Facts:
+    """What the laws on Services ask of a world with this Service only."""
+    found: dict[str, object] = {
+        "cluster": SimpleNamespace(objects={"services": [service]}.get),
+        "runs": lambda _: True,
+        "wants_balancer": lambda _: wants,
+        "is_impossible": lambda _: impossible,
+        "is_of_second": lambda _: False,
+        "is_of_another_class": lambda _: False,
+        "is_placeless": lambda: False,
+        "keeps_members": lambda: False,
+        "balancer_of": lambda _: None,
+        "members": list,
+        "machine_of": lambda _: None,
+        "abilities": Abilities(),
+        **more,
+    }
+    return cast("Facts", SimpleNamespace(**found))
+
+
+@pytest.mark.parametrize(
+    ("law", "world", "wrong"),
+    [
+        (eventually.services_have_what_they_want, facts(SERVICE), ": it has no balancer ("),
+        (
+            eventually.what_cannot_be_done_is_told,
+            facts(SERVICE, impossible=True),
+            " does not report its failure (",
+        ),
+        (
+            eventually.services_keep_nothing_else,
+            facts(SERVICE, wants=False),
+            " still has the finalizer (",
+        ),
+    ],
+    ids=["what they want", "what cannot be done", "nothing else"],
+)
+def test_every_law_on_services_says_what_is_asked_for_and_told(
+    law: eventually.Quiet, world: Facts, wrong: str
+):
+    (told,) = law(world)
+
+    assert told.startswith(f"Service web{wrong}it asks for: ports 80/TCP; ")
+    assert told.endswith("its condition: none)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (FaultKind.CLOUD_AFTERWARDS, "perhaps a request that took effect late removed it"),
+        (FaultKind.CLOUD_LATE, "perhaps a request that took effect late removed it"),
+        (FaultKind.CLOUD_LOST, "nothing has written it again"),
+        (None, "nothing has written it again"),
+    ],
+)
+def test_a_late_request_is_only_blamed_where_one_was_possible(kind: FaultKind | None, why: str):
+    spells = [
+        Spell(number=1, at=1.0, until=2.0, kind=one, rate=1.0, seconds=1.0) for one in [kind] if one
+    ]
+    balancer = Balancer(
+        id="lb-1",
+        owner=Owner("c", "u1"),
+        addresses=(),
+        ports=frozenset(),
+        members=frozenset(),
+        is_noted=False,
+    )
+    world = facts(
+        SERVICE,
+        balancer_of=lambda _: balancer,
+        schedule=SimpleNamespace(items=spells, setup=SimpleNamespace(repairs=True)),
+        account=SimpleNamespace(offered=Cloud(name="acme")),
+    )
+
+    told = [*eventually.services_have_what_they_want(world)]
+
+    assert [one.partition(" (it asks")[0] for one in told if "is_noted" in one] == [
+        f"Service web: lb-1 has no note that it is complete (is_noted), and {why}"
+    ]
 
 
 def test_a_planted_defect_is_reported_with_both():

@@ -208,14 +208,18 @@ def services_have_what_they_want(facts: Facts) -> Iterator[str]:
         balancer = facts.balancer_of(_uid(service))
         if keeps_members and balancer is not None and balancer.members:
             if reason_of(service, READY) == "Pending":
-                yield f"Service {text(service, 'metadata', 'name')}: its balancer is still pending"
+                yield _about(service, ": its balancer is still pending")
             continue
         if balancer is None and facts.is_placeless() and reason_of(service, READY) == MISPLACED:
             continue
         missing = iter(["it has no balancer"])
         wrong = missing if balancer is None else _lacks(facts, service, balancer)
         for one in wrong:
-            yield f"Service {text(service, 'metadata', 'name')}: {one} ({asked_and_told(service)})"
+            yield _about(service, f": {one}")
+
+
+def _about(service: Obj, wrong: str) -> str:
+    return f"Service {text(service, 'metadata', 'name')}{wrong} ({asked_and_told(service)})"
 
 
 def asked_and_told(service: Obj) -> str:
@@ -343,12 +347,12 @@ def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
     for service in facts.cluster.objects("services"):
         if not (facts.wants_balancer(service) and facts.is_impossible(service)):
             continue
-        name, said = text(service, "metadata", "name"), rows(service, "status", "conditions")
+        said = rows(service, "status", "conditions")
         why = [text(one, "message") for one in said if text(one, "type") == READY]
         if conditions_of(service).get(READY) != "False":
-            yield f"Service {name} does not report its failure"
+            yield _about(service, " does not report its failure")
         elif any(SIMULATED in one for one in why):
-            yield f"Service {name} still reports an earlier failure"
+            yield _about(service, " still reports an earlier failure")
 
 
 def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
@@ -361,9 +365,9 @@ def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
         if _uid(service) in wanting or facts.is_of_second(service):
             continue
         if has_finalizer(service):
-            yield f"Service {text(service, 'metadata', 'name')} still has the finalizer"
+            yield _about(service, " still has the finalizer")
         if {*ingress_of(service)} - ({UNTRUE} if facts.is_of_another_class(service) else set()):
-            yield f"Service {text(service, 'metadata', 'name')} still publishes an address"
+            yield _about(service, " still publishes an address")
 
 
 def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
