@@ -55,6 +55,11 @@ def test_the_simulation_finds_nothing():
     assert_everything_holds(SimulatedNetwork, seeds=20)
 
 
+def test_a_service_without_node_ports_is_refused():
+    """It was built with target groups on port 0, and reported as ready."""
+    assert_everything_holds(SimulatedNetwork, seeds=[36], scenario="unaided")
+
+
 async def test_its_declaration_is_accepted():
     async with connected("network", connect, ProviderConfig()) as cloud:
         assert cloud.abilities.members_by_provider_id

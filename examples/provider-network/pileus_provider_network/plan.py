@@ -209,6 +209,12 @@ def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
         return (*_deletion(seen),)
     if seen.found is not None and seen.listeners is None:
         return ()
+    bare = sorted(one.port for one in wish.spec.listeners if not one.node_port)
+    if bare:
+        raise Misconfigured(
+            f"port {bare[0]} has no node port, which this cloud needs. Fix: set "
+            "spec.allocateLoadBalancerNodePorts of the Service to true"
+        )
     wanted = wanted_of(wish, wish.spec, seen.machines)
     if seen.found is None:
         return _adoption(wish, wanted, seen) if wish.adopts else (_creation(wish, wanted),)

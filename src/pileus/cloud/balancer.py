@@ -61,7 +61,8 @@ class Listener:
     port: int
     """Port for clients, 1 to 65535. Unique together with `transport`."""
     node_port: int
-    """Port on the members; 0 if the Service does not allocate node ports."""
+    """Port on the members; 0 if the Service does not allocate node ports. Raise `Misconfigured` if
+    the cloud needs one."""
     transport: Transport = Transport.TCP
     name: str = ""
     """Name of the port in the Service; may be empty."""
