@@ -1,8 +1,11 @@
 """The page of `pileus doctor` lists every check and every finding, and no others."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from pileus.cli.doctor import PROGRAMS
 from pileus.doctor.doctor import CHECKS
 
 ROOT = Path(__file__).parents[2]
@@ -45,3 +48,63 @@ def test_every_finding_of_openstack_is_listed() -> None:
 
     assert len(names) == 7
     assert all(f"| `{name}` |" in section for name in names)
+
+
+READS = re.compile(
+    r"(?:kubectl (?:--\S+ )*(?:cluster-info|get|logs|version)|pileus (?:doctor|explain|plan))\b"
+)
+TEXTS_AND_READS = {
+    "kubelet-flag-missing": "what to do on the machines",
+    "webhook-without-ca": "events",
+    "webhook-ca-differs": "events",
+    "node-uninitialized": "depends on the reason: tests/unit/app/test_explain.py",
+    "lease-expired": "kubectl get",
+    "lease-released": "as lease-missing",
+    "service-deletion-stuck": "explain, or as lease-missing",
+    "attachment-failing": "explain",
+    "attachment-stuck": "explain",
+    "detachment-stuck": "explain",
+    "not-readable": "what the unread part says",
+}
+"""Findings whose fix is made elsewhere, and changes nothing when it is pasted."""
+
+
+def fixes() -> Iterator[tuple[str, str]]:
+    """Yields the ID of each finding with its fix; `…` is what is known at run time only."""
+    trees = (ast.parse(source.read_text()) for source in SOURCES[:-1])
+    for node in (one for tree in trees for one in ast.walk(tree) if isinstance(one, ast.Call)):
+        id_ = argument(node, "id") or (node.args[0] if node.args else None)
+        name = id_.value if isinstance(id_, ast.Constant) else None
+        fix = argument(node, "fix")
+        if fix and isinstance(name, str) and re.fullmatch(r"[a-z-]+", name):
+            yield name, written(fix)
+
+
+def argument(call: ast.Call, name: str) -> ast.expr | None:
+    return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def written(node: ast.AST) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(written, node.values))
+    return str(node.value) if isinstance(node, ast.Constant) else "…"
+
+
+def test_every_fix_that_changes_something_is_pasted_into_a_cluster() -> None:
+    pasted = set(
+        re.findall(
+            r'(?:findings\(|fixes\[|\["id"\] == )"([a-z-]+)"',
+            (ROOT / "tests/real/test_doctor_fixes.py").read_text(),
+        )
+    )
+    found = dict(fixes())
+    changing = {
+        name
+        for name, fix in found.items()
+        if (fix.startswith("…") or fix.split()[0] in PROGRAMS) and not READS.match(fix)
+    }
+
+    assert len(found) > 45
+    assert {"right-missing", "lease-left", "clock-skew"} <= changing
+    assert changing - TEXTS_AND_READS.keys() - pasted == {"clock-skew"}
+    assert TEXTS_AND_READS.keys() <= found.keys()

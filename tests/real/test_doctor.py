@@ -149,26 +149,6 @@ def test_six_planted_faults_are_found_at_once(clean: ControlPlane, lab: Lab) -> 
     assert all(each["reason"] and each["fix"] for each in report["findings"])
 
 
-def test_without_rights_the_fix_that_is_printed_gives_them(clean: ControlPlane, lab: Lab) -> None:
-    jane = clean.user("jane")
-
-    code, before = doctor(lab, jane)
-    (missing,) = (each for each in before["findings"] if each["id"] == "doctor-right-missing")
-    commands = [command.split()[1:] for command in missing["fix"].split(" && ")]
-    for command in commands:
-        clean.kubectl(*command)
-    try:
-        _, after = doctor(lab, jane)
-    finally:
-        for command in commands:
-            clean.kubectl("delete", command[1], command[2])
-
-    assert code == 2
-    assert missing["subject"] == "user jane"
-    assert all(check["made"] for check in after["checks"]), after["checks"]
-    assert "doctor-right-missing" not in found(after)
-
-
 def test_a_driver_that_is_not_installed_is_found_with_the_command_that_installs_it(
     clean: ControlPlane, lab: Lab
 ) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pileus.testing.control_plane import ControlPlane
-from tests.real.manager import LAB, Lab
+from tests.real.manager import LAB, Lab, register, say_ready
 from tests.real.test_doctor import PILEUS, doctor, found, pileus
 
 HELM = os.environ.get("PILEUS_HELM", "")
@@ -36,7 +36,8 @@ class Cluster:
     """A cluster with an installed manager. No kubelet starts it."""
 
     def __init__(self, cluster: ControlPlane, lab: Lab, folder: Path) -> None:
-        self.kubectl, self.admin, self.lab = cluster.kubectl, cluster.admin, lab
+        self.plane, self.lab = cluster, lab
+        self.kubectl, self.admin = cluster.kubectl, cluster.admin
         self.binaries, self.folder, self.applied = cluster.binaries, folder, ""
 
     def install(self) -> None:
@@ -83,7 +84,7 @@ class Cluster:
     def findings(self, id: str) -> list[dict[str, Any]]:  # noqa: A002 -- as the doctor calls it
         return [each for each in doctor(self.lab, self.admin)[1]["findings"] if each["id"] == id]
 
-    def paste(self, fix: str) -> str:
+    def paste(self, fix: str, kubeconfig: Path | None = None, codes: Collection[int] = (0,)) -> str:
         """Run a fix in a shell, as the administrator."""
         tools = self.folder / "bin"
         tools.mkdir(exist_ok=True)
@@ -97,7 +98,7 @@ class Cluster:
         environment = {
             "PATH": f"{tools}:/usr/bin:/bin",
             "HOME": str(self.folder),
-            "KUBECONFIG": str(self.admin),
+            "KUBECONFIG": str(kubeconfig or self.admin),
             "PYTHONPATH": str(LAB),
         }
         done = subprocess.run(
@@ -107,7 +108,7 @@ class Cluster:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{fix}\n{done.stdout}{done.stderr}"
+        assert done.returncode in codes, f"{fix}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def workload(self) -> dict[str, Any]:
@@ -343,6 +344,111 @@ def test_a_manager_that_does_not_lead_is_looked_at_and_not_changed(cluster: Clus
 
     assert command[:3] == ["kubectl", HERE, "logs"]
     assert cluster.workload() == before
+
+
+def test_the_rights_of_the_doctor_are_granted_to_one_user_after_the_other(
+    cluster: Cluster, clean: ControlPlane
+) -> None:
+    cluster.applied = yaml.safe_dump_all(doctors_roles())
+    for name in ("jane", "joe", "jane"):
+        user = clean.user(name)
+        clean.kubectl("delete", "clusterrole", "pileus-doctor-list", "--ignore-not-found")
+
+        _, before = doctor(cluster.lab, user)
+        (missing,) = (one for one in before["findings"] if one["id"] == "doctor-right-missing")
+        cluster.paste(missing["fix"])
+        _, after = doctor(cluster.lab, user)
+
+        assert missing["subject"] == f"user {name}"
+        assert all(check["made"] for check in after["checks"]), after["checks"]
+        assert "doctor-right-missing" not in found(after)
+
+
+def doctors_roles() -> Iterator[dict[str, Any]]:
+    """Yields the objects that a test has to delete."""
+    for kind in ("ClusterRole", "ClusterRoleBinding"):
+        for verb in ("list", "get", "create", "get-list"):
+            name = {"name": f"pileus-doctor-{verb}"}
+            yield {"apiVersion": BROAD["apiVersion"], "kind": kind, "metadata": name}
+
+
+def test_a_fix_acts_on_the_cluster_and_the_cloud_that_the_doctor_was_given(
+    cluster: Cluster,
+) -> None:
+    """The shell in which it is pasted has another cluster."""
+    cluster.install()
+    cluster.apply(yaml.safe_dump_all([BROAD, binding(OURS)]))
+    register_ready(cluster, "one")
+    both, other = two_contexts(cluster)
+    flags = ("--cloud-provider=lab", f"--cloud-config={cluster.lab.config}")
+    where = (f"--kubeconfig={both}", "--context=looked-at", "--output=json")
+
+    report = json.loads(pileus("doctor", *flags, *where, kubeconfig=other).stdout)
+    fixes = {each["id"]: each["fix"] for each in report["findings"]}
+    cluster.paste(fixes["right-unneeded"], kubeconfig=other)
+    text = cluster.paste(f"COLUMNS=1000 {fixes['taint-left']}", kubeconfig=other)
+
+    assert not cluster.findings("right-unneeded")
+    assert text.startswith("Node one: ")
+    assert f"run: kubectl --kubeconfig={both} --context=looked-at get lease " in text
+
+
+def register_ready(cluster: Cluster, name: str) -> None:
+    """Registers a node that is ready and has the taint of a node whose machine is gone."""
+    register(cluster.plane, name)
+    say_ready(cluster.plane, "True", name)
+    cluster.kubectl("taint", "node", name, "pileus.dev/instance-gone=:NoSchedule")
+
+
+def two_contexts(cluster: Cluster) -> tuple[Path, Path]:
+    """Returns a kubeconfig with the cluster beside another that is current, and the other's."""
+    given = yaml.safe_load(cluster.admin.read_text())
+    (used,) = given["contexts"]
+    away = {"name": "away", "cluster": {"server": "https://127.0.0.1:9"}}
+    current = {"name": "away", "context": {"cluster": "away", "user": used["context"]["user"]}}
+    whole = {
+        **given,
+        "clusters": [*given["clusters"], away],
+        "contexts": [{**used, "name": "looked-at"}, current],
+        "current-context": "away",
+    }
+    both, other = cluster.folder / "both.kubeconfig", cluster.folder / "other.kubeconfig"
+    both.write_text(yaml.safe_dump(whole))
+    other.write_text(yaml.safe_dump({**whole, "contexts": [current]}))
+    return both, other
+
+
+def test_a_service_of_the_go_manager_is_planned(cluster: Cluster) -> None:
+    mark = {"loadbalancer.openstack.org/load-balancer-id": "lb-1"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": "default", "annotations": mark},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    }
+    cluster.install()
+    cluster.apply(yaml.safe_dump(service))
+    before = cluster.workload()
+
+    (finding,) = cluster.findings("go-manager-marks")
+    cluster.paste(finding["fix"], codes=(0, 2))
+
+    assert cluster.workload() == before
+
+
+def test_a_node_of_another_provider_is_shown_and_not_deleted(cluster: Cluster) -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "foreign"},
+        "spec": {"providerID": "aws:///eu-1a/i-1"},
+    }
+    cluster.apply(yaml.safe_dump(node))
+
+    (finding,) = cluster.findings("node-of-another-provider")
+
+    assert "providerID: aws:///eu-1a/i-1" in cluster.paste(finding["fix"])
+    assert cluster.kubectl("get", "nodes", "--output=name").split() == ["node/foreign"]
 
 
 def test_old_leases_of_other_managers_are_deleted(cluster: Cluster) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
-from pileus.app.settings import TABLE
 from pileus.cli.arguments import UsageError
 from pileus.cli.cluster_command import (
     CONTEXT,
@@ -18,14 +17,15 @@ from pileus.cli.cluster_command import (
     json_text,
     run_cluster_command,
 )
+from pileus.cli.printed_commands import manager_flags, target_of
 from pileus.cli.terminal import Ink, Style, Terminal
 from pileus.cloud.finding import Finding, Severity
 from pileus.doctor.doctor import Checked, Diagnosis, diagnose
+from pileus.doctor.installation import in_pod, reading_flags
 from pileus.doctor.observation import Expected, Observation
 from pileus.doctor.reading import observe
 from pileus.settings.flags import Flag, Group
 from pileus.settings.kinds import STRING
-from pileus.settings.values import Source, Values
 
 FINDINGS = 2
 VERSION = 1
@@ -60,8 +60,6 @@ COMMAND = Command(
 INKS = {Severity.ERROR: Ink.RED, Severity.WARNING: Ink.YELLOW, Severity.NOTE: Ink.DIM}
 GOOD, BAD, ODD, UNREAD, SKIPPED = "✓", "✗", "!", "?", "-"
 INDENT = 4
-LOCAL = frozenset({"kubeconfig", "master", "v", "vmodule", "help", "version"})
-"""Flags that mean the doctor itself."""
 PROGRAMS = frozenset({"helm", "kubectl", "openstack", "pileus", "timedatectl"})
 """A fix that begins with one of them is a command."""
 
@@ -74,7 +72,11 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
                 f'--manager-account: "{account}" is not NAMESPACE/NAME',
                 f"for example --manager-account={Expected().account}",
             )
-        diagnosis = diagnose(run(_observe(request, account)))
+        seen = run(_observe(request, account))
+        found = seen.installation
+        more = reading_flags(found) if found else ("--cloud-provider=NAME",)
+        target = target_of(request.values, more, in_pod(found) if found else "")
+        diagnosis = diagnose(seen).with_fixes(target.aimed)
         terminal.show(shown(diagnosis, request.values[OUTPUT], Style.of(terminal)))
         return exit_code(diagnosis)
 
@@ -82,17 +84,7 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
 
 
 async def _observe(request: Request, account: str) -> Observation:
-    return await observe(request.config, request.world, account, _flags(request.values))
-
-
-def _flags(values: Values) -> tuple[str, ...]:
-    """Returns the given flags that a manager can have."""
-    return tuple(
-        f"--{flag.name}={text}"
-        for flag in sorted(TABLE, key=lambda one: one.name)
-        if values.source(flag) in {Source.FLAG, Source.ENVIRONMENT} and flag.name not in LOCAL
-        if (text := flag.written(values[flag])) is not None
-    )
+    return await observe(request.config, request.world, account, manager_flags(request.values))
 
 
 def exit_code(diagnosis: Diagnosis) -> int:

@@ -23,6 +23,7 @@ from pileus.cli.cluster_command import (
     run_cluster_command,
 )
 from pileus.cli.plan import change_document, change_lines, command_lines, reference, split_fix
+from pileus.cli.printed_commands import NOWHERE, Target, target_of
 from pileus.cli.terminal import Ink, Style, Terminal
 from pileus.objects.preview import title
 from pileus.settings.flags import Group
@@ -53,10 +54,11 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     def work(request: Request, run: Runner) -> int:
         explanation = run(_explanation(request))
         now = request.world.times.wall.now()
+        target = target_of(request.values)
         text = (
-            request.data(as_json(explanation))
+            request.data(as_json(explanation, target))
             if request.as_data
-            else as_text(explanation, now, Style.of(terminal))
+            else as_text(explanation, now, Style.of(terminal), target)
         )
         terminal.show(text)
         return 0
@@ -73,11 +75,11 @@ async def _explanation(request: Request) -> Explanation:
         return await explain(context, found, scope)
 
 
-def as_text(explanation: Explanation, now: datetime, style: Style) -> str:
-    return "".join(f"{line.rstrip()}\n" for line in _lines(explanation, now, style))
+def as_text(explanation: Explanation, now: datetime, style: Style, target: Target = NOWHERE) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in _lines(explanation, now, style, target))
 
 
-def _lines(explanation: Explanation, now: datetime, style: Style) -> Iterator[str]:
+def _lines(explanation: Explanation, now: datetime, style: Style, target: Target) -> Iterator[str]:
     state = style.inked(explanation.state, INKS[explanation.state])
     born = f" (created {age(explanation.created, now)} ago)" if explanation.created else ""
     yield f"{style.inked(title(explanation.about), Ink.BOLD)}: {state}{born}"
@@ -91,7 +93,7 @@ def _lines(explanation: Explanation, now: datetime, style: Style) -> Iterator[st
     yield from _part("waits for", explanation.waits, style)
     yield from _part("messages", _messages(explanation.messages, now), style)
     yield from _part("managed by", (*explanation.owner, _leader(explanation.leader, now)), style)
-    yield from _part("next", explanation.next_steps, style)
+    yield from _part("next", map(target.aimed, explanation.next_steps), style)
 
 
 def _part(name: str, texts: Iterable[str], style: Style) -> Iterator[str]:
@@ -152,7 +154,7 @@ def age(at: datetime, now: datetime) -> str:
     return f"{seconds // _DAY}d"
 
 
-def as_json(explanation: Explanation) -> str:
+def as_json(explanation: Explanation, target: Target = NOWHERE) -> str:
     leader = explanation.leader
     return json_text({
         "version": VERSION,
@@ -173,7 +175,7 @@ def as_json(explanation: Explanation) -> str:
             "alive": leader.is_alive,
             "problem": leader.problem,
         },
-        "next": list(explanation.next_steps),
+        "next": [*map(target.aimed, explanation.next_steps)],
     })
 
 

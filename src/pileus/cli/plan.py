@@ -21,6 +21,7 @@ from pileus.cli.cluster_command import (
     json_text,
     run_cluster_command,
 )
+from pileus.cli.printed_commands import NOWHERE, Target, target_of
 from pileus.cli.terminal import Ink, Style, Terminal
 from pileus.cloud.balancer import Effect
 from pileus.fix import FIX, fix_in
@@ -59,7 +60,7 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         text = (
             request.data(as_json(plan))
             if request.as_data
-            else as_text(plan, request.scope, Style.of(terminal))
+            else as_text(plan, request.scope, Style.of(terminal), target_of(request.values))
         )
         terminal.show(text)
         return exit_code(plan)
@@ -79,8 +80,8 @@ def exit_code(plan: Plan) -> int:
     return CHANGES if plan.changes else 0
 
 
-def as_text(plan: Plan, scope: Scope, style: Style) -> str:
-    lines = [*_changes(plan, style), *_problems(plan, style), *_skipped(plan, style)]
+def as_text(plan: Plan, scope: Scope, style: Style, target: Target = NOWHERE) -> str:
+    lines = [*_changes(plan, style), *_problems(plan, style, target), *_skipped(plan, style)]
     lines.append(_summary(plan, scope, style))
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
@@ -131,7 +132,7 @@ def _by_object(plan: Plan) -> Mapping[str, Sequence[Planned]]:
     return dict(sorted(found.items()))
 
 
-def _problems(plan: Plan, style: Style) -> Iterator[str]:
+def _problems(plan: Plan, style: Style, target: Target) -> Iterator[str]:
     texts = [
         *_troubles(plan),
         *(f"{name}: no plan: {why}" for name, why in plan.failures.items()),
@@ -144,7 +145,7 @@ def _problems(plan: Plan, style: Style) -> Iterator[str]:
         first, *rest = style.lines(said, 4)
         yield f"  {style.inked('!', Ink.RED)} {first}"
         yield from (f"    {line}" for line in rest)
-        yield from (f"    {line}" for line in command_lines(fix, style, 4))
+        yield from (f"    {line}" for line in command_lines(target.aimed(fix), style, 4))
     yield ""
 
 

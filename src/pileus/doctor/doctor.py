@@ -1,7 +1,8 @@
 """All checks, and the diagnosis that they make of an observation. Pure."""
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from pileus.cloud.finding import Finding, Severity
 from pileus.dataclass import dataclass
@@ -17,6 +18,7 @@ from pileus.doctor.check import Check, error, warning
 from pileus.doctor.observation import NotRead, Observation, Unread
 from pileus.objects.rights import Right
 from pileus.telemetry.log import Log
+from pileus.version import INSTALLED
 
 log = Log(__name__)
 
@@ -35,6 +37,12 @@ CHECKS = (
     Check("cloud", "Cloud", cloud_checks.clouds),
 )
 ACCOUNT_PREFIX = "system:serviceaccount:"
+OUTSIDE = (
+    "use the kubeconfig of an administrator. Do not grant these rights to the account of the "
+    "manager, which does not need them"
+)
+RECONCILE = "--dry-run=client --output=yaml | kubectl auth reconcile -f -"
+"""Adds what is missing: the role may exist, with other rights and for other users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,15 @@ class Diagnosis:
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
+
+    def with_fixes(self, change: Callable[[str], str]) -> "Diagnosis":
+        """Returns the diagnosis with each fix changed."""
+
+        def changed(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+            return tuple(replace(each, fix=change(each.fix)) for each in found)
+
+        checked = tuple(replace(each, findings=changed(each.findings)) for each in self.checked)
+        return Diagnosis(checked, changed(self.obstacles))
 
     @property
     def is_healthy(self) -> bool:
@@ -111,7 +128,7 @@ def _obstacles(
             f"user {seen.user}" if seen.user else "your user",
             f"may not {'; '.join(dict.fromkeys(map(needed, rights)))}",
             reason=_not_checked(checked, forbidden),
-            fix=grant(rights, seen.user),
+            fix=OUTSIDE if is_manager(seen) else grant(rights, seen.user),
         )
     by_reason: dict[str, list[Unread]] = {}
     for part in unread:
@@ -131,6 +148,13 @@ def _not_checked(checked: Iterable[Checked], parts: Iterable[Unread]) -> str:
     missing = tuple(parts)
     titles = ", ".join(each.check.title for each in checked if each.unread in missing)
     return f"not checked: {titles}" if titles else "details of other findings are missing"
+
+
+def is_manager(seen: Observation) -> bool:
+    """Whether the doctor runs with the account of the manager, which needs none of its rights."""
+    namespace, _, name = seen.expected.account.partition("/")
+    user = seen.user.removeprefix(ACCOUNT_PREFIX)
+    return user != seen.user and (user == f"{namespace}:{name}" or user.endswith(f":{INSTALLED}"))
 
 
 def needed(right: Right) -> str:
@@ -155,12 +179,11 @@ def grant(rights: Iterable[Right], user: str) -> str:
 
 
 def _role(name: str, verbs: Iterable[str], resources: Iterable[str], user: str) -> tuple[str, str]:
+    rules = f"--verb={','.join(verbs)} --resource={','.join(resources)}"
+    bound = f"--clusterrole={name} {_subject(user)}"
     return (
-        (
-            f"kubectl create clusterrole {name} --verb={','.join(verbs)} "
-            f"--resource={','.join(resources)}"
-        ),
-        f"kubectl create clusterrolebinding {name} --clusterrole={name} {_subject(user)}",
+        f"kubectl create clusterrole {name} {rules} {RECONCILE}",
+        f"kubectl create clusterrolebinding {name} {bound} {RECONCILE}",
     )
 
 

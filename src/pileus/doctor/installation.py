@@ -15,6 +15,8 @@ RELEASE, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-
 VARIABLE = "PILEUS_"
 FILES = ("--config=", "--leader-migration-config=")
 """Flags whose file is in the pod, and not where the doctor runs."""
+IN_THE_POD = ("/", "file:/")
+"""How values begin that name a file of the pod."""
 RIGHTS, CSI = (f"--selector={COMPONENT}={part}" for part in ("rights", "csi"))
 
 
@@ -122,6 +124,25 @@ def _place(found: Installation | None) -> Iterator[str]:
     if port:
         shown = f"[{host}]" if ":" in host else host
         yield f"--api-server={shown}:{port}" if host else "--api-server=node"
+
+
+def reading_flags(found: Installation) -> tuple[str, ...]:
+    """Returns the manager's flags for a command that only reads, outside of its pod."""
+    if found.reads_files:
+        return ()
+    variables = (
+        f"--{name.removeprefix(VARIABLE).lower().replace('_', '-')}={value}"
+        for name, value in found.variables.items()
+        if name.startswith(VARIABLE)
+    )
+    flags = (*found.arguments, *variables)
+    return tuple(one for one in flags if not one.partition("=")[2].startswith(IN_THE_POD))
+
+
+def in_pod(found: Installation) -> str:
+    """Returns the command that runs `…` in a pod, with the manager's file and flags."""
+    where = f"kubectl --namespace={found.namespace} exec {found.selector} --"
+    return " ".join((where, "…", *map(shlex.quote, found.arguments)))
 
 
 def install(found: Installation | None, given: Iterable[str]) -> str:

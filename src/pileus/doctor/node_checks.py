@@ -131,7 +131,8 @@ def _foreign(seen: Observation, found: Iterable[Node]) -> Iterator[Finding]:
             reason=f"the manager for {listed(ours)} does not manage nodes of other providers",
             fix="turn that manager off and register the node again: docs/guides/migrate.md"
             if embedded
-            else f"kubectl delete node {min(names)}   # if it is wrong; it registers again",
+            else f"kubectl get node {min(names)} --output=yaml   # if the ID is wrong, drain and "
+            "delete the node, and restart its kubelet, which registers it again",
         )
 
 

@@ -358,21 +358,22 @@ def test_rights_are_granted_without_rights_to_write() -> None:
 
     commands = grant((nodes, leases, reviews), "system:serviceaccount:ops:ann").split(" && ")
 
+    added = "--dry-run=client --output=yaml | kubectl auth reconcile -f -"
     assert commands == [
         (
             "kubectl create clusterrole pileus-doctor-list --verb=list "
-            "--resource=nodes,leases.coordination.k8s.io"
+            f"--resource=nodes,leases.coordination.k8s.io {added}"
         ),
         (
             "kubectl create clusterrolebinding pileus-doctor-list --clusterrole=pileus-doctor-list "
-            "--serviceaccount=ops:ann"
+            f"--serviceaccount=ops:ann {added}"
         ),
         (
             "kubectl create clusterrole pileus-doctor-create --verb=create "
-            "--resource=subjectaccessreviews.authorization.k8s.io"
+            f"--resource=subjectaccessreviews.authorization.k8s.io {added}"
         ),
         (
             "kubectl create clusterrolebinding pileus-doctor-create "
-            "--clusterrole=pileus-doctor-create --serviceaccount=ops:ann"
+            f"--clusterrole=pileus-doctor-create --serviceaccount=ops:ann {added}"
         ),
     ]

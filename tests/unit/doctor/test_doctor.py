@@ -9,6 +9,11 @@ from random import Random
 
 import pytest
 
+from pileus.app.explain.explain import explain
+from pileus.app.explain.explanation import State
+from pileus.app.plan import Planner, read_only_context
+from pileus.cli.cluster_command import check_exists
+from pileus.cli.object_names import parsed_object
 from pileus.cloud.errors import Unauthorized
 from pileus.cloud.finding import Finding, Severity
 from pileus.cloud.interface import Cloud, ProviderConfig
@@ -291,6 +296,37 @@ async def test_without_rights_the_doctor_says_which_are_missing_and_how_to_get_t
     assert "list pods in kube-system" in finding.what
     assert "--verb=list" in finding.fix
     assert "--user=jane" in finding.fix
+
+
+@pytest.mark.parametrize("name", [ACCOUNT.replace("/", ":"), "ops:pileus-cloud-controller-manager"])
+async def test_the_account_of_the_manager_is_not_given_the_rights_of_the_doctor(name: str) -> None:
+    api = api_in_memory(clock=LoopClock(), random=Random(0))
+    async with healthy_cluster(Kube(InProcessTransport(api))) as made:
+        user = User(f"system:serviceaccount:{name}", ("system:authenticated",))
+        made.kube.transport = InProcessTransport(api, user)
+        diagnosis = await examined(made)
+
+    (finding,) = (each for each in diagnosis.findings if each.id == "doctor-right-missing")
+    assert finding.fix.startswith("use the kubeconfig of an administrator")
+
+
+@pytest.mark.parametrize("words", [("node", "n1"), ("service", "default/web")])
+async def test_the_account_of_the_manager_may_run_the_commands_that_are_printed_for_its_pod(
+    words: tuple[str, ...],
+) -> None:
+    api = api_in_memory(clock=LoopClock(), random=Random(0))
+    async with healthy_cluster(Kube(InProcessTransport(api))) as made:
+        user = User(f"system:serviceaccount:{ACCOUNT.replace('/', ':')}", ("system:authenticated",))
+        made.kube.transport = InProcessTransport(api, user)
+        scope = parsed_object(words).scope("default")
+        async with read_only_context(configured(*made.flags), made.world()) as context:
+            found = await check_exists(context, scope)
+            assert found
+            explained = await explain(context, found, scope)
+            plan = await Planner(context).plan(scope)
+
+    assert explained.state is State.UP_TO_DATE
+    assert plan.is_whole
 
 
 async def test_an_api_server_that_is_down_is_one_finding_and_the_cloud_is_still_checked() -> None:

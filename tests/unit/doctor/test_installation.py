@@ -13,10 +13,12 @@ from pileus.deployment.flags import OWN, chosen
 from pileus.deployment.manifests import objects
 from pileus.doctor.installation import (
     Installation,
+    in_pod,
     install,
     install_csi,
     installation_of,
     manifests,
+    reading_flags,
     restore_rights,
 )
 from pileus.doctor.records import Workload
@@ -64,6 +66,30 @@ def test_the_command_prints_exactly_what_is_installed(flags: tuple[str, ...]) ->
 
     assert command[:2] == ["pileus", "manifests"]
     assert printed(command[2:]) == before
+
+
+def test_a_command_in_a_pod_has_the_files_and_the_flags_of_the_manager() -> None:
+    flags = ("--cloud-config-secret=s", "--namespace=ops", "--cluster-name=a shop's")
+
+    command = shlex.split(
+        in_pod(installed(printed([PROVIDER, *flags]))).replace("…", "pileus plan")
+    )
+
+    where = "kubectl --namespace=ops exec deployment/pileus-cloud-controller-manager -- pileus plan"
+    assert " ".join(command[:7]) == where
+    assert set(command[7:]) > {"--cloud-config=/etc/cloud/cloud-config", "--cluster-name=a shop's"}
+
+
+def test_a_command_outside_of_the_pod_has_the_flags_that_name_no_file_of_the_pod() -> None:
+    flags = ("--cloud-config-secret=s", "--ssh-keys-from=file:/keys", "--cluster-name=shop")
+    read = installed(printed([PROVIDER, *flags]))
+    with_file = replace(read, arguments=("--config=/etc/cloud/config.yaml",))
+
+    found = reading_flags(replace(read, variables={"PILEUS_CLUSTER_ID": "c", "HOME": "/"}))
+
+    assert {PROVIDER, "--cluster-name=shop", "--cluster-id=c"} < {*found}
+    assert not [one for one in found if "cloud-config" in one or "ssh-keys" in one]
+    assert reading_flags(with_file) == ()
 
 
 def test_variables_of_a_config_map_are_flags_of_the_command() -> None:
