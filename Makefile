@@ -94,8 +94,8 @@ mutants: $(READY) ## remove one guard at a time and check that a test notices (M
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 .PHONY: image
-image: $(READY) ## build the container image without a daemon, into dist (EXTRAS=otlp, IMAGE=name:tag, FRESH=1: every layer)
-	@$(BIN)/python -m tools.build_image $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(IMAGE),--image $(IMAGE)) $(if $(filter-out 0,$(FRESH)),--fresh)
+image: $(READY) ## build the container image without a daemon, into dist (EXTRAS=otlp, IMAGE=name:tag, ARCH=amd64,arm64, FRESH=1: every layer)
+	@$(BIN)/python -m tools.build_image $(if $(ARCH),--arch $(ARCH)) $(if $(EXTRAS),--extras $(EXTRAS)) $(if $(IMAGE),--image $(IMAGE)) $(if $(filter-out 0,$(FRESH)),--fresh)
 
 .PHONY: dist
 dist: $(READY) ## build sdist and wheel of both distributions, into dist

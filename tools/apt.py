@@ -5,6 +5,7 @@ Needs no root and changes nothing on the machine: apt keeps its state in a folde
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -17,12 +18,12 @@ def missing_tool() -> str:
     return next((tool for tool in ("apt-get", "dpkg-deb") if not shutil.which(tool)), "")
 
 
-def apt(folder: Path, *arguments: str) -> None:
+def apt(folder: Path, *arguments: str, options: Sequence[str] = ()) -> None:
     """Run apt-get in the folder, with its state there and archives in `archives`."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "status").touch()
-    options = {
+    places = {
         "Dir::State": folder,
         "Dir::State::status": folder / "status",
         "Dir::State::lists": folder / "lists",
@@ -34,9 +35,9 @@ def apt(folder: Path, *arguments: str) -> None:
         "APT::Update::Post-Invoke": "",
         "DPkg::Post-Invoke": "",
     }
-    given = [part for key, value in options.items() for part in ("-o", f"{key}={value}")]
+    given = [part for key, value in places.items() for part in ("-o", f"{key}={value}")]
     done = subprocess.run(
-        ["apt-get", "-qq", *given, *arguments],
+        ["apt-get", "-qq", *given, *options, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,

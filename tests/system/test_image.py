@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tools.apt import Unavailable
-from tools.build_image.__main__ import BILL, CONFIG, DEBIAN_LOCK
+from tools.build_image.__main__ import BILL, CONFIG, DEBIAN, DEBIAN_CSI
+from tools.build_image.architecture import AMD64, ARCHITECTURES
 from tools.build_image.debian import read_lock
 from tools.build_image.oci import full_name
 from tools.build_image.wheels import LOCK, ROOT, SITE, Wheel, closure
@@ -21,6 +22,8 @@ from pileus.version import PILEUS
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("image")]
 COLD_LIMIT = 540
+ELF_MACHINES = {"amd64": 62, "arm64": 183}
+"""EM_X86_64 and EM_AARCH64, in the header of every program and library."""
 CANNOT_BUILD = 3
 AS_NOBODY = """
 mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && root=$1 && shift &&
@@ -29,15 +32,21 @@ exec chroot --userspec=65532:65532 "$root" "$@"
 
 
 class Built:
-    """An archive, and its files in a folder."""
+    """An archive, and the files of one of its images in a folder."""
 
-    def __init__(self, archive: Path, folder: Path) -> None:
+    def __init__(self, archive: Path, folder: Path, architecture: str = "") -> None:
         self.archive = archive
         self.root = folder / "root"
         with tarfile.open(archive) as outer:
             outer.extractall(folder / "layout", filter="data")
         (described,) = self._json("index.json")["manifests"]
         self.names = described["annotations"]
+        if architecture:
+            (described,) = (
+                each
+                for each in self._blob(described)["manifests"]
+                if each["platform"] == {"architecture": architecture, "os": "linux"}
+            )
         self.manifest = self._blob(described)
         self.config = self._blob(self.manifest["config"])
         for layer in self.manifest["layers"]:
@@ -67,6 +76,10 @@ class Built:
 
 
 def build(folder: Path, *arguments: str) -> Built:
+    return Built(build_archive(folder, *arguments), folder)
+
+
+def build_archive(folder: Path, *arguments: str) -> Path:
     output = folder / "image.oci.tar"
     command = [sys.executable, "-m", "tools.build_image", "--output", str(output), *arguments]
     done = subprocess.run(
@@ -75,7 +88,7 @@ def build(folder: Path, *arguments: str) -> Built:
     if done.returncode == CANNOT_BUILD:
         pytest.skip(f"THE IMAGE CANNOT BE BUILT HERE: {done.stderr.strip()}. Try: make image")
     assert done.returncode == 0, done.stderr
-    return Built(output, folder)
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +102,15 @@ def lab_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
 def plain_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     folder = tmp_path_factory.mktemp("plain")
     yield build(folder, "--image", "registry.example/team/pileus:next")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def both_images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Built]]:
+    folder = tmp_path_factory.mktemp("both")
+    names = tuple(ARCHITECTURES)
+    archive = build_archive(folder, "--arch", ",".join(names), "--extras", "csi")
+    yield {name: Built(archive, folder / name, name) for name in names}
     shutil.rmtree(folder)
 
 
@@ -131,6 +153,61 @@ def test_python_has_its_libraries_and_certificates(lab_image):
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 100
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_an_image_has_the_programs_of_its_architecture_only(
+    both_images: dict[str, Built], name: str
+):
+    built, machine = both_images[name], ELF_MACHINES[name]
+
+    programs = {path: head(path) for path in built.root.rglob("*") if not path.is_symlink()}
+    found = {path: int.from_bytes(text[18:20], "little") for path, text in programs.items() if text}
+
+    assert built.config["architecture"] == name
+    assert len(found) > 60
+    assert {path for path, one in found.items() if one != machine} == set()
+    assert head((built.root / ARCHITECTURES[name].loader).resolve())
+    assert (built.root / "sbin/mkfs.ext4").exists(), "the extra csi has Debian packages of its own"
+    bill = json.loads((built.root / BILL).read_text())
+    debs = [one["purl"] for one in bill["components"] if one["purl"].startswith("pkg:deb/")]
+    assert debs
+    assert all(f"?arch={name}&" in one for one in debs)
+
+
+def head(path: Path) -> bytes:
+    """Returns the header of an ELF file; empty for other files."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        text = file.read(20)
+    return text if text.startswith(b"\x7fELF") else b""
+
+
+def test_images_of_all_architectures_have_the_same_modules_and_bytecode(
+    both_images: dict[str, Built],
+):
+    one, other = (
+        {str(path.relative_to(each.root)): path for path in each.root.rglob("*.py*")}
+        for each in both_images.values()
+    )
+    own = re.compile(r"_sysconfigdata_|\.cpython-311-|direct_url|EXTERNALLY")
+
+    assert {name for name in one.keys() ^ other.keys() if not own.search(name)} == set()
+    compiled = [name for name in one.keys() & other.keys() if name.endswith(".pyc")]
+    assert len(compiled) > 500
+    assert [name for name in compiled if one[name].read_bytes() != other[name].read_bytes()] == []
+
+
+@pytest.mark.parametrize("name", [DEBIAN, DEBIAN_CSI])
+def test_the_locks_of_all_architectures_have_the_same_packages(name: str):
+    one, other = (
+        {(each.name, each.version): each.sha256 for each in read_lock(architecture.lock(name))}
+        for architecture in ARCHITECTURES.values()
+    )
+
+    assert one.keys() == other.keys()
+    assert one != other
 
 
 def test_a_second_build_gives_the_same_bytes(lab_image, tmp_path):
@@ -213,7 +290,7 @@ def test_the_containerfile_configures_the_image_as_the_tool_does():
     assert said["ENV"].split() == CONFIG["Env"]
     assert said["WORKDIR"] == CONFIG["WorkingDir"]
     assert json.loads(said["ENTRYPOINT"]) == CONFIG["Entrypoint"]
-    for lock in re.findall(r"requirements/[a-z]+\.lock", text):
+    for lock in re.findall(r"requirements/[a-z0-9-]+\.lock", text):
         assert (ROOT / lock).exists()
 
 
@@ -226,7 +303,7 @@ def test_the_image_has_the_versions_that_the_tests_ran_with():
 
 
 def test_every_line_of_the_debian_lock_has_a_version_and_a_hash():
-    packages = read_lock(DEBIAN_LOCK)
+    packages = read_lock(AMD64.lock(DEBIAN))
     assert {each.name for each in packages} >= {"python3.11-minimal", "libc6", "ca-certificates"}
     assert all(re.fullmatch(r"[0-9a-f]{64}", each.sha256) for each in packages)
 

@@ -3,6 +3,7 @@
     python -m tools.build_image                              dist/pileus-VERSION.oci.tar
     python -m tools.build_image --extras lab --image NAME    with the laboratory, under another name
     python -m tools.build_image --extras csi                 with the CSI driver and mount, mkfs, …
+    python -m tools.build_image --arch amd64,arm64           for both architectures, in one archive
     python -m tools.build_image --root FOLDER                its files only, for the Containerfile
     python -m tools.build_image --renew-lock LOCK            update a lock of Debian packages
 
@@ -14,7 +15,6 @@ import argparse
 import datetime as dt
 import hashlib
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -27,15 +27,17 @@ from pathlib import Path
 from tools.apt import Unavailable
 from tools.build_control_plane import cache_folder
 from tools.build_image import debian, filesystem, oci, sbom, wheels
+from tools.build_image.architecture import ARCHITECTURES, Architecture, native
 from tools.build_image.debian import Package
 from tools.build_image.wheels import ROOT, SITE, Wheel
 
 from pileus.suggest import did_you_mean
 from pileus.version import PILEUS
 
-DEBIAN_LOCK = ROOT / "requirements" / "debian.lock"
+DEBIAN, DEBIAN_CSI = "debian", "debian-csi"
+"""The names of the locks of Debian packages, before that of the architecture."""
 LAB = "lab"
-CSI, CSI_LOCK = "csi", ROOT / "requirements" / "debian-csi.lock"
+CSI = "csi"
 """The extra whose image has the programs that mount and format volumes."""
 UNAVAILABLE = 3
 BILL = "usr/share/pileus/sbom.cdx.json"
@@ -56,6 +58,7 @@ CONFIG = {
 class Content:
     """What goes into the image."""
 
+    architecture: Architecture
     packages: dict[Package, Path]
     chosen: dict[str, Wheel]
     """The wheels of this checkout and of the lock, by name."""
@@ -83,34 +86,42 @@ def main() -> int:
 
 
 def build(given: argparse.Namespace, scratch: Path) -> None:
-    if platform.machine() != "x86_64":
-        raise Unavailable(f"the locks are for x86_64, and this machine is {platform.machine()}")
     started = time.monotonic()
-    content = gather(given.extras, scratch / "wheels")
-    lower = lower_layers(content, scratch if given.fresh else cache_folder() / "image")
-    program = scratch / "program"
-    fill_program(program, content, given.image, lower)
-    if given.root:
-        write_root(given.root, lower, program)
-        say(f"wrote the files of {given.image} to {given.root}")
-        return
-    image = assemble(given.image, lower, program)
-    digest = oci.write_archive(image, given.output)
-    bill = given.output.with_suffix(".cdx.json")
-    shutil.copyfile(program / BILL, bill)
-    for each in image.layers:
-        say(f"layer {each.name}: {len(each.blob) / 1e6:.1f} MB")
+    own = wheels.own(scratch / "wheels")
+    images: list[oci.Image] = []
+    for architecture in given.arch or (native(),):
+        content = gather(given.extras, own, architecture)
+        lower = lower_layers(content, scratch if given.fresh else cache_folder() / "image")
+        program = scratch / architecture.name
+        fill_program(program, content, given.image, lower)
+        if given.root:
+            write_root(given.root, lower, program)
+            say(f"wrote the files of {given.image} to {given.root}")
+            return
+        images.append(assemble(given.image, content, lower, program))
+        bill = given.output.with_suffix(f"{bill_mark(given, architecture)}.cdx.json")
+        given.output.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(program / BILL, bill)
+        for each in images[-1].layers:
+            say(f"{architecture.name}, layer {each.name}: {len(each.blob) / 1e6:.1f} MB")
+        say(f"bill of materials: {bill}")
+    digest = oci.write_archive(given.output, *images)
     size = given.output.stat().st_size / 1e6
     say(f"{given.output}: {size:.1f} MB, {digest}, {time.monotonic() - started:.0f} s")
-    say(f"bill of materials: {bill}")
     print(given.image)
 
 
-def assemble(reference: str, lower: Path, program: Path) -> oci.Image:
+def bill_mark(given: argparse.Namespace, architecture: Architecture) -> str:
+    """Returns what the name of the bill has besides: each architecture has a bill of its own."""
+    return f".{architecture.name}" if len(given.arch) > 1 else ""
+
+
+def assemble(reference: str, content: Content, lower: Path, program: Path) -> oci.Image:
     """Returns the image with the files of these folders."""
     layers = [oci.read_layer(lower, "base"), oci.read_layer(lower, "library")]
     layers.append(oci.layer("program", program))
-    return oci.Image(reference, _created(), CONFIG, _labels(), layers)
+    name = content.architecture.name
+    return oci.Image(reference, _created(), CONFIG, _labels(), layers, name)
 
 
 def write_root(folder: Path, lower: Path, program: Path) -> None:
@@ -119,21 +130,20 @@ def write_root(folder: Path, lower: Path, program: Path) -> None:
         shutil.copytree(each, folder, symlinks=True, dirs_exist_ok=True)
 
 
-def gather(extras: tuple[str, ...], folder: Path) -> Content:
-    """Returns what goes into an image with these extras of Pileus."""
-    own = wheels.own(folder)
+def gather(extras: tuple[str, ...], own: dict[str, Wheel], architecture: Architecture) -> Content:
+    """Returns what goes into an image with these extras of Pileus. `own`: its wheels."""
     declared = own["pileus"].metadata.get_all("Provides-Extra") or []
     for each in extras:
         if each not in declared:
             known = f"{did_you_mean(each, declared)}; known: {', '.join(declared)}"
             sys.exit(f'image: unknown extra "{each}"{known}')
-    packages = debian.archives(DEBIAN_LOCK)
+    packages = debian.archives(architecture.lock(DEBIAN))
     if CSI in extras:
-        packages |= debian.archives(CSI_LOCK)
-    available = {**wheels.locked(), **own}
+        packages |= debian.archives(architecture.lock(DEBIAN_CSI))
+    available = {**wheels.locked(architecture), **own}
     product = wheels.closure([each for each in extras if each != LAB], available)
     library = [wheel for name, wheel in product.items() if name not in wheels.SOURCES]
-    return Content(packages, wheels.closure(extras, available), library)
+    return Content(architecture, packages, wheels.closure(extras, available), library)
 
 
 def lower_layers(content: Content, folder: Path) -> Path:
@@ -150,7 +160,7 @@ def lower_layers(content: Content, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as scratch:
             whole = Path(scratch, "whole")
-            _fill_lower(whole, content.packages, content.library)
+            _fill_lower(whole, content, _python(content, folder, whole))
             if not made.exists():  # another build may have been quicker
                 whole.rename(made)
     return made
@@ -165,21 +175,40 @@ def fill_program(root: Path, content: Content, reference: str, lower: Path) -> N
         if name in content.chosen:
             content.chosen[name].unpack(root)
             wheels.write_scripts(content.chosen[name], root)
-    filesystem.compile_all(root, SITE, lower / "base")
+    filesystem.compile_all(root, SITE, _python(content, lower.parent, lower))
     bill = root / BILL
     bill.parent.mkdir(parents=True)
     bill.write_text(
-        sbom.document(reference, content.program, content.packages, content.chosen.values())
+        sbom.document(
+            reference,
+            content.architecture.name,
+            content.program,
+            content.packages,
+            content.chosen.values(),
+        )
     )
 
 
-def _fill_lower(folder: Path, packages: dict[Package, Path], library: list[Wheel]) -> None:
+def _python(content: Content, folder: Path, lower: Path) -> Path:
+    """Returns the base layer whose Python runs on this machine: its own, or that of another image.
+
+    Both have the same version of Python, and so write the same bytecode.
+    """
+    machine = native()
+    if content.architecture is machine:
+        return lower / "base"
+    packages = debian.archives(machine.lock(DEBIAN))
+    return lower_layers(Content(machine, packages, {}, []), folder) / "base"
+
+
+def _fill_lower(folder: Path, content: Content, python: Path) -> None:
     base = folder / "base"
-    filesystem.fill_base(base, packages)
-    filesystem.compile_all(base, "usr/lib/python3.11", base)
-    for wheel in library:
+    filesystem.fill_base(base, content.packages)
+    filesystem.compile_all(base, "usr/lib/python3.11", python)
+    for wheel in content.library:
         wheel.unpack(folder / "library")
-    filesystem.compile_all(folder / "library", SITE, base)
+    if content.library:
+        filesystem.compile_all(folder / "library", SITE, python)
     for name in ("base", "library"):
         oci.keep_layer(folder, oci.layer(name, folder / name))
 
@@ -222,6 +251,12 @@ def _arguments() -> argparse.Namespace:
     )
     add("--image", type=_reference, default=f"pileus:{PILEUS}", help="reference (%(default)s)")
     add("--output", type=Path, help="archive to write")
+    add(
+        "--arch",
+        default=(),
+        type=_architectures,
+        help="amd64, arm64 or both, comma-separated; default: that of this machine",
+    )
     add("--root", type=Path, help="folder to write the files to, and no archive")
     add("--fresh", action="store_true", help="make every layer again")
     add(
@@ -237,6 +272,14 @@ def _reference(text: str) -> str:
     if not REFERENCE.fullmatch(text):
         raise argparse.ArgumentTypeError(f'"{text}" is not a reference such as registry/pileus:1.0')
     return text if ":" in text.rpartition("/")[2] else f"{text}:{PILEUS}"
+
+
+def _architectures(text: str) -> tuple[Architecture, ...]:
+    for each in _names(text):
+        if each not in ARCHITECTURES:
+            known = ", ".join(ARCHITECTURES)
+            raise argparse.ArgumentTypeError(f'"{each}" is not one of {known}')
+    return tuple(ARCHITECTURES[each] for each in dict.fromkeys(_names(text)))
 
 
 def _names(text: str) -> tuple[str, ...]:

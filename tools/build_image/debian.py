@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tools.apt import Unavailable, apt, missing_tool
 from tools.build_control_plane import cache_folder
+from tools.build_image.architecture import Architecture, of_lock
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,10 @@ def renew_lock(lock: Path) -> None:
     """Writes the versions that Debian's archive has now; the comments of the lock are kept."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        _apt(folder, "update")
+        architecture = of_lock(lock)
+        _apt(folder, architecture, "update")
         names = [package.name for package in read_lock(lock)]
-        _apt(folder, "download", *names)
+        _apt(folder, architecture, "download", *names)
         renewed = {name: _described(folder, name) for name in names}
     lines = [line for line in lock.read_text().splitlines() if line.startswith("#")]
     lines += [f"{p.name} {p.version} {p.sha256}" for _, p in sorted(renewed.items())]
@@ -65,8 +67,9 @@ def control(archive: Path) -> str:
 def _download(missing: list[Package], cache: Path, lock: Path) -> None:
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         folder = Path(scratch)
-        _apt(folder, "update")
-        _apt(folder, "download", *(f"{each.name}={each.version}" for each in missing))
+        architecture = of_lock(lock)
+        _apt(folder, architecture, "update")
+        _apt(folder, architecture, "download", *(f"{one.name}={one.version}" for one in missing))
         for each in missing:
             (found,) = folder.glob(f"{each.name}_*.deb")
             if _hash(found) != each.sha256:
@@ -86,10 +89,10 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _apt(folder: Path, *arguments: str) -> None:
+def _apt(folder: Path, architecture: Architecture, *arguments: str) -> None:
     if tool := missing_tool():
         raise Unavailable(f"no {tool} on the PATH. Fix: build on Debian or Ubuntu")
     try:
-        apt(folder, *arguments)
+        apt(folder, *arguments, options=architecture.apt)
     except Unavailable as error:
         raise Unavailable(f"{error}\nIf Debian's archive has newer versions: make lock") from error

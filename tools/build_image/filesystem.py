@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tools.apt import Unavailable, unpack
 from tools.build_image import debian
+from tools.build_image.architecture import native
 from tools.build_image.debian import Package
 from tools.build_image.wheels import PYTHON
 
@@ -62,8 +63,6 @@ FILES = {
     "etc/group": f"root:x:0:\npileus:x:{USER}:\n",
     "etc/nsswitch.conf": "hosts: files dns\n",
 }
-LOADER = "lib64/ld-linux-x86-64.so.2"
-LIBRARIES = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
 
 
 def fill_base(root: Path, packages: dict[Package, Path]) -> None:
@@ -92,11 +91,19 @@ def fill_base(root: Path, packages: dict[Package, Path]) -> None:
 def compile_all(root: Path, folder: str, base: Path) -> None:
     """Writes the bytecode of a folder, since a read-only root cannot cache it.
 
-    Runs the Python of the image, without a container: by its own loader, with its own libraries.
+    Runs the Python in `base`, that of an image for this machine, without a container: by its own
+    loader, with its own libraries.
     The bytecode is valid without a check of the source's time, and the same at every build.
     """
-    libraries = ":".join(str(base / each) for each in LIBRARIES)
-    python = [base / LOADER, "--library-path", libraries, base / f"usr/bin/python{PYTHON}", "-S"]
+    machine = native()
+    libraries = ":".join(str(base / each) for each in machine.libraries)
+    python = [
+        base / machine.loader,
+        "--library-path",
+        libraries,
+        base / f"usr/bin/python{PYTHON}",
+        "-S",
+    ]
     options = ["-q", "-j", "1", "--invalidation-mode", "unchecked-hash", "-s", root, "-p", "/"]
     done = subprocess.run(
         [*python, "-m", "compileall", *options, root / folder],

@@ -40,6 +40,7 @@ class Image:
     config: Mapping[str, object]
     labels: Mapping[str, str]
     layers: Sequence[Layer]
+    architecture: str = "amd64"
 
 
 def layer(name: str, root: Path) -> Layer:
@@ -63,27 +64,42 @@ def read_layer(folder: Path, name: str) -> Layer:
     return Layer(name, blob, (folder / f"{name}.diff_id").read_text())
 
 
-def write_archive(image: Image, path: Path) -> str:
-    """Writes the image as an OCI archive that `docker load` reads too; returns its digest."""
-    config = _json(_config(image))
-    manifest = _json(_manifest(image, config))
-    index = {
-        "schemaVersion": 2,
-        "mediaType": INDEX_TYPE,
-        "manifests": [_described(MANIFEST_TYPE, manifest) | {"annotations": _names(image)}],
-    }
-    blobs = [config, manifest, *(each.blob for each in image.layers)]
-    files = {f"blobs/sha256/{_hex(blob)}": blob for blob in blobs}
-    files["oci-layout"] = _json({"imageLayoutVersion": "1.0.0"})
-    files["index.json"] = _json(index)
-    files["manifest.json"] = _json([_docker(image, config)])
+def write_archive(path: Path, first: Image, *more: Image) -> str:
+    """Writes an OCI archive; returns its digest. `docker load` reads that of one image, too.
+
+    Several images are one image for several architectures: the archive has an index of them.
+    """
+    files: dict[str, bytes] = {"oci-layout": _json({"imageLayoutVersion": "1.0.0"})}
+    described: list[dict[str, object]] = []
+    for image in (first, *more):
+        config = _json(_config(image))
+        manifest = _json(_manifest(image, config))
+        for blob in (config, manifest, *(each.blob for each in image.layers)):
+            files[f"blobs/sha256/{_hex(blob)}"] = blob
+        described.append(_described(MANIFEST_TYPE, manifest) | {"platform": _platform(image)})
+        files["manifest.json"] = _json([_docker(image, config)])
+    if more:
+        del files["manifest.json"]  # it cannot name two images for two architectures
+        whole = _json(_index(described))
+        files[f"blobs/sha256/{_hex(whole)}"] = whole
+        described = [_described(INDEX_TYPE, whole)]
+    named = described[0] | {"annotations": _names(first)}
+    files["index.json"] = _json(_index([named]))
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in sorted(files.items()):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mtime = len(content), TIME
             archive.addfile(entry, io.BytesIO(content))
-    return digest(manifest)
+    return str(named["digest"])
+
+
+def _index(described: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    return {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": described}
+
+
+def _platform(image: Image) -> dict[str, str]:
+    return {"architecture": image.architecture, "os": "linux"}
 
 
 def full_name(reference: str) -> str:
@@ -117,8 +133,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
 
 def _config(image: Image) -> dict[str, object]:
     return {
-        "architecture": "amd64",
-        "os": "linux",
+        **_platform(image),
         "created": image.created,
         "config": {**image.config, "Labels": dict(image.labels)},
         "rootfs": {"type": "layers", "diff_ids": [each.diff_id for each in image.layers]},

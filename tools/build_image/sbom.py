@@ -11,10 +11,15 @@ MEDIA_TYPE = "application/vnd.cyclonedx+json"
 
 
 def document(
-    reference: str, program: Wheel, packages: Iterable[Package], wheels: Iterable[Wheel]
+    reference: str,
+    architecture: str,
+    program: Wheel,
+    packages: Iterable[Package],
+    wheels: Iterable[Wheel],
 ) -> str:
     """Returns the bill as text. The same content gives the same text."""
-    components = [*map(_debian, packages), *map(_wheel, wheels)]
+    debian = [_debian(each, architecture) for each in packages]
+    components = [*debian, *map(_wheel, wheels)]
     bill = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -27,9 +32,9 @@ def document(
     return json.dumps(bill, indent=1, sort_keys=True) + "\n"
 
 
-def _debian(package: Package) -> dict[str, object]:
+def _debian(package: Package, architecture: str) -> dict[str, object]:
     version = quote(package.version, safe="~")
-    purl = f"pkg:deb/debian/{package.name}@{version}?arch=amd64&distro=debian-12"
+    purl = f"pkg:deb/debian/{package.name}@{version}?arch={architecture}&distro=debian-12"
     return {
         "type": "library",
         "bom-ref": purl,

@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tools.apt import Unavailable
 from tools.build_control_plane import cache_folder
+from tools.build_image.architecture import AMD64, Architecture
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements" / "runtime.lock"
@@ -95,15 +96,16 @@ class Wheel:
             return archive.read(found[0]).decode() if found else ""
 
 
-def locked() -> dict[str, Wheel]:
+def locked(architecture: Architecture) -> dict[str, Wheel]:
     """Returns the wheels of the lock by name; downloads them into the cache if they are not there.
 
     Raises Unavailable if they cannot be had with the hashes of the lock.
     """
-    key = hashlib.sha256(LOCK.read_bytes() + PYTHON.encode()).hexdigest()[:16]
+    about = f"{PYTHON}{'' if architecture is AMD64 else architecture.name}"
+    key = hashlib.sha256(LOCK.read_bytes() + about.encode()).hexdigest()[:16]
     folder = cache_folder() / "wheels" / key
     if not folder.exists():
-        _download(folder)
+        _download(folder, architecture.machine)
     return {wheel.name: wheel for wheel in map(Wheel, sorted(folder.glob("*.whl")))}
 
 
@@ -147,10 +149,10 @@ def write_scripts(wheel: Wheel, root: Path) -> None:
         script.chmod(0o755)
 
 
-def _download(folder: Path) -> None:
+def _download(folder: Path, machine: str) -> None:
     scratch = folder.with_name(f"{folder.name}.{os.getpid()}")
-    platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC_MINOR, 4, -1)]
-    platforms += ["manylinux2014_x86_64", "any"]
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(GLIBC_MINOR, 4, -1)]
+    platforms += [f"manylinux2014_{machine}", "any"]
     choice = ["--implementation=cp", f"--python-version={PYTHON}", "--only-binary=:all:"]
     choice += [f"--platform={each}" for each in platforms]
     command = [*PIP, "download", "--quiet", "--no-deps", "--require-hashes", *choice]

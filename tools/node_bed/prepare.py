@@ -17,7 +17,8 @@ from pathlib import Path
 from tools.apt import Unavailable, unpack
 from tools.build_control_plane import KUBERNETES, cache_folder, find_go
 from tools.build_image import __main__ as build_image
-from tools.build_image import debian, oci
+from tools.build_image import debian, oci, wheels
+from tools.build_image.architecture import AMD64
 
 HERE = Path(__file__).resolve().parent
 MODULE = HERE.parent / "control-plane"
@@ -107,7 +108,7 @@ def busybox(folder: Path) -> Path:
     config = {"Entrypoint": ["/bin/sleep", "1000000"], "Env": ["PATH=/bin"]}
     image = oci.Image(BUSYBOX, "1980-01-01T00:00:00Z", config, {}, [oci.layer("busybox", root)])
     archive = folder / "busybox.tar"
-    oci.write_archive(image, archive)
+    oci.write_archive(archive, image)
     return archive
 
 
@@ -117,7 +118,8 @@ def build_images(folder: Path) -> tuple[list[Path], Path]:
     Returns the archives, and the folder with its files.
     """
     say("building the image of the manager")
-    content = build_image.gather(("lab", "csi"), folder / "wheels")
+    own = wheels.own(folder / "wheels")
+    content = build_image.gather(("lab", "csi"), own, AMD64)
     lower = build_image.lower_layers(content, cache_folder() / "image")
     archives: list[Path] = []
     program = folder
@@ -126,7 +128,7 @@ def build_images(folder: Path) -> tuple[list[Path], Path]:
         program = folder / tag
         build_image.fill_program(program, content, reference, lower)
         archives.append(folder / f"{tag}.tar")
-        oci.write_archive(build_image.assemble(reference, lower, program), archives[-1])
+        oci.write_archive(archives[-1], build_image.assemble(reference, content, lower, program))
     build_image.write_root(folder / "cloud", lower, program)
     return archives, folder / "cloud"
 
