@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tools.deploy_files.conditions import guarded
+from tools.deploy_files.csi_template import csi_template
 from tools.deploy_files.monitoring_template import monitoring_files, monitoring_template
 from tools.deploy_files.rbac_template import controllers_template, rbac_template
 from tools.deploy_files.webhook_template import webhook_template
@@ -87,6 +88,7 @@ def files() -> dict[str, str]:
                 ("manager", workload_template()),
                 ("monitoring", monitoring_template()),
                 ("webhooks", webhook_template()),
+                ("csi", csi_template()),
             )
         },
         **{f"chart/pileus/{name}": text for name, text in monitoring_files().items()},

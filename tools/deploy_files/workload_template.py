@@ -1,7 +1,7 @@
 """The chart's Secret, Deployment, DaemonSet and budget, and the schema of its values."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tools.deploy_files.conditions import SERVES, flag, guarded
 from tools.deploy_files.rbac_template import HEADER, NAMESPACE, quoted, replaced
@@ -43,6 +43,20 @@ ARGUMENTS = """            {{- range $name, $value := include "pileus.flags" . |
             - {{ printf "--%s=%s" $name (include "pileus.flag" $value) | quote }}
             {{- end }}
 """
+
+
+def of_flags(names: Iterable[str]) -> str:
+    """Returns the arguments for those of the manager's flags that have one of the names."""
+    listed = " ".join(f'"{each}"' for each in names)
+    return (
+        '            {{- range $name, $value := include "pileus.flags" . | fromYaml }}\n'
+        f"            {{{{- if has $name (list {listed}) }}}}\n"
+        '            - {{ printf "--%s=%s" $name (include "pileus.flag" $value) | quote }}\n'
+        "            {{- end }}\n"
+        "            {{- end }}\n"
+    )
+
+
 ENVIRONMENT = """          {{- if or .Values.apiServer.host .Values.extraEnv }}
           env:
             {{- with .Values.apiServer.host }}
@@ -154,24 +168,29 @@ def _workload(choice: Choice, make: Callable[[Choice], Object]) -> str:
         (ADDRESS, '{{ include "pileus.probed" . | quote }}'),
     ):
         text = replaced(text, mark, by)
+    text = with_block(text, "          resources:", lambda _: RESOURCES)
+    for probe in ("livenessProbe", "readinessProbe"):
+        text = with_block(text, f"          {probe}:", lambda block: guarded(SERVES, block))
+    return pods(text)
+
+
+def pods(text: str) -> str:
+    """Returns a workload with the variables, volumes and places that the values give its pods."""
     environment = ENVIRONMENT.replace("EXTRA", EXTRA_VARIABLES)
-    text = _with_block(text, "          env:", lambda _: environment)
-    text = _with_block(text, "          resources:", lambda _: RESOURCES)
-    text = _with_block(text, "      tolerations:", lambda block: block + TOLERATIONS)
-    text = _with_block(text, "      serviceAccountName:", lambda block: block + PULL_SECRETS)
-    text = _with_block(text, "      priorityClassName:", lambda _: PRIORITY + PLACEMENT)
-    text = _with_block(
+    text = with_block(text, "          env:", lambda _: environment)
+    text = with_block(text, "      tolerations:", lambda block: block + TOLERATIONS)
+    text = with_block(text, "      serviceAccountName:", lambda block: block + PULL_SECRETS)
+    text = with_block(text, "      priorityClassName:", lambda _: PRIORITY + PLACEMENT)
+    text = with_block(
         text, "      affinity:", lambda block: f"{OWN_AFFINITY}{block}      {{{{- end }}}}\n"
     )
-    text = _with_block(text, "          volumeMounts:", lambda block: block + MOUNTS)
-    text = _with_block(text, "      volumes:", lambda block: block + VOLUMES)
-    for probe in ("livenessProbe", "readinessProbe"):
-        text = _with_block(text, f"          {probe}:", lambda block: guarded(SERVES, block))
+    text = with_block(text, "          volumeMounts:", lambda block: block + MOUNTS)
+    text = with_block(text, "      volumes:", lambda block: block + VOLUMES)
     for start in ("            - name: cloud-config", "        - name: cloud-config"):
-        text = _with_block(text, start, lambda block: guarded(HAS_CONFIG, block))
-    text = _with_block(text, "      annotations:", lambda _: _annotations())
+        text = with_block(text, start, lambda block: guarded(HAS_CONFIG, block))
+    text = with_block(text, "      annotations:", lambda _: _annotations())
     before, template = text.split("  template:\n")
-    template = _with_block(template, "      labels:", lambda block: block + LABELS)
+    template = with_block(template, "      labels:", lambda block: block + LABELS)
     return f"{before}  template:\n{template}"
 
 
@@ -181,7 +200,7 @@ def _annotations() -> str:
     )
 
 
-def _with_block(text: str, start: str, change: Callable[[str], str]) -> str:
+def with_block(text: str, start: str, change: Callable[[str], str]) -> str:
     """Returns the text with another block: the line that starts so, and all that is inside."""
     lines = text.splitlines(keepends=True)
     first = next(number for number, line in enumerate(lines) if line.startswith(start))
@@ -251,6 +270,14 @@ def schema() -> str:
             "prometheus": _closed({"namespace": TEXT, "name": TEXT}),
             "labels": {"type": "object", "additionalProperties": TEXT},
             "runbookUrl": TEXT,
+        }),
+        "csi": _closed({
+            "enabled": {"type": "boolean"},
+            "sidecars": {"type": "boolean"},
+            "snapshots": {"type": "boolean"},
+            "registry": {"type": "string", "minLength": 1},
+            "nodeImage": TEXT,
+            "kubeletDir": {"type": "string", "pattern": "^/"},
         }),
         "global": {"type": "object"},
     })

@@ -210,6 +210,68 @@ CASES = [
         id="service-monitor-with-values",
     ),
     pytest.param({"monitoring": {"monitor": "pod"}}, ("--monitoring=pod",), id="pod-monitor"),
+    pytest.param({"csi": {"enabled": True}}, ("--csi",), id="csi"),
+    pytest.param(
+        {
+            "csi": {
+                "enabled": True,
+                "snapshots": True,
+                "registry": "registry.example/storage/",
+                "nodeImage": "registry.example/node:1",
+                "kubeletDir": "/var/lib/k0s/kubelet/",
+            },
+            "cloudConfigSecret": "s",
+            "replicas": 3,
+            "apiServer": {"host": "api.example", "port": 8443},
+            "image": {"repository": "registry.example/ccm", "tag": "1"},
+            "flags": {"cluster-id": "x", "cluster-name": "shop", "controllers": ["*"], "v": 4},
+        },
+        (
+            "--csi",
+            "--csi-snapshots",
+            "--csi-sidecar-registry=registry.example/storage/",
+            "--csi-node-image=registry.example/node:1",
+            "--kubelet-dir=/var/lib/k0s/kubelet/",
+            "--cloud-config-secret=s",
+            "--replicas=3",
+            "--api-server=https://api.example:8443",
+            "--image=registry.example/ccm:1",
+            "--cluster-id=x",
+            "--cluster-name=shop",
+            "--controllers=*",
+            "-v=4",
+        ),
+        id="csi-with-values",
+    ),
+    pytest.param(
+        {
+            "csi": {"enabled": True, "sidecars": False},
+            "kind": "DaemonSet",
+            "apiServer": {"host": "node"},
+            "flags": {"controllers": ["*", "volume-controller"]},
+        },
+        (
+            "--csi",
+            "--csi-without-sidecars",
+            "--daemonset",
+            "--api-server=node",
+            "--controllers=*,volume-controller",
+        ),
+        id="csi-without-sidecars",
+    ),
+    pytest.param(
+        {
+            "csi": {"enabled": True},
+            "monitoring": {"monitor": "service", "labels": {"release": "x"}},
+        },
+        ("--csi", "--monitoring=service", "--monitoring-labels=release=x"),
+        id="csi-monitored",
+    ),
+    pytest.param(
+        {"csi": {"enabled": True, "sidecars": False}, "monitoring": {"monitor": "pod"}},
+        ("--csi", "--csi-without-sidecars", "--monitoring=pod"),
+        id="csi-nodes-monitored",
+    ),
 ]
 
 
@@ -224,10 +286,10 @@ def test_the_chart_renders_another_namespace_and_the_cloud_config(tmp_path: Path
         "[Global]\nauth-url=https://keystone.example\nuser-id=a\npassword=b\ntenant-id=c\n"
     )
 
-    values = {"cloudConfig": file.read_text()}
+    values = {"cloudConfig": file.read_text(), "csi": {"enabled": True}}
     found = rendered("ops", **values)
 
-    assert ordered(found) == ordered(printed(f"--cloud-config={file}", "--namespace=ops"))
+    assert ordered(found) == ordered(printed(f"--cloud-config={file}", "--namespace=ops", "--csi"))
 
 
 def test_pods_get_the_labels_annotations_tolerations_and_pull_secrets_of_the_values():
@@ -284,8 +346,32 @@ def test_a_variable_needs_no_address_of_the_api_server():
     assert pod["containers"][0]["env"] == [{"name": "A", "value": "b"}]
 
 
+def test_the_controller_of_the_csi_driver_has_the_private_ca_and_the_proxy_of_the_manager():
+    values: dict[str, Any] = {
+        "extraVolumes": [{"name": "ca", "secret": {"secretName": "private-ca"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/private-ca", "readOnly": True}],
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+        "imagePullSecrets": ["registry"],
+    }
+
+    found = {each["metadata"]["name"]: each for each in rendered(**values, csi={"enabled": True})}
+
+    pods = [
+        found[name]["spec"]["template"]["spec"]
+        for name in ("pileus-csi-controller", "pileus-csi-node")
+    ]
+    (driver, *sidecars), (node,) = (each["containers"] for each in pods)
+    assert pods[0]["volumes"][-1] == values["extraVolumes"][0]
+    assert driver["volumeMounts"][-1] == values["extraVolumeMounts"][0]
+    assert driver["env"] == values["extraEnv"]
+    for each in (*sidecars, node):
+        assert "HTTPS_PROXY" not in str(each)
+        assert "private-ca" not in str(each)
+    assert all(each["imagePullSecrets"] == [{"name": "registry"}] for each in pods)
+
+
 def test_a_chart_that_is_not_enabled_renders_nothing():
-    assert rendered(enabled=False, monitoring={"monitor": "pod"}) == []
+    assert rendered(enabled=False, monitoring={"monitor": "pod"}, csi={"enabled": True}) == []
 
 
 def test_lint_finds_nothing():
@@ -326,6 +412,17 @@ WRONG = [
         "Prometheus cannot reach the flag bind-address",
         id="loopback",
     ),
+    pytest.param(
+        OPENSTACK | {"csi": {"enabled": True, "snapshots": True, "sidecars": False}},
+        "csi.snapshots needs csi.sidecars",
+        id="snapshots",
+    ),
+    pytest.param(
+        {"cloudProvider": "openstack,local", "csi": {"enabled": True}},
+        "a driver serves one cloud",
+        id="two-clouds",
+    ),
+    pytest.param(OPENSTACK | {"csi": {"kubeletDir": "x"}}, "at '/csi/kubeletDir'", id="kubelet"),
     pytest.param(
         {"imag": {}}, "at '': additional properties 'imag' not allowed", id="unknown-value"
     ),
