@@ -5,6 +5,8 @@ first column is `message` quote texts of the code.
 """
 
 import ast
+import json
+import os
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -136,3 +138,35 @@ def test_every_message_that_a_guide_quotes_is_one_of_the_code(message: str):
     in_order = re.compile(".*".join(re.escape(part) for part in parts), re.DOTALL)
 
     assert any(in_order.search(text) for text in texts(*SOURCES)), message
+
+
+GO = os.environ.get("PILEUS_GO_OPENSTACK_CHART", "")
+OLD = re.compile(r"^\| value of the Go manager's chart \|.*\n\|-.*\n((?:\|.*\n)+)", re.MULTILINE)
+ABSENT = {"cloudConfigContents", "hostAliases"}
+"""Values of the Go manager's chart that its values.yaml does not list."""
+
+
+@pytest.mark.skipif(not GO, reason="no chart: PILEUS_GO_OPENSTACK_CHART is not set")
+def test_the_guide_maps_every_value_of_the_go_manager_s_chart_to_one_that_exists():
+    """A row without `none` names values, or flags of the manager, of the chart of Pileus."""
+    (table,) = OLD.findall(
+        (ROOT / "docs/guides/take-over-from-the-go-openstack-ccm.md").read_text()
+    )
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines()]
+    folder = Path(GO) / "charts/openstack-cloud-controller-manager"
+    theirs = yaml.safe_load((folder / "values.yaml").read_text())
+    ours = json.loads((ROOT / "deploy/chart/pileus/values.schema.json").read_text())["properties"]
+
+    old = {name for cell, _ in rows for name in re.findall(r"`([A-Za-z]+)[:.`]", cell)}
+    same = {
+        name
+        for cell, new in rows
+        if new.startswith("the same")
+        for name in re.findall(r"`([A-Za-z]+)[:.`]", cell)
+    }
+    flags = {flag for _, new in rows for flag in re.findall(r"flags: {([a-z-]+):", new)}
+
+    assert old == theirs.keys() | ABSENT
+    assert same <= ours.keys()
+    assert flags >= {"cluster-name", "controllers", "v", "bind-address"}
+    assert flags <= ours["flags"]["properties"].keys()

@@ -166,6 +166,19 @@ CASES = [
         ("--dry-run", "--ssh-keys-from=configmap:ops/keys", "--use-service-account-credentials"),
         id="dry-run",
     ),
+    pytest.param(
+        {
+            "flags": {
+                "controllers": ["cloud-node", "cloud-node-lifecycle", "route", "service"],
+                "bind-address": "127.0.0.1",
+            }
+        },
+        (
+            "--controllers=cloud-node,cloud-node-lifecycle,route,service",
+            "--bind-address=127.0.0.1",
+        ),
+        id="as-the-go-manager-s-chart",
+    ),
     pytest.param({"flags": {"leader-elect": False}}, ("--leader-elect=false",), id="no-election"),
     pytest.param(
         {
