@@ -15,8 +15,9 @@ PAGES = [
 ]
 PARSER = MarkdownIt("commonmark").enable("table")
 COMMAND = re.compile(
-    r"^\s*(?:\$ )?(?:kubectl (?:get|logs|events|describe|config|apply|annotate|create|delete)"
-    r"|(?:pileus|helm|curl|pip|docker|podman|export|jq|systemctl) \S)"
+    r"^\s*(?:\$ )?(?:kubectl (?:--|(?!completes )[a-z])"
+    r"|(?:pileus|helm|curl|pip|docker|podman|export|jq|systemctl|journalctl|openstack|ctr|grep|tail"
+    r"|sudo|timedatectl) \S)"
     r"|(?<![\w-])--[a-z][a-z-]+"
     r"|\b(?:sum|max|min|rate|increase|histogram_quantile)(?: by)? ?\([a-z_{]"
 )
@@ -61,6 +62,8 @@ def test_commands_are_rendered_as_code(page: Path):
     [
         pytest.param("## See\n\nkubectl get pods\n    kubectl get nodes\n", id="without a fence"),
         pytest.param("Run it:\n$ pileus plan\n", id="within a paragraph"),
+        pytest.param("## Fix\n\nkubectl --namespace=a rollout restart x\n", id="another verb"),
+        pytest.param("- first\n  grep x manager.log\n", id="another program"),
         pytest.param("sum by (code) (rate(requests_total[5m]))\n", id="a query"),
         pytest.param("| a |\n|---|\n| give --master=URL |\n", id="in a table"),
     ],

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pileus.app.settings import TABLE
 from pileus.cli.main import COMMANDS
@@ -12,7 +13,8 @@ from pileus.deployment.alerts import ALERTS
 from pileus.deployment.dashboard import known
 from pileus.deployment.flags import OWN
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "runbooks"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "runbooks"
 ALERT_NAMES = {alert.name for group in ALERTS.values() for alert in group}
 PAGES = [pytest.param(page, id=page.stem) for page in sorted(FOLDER.glob("Pileus*.md"))]
 OUTSIDE = {"apiserver_flowcontrol_rejected_requests_total"}
@@ -27,6 +29,22 @@ OTHERS = {"lines", "ignore-case", "extended-regexp", "raw-output", "node-ip"}
 
 def test_every_alert_has_a_page_and_every_page_an_alert():
     assert {page.stem for page in FOLDER.glob("Pileus*.md")} == ALERT_NAMES
+
+
+@pytest.mark.parametrize(
+    "file", ["monitoring/alerts.yaml", "chart/pileus/files/alerts.yaml"], ids=["rules", "chart"]
+)
+def test_the_link_of_every_alert_leads_to_its_page_in_the_repository(file: str):
+    """No site publishes the pages yet; --runbook-url replaces the start of the links."""
+    groups = yaml.safe_load((ROOT / "deploy" / file).read_text())["groups"]
+    links = {
+        rule["alert"]: rule["annotations"]["runbook_url"]
+        for group in groups
+        for rule in group["rules"]
+    }
+
+    assert links.keys() == ALERT_NAMES
+    assert [name for name, link in links.items() if not (ROOT / link).is_file()] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
