@@ -9,6 +9,7 @@ import pytest
 
 from pileus.app.node_assignment import NAME as ASSIGNMENT
 from pileus.app.registry import CONTROLLERS
+from pileus.app.settings import TABLE
 from pileus.controllers.ipam import plan as ipam_plan
 from pileus.controllers.lifecycle import plan as lifecycle_plan
 from pileus.controllers.lifecycle import reconciler as lifecycle_reconciler
@@ -16,7 +17,11 @@ from pileus.controllers.node import events as node_events
 from pileus.controllers.route import status as route_status
 from pileus.controllers.service.events import Reason
 from pileus.controllers.ssh_keys import events as ssh_keys
+from pileus.deployment.flags import OWN, chosen
+from pileus.deployment.manifests import objects
 from pileus.runtime.informers import DEAD, SILENT
+from pileus.settings.flags import Table
+from pileus.settings.sources import gather
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -167,3 +172,54 @@ def test_every_page_is_in_the_index():
     for folder in ("tutorials", "guides", "reference", "explanation"):
         for page in (DOCS / folder).glob("*.md"):
             assert f"({folder}/{page.name})" in index
+
+
+def test_the_commands_of_the_removal_find_every_kind_that_is_installed():
+    line = (
+        "--cloud-provider=openstack",
+        "--csi",
+        "--csi-snapshots",
+        "--webhooks=*",
+        "--feature-gates=CloudControllerManagerWebhook=true",
+        "--use-service-account-credentials",
+    )
+    installed = [
+        each
+        for monitor in ("service", "pod")
+        for each in objects(
+            chosen(
+                gather(
+                    Table((OWN, *TABLE.groups)),
+                    "pileus manifests",
+                    (*line, f"--monitoring={monitor}"),
+                    {},
+                ).values,
+                lambda path: Path(path).read_bytes(),
+            )
+        )
+    ]
+    text = (DOCS / "guides/uninstall.md").read_text()
+    found = re.findall(
+        r"^    kubectl get (\S+)( --all-namespaces)? --selector=(\S+)$", text, re.MULTILINE
+    )
+
+    shown = {kind: bool(everywhere) for kinds, everywhere, _ in found for kind in kinds.split(",")}
+    assert {f"{one['kind'].lower()}s".replace("sss", "sses") for one in installed} == shown.keys()
+    for one in installed:
+        kind = f"{one['kind'].lower()}s".replace("sss", "sses")
+        assert shown[kind] is ("namespace" in one["metadata"]), kind
+        for _, _, selector in found:
+            name, _, value = selector.partition("=")
+            assert one["metadata"]["labels"][name] == value, kind
+
+
+def test_the_removal_keeps_the_namespace_which_may_have_objects_of_others():
+    deletions = [
+        (page.name, line)
+        for page in DOCS.rglob("*.md")
+        for line in page.read_text().splitlines()
+        if "kubectl delete" in line and " -f -" in line
+    ]
+
+    assert [name for name, _ in deletions] == ["uninstall.md"]
+    assert all("--selector=app.kubernetes.io/part-of=pileus" in line for _, line in deletions)
