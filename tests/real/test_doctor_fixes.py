@@ -5,6 +5,7 @@ It has to end the finding, and to leave the manager's workload and the rights of
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Collection, Iterator
@@ -301,6 +302,27 @@ def test_the_csi_driver_is_installed_beside_the_manager_which_stays_as_it_is(
     node = json.loads(cluster.kubectl("get", "daemonset", "pileus-csi-node", HERE, "--output=json"))
     (container,) = node["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.example/own:1"
+
+
+@NEEDS_HELM
+def test_the_csi_driver_of_a_release_is_installed_by_helm_as_the_fix_says(
+    cluster: Cluster,
+) -> None:
+    storage = {"apiVersion": "storage.k8s.io/v1", "metadata": {"name": "fast"}}
+    install_chart(cluster)
+    cluster.apply(
+        yaml.safe_dump({**storage, "kind": "StorageClass", "provisioner": "lab.csi.pileus.dev"})
+    )
+    workload = cluster.workload()
+
+    (finding,) = cluster.findings("csi-driver-missing")
+    assert "the Helm release pileus in namespace kube-system" in finding["fix"]
+    (value,) = re.findall(r"csi\.\w+=true", finding["fix"])
+    chart = DEPLOY / "chart" / "pileus"
+    cluster.helm("upgrade", "pileus", chart, "--reuse-values", f"--set={value}")
+
+    assert not cluster.findings("csi-driver-missing")
+    assert cluster.workload() == workload
 
 
 def test_a_manager_that_is_not_installed_is_installed_with_the_flags_of_the_doctor(

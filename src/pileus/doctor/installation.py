@@ -140,7 +140,9 @@ def reading_flags(found: Installation) -> tuple[str, ...]:
 
 
 def in_pod(found: Installation) -> str:
-    """Returns the command that runs `…` in a pod, with the manager's file and flags."""
+    """Returns the command that runs `…` in a pod, with the manager's flags; empty: no pod runs."""
+    if not found.replicas:
+        return ""
     where = f"kubectl --namespace={found.namespace} exec {found.selector} --"
     return " ".join((where, "…", *map(shlex.quote, found.arguments)))
 
@@ -176,6 +178,16 @@ def restore_rights(found: Installation | None, given: Iterable[str], account: st
 
 
 def install_csi(found: Installation | None, given: Iterable[str], *, sidecars: bool) -> str:
-    """Returns the command that installs the CSI driver beside the manager."""
+    """Returns the command that installs the CSI driver beside the manager.
+
+    For a release of Helm, returns text instead: where the chart is is not known here. What
+    kubectl creates would keep the release from installing the driver later.
+    """
+    if found and found.release:
+        more = "" if sidecars else " and csi.sidecars=false"
+        return (
+            f"upgrade the Helm release {found.release} in namespace {found.namespace} with the "
+            f"values csi.enabled=true{more}, and an image with the extra csi"
+        )
     flags = ("--csi",) if sidecars else ("--csi", "--csi-without-sidecars")
     return f"{manifests(found, given, *flags)} | kubectl apply -f - {CSI}"

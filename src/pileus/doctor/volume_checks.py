@@ -56,6 +56,13 @@ def _install(seen: Observation, driver: str) -> str:
     return install_csi(seen.installation, given, sidecars=not expected.serves_volumes)
 
 
+def _replace(seen: Observation, driver: str) -> str:
+    delete, install = f"kubectl delete csidriver {driver}", _install(seen, driver)
+    if install.startswith("pileus "):
+        return f"{delete} && {install}"
+    return f"delete the CSIDriver ({delete}), then {install}"
+
+
 def _drivers(seen: Observation, storage: Storage) -> Iterator[Finding]:
     known_drivers = {each.metadata.name: each for each in storage.drivers}
     for driver in storage.names:
@@ -76,7 +83,7 @@ def _drivers(seen: Observation, storage: Storage) -> Iterator[Finding]:
                 f"has {' and '.join(differs)}",
                 reason="without attachments and persistent volumes, pods wait for their volumes "
                 "indefinitely",
-                fix=f"kubectl delete csidriver {driver} && {_install(seen, driver)}",
+                fix=_replace(seen, driver),
             )
 
 

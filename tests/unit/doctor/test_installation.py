@@ -154,6 +154,25 @@ def test_the_driver_is_installed_without_the_manager_and_with_its_image() -> Non
     assert not chosen_parts & {"Deployment", "StorageClass", "Secret"}
 
 
+@pytest.mark.parametrize(("sidecars", "values"), [(True, "true,"), (False, "true and csi.side")])
+def test_helm_installs_the_driver_of_what_helm_installed(sidecars: bool, values: str) -> None:
+    """What kubectl creates has no owner, and Helm refuses to take it into the release."""
+    annotations = {"meta.helm.sh/release-name": "my-release"}
+    read = installed(printed([PROVIDER, "--namespace=ops"]), annotations=annotations)
+
+    fix = install_csi(read, (), sidecars=sidecars)
+
+    assert fix.startswith("upgrade the Helm release my-release in namespace ops with the values ")
+    assert f"csi.enabled={values}" in fix
+
+
+def test_no_command_runs_in_a_pod_of_a_manager_without_pods() -> None:
+    read = installed(printed([PROVIDER]))
+
+    assert in_pod(read)
+    assert in_pod(replace(read, replicas=0)) == ""
+
+
 def test_another_account_is_not_given_rights_by_a_command_that_names_ours() -> None:
     assert restore_rights(None, (PROVIDER,), "ops/mine").startswith(
         "give service account ops/mine the roles that this prints: pileus manifests"
