@@ -33,7 +33,7 @@ from pileus.cli.object_names import (
     parsed_object,
     within_namespace,
 )
-from pileus.cli.terminal import CLEAR, Terminal
+from pileus.cli.terminal import CLEAR, Terminal, is_unwritable
 from pileus.cloud.choice import NO_PROVIDER, CloudSettings
 from pileus.dataclass import dataclass
 from pileus.kube.access import Access
@@ -217,7 +217,10 @@ def _work(
             return work(request, Runner(terminal))
         except (CommandFailed, Fatal, UsageError, BrokenPipeError):
             raise
-        except Exception:  # noqa: BLE001 -- the end of the program: a bug is printed in full, without secrets
+        except Exception as error:
+            if is_unwritable(error):
+                raise
+            # The end of the program: a bug is printed in full, without secrets.
             terminal.err.write(masked(traceback.format_exc()))
             return FAILED
 

@@ -5,14 +5,13 @@ of the laboratory, a separate distribution, are found by entry points (group `pi
 Modules are imported when they are needed, so that each command starts quickly.
 """
 
-import errno
 import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
-from pileus.cli.terminal import Terminal, own_terminal, whole
+from pileus.cli.terminal import Terminal, is_unwritable, own_terminal, whole
 from pileus.entry_points import entry_points
 from pileus.suggest import closest
 from pileus.version import INSTALL_LAB
@@ -46,8 +45,6 @@ GROUP = "pileus.commands"
 """The entry points by which the laboratory offers its commands."""
 
 ARGUMENTS = "<command> [flags]"
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-"""Errors of a disk that is full, or of a file that cannot be written."""
 
 
 def pileus() -> int:
@@ -142,11 +139,11 @@ def _ending_quietly(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code or 1
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if not is_unwritable(error):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stderr.write(f"Error: the output cannot be written: {error.strerror}\n")
-        return code or 1
+        return 1
     except KeyboardInterrupt:
         return 130
     return code

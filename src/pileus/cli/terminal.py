@@ -1,5 +1,6 @@
 """The terminal of a command: streams, environment, width, colours and tables."""
 
+import errno
 import io
 import json
 import os
@@ -17,6 +18,8 @@ GAP = "   "
 """Between two columns of a table."""
 CLEAR = "\r\x1b[K"
 """Clears the line of a terminal."""
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""Errors of a disk that is full, or of a file that cannot be written."""
 
 Row = Sequence[str]
 
@@ -75,6 +78,11 @@ def whole(stream: TextIO) -> TextIO:
         return stream
     buffered = io.BufferedWriter(raw)
     return io.TextIOWrapper(buffered, stream.encoding, stream.errors, line_buffering=True)
+
+
+def is_unwritable(error: BaseException) -> bool:
+    """Whether an output could not be written, which no command can do anything about."""
+    return isinstance(error, OSError) and error.errno in NO_ROOM
 
 
 def own_terminal() -> Terminal:

@@ -1,6 +1,7 @@
 """`pileus` finds its subcommands and says what it has."""
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -172,15 +173,27 @@ def test_a_reader_that_goes_away_causes_no_traceback():
 
 
 @pytest.mark.real_time
-def test_output_on_a_full_disk_is_an_error_without_a_traceback():
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("--help",), id="help"),
+        pytest.param(("doctor", "--master=http://127.0.0.1:1"), id="a command about a cluster"),
+    ],
+)
+def test_output_on_a_full_disk_is_an_error_without_a_traceback(
+    arguments: tuple[str, ...], unbuffered: str
+):
+    """Without a buffer, the command itself meets the error; else the end of the program."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "pileus", "--help"],
+            [sys.executable, "-m", "pileus", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
             timeout=50,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
 
     assert done.returncode == 1
