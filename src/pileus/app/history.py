@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pileus.app.clients import user_agent
-from pileus.app.errors import CommandFailed
+from pileus.app.errors import CommandFailed, NoApiServer
 from pileus.clock import Clock
 from pileus.dataclass import dataclass
 from pileus.kube.access import Access, Credentials, Server
@@ -32,6 +32,7 @@ from pileus.kube.errors import (
     KubeError,
     NotFound,
     Unauthorized,
+    Unreachable,
     refusal,
 )
 from pileus.kube.http import HttpTransport
@@ -130,7 +131,7 @@ class HistoryReader:
     clock: Clock
 
     async def read(self, question: Question) -> History:
-        """Returns what the leader answers. Raises CommandFailed with what to do."""
+        """Returns what the leader answers. Raises CommandFailed with what to do, or NoApiServer."""
         path = ENTRIES if self.reach.server else f"{await self._proxied()}{ENTRIES}"
         found: History | None = None
         for _ in range(TRIES):
@@ -173,7 +174,7 @@ class HistoryReader:
         return f"/api/v1/namespaces/{namespace}/pods/https:{pod.metadata.name}:{port}/proxy"
 
     async def _leader(self, namespace: str, name: str) -> str:
-        """Returns the host of the leader. Raises CommandFailed if there is none."""
+        """Returns the host of the leader. Raises CommandFailed if there is none, or NoApiServer."""
         check = f"Check: kubectl -n {namespace} get lease,pods"
         try:
             lease = await self.client.get(LEASES, name, namespace=namespace)
@@ -185,6 +186,11 @@ class HistoryReader:
             raise CommandFailed(
                 f"cannot read Lease {namespace}/{name} to find the leader: {error}. "
                 f"{_FIND_FIX.format(what='Leases', namespace=namespace)}"
+            ) from error
+        except Unreachable as error:
+            raise NoApiServer(
+                f"cannot read Lease {namespace}/{name} to find the leader: {error}",
+                untrusted=error.untrusted,
             ) from error
         except KubeError as error:
             raise CommandFailed(

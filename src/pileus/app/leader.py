@@ -265,9 +265,8 @@ def _is_refusal(error: KubeError) -> bool:
 
 
 def _not_healthy(why: KubeError | str) -> NoApiServer:
-    error = NoApiServer(f"failed to wait for apiserver being healthy: {why}")
-    error.untrusted = isinstance(why, Unreachable) and why.untrusted
-    return error
+    untrusted = isinstance(why, Unreachable) and why.untrusted
+    return NoApiServer(f"failed to wait for apiserver being healthy: {why}", untrusted=untrusted)
 
 
 async def _trouble(client: Client) -> KubeError | None:

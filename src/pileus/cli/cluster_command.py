@@ -92,16 +92,6 @@ SET_PROVIDER = (
     "Fix: give the flags that the manager runs with, such as --cloud-provider=NAME "
     "--cloud-config=FILE (pileus providers lists the names)"
 )
-CHECK_SERVER = (
-    "Fix: check that the API server runs at this address: kubectl cluster-info. "
-    "--kubeconfig=FILE and --context=NAME choose another cluster"
-)
-CHECK_CA = (
-    "Fix: compare the CA of the kubeconfig with that of the cluster (certificate-authority-data; "
-    "in a pod: kubectl get configmap kube-root-ca.crt --namespace=NAMESPACE --output=yaml), and "
-    "renew the kubeconfig. "
-    "--kubeconfig=FILE and --context=NAME choose another cluster"
-)
 CLOSING = (
     "All flags of the manager are accepted: use the flags that it runs with (pileus run --help)."
 )
@@ -192,7 +182,7 @@ def run_cluster_command(
     except InvalidConfiguration as error:
         return terminal.refuse(masked(str(error)))
     except NoApiServer as error:
-        return terminal.refuse(masked(str(error)), CHECK_CA if error.untrusted else CHECK_SERVER)
+        return terminal.refuse(masked(str(error)), f"Fix: {error.fix}")
     except (CommandFailed, Fatal) as error:
         return terminal.refuse(masked(str(error)))
 

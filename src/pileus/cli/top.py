@@ -15,7 +15,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from pileus.app.errors import CommandFailed
+from pileus.app.errors import CommandFailed, NoApiServer
 from pileus.app.history import HistoryReader, history_reader
 from pileus.cli.cluster_command import Command, Request, Runner, run_cluster_command, shown_name
 from pileus.cli.explain import age
@@ -171,7 +171,7 @@ class Watcher:
         self._identity: str = ""
 
     async def frame(self) -> Frame:
-        """Raises CommandFailed if the leader cannot be asked."""
+        """Raises CommandFailed or NoApiServer if the leader cannot be asked."""
         history = await self._reader.read(Question(limit=KEPT, after=self._after))
         if history.identity != self._identity and self._identity:  # another leader, from its start
             self._entries.clear()
@@ -190,7 +190,7 @@ class Watcher:
         """Returns the next frame; the last one with the problem if the leader does not answer."""
         try:
             return await self.frame()
-        except CommandFailed as error:
+        except (CommandFailed, NoApiServer) as error:
             return Frame(
                 history=last.history,
                 entries=last.entries,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pileus.app.errors import CommandFailed
+from pileus.app.errors import CHECK_CA, CommandFailed
 from pileus.app.migration import DEFAULT, MigrationError, read_migration
 from pileus.app.registry import AnyDescriptor
 from pileus.app.rights import controller_rights, process_rights, uses_own_accounts
@@ -73,7 +73,7 @@ from pileus.doctor.records import (
 )
 from pileus.doctor.volume_reading import read_sidecars, read_storage, read_volumes
 from pileus.kube.client import EVERYTHING, Client, Listed, Selector
-from pileus.kube.errors import Forbidden, KubeError, NotFound
+from pileus.kube.errors import Forbidden, KubeError, NotFound, Unreachable
 from pileus.kube.model.admissionregistration_v1 import (
     MUTATING,
     VALIDATING,
@@ -239,6 +239,8 @@ async def _server(config: Config, world: World) -> Read[Server]:
                 status = reply.status
             host = transport.host
     except KubeError as error:
+        if isinstance(error, Unreachable) and error.untrusted:
+            return Unread("API server", str(error), fix=CHECK_CA)
         return unreachable(str(error))
     if status != 200:  # noqa: PLR2004 -- HTTP's own number
         why = f"GET /version: {status}. {access.refused}".rstrip(". ")

@@ -263,9 +263,8 @@ def test_an_api_server_that_cannot_be_used_is_reported_with_the_fix(
     tmp_path: Path, *, untrusted: bool, fix: str
 ):
     def work(_request: Request, _run: Runner) -> int:
-        error = NoApiServer("failed to wait for apiserver being healthy: cannot connect")
-        error.untrusted = untrusted
-        raise error
+        message = "failed to wait for apiserver being healthy: cannot connect"
+        raise NoApiServer(message, untrusted=untrusted)
 
     file = tmp_path / "kubeconfig"
     clusters = [{"name": "a", "cluster": {"server": "https://127.0.0.1:9"}}]

@@ -5,12 +5,16 @@ import json
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
+from pileus.pki import Authority
 from pileus_lab.apiserver.server import ServerInfo, Settings, serving_api
 from pileus_lab.local.http_api import serving
 from tests.unit.providers.local.clouds import local_cloud
@@ -121,6 +125,35 @@ def test_a_401_names_user_context_and_file_and_what_to_run(shell: Shell, line: l
     assert f'user "pileus" (context "pileus" of {path})' in err
     assert f"kubectl --kubeconfig={path} --context=pileus auth whoami" in err
     assert "expired-token" not in err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["plan"],
+        ["explain", "node", "web-1"],
+        ["orphans"],
+        ["doctor"],
+        ["history"],
+        ["top", "--once"],
+    ],
+    ids=lambda line: line[0],
+)
+def test_an_api_server_that_is_not_trusted_is_an_error_at_once_with_the_fix(
+    shell: Shell, line: list[str]
+) -> None:
+    other = Authority("another cluster", now=datetime.now(UTC)).certificate
+    kubeconfig = shell.write("config")
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = b64encode(other).decode()
+    kubeconfig.write_text(yaml.safe_dump(config))
+
+    code, out, err = shell(*line, f"--kubeconfig={kubeconfig}")
+
+    assert code == (2 if line == ["doctor"] else 1)
+    assert "its certificate is not trusted" in out + err
+    assert "ix: compare the CA of the kubeconfig with that of the cluster" in out + err
+    assert "kubectl cluster-info" not in out + err
 
 
 def test_without_any_cluster_the_ways_are_named(shell: Shell) -> None:
