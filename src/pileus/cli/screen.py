@@ -1,7 +1,10 @@
 """Full-screen views in sections that fit the terminal, for `pileus top` and the demo."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 
+from rich.console import Console, ConsoleRenderable
+from rich.segment import ControlType, Segment, Segments
 from rich.text import Text
 
 from pileus.dataclass import dataclass
@@ -107,3 +110,42 @@ def joined(cells: Iterable[Text], wide: Sequence[int]) -> Text:
         line.append(" " * (columns - cell.cell_len))
     line.rstrip()
     return line
+
+
+class FullScreen:
+    """The terminal's second screen, which leaves no trace on the first.
+
+    Lines end with their last character: a command that is copied from the screen has no blanks at
+    the end of its lines, which a shell would take for an argument.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @contextmanager
+    def shown(self) -> Generator[None]:
+        self._console.set_alt_screen(enable=True)
+        self._console.show_cursor(show=False)
+        try:
+            yield
+        finally:
+            self._console.show_cursor(show=True)
+            self._console.set_alt_screen(enable=False)
+
+    def draw(self, drawn: ConsoleRenderable) -> None:
+        """Replaces what is shown."""
+        width, height = self._console.size
+        lines = self._console.render_lines(drawn, pad=False)[:height]
+        segments = [_HOME]
+        for number in range(height):
+            line = lines[number] if number < len(lines) else []
+            segments += line
+            if Segment.get_line_length(line) < width:
+                segments.append(_ERASE)  # behind a full line it would erase the last character
+            if number < height - 1:
+                segments.append(Segment.line())
+        self._console.print(Segments(segments), end="", crop=False)
+
+
+_HOME = Segment("\x1b[H", None, [(ControlType.HOME,)])
+_ERASE = Segment("\x1b[K", None, [(ControlType.ERASE_IN_LINE, 0)])

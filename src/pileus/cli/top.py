@@ -12,7 +12,6 @@ from datetime import datetime
 from itertools import zip_longest
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.text import Text
 
 from pileus.app.errors import CommandFailed, NoApiServer
@@ -21,7 +20,7 @@ from pileus.cli.cluster_command import Command, Request, Runner, run_cluster_com
 from pileus.cli.explain import age
 from pileus.cli.history import OUTPUT, REACH_FLAGS, headline, reach_of
 from pileus.cli.keyboard import Key, keyboard
-from pileus.cli.screen import GAP, NONE, Section, aligned, cut, joined, stack
+from pileus.cli.screen import GAP, NONE, FullScreen, Section, aligned, cut, joined, stack
 from pileus.cli.terminal import Terminal, printable
 from pileus.controllers.service.status import CONDITION
 from pileus.dataclass import dataclass
@@ -97,17 +96,17 @@ async def _watch(request: Request, console: Console) -> None:
     async with _reader(request) as reader:
         watcher, scroll = Watcher(reader), Scroll(console)
         frame = await watcher.frame()
-        live = Live(console=console, screen=True, auto_refresh=False)
-        async with _shown(live, scroll):
+        screen = FullScreen(console)
+        async with _shown(screen, scroll):
             while not scroll.is_over:
                 drawn = draw(scroll.applied(frame), *console.size)
-                await asyncio.to_thread(live.update, drawn, refresh=True)
+                await asyncio.to_thread(screen.draw, drawn)
                 frame = frame if await scroll.wait(PERIOD) else await watcher.next_frame(frame)
 
 
 @asynccontextmanager
-async def _shown(live: Live, scroll: "Scroll") -> AsyncGenerator[None]:
-    with live:
+async def _shown(screen: FullScreen, scroll: "Scroll") -> AsyncGenerator[None]:
+    with screen.shown():
         async with keyboard(scroll.press):
             yield
 

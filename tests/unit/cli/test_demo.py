@@ -1,11 +1,16 @@
 """`pileus demo` reads its flags before it loads anything; the demo itself has its own tests."""
 
 import io
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import pileus
 from pileus.cli.main import dispatch
 from pileus.cli.terminal import Terminal
+from pileus_lab.cli.demo import typed
 
 
 def call(*arguments: str) -> tuple[int, str, str]:
@@ -44,3 +49,18 @@ def test_a_folder_that_cannot_be_used_is_refused_by_name():
 
     assert code == 1
     assert err.startswith("Error: cannot use /dev/null/demo: ")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(str(Path(sys.executable).parent / "pileus"), id="a script"),
+        pytest.param(str(Path(pileus.__file__).parent / "__main__.py"), id="python -m pileus"),
+    ],
+)
+def test_the_commands_to_try_run_in_a_shell(path: str):
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{typed(path)} version"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith("Pileus")

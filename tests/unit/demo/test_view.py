@@ -1,6 +1,7 @@
 """Whatever there is to see, and however small the screen: it fits, and commands stay whole."""
 
 import io
+import re
 import subprocess
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from pileus.cli.screen import Section, shares
+from pileus.cli.screen import FullScreen, Section, shares
 from pileus.cloud.balancer import Effect
 from pileus_lab.demo.state import (
     BalancerRow,
@@ -57,6 +58,13 @@ def drawn(scene: Scene, width: int, height: int) -> list[str]:
     console = Console(file=out, width=width, height=height, color_system=None)
     console.print(draw(scene, width, height))
     return out.getvalue().splitlines()
+
+
+def on_a_terminal(scene: Scene, width: int, height: int) -> list[str]:
+    """The lines as they are sent to a terminal, with all their blanks."""
+    console = Console(file=(out := io.StringIO()), width=width, height=height, force_terminal=True)
+    FullScreen(console).draw(draw(scene, width, height))
+    return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", out.getvalue()).splitlines()
 
 
 def story(*, hints: tuple[str, ...] = ()) -> Scene:
@@ -124,9 +132,9 @@ def test_commands_to_try_can_be_copied_into_a_shell(width: int):
         "echo last",
     )
 
-    lines = drawn(story(hints=hints), width, 24)
+    lines = on_a_terminal(story(hints=hints), width, 24)
     title = next(at for at, line in enumerate(lines) if line.startswith("Try in another terminal"))
-    copied = "\n".join(line.rstrip() for line in lines[title + 1 :])
+    copied = "\n".join(lines[title + 1 :])
     done = subprocess.run(["/bin/sh", "-c", copied], capture_output=True, text=True, check=True)
 
     assert done.stderr == ""

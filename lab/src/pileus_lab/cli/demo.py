@@ -1,5 +1,6 @@
 """`pileus demo`: run a cluster, a cloud and the manager on this machine."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,12 +47,19 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
         folder=Path(folder) if folder else None,
         out=terminal.out,
         console=None if given.is_set("once") else _console(terminal),
-        program=sys.argv[0],
+        program=typed(sys.argv[0]),
     )
     try:
         return show(options)
     except Unusable as error:
         return terminal.refuse(str(error))
+
+
+def typed(path: str) -> str:
+    """Returns the command that runs Pileus as the demo was started, for a shell."""
+    if Path(path).name == "__main__.py":  # python -m pileus
+        return f"{shlex.quote(sys.executable)} -m pileus"
+    return shlex.quote(path)
 
 
 def _console(terminal: Terminal) -> "Console | None":

@@ -84,7 +84,7 @@ class Options:
     console: Console | None
     """The terminal to draw on; None: plain lines."""
     program: str = "pileus"
-    """The command as the user typed it."""
+    """The command as the user typed it, for a shell."""
 
 
 class Performance:
@@ -138,17 +138,20 @@ async def _shown(
 
 
 def hints(folder: Folder, url: str, program: str) -> tuple[str, ...]:
-    """Commands that work while the demo runs. `pileus plan` shows what the one before causes."""
-    pileus = shlex.quote(program)
+    """Commands that work while the demo runs. `pileus plan` shows what the one before causes.
+
+    In a temporary folder, each fits into 80 columns.
+    """
     return (
         f"export KUBECONFIG={shlex.quote(str(folder.kubeconfig))}",
-        f"export PILEUS_LOCAL={shlex.quote(str(folder.socket))} PILEUS_CLOUD_PROVIDER=local",
+        f"export PILEUS_LOCAL={shlex.quote(str(folder.socket))}",
+        "export PILEUS_CLOUD_PROVIDER=local",
         "kubectl get nodes,services",
         "kubectl get events",
         f"curl {url}",
-        f"{pileus} explain service shop",
-        f"{pileus} local instances delete {NOW[0]}",
-        f"{pileus} plan",
+        f"{program} explain service shop",
+        f"{program} local instances delete {NOW[0]}",
+        f"{program} plan",
     )
 
 

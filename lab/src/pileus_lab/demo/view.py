@@ -8,12 +8,11 @@ from itertools import zip_longest
 from typing import TextIO
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.text import Text
 
 from pileus.app.background import background
 from pileus.cli.keyboard import Key, keyboard
-from pileus.cli.screen import GAP, NONE, Section, aligned, cut, joined, stack
+from pileus.cli.screen import GAP, NONE, FullScreen, Section, aligned, cut, joined, stack
 from pileus.cloud.balancer import Effect
 from pileus_lab.demo.state import (
     BalancerRow,
@@ -227,22 +226,16 @@ async def screen(board: Board, console: Console, stop: Callable[[], None]) -> As
         if key is Key.QUIT:
             stop()
 
-    live = Live(
-        console=console,
-        screen=True,
-        auto_refresh=False,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    with live:
-        async with keyboard(pressed), background(_redraw(live, board, console)):
+    shown = FullScreen(console)
+    with shown.shown():
+        async with keyboard(pressed), background(_redraw(shown, board, console)):
             yield
 
 
-async def _redraw(live: Live, board: Board, console: Console) -> None:
+async def _redraw(shown: FullScreen, board: Board, console: Console) -> None:
     """A terminal that does not take output (Ctrl-S) must not stop the demo."""
     while True:
         width, height = console.size
         drawn = draw(board.scene(), width, height)
-        await asyncio.to_thread(live.update, drawn, refresh=True)
+        await asyncio.to_thread(shown.draw, drawn)
         await asyncio.sleep(REDRAW)
