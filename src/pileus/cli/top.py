@@ -247,12 +247,14 @@ def _problem_of(service: Service) -> str:
 def _head(frame: Frame, width: int) -> Text:
     head = Text("Pileus", style="bold")
     history = frame.history
-    text = f"  leader {history.identity}, started {age(history.since, frame.now)} ago"
-    head.append(text, style="dim")
-    space = width - head.cell_len - len(KEYS)
-    if space > 1:
-        head.append(" " * space + KEYS, style="dim")
-    return cut(head, width)
+    started = f"started {age(history.since, frame.now)} ago"
+    head.append(f"  {started}, leader {printable(history.identity)}", style="dim")
+    room = width - len(KEYS) - GAP
+    if room < len(f"Pileus  {started}"):
+        return cut(head, width)
+    head = cut(head, room)
+    head.append(" " * (width - head.cell_len - len(KEYS)) + KEYS, style="dim")
+    return head
 
 
 def _decisions(frame: Frame, width: int) -> Sequence[Text]:

@@ -7,6 +7,8 @@ import pty
 import sys
 import termios
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -31,7 +33,7 @@ from pileus.kube.model.core_v1 import (
     Taint,
 )
 from pileus.kube.model.meta import ObjectMeta
-from pileus.telemetry.journal import Question
+from pileus.telemetry.journal import Journal, Question
 from tests.unit.cli.test_history import NOW, journal_with
 
 TAINT = Taint(key="node.cloudprovider.kubernetes.io/uninitialized", effect="NoSchedule")
@@ -100,6 +102,18 @@ def test_objects_with_problems_are_first_and_the_others_are_counted():
     assert services[1].split() == ["default/x-waiting", "pending"]
     assert services[-1] == f"… {32 - (len(services) - 1)} more"
     assert "q ends" in lines[0]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160])
+def test_the_keys_are_named_beside_the_identity_of_a_real_leader(width: int):
+    host = "control-plane-1.example.org_835baa3b-3ada-4df8-a501-6d59774ff258"
+    journal = Journal(NOW - timedelta(hours=1), identity=host)
+
+    first = lines_of(replace(MANY, history=journal.history(Question(), NOW)), width, 24)[0]
+
+    assert len(first) <= width
+    assert first.endswith("q ends")
+    assert "started 60m ago, leader control-" in first
 
 
 def test_keys_scroll_the_lists_and_end_it():
