@@ -315,11 +315,17 @@ def _port_changes(found: Balancer, wanted: CreateBalancer) -> Iterator[Change]:
 
 def _member_changes(found: Balancer, wanted: CreateBalancer) -> Iterator[Change]:
     names, have = {member.name for member in wanted.members}, frozenset(found.members)
-    added = tuple(member for member in wanted.members if member not in have)
+    known = {member.name for member in found.members}
+    new = tuple(member for member in wanted.members if member not in have)
+    added = tuple(member for member in new if member.name not in known)
+    moved = tuple(member for member in new if member.name in known)
     removed = tuple(member for member in found.members if member.name not in names)
     if added:
         step = AddMembers(balancer=found.id, members=added)
         yield Change(Effect.CREATE, _names(added), step, Part.MEMBERS)
+    if moved:
+        step = AddMembers(balancer=found.id, members=moved)
+        yield Change(Effect.UPDATE, f"machine of {_names(moved)}", step, Part.MEMBERS)
     if removed:
         gone = tuple(member.name for member in removed)
         step = RemoveMembers(balancer=found.id, names=gone)

@@ -106,6 +106,11 @@ async def test_a_new_balancer_is_one_change():
             id="many members",
         ),
         pytest.param(
+            wish(spec(members=frozenset({node("a", "local://i-1"), node("b")}))),
+            ["~ machine of member a"],
+            id="the machine of a member",
+        ),
+        pytest.param(
             wish(spec(listeners=frozenset({Listener(port=80, node_port=30081)}))),
             ["~ listener 80/TCP: node port 30080 to 30081"],
             id="node port",
@@ -181,7 +186,7 @@ async def test_a_member_is_followed_to_its_machine_once_the_cluster_knows_it():
 
     known = wish(spec(members=frozenset({node("a", "local://i-1"), node("b")})))
 
-    assert [change.effect for change in await story.plan(known)] == [Effect.CREATE]
+    assert [change.effect for change in await story.plan(known)] == [Effect.UPDATE]
     await story.settle(known)
 
 
