@@ -32,8 +32,8 @@ def nodes(seen: Observation) -> Verdict:
     """Whether each node was initialized, and if not, why."""
     found = known(seen.nodes)
     old = [node for node in found if _is_old(node, seen)]
-    young = sum(map(is_uninitialized, found)) - sum(map(is_uninitialized, old))
-    state = f"{young} not initialized yet" if young else "all initialized"
+    waiting = sum(map(is_uninitialized, found))
+    state = f"{waiting} not initialized yet" if waiting else "all initialized"
     return Verdict(
         f"{counted(len(found), 'node')}, {state}",
         (*_tainted(seen, old), *_without_flag(old), *_foreign(seen, found)),

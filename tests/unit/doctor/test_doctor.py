@@ -167,6 +167,8 @@ async def test_a_node_without_a_machine_stays_tainted_for_the_reason_of_its_cond
     assert (finding.id, finding.subject) == ("node-uninitialized", "Node lost")
     assert finding.reason.startswith("InstanceNotFound: ")
     assert finding.fix.startswith("kubectl get node lost")
+    (nodes,) = [each for each in diagnosis.checked if each.check.id == "nodes"]
+    assert nodes.summary.endswith("nodes, 1 not initialized yet"), "part of -o json"
 
 
 async def test_a_new_node_that_is_tainted_is_not_called_initialized() -> None:
