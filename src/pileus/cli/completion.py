@@ -5,8 +5,9 @@ providers. It starts no process, except that it asks kubectl for names of object
 """
 
 import re
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pileus.cli.arguments import Argument, Help, Usage, UsageError, answered, parse
 from pileus.cli.declared import SHELLS, Declared, declared, lab_commands
@@ -37,8 +38,15 @@ def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
     return 0
 
 
-def candidates(words: Sequence[str], commands: Sequence[Declared]) -> Sequence[str]:
-    """Returns what the last word may become, for `kubectl pileus`."""
+def candidates(
+    words: Sequence[str],
+    commands: Sequence[Declared],
+    names: Callable[[str], Sequence[str]] = lambda _kind: (),
+) -> Sequence[str]:
+    """Returns what the last word may become, for `kubectl pileus`.
+
+    `names` returns the names of all objects of a kind.
+    """
     *before, last = words or [""]
     named = [word for word in before if not word.startswith("-")]
     if not named:
@@ -50,7 +58,9 @@ def candidates(words: Sequence[str], commands: Sequence[Declared]) -> Sequence[s
         if before[-1] == "-o":
             return [each for each in command.outputs if each.startswith(last)]
         flag, equals, _ = last.partition("=")
-        if equals:
+        if before[-1] in WORDS and _names_objects(command) and not last.startswith("-"):
+            found = names(WORDS[before[-1]])
+        elif equals:
             flags = {f"--{each.name}": each for each in command.flags}
             values = command.values_of(flags[flag]) if flag in flags else ()
             found = [f"{flag}={value}" for value in values]
@@ -61,10 +71,26 @@ def candidates(words: Sequence[str], commands: Sequence[Declared]) -> Sequence[s
 
 def kubectl_complete() -> int:
     """The program `kubectl_complete-pileus`, which kubectl asks for completions."""
-    for each in candidates(sys.argv[1:], declared()):
+    for each in candidates(sys.argv[1:], declared(), object_names):
         sys.stdout.write(f"{each}\n")
     sys.stdout.write(":4\n")  # no file names
     return 0
+
+
+def object_names(kind: str) -> Sequence[str]:
+    """Returns the names of all objects of a kind; none if kubectl is missing or fails."""
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", _listing(kind)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return done.stdout.split()
 
 
 def script(shell: str, commands: Sequence[Declared]) -> str:
@@ -216,7 +242,10 @@ def _zsh_specs(command: Declared) -> Iterator[str]:
             continue
         values = command.values_of(flag)
         action = f"({' '.join(values)})" if values else "_files" if FILES.search(flag.name) else ""
-        yield f"--{flag.name}=[{text}]:{flag.kind.name.replace(':', '') or 'value'}:{action}"
+        rest = f"[{text}]:{flag.kind.name.replace(':', '') or 'value'}:{action}"
+        yield f"--{flag.name}={rest}"
+        if flag.short:
+            yield f"-{flag.short}+{rest}"
     if command.words:
         yield f"1:word:({' '.join(command.words)})"
     if _names_objects(command):
@@ -254,7 +283,8 @@ def _fish_command(program: str, command: Declared) -> Iterator[str]:
         values = command.values_of(flag)
         kind = "" if flag.kind.bare is not None else " -x" if values else " -r -F"
         choices = f" -a {_quoted(' '.join(values))}" if values else ""
-        yield f"{head} -l {flag.name}{kind}{choices} -d {_quoted(flag.help)}"
+        short = f" -s {flag.short}" if flag.short else ""
+        yield f"{head} -l {flag.name}{short}{kind}{choices} -d {_quoted(flag.help)}"
 
 
 def _zsh_quoted(text: str) -> str:

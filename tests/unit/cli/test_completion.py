@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -188,6 +189,34 @@ def test_kubectl_gets_the_same_candidates() -> None:
     assert candidates(["history", "-o", "w"], commands) == ["wide"]
     assert "--cloud-provider=openstack" in candidates(["plan", "--cloud-provider="], commands)
     assert candidates(["nonsense", ""], commands) == ()
+
+
+@pytest.mark.usefixtures("kubectl")
+def test_kubectl_gets_names_of_objects() -> None:
+    """kubectl runs this program, and shows the lines that it prints."""
+
+    def asked(*words: str) -> list[str]:
+        done = subprocess.run(
+            [str(BIN / "kubectl_complete-pileus"), *words],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.splitlines()
+
+    assert asked("explain", "node", "") == ["web-1", "web-2", ":4"]
+    assert asked("history", "service", "def") == ["default/shop", ":4"]
+    assert asked("plan", "--namespace=x", "pvc", "") == ["default/data", ":4"]
+    assert asked("explain", "pv", "") == [":4"]
+    assert "node" in asked("explain", "")
+    assert "--output=" in asked("explain", "node", "--out")
+
+
+def test_zsh_and_fish_know_the_short_flag_of_the_output() -> None:
+    zsh_text, fish_text = script("zsh", declared()), script("fish", declared())
+
+    assert re.search(r"'-o\+\[Output format[^']*\]:string:\(text wide json yaml\)'", zsh_text)
+    assert re.search(r"__fish_seen_subcommand_from history' -l output -s o -x -a ", fish_text)
 
 
 @needs("man")
