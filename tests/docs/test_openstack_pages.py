@@ -170,3 +170,19 @@ def test_the_guide_maps_every_value_of_the_go_manager_s_chart_to_one_that_exists
     assert same <= ours.keys()
     assert flags >= {"cluster-name", "controllers", "v", "bind-address"}
     assert flags <= ours["flags"]["properties"].keys()
+
+
+def test_what_the_plan_of_a_take_over_adds_is_named_where_plans_are_explained() -> None:
+    """The plan in the guide is the output of the command, on OpenStack services."""
+    folder = ROOT / "docs" / "guides"
+    example = (folder / "take-over-from-the-go-openstack-ccm.md").read_text()
+    shown = example[example.index("$ pileus plan") : example.index("\ncode 2")]
+    explained = " ".join((folder / "see-before-you-change.md").read_text().split())
+    tagged = re.findall(r"~ cloud +tags of (load balancer|listener|pool|floating IP)", shown)
+    added = re.findall(r"(?:condition|annotation) (pileus\.dev/\w+)", shown)
+
+    assert set(tagged) == {"load balancer", "listener", "pool", "floating IP"}
+    assert [each for each in tagged if each not in explained] == []
+    assert sorted(added) == ["pileus.dev/Ready", "pileus.dev/Served", "pileus.dev/written"]
+    assert [each for each in added if f"`{each}`" not in explained] == []
+    assert len(re.findall(r"^  [~+-] ", shown, re.MULTILINE)) == len(tagged) + 1, "other lines"
