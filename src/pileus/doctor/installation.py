@@ -180,7 +180,7 @@ def restore_rights(found: Installation | None, given: Iterable[str], account: st
 def install_csi(found: Installation | None, given: Iterable[str], *, sidecars: bool) -> str:
     """Returns the command that installs the CSI driver beside the manager.
 
-    For a release of Helm, returns text instead: where the chart is is not known here. What
+    For a release of Helm, returns text instead: the place of the chart is not known. What
     kubectl creates would keep the release from installing the driver later.
     """
     if found and found.release:

@@ -24,7 +24,7 @@ EMBEDDED = {"k3s": "K3s", "rke2": "RKE2", "rancher": "RKE2"}
 """Distributions whose own cloud controller manager sets provider IDs, by their scheme."""
 FLAG_FIX = (
     "set the kubelet flag --cloud-provider=external on these machines and restart the kubelet, "
-    "then: kubectl taint node {name} {taint}=true:NoSchedule"
+    "then: kubectl taint nodes {names} {taint}=true:NoSchedule"
 )
 
 
@@ -111,7 +111,7 @@ def _without_flag(old: Iterable[Node]) -> Iterator[Finding]:
             "has no provider ID and never had the taint of new nodes",
             reason="its kubelet runs without --cloud-provider=external, so that the manager does "
             "not initialize the node and load balancers do not reach it",
-            fix=FLAG_FIX.format(name=min(names), taint=UNINITIALIZED),
+            fix=FLAG_FIX.format(names=" ".join(sorted(names)), taint=UNINITIALIZED),
         )
 
 

@@ -142,6 +142,7 @@ async def test_planted_faults_are_all_found_at_once_with_reason_and_fix() -> Non
 async def test_each_fault_is_reported_by_the_check_it_belongs_to() -> None:
     async with healthy_cluster() as made:
         await plain_node(made, "no-flag")
+        await plain_node(made, "also-none")
         await asyncio.sleep(200)
         diagnosis = await examined(made)
 
@@ -151,9 +152,9 @@ async def test_each_fault_is_reported_by_the_check_it_belongs_to() -> None:
     }
     (finding,) = diagnosis.findings
     assert finding.severity is Severity.ERROR
-    assert finding.subject == "Node no-flag"
+    assert finding.subject == "Nodes also-none, no-flag"
     assert "--cloud-provider=external" in finding.reason
-    assert "kubectl taint node no-flag" in finding.fix
+    assert "kubectl taint nodes also-none no-flag node.cloudprovider" in finding.fix
 
 
 async def test_a_node_without_a_machine_stays_tainted_for_the_reason_of_its_condition() -> None:
