@@ -80,13 +80,18 @@ def test_the_chart_is_installed_upgraded_and_uninstalled(clean: ControlPlane) ->
 
     notes = printed(HELM, "install", *release, chart, *values)
     installed = workloads(clean)
-    printed(HELM, "upgrade", *release, chart, *values, "--set=kind=DaemonSet")
+    driver = ("--set=csi.enabled=true",)
+    printed(HELM, "upgrade", *release, chart, *values, *driver, "--set=kind=DaemonSet")
     upgraded = workloads(clean)
     printed(HELM, "uninstall", *release, "--wait=legacy")
 
     assert "Pileus runs as Deployment pileus-cloud-controller-manager in kube-system." in notes
     assert installed == {"deployment.apps/pileus-cloud-controller-manager"}
-    assert upgraded == {"daemonset.apps/pileus-cloud-controller-manager"}
+    assert upgraded == {
+        "daemonset.apps/pileus-cloud-controller-manager",
+        "daemonset.apps/pileus-csi-node",
+        "deployment.apps/pileus-csi-controller",
+    }
     assert workloads(clean) == set()
 
 

@@ -190,4 +190,5 @@ def install_csi(found: Installation | None, given: Iterable[str], *, sidecars: b
             f"values csi.enabled=true{more}, and an image with the extra csi"
         )
     flags = ("--csi",) if sidecars else ("--csi", "--csi-without-sidecars")
-    return f"{manifests(found, given, *flags)} | kubectl apply -f - {CSI}"
+    command = f"{manifests(found, given, *flags)} | kubectl apply -f - {CSI}"
+    return f"{command}   # the image needs the extra csi: see docs/guides/volumes.md"

@@ -139,11 +139,13 @@ def test_helm_restores_what_helm_installed() -> None:
 def test_the_driver_is_installed_without_the_manager_and_with_its_image() -> None:
     read = installed(printed([PROVIDER, "--image=registry.example/a:1"]))
 
-    command, _, applied = install_csi(read, (), sidecars=False).partition(" | ")
+    fix, _, comment = install_csi(read, (), sidecars=False).partition("   # ")
+    command, _, applied = fix.partition(" | ")
 
     assert "--image=registry.example/a:1" in command
     assert command.endswith("--csi --csi-without-sidecars")
     assert applied == "kubectl apply -f - --selector=app.kubernetes.io/component=csi"
+    assert "image needs the extra csi" in comment, "the image of the manager may lack it"
     label = "app.kubernetes.io/component"
     chosen_parts = {
         each["kind"]
