@@ -15,7 +15,13 @@ from pileus.kube.config.choose import load_delegated_access
 from pileus.kube.config.service_account import service_account_access
 from pileus.kube.exchange import Adaptive, GivingWay, Throttle, TokenBucket
 from pileus.kube.http import HttpTransport
-from pileus.kube.settings import DEFAULT_BURST, DEFAULT_QPS, ClientSettings
+from pileus.kube.settings import (
+    DEFAULT_BURST,
+    DEFAULT_QPS,
+    ZERO_BURST,
+    ZERO_QPS,
+    ClientSettings,
+)
 from pileus.kube.transport import Permits, Restricted, Transport, all_requests
 from pileus.server.reviews import Delegates, delegates_of
 from pileus.server.settings import ServerSettings
@@ -50,11 +56,17 @@ class Rate:
 
     @classmethod
     def of(cls, asked: ClientSettings) -> "Rate | None":
-        """One flag given without the other means the other's upstream default."""
+        """One flag given without the other means the other's upstream default.
+
+        0 means what it means upstream: a low rate of its own.
+        """
         qps, burst = asked.qps, asked.burst
         if (qps is None and burst is None) or (qps is not None and qps < 0):
             return None
-        return cls(qps or DEFAULT_QPS, burst or DEFAULT_BURST)
+        return cls(
+            DEFAULT_QPS if qps is None else qps or ZERO_QPS,
+            DEFAULT_BURST if burst is None else burst or ZERO_BURST,
+        )
 
 
 class Clients:

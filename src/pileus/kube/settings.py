@@ -1,6 +1,6 @@
 """Settings of the API clients (`--kubeconfig`, `--master`, `--kube-api-…`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pileus.dataclass import dataclass
 from pileus.settings.config import Config
@@ -9,6 +9,8 @@ from pileus.settings.kinds import FLOAT, INT32, STRING
 
 DEFAULT_QPS, DEFAULT_BURST = 20.0, 30
 """What one of the two flags means if only the other is given."""
+ZERO_QPS, ZERO_BURST = 5.0, 10
+"""What 0 means in the Go framework."""
 _GENERIC, _MISC = "Generic", "Misc"
 
 
@@ -61,10 +63,20 @@ class ClientSettings:
     )
 
     def problems(self, _config: Config) -> Iterator[str]:
-        if self.qps == 0:
-            yield "kube-api-qps must not be 0; leave it out, or give a negative one, for no limit"
-        if self.burst is not None and self.burst < 1:
-            yield f"kube-api-burst must be at least 1, but got {self.burst}"
+        if self.burst is not None and self.burst < 0:
+            yield f"kube-api-burst must not be negative, but got {self.burst}"
+
+    def warnings(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        zeros = (
+            ("--kube-api-qps", self.qps, f"{ZERO_QPS:g}"),
+            ("--kube-api-burst", self.burst, f"{ZERO_BURST}"),
+        )
+        for flag, given, used in zeros:
+            if given == 0:
+                yield (
+                    "Using a low request rate, because the flag is 0; leave it out for no limit",
+                    {"flag": flag, "used": used},
+                )
 
     def configz(self) -> dict[str, object]:
         return {"Generic.ClientConnection.acceptContentTypes": ""}

@@ -26,6 +26,9 @@ NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
         (["--kube-api-burst=7"], Rate(20, 7)),
         (["--kube-api-qps=5", "--kube-api-burst=7"], Rate(5, 7)),
         (["--kube-api-qps=-1", "--kube-api-burst=7"], None),
+        (["--kube-api-qps=0"], Rate(5, 30)),
+        (["--kube-api-burst=0"], Rate(20, 10)),
+        (["--kube-api-qps=0", "--kube-api-burst=0"], Rate(5, 10)),
     ],
 )
 def test_a_fixed_rate_holds_only_if_asked_for(arguments: list[str], rate: Rate | None):

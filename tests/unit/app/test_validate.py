@@ -126,11 +126,7 @@ WEBHOOK_ON = "--feature-gates=CloudControllerManagerWebhook=true"
             ["--authentication-token-webhook-cache-ttl=-1s"],
             "authentication-token-webhook-cache-ttl must not be negative, but got -1s",
         ),
-        (
-            ["--kube-api-qps=0"],
-            "kube-api-qps must not be 0; leave it out, or give a negative one, for no limit",
-        ),
-        (["--kube-api-burst=0"], "kube-api-burst must be at least 1, but got 0"),
+        (["--kube-api-burst=-1"], "kube-api-burst must not be negative, but got -1"),
         (
             ["--secure-port=-1"],
             (

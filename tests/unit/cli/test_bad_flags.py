@@ -103,8 +103,6 @@ BY_NAME: Mapping[str, tuple[str, ...]] = {
     "concurrent-service-syncs": ("0",),
     "config": FILE,
     "controllers": ("garbage", "*,-garbage"),
-    "kube-api-burst": ("0",),
-    "kube-api-qps": ("0",),
     "kubeconfig": FILE,
     "leader-elect-resource-lock": ("endpoints", ""),
     "leader-elect-resource-name": ("", "Not a name", "-a", "a" * 254),

@@ -134,6 +134,17 @@ def test_a_cidr_with_host_bits_is_accepted_with_a_warning():
     assert 'flag="--cluster-cidr" given="10.244.0.1/16" used="10.244.0.0/16"' in line
 
 
+def test_a_rate_of_0_is_accepted_with_a_warning_about_what_it_means():
+    session = Session()
+
+    assert session.call("--cloud-provider=local", "--kube-api-qps=0", "--kube-api-burst=0") == 0
+    lines = [text for _, text in session.logged() if "low request rate" in text]
+    assert [line.partition("flag=")[2] for line in lines] == [
+        '"--kube-api-qps" used="5"',
+        '"--kube-api-burst" used="10"',
+    ]
+
+
 def test_all_flags_are_logged_at_verbosity_1_with_secrets_masked():
     session = Session(environment={"PILEUS_CLUSTER_NAME": "c"})
 
