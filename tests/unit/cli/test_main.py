@@ -4,7 +4,10 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +15,8 @@ from pileus import version
 from pileus.cli import providers
 from pileus.cli.main import COMMANDS, LAB_COMMANDS, cloud_controller_manager, dispatch, pileus
 from pileus.cli.terminal import Terminal
+from pileus.cloud.errors import Unauthorized
+from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.entry_points import EntryPoint
 
@@ -123,6 +128,61 @@ def test_the_table_of_providers_fits_a_terminal():
     providers.main("pileus providers", (), terminal, Registry(lambda: entries))
 
     assert max(map(len, written(terminal.out).splitlines())) <= 80
+
+
+class Blocking:
+    def find(self, nodes: object, *, fresh: bool) -> dict[str, str]:
+        return {}
+
+
+class Asking:
+    async def find(self, nodes: object, *, fresh: bool) -> dict[str, str]:
+        return {}
+
+
+def connected(instances: object, *arguments: str) -> tuple[int, str, str]:
+    @asynccontextmanager
+    async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
+        if config.text == "wrong":
+            raise Unauthorized("the token is expired")
+        yield Cloud(name="acme", instances=cast("Any", instances))
+
+    registry = Registry(tuple)
+    registry.register("acme", connect)
+    terminal = Terminal(io.StringIO(), io.StringIO(), {})
+    code = providers.main("pileus providers", ("--connect=acme", *arguments), terminal, registry)
+    return code, written(terminal.out), written(terminal.err)
+
+
+def test_a_provider_is_connected_to_and_its_methods_are_checked(tmp_path: Path):
+    assert connected(Asking()) == (0, "acme: ok (instances)\n", "")
+
+    code, out, err = connected(Blocking())
+    assert (code, out) == (1, "")
+    assert 'provider "acme" is incomplete: instances (Blocking): find() must be `async def`' in err
+
+    (tmp_path / "acme.conf").write_text("wrong")
+    code, _, err = connected(Asking(), f"--cloud-config={tmp_path / 'acme.conf'}")
+    assert code == 1
+    assert 'cloud provider "acme" could not connect: the token is expired' in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--connect=acmee",), 'unknown cloud provider "acmee"'),
+        (("--connect=external",), '"external" is the name of no provider'),
+        (("--cloud-config=x",), "--cloud-config needs --connect=NAME"),
+        (("--connect=acme", "--cloud-config=/none"), 'cannot read "/none"'),
+    ],
+)
+def test_what_cannot_be_connected_to_is_refused(arguments: tuple[str, ...], text: str):
+    registry = Registry(tuple)
+    registry.register("acme", cast("Any", lambda _: None))
+    terminal = Terminal(io.StringIO(), io.StringIO(), {})
+
+    assert providers.main("pileus providers", arguments, terminal, registry) == 1
+    assert text in written(terminal.err)
 
 
 def test_no_provider_at_all_is_said_in_words():
