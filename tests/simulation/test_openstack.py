@@ -4,18 +4,27 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from pileus.cloud.balancer import Effect
 from pileus.controllers.service.events import Reporter
-from pileus.providers.openstack import balancer_plan, networks, port_plan
+from pileus.providers.openstack import (
+    balancer_observation,
+    balancer_plan,
+    networks,
+    port_plan,
+)
 from pileus.providers.openstack.balancer_seen import Seen
 from pileus.providers.openstack.balancer_steps import Change, DeleteBalancer, DeletePart
 from pileus.providers.openstack.desired import Desired, Setup
 from pileus.providers.openstack.neutron import Neutron, Port
 from pileus.providers.openstack.nova import Nova, Server
+from pileus.providers.openstack.octavia import LoadBalancer
 from pileus.providers.openstack.port_writes import Fields, PortWrites
+from pileus_lab.simulation.clouds.interface import SimulatedCloud
+from pileus_lab.simulation.clouds.local import SimulatedLocal
 from pileus_lab.simulation.clouds.openstack import SimulatedOpenStack
 from pileus_lab.simulation.trial import assert_everything_holds
 
@@ -287,3 +296,33 @@ def test_pools_of_others_that_are_deleted_are_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(port_plan.PortPlan, "_unused_pools", unused)
     with pytest.raises(AssertionError, match="others_things_are_left_alone"):
         assert_everything_holds(SimulatedOpenStack, seeds=range(1, 30), scenario="strangers")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cloud", [SimulatedOpenStack, SimulatedLocal])
+def test_users_reach_no_load_balancer_of_others(cloud: type[SimulatedCloud[Any, Any]]) -> None:
+    assert_everything_holds(cloud, seeds=range(1, 5), scenario="tenants")
+
+
+@pytest.mark.timeout(300)
+def test_a_load_balancer_of_others_that_anyone_may_use_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def always(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(balancer_observation, "may_be_guest", always)
+    with pytest.raises(AssertionError, match="no_address_serves_two|Service spy-"):
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 5), scenario="tenants")
+
+
+@pytest.mark.timeout(300)
+def test_a_refusal_that_says_whose_a_load_balancer_is_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(_: object, named: LoadBalancer, **__: bool) -> str:
+        return f"annotation pileus.dev/adopt: it has address {named.vip_address}"
+
+    monkeypatch.setattr(balancer_observation, "_refused", refused)
+    with pytest.raises(AssertionError, match="which belongs to others"):
+        assert_everything_holds(SimulatedOpenStack, seeds=range(1, 5), scenario="tenants")

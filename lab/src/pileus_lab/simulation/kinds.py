@@ -201,6 +201,8 @@ class DeedKind(StrEnum):
     """A user sets the taint out-of-service, whether the machine is off or not."""
     STRANGER_SHARES = "stranger-shares"
     """Another cluster adds parts of its own to one of our balancers, if the cloud can share it."""
+    STRANGER_TENANT = "stranger-tenant"
+    """A user of another namespace creates a Service that names one of the balancers of others."""
     STRANGER_NODE = "stranger-node"
     """A node registers with the provider ID of a machine that another node has."""
 

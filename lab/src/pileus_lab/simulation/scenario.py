@@ -370,6 +370,20 @@ SCENARIOS = {
             deeds_most=30,
         ),
         Scenario(
+            name="tenants",
+            text="users of a namespace name the balancers of others, whole or their members only",
+            deeds={
+                DeedKind.STRANGER_TENANT: 16,
+                DeedKind.SERVICE_CREATE: 8,
+                DeedKind.SERVICE_DELETE: 8,
+                **_deeds("service-edit", "service-type", "service-annotate"),
+                **_deeds("machine-add", "machine-replace", "cloud-foreign"),
+                DeedKind.REPLICA_CRASH_AT_WRITE: 4,
+            },
+            faults=_of(Place.API, Place.CLOUD),
+            deeds_most=30,
+        ),
+        Scenario(
             name="at-once",
             text="no faults, repair rounds are off, and changes must take effect at once",
             deeds={

@@ -31,6 +31,8 @@ MANAGE, ADOPT = "pileus.dev/manage", "pileus.dev/adopt"
 MODES = ("none", "observe", "members", "full", "ful")
 UNTRUE = "192.0.2.77"
 """An address that another controller writes into a status."""
+HOSTILE = "hostile"
+"""A namespace whose users name balancers of others. None of them is trusted."""
 AFFINITY = {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
 
 
@@ -48,6 +50,8 @@ class Users:
         """Reverts changes that would prevent a Service from being served normally."""
         taken = (MANAGE, ADOPT, *(key for key, _ in self._account.cloud.annotations))
         for service in self._cluster.services():
+            if is_hostile(service):
+                continue  # what it names stays refused
             if not {*taken}.isdisjoint(words(service, "metadata", "annotations")):
                 self._annotated(service, dict.fromkeys(taken))
 
@@ -105,7 +109,12 @@ class Users:
         self._cluster.act(USERS, "PATCH", f"{service_path(service)}{below}", body, MERGE)
 
     def _chosen(self, deed: Deed) -> Obj | None:
-        return deed.one_of(self._cluster.services())
+        found = self._cluster.services()
+        return deed.one_of([one for one in found if not is_hostile(one)])
+
+
+def is_hostile(service: Obj) -> bool:
+    return text(service, "metadata", "namespace") == HOSTILE
 
 
 def ingress_of(service: Obj) -> Sequence[Obj]:
@@ -191,6 +200,7 @@ class People:
             DeedKind.CLOUD_TAMPER: self._tamper,
             DeedKind.CLOUD_VANISH: self._vanish,
             DeedKind.STRANGER_SHARES: self._share,
+            DeedKind.STRANGER_TENANT: self._name_of_others,
         }
 
     def _create_service(self, deed: Deed) -> None:
@@ -382,6 +392,36 @@ class People:
         )
         if balancer is not None and is_used and self._account.cloud.shares_balancers:
             self._meddle(ShareBalancer(balancer.id, 9000 + deed.choice % 90))
+
+    def _name_of_others(self, deed: Deed) -> None:
+        """The user knows the ID and the ports, and perhaps asks for the members only."""
+        there = {
+            text(one, "metadata", "uid"): text(one, "metadata", "namespace")
+            for one in self._cluster.services()
+        }
+        ours = self._cluster.cluster_id()
+        found = [
+            one
+            for one in self._account.truth().balancers.values()
+            if not one.is_of(ours) or there.get(one.owner.uid if one.owner else "", "") != HOSTILE
+        ]
+        balancer = deed.one_of(sorted(found, key=lambda one: one.id))
+        if balancer is None:
+            return
+        self._named += 1
+        self._cluster.act(WHO, "POST", NAMESPACES, {"metadata": {"name": HOSTILE}})
+        annotations = {ADOPT: balancer.id}
+        if mode := (None, "members", "observe")[deed.choice % 3]:
+            annotations[MANAGE] = mode
+        ports = [
+            {"name": f"p{place}", "port": one.port, "protocol": str(one.transport)}
+            for place, one in enumerate(sorted(balancer.ports))
+        ]
+        service = {
+            "metadata": {"name": f"spy-{self._named}", "annotations": annotations},
+            "spec": {"type": "LoadBalancer", "ports": ports or _ports(deed.choice)},
+        }
+        self._cluster.act(WHO, "POST", f"{NAMESPACES}/{HOSTILE}/services", service)
 
     def _vanish(self, deed: Deed) -> None:
         balancer = self._ours(deed)

@@ -46,7 +46,10 @@ from pileus_lab.simulation.invariants.facts import (
 )
 from pileus_lab.simulation.invariants.service_history import has_finalizer
 from pileus_lab.simulation.invariants.steady_state import no_balancer_is_left_behind
-from pileus_lab.simulation.invariants.untouched import events_are_about_those_they_name
+from pileus_lab.simulation.invariants.untouched import (
+    events_are_about_those_they_name,
+    users_reach_no_balancer_of_others,
+)
 from pileus_lab.simulation.invariants.volumes import FOR_VOLUMES
 from pileus_lab.simulation.kinds import SIMULATED, FaultKind
 from pileus_lab.simulation.schedule import Spell
@@ -537,6 +540,7 @@ QUIET: Mapping[str, Quiet] = {
         *FOR_VOLUMES,
         *NOTHING_LEFT_OVER,
         events_are_about_those_they_name,
+        users_reach_no_balancer_of_others,
         secrets_stay_secret,
         no_manager_caught_an_unexpected_exception,
     )

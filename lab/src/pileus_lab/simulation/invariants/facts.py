@@ -24,7 +24,7 @@ from pileus_lab.simulation.environment.account import Account
 from pileus_lab.simulation.environment.cluster import LEASE, MIGRATION_LEASE, OF_VOLUMES, Cluster
 from pileus_lab.simulation.environment.operators import LEAVING, MISTAKEN
 from pileus_lab.simulation.environment.steps import Answer, Call, CloudStep, ObjectStep, Trace
-from pileus_lab.simulation.environment.users import EXCLUDED, MANAGE
+from pileus_lab.simulation.environment.users import ADOPT, EXCLUDED, MANAGE, is_hostile
 from pileus_lab.simulation.invariants.abilities import is_beyond
 from pileus_lab.simulation.invariants.limits import RANGES, Paces
 from pileus_lab.simulation.invariants.service_history import (
@@ -381,8 +381,8 @@ class Facts:
         return text(service, "spec", "loadBalancerClass") not in served
 
     def is_impossible(self, service: Obj) -> bool:
-        """Whether it requests something that the cloud cannot provide."""
-        if is_beyond(self.abilities, service):
+        """Whether it requests something that the cloud cannot provide, or that is not its own."""
+        if is_beyond(self.abilities, service) or names_of_others(service):
             return True
         wanted, ports = text(service, "spec", "loadBalancerIP"), rows(service, "spec", "ports")
         is_asking = text(service, "spec", "type") == "LoadBalancer"
@@ -429,6 +429,11 @@ def name_of(step: ObjectStep) -> Name:
     """The name of an object; another one may have it later."""
     metadata = branch(step.after or step.before, "metadata")
     return step.resource, text(metadata, "namespace"), text(metadata, "name")
+
+
+def names_of_others(service: Obj) -> bool:
+    """Whether its user names a balancer that is not the Service's, without any permission."""
+    return is_hostile(service) and ADOPT in words(service, "metadata", "annotations")
 
 
 def is_approved(node: Obj | None) -> bool:

@@ -13,16 +13,17 @@ from pileus.controllers.service import notes
 from pileus.controllers.service.descriptor import SERVICE
 from pileus.controllers.volume.descriptor import VOLUME
 from pileus.controllers.volume.settings import VolumeSettings
-from pileus_lab.apiserver.tree import Obj, text, texts
+from pileus_lab.apiserver.tree import Obj, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer
 from pileus_lab.simulation.environment.cluster import ready_status
 from pileus_lab.simulation.environment.steps import Channel
+from pileus_lab.simulation.environment.users import ADOPT
 from pileus_lab.simulation.invariants.abilities import (
     requests_of_check,
     requests_of_lists,
     requests_of_single_nodes,
 )
-from pileus_lab.simulation.invariants.facts import Facts, is_new
+from pileus_lab.simulation.invariants.facts import Facts, is_new, names_of_others
 from pileus_lab.simulation.setup import MONITOR_PERIOD
 
 REWORDED = 300.0
@@ -75,7 +76,8 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
     checks = _volume_checks(facts, spent.seconds)
     kinds = 1 + (VOLUME_KINDS / NODES_AND_SERVICES if checks else 0)
     most = {
-        Channel.WRITE: (gone + _lost(facts)) * times,  # the lost have two conditions that say so
+        # The lost have two conditions that say so.
+        Channel.WRITE: (gone + _lost(facts)) * times + _names_of_deleted(facts),
         # By the first check after its deletion; and of a route that leads nowhere and
         # is tried once in five minutes, that it fails no more because the cloud was in disorder.
         Channel.EVENT: gone + len(_unroutable(facts)) + TOLD * renewed,
@@ -92,6 +94,17 @@ def wasted(facts: Facts, spent: Spent) -> Iterator[str]:
             yield f"{many}, not {limit} at most; last written: {spent.last_write}"
     if spent.accepted > renewed:
         yield f"the cloud was changed; last written: {spent.last_write}"
+
+
+def _names_of_deleted(facts: Facts) -> int:
+    """How many Services name a balancer of others that was deleted: their message changes once."""
+    there = facts.account.truth().balancers
+    named = (
+        words(one, "metadata", "annotations").get(ADOPT, "")
+        for one in facts.cluster.objects("services")
+        if names_of_others(one)
+    )
+    return sum(one not in there for one in named)
 
 
 def _volume_checks(facts: Facts, seconds: float) -> int:

@@ -1,17 +1,26 @@
 """What a manager must not change or delete: what others own, use or have replaced."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from pileus.controllers.lifecycle.patches import GONE, OUT_OF_SERVICE, SHUTDOWN
 from pileus.controllers.node.labels import INSTANCE_TYPE, REGION, ZONE
 from pileus.controllers.service import notes, orphans
+from pileus.controllers.service.descriptor import SERVICE
 from pileus.controllers.service.status import SERVED
 from pileus.objects.nodes import UNINITIALIZED
 from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
 from pileus_lab.simulation.clouds.truth import Balancer, Route
 from pileus_lab.simulation.environment.cluster import LEASE
 from pileus_lab.simulation.environment.steps import CloudStep, ObjectStep
-from pileus_lab.simulation.invariants.facts import READY, Facts, name_of
+from pileus_lab.simulation.environment.users import ADOPT
+from pileus_lab.simulation.invariants.facts import (
+    READY,
+    Facts,
+    ingress_of,
+    name_of,
+    names_of_others,
+)
 from pileus_lab.simulation.invariants.service_history import FINALIZER, has_finalizer, is_manager
 
 OUR_LABELS = frozenset({*INSTANCE_TYPE, *REGION, *ZONE})
@@ -338,3 +347,42 @@ def events_are_about_those_they_name(facts: Facts) -> Iterator[str]:
         uid = text(about, "uid")
         if uid not in facts.named.get((resource, text(about, "namespace"), name), ()):
             yield f"event {text(event, 'reason')} is about {name} of unknown UID {uid!r}"
+
+
+def users_reach_no_balancer_of_others(facts: Facts) -> Iterator[str]:
+    """A Service that names one without permission gets nothing, and learns nothing of others."""
+    if not facts.runs(SERVICE.canonical):
+        return
+    for service in facts.cluster.objects("services"):
+        if not (names_of_others(service) and facts.wants_balancer(service)):
+            continue
+        name, uid = text(service, "metadata", "name"), text(service, "metadata", "uid")
+        if facts.balancer_of(uid) is not None:
+            yield f"Service {name} has a balancer"
+        if has_finalizer(service) or ingress_of(service):
+            yield f"Service {name} has the finalizer, or publishes an address"
+        named = words(service, "metadata", "annotations").get(ADOPT, "")
+        known = set(re.findall(r"[\w.:-]+[\w-]", "\n".join(_messages_about(facts, service))))
+        for secret in sorted(known & (_secrets_of(facts) - {named, uid})):
+            yield f"a message on Service {name} has {secret}, which belongs to others"
+
+
+def _messages_about(facts: Facts, service: Obj) -> Iterator[str]:
+    uid = text(service, "metadata", "uid")
+    for event in facts.cluster.objects("events"):
+        if text(event, "involvedObject", "uid") == uid:
+            yield text(event, "message")
+    for one in rows(service, "status", "conditions"):
+        yield text(one, "message")
+
+
+def _secrets_of(facts: Facts) -> set[str]:
+    """Returns what identifies balancers: their IDs, addresses, owners and clusters."""
+    found = facts.account.truth().balancers.values()
+    owners = [owner for one in found if (owner := one.owner)]
+    clusters = {one.cluster for one in owners} - {facts.cluster_id}
+    return clusters | {
+        *(one.id for one in found),
+        *(address for one in found for address in one.addresses),
+        *(one.uid for one in owners),
+    }
