@@ -12,6 +12,8 @@ FIX = " Fix: "
 COMMANDS = ("kubectl ", "pileus ")
 LONGEST = 200
 """Characters of a value that a message quotes."""
+LONGEST_LINE = 4096
+"""Characters of any other text. That of a user may have a million."""
 
 
 def fix_in(message: str) -> str:
@@ -22,11 +24,13 @@ def fix_in(message: str) -> str:
 
 def quoted(text: str, longest: int = LONGEST) -> str:
     """Returns a text of a user in quotes: in one line, bounded, and without a fix."""
-    return f'"{one_line(text if len(text) <= longest else f"{text[:longest]}…")}"'
+    return f'"{one_line(text, longest)}"'
 
 
-def one_line(text: str) -> str:
-    """Returns a text of a user or a cloud in one line and without a fix."""
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
+    """Returns a text of a user or a cloud in one line, bounded, and without a fix."""
+    if len(text) > longest:
+        text = f"{text[:longest]}…"
     if not text.isprintable():
         text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
     return text.replace("Fix:", "Fix\\u003a")

@@ -102,5 +102,6 @@ def test_texts_of_clouds_and_of_the_api_server_become_no_command() -> None:
 def test_a_text_is_quoted_in_one_line_and_bounded() -> None:
     assert quoted("a b") == '"a b"'
     assert quoted("x" * 300) == f'"{"x" * 200}…"'
+    assert len(one_line("\x1b" * 1_000_000)) < 30_000
     assert one_line("a\nb\udc80") == "a\\nb\\udc80"
     assert fix_in(f"{quoted(' Fix: kubectl x')} is wrong. Fix: kubectl y (or z)") == "kubectl y"
