@@ -139,6 +139,8 @@ class CloudSlot:
         log.error("Connection to cloud was ended by its provider", error=error)
 
     async def _stay(self, context: ManagerContext) -> None:
+        if context.scope.cloud.metrics is not None:
+            self._metrics.registry.add_source(context.scope.cloud.metrics)
         async with provider_started(context):
             self._connected.set_result(context)
             self.tried.set()

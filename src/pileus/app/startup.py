@@ -154,6 +154,8 @@ def make_context(
 ) -> ManagerContext:
     """Returns the context of the only cloud, or (without a cloud) of a process with several."""
     resync = config[ManagerSettings].min_resync_period
+    if cloud is not None and cloud.metrics is not None:
+        clients.metrics.registry.add_source(cloud.metrics)
     client = clients.main("shared-informers")
     return ManagerContext(
         config=config,

@@ -153,6 +153,8 @@ def _wrong_fields(cloud: Cloud) -> list[str]:
         ),
         "checks must be a function or None": _is_function_or_none(given["checks"]),
         "health must be a function or None": _is_function_or_none(given["health"]),
+        "metrics must be a function or None": _is_function_or_none(given["metrics"]),
+        "reconciled must be a function or None": _is_function_or_none(given["reconciled"]),
         "has_cluster_id must be True or False": isinstance(given["has_cluster_id"], bool),
     }
     return [text for text, is_right in checks.items() if not is_right]

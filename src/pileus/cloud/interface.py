@@ -19,9 +19,10 @@ of them. If its requests run side by side, it passes errors to `pass_on()`: a cl
 request to wait is then left in peace by the others, too.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
+from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pileus.cloud.abilities import Abilities
@@ -42,6 +43,7 @@ from pileus.cloud.model import (
 from pileus.cloud.options import Options
 from pileus.cloud.volume import VolumeNames, Volumes
 from pileus.dataclass import dataclass
+from pileus.telemetry.instruments import Reading
 
 Client_co = TypeVar("Client_co", covariant=True)
 Config_co = TypeVar("Config_co", covariant=True)
@@ -184,6 +186,15 @@ class OwnController:
     run: Callable[[AnyAccess], Awaitable[None]]
 
 
+class Reconciliation(StrEnum):
+    """What was done with a load balancer: the methods of the Go framework's providers."""
+
+    ENSURE = "ensure"
+    UPDATE = "update"
+    """Of members alone."""
+    DELETE = "delete"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cloud:
     """One account in one region: its name, its capabilities, and what it declares."""
@@ -233,6 +244,12 @@ class Cloud:
     """Returns why only a restart of the process helps; None while healthy. Part of the health
     check `cloud-calls`. A provider with threads passes `Blocking.health` (`pileus.cloud.threads`).
     Must be cheap: it makes no requests."""
+    metrics: Callable[[], Iterable[Reading]] | None = None
+    """Returns metrics of the provider's own, such as those that its users have alerts on: `read` of
+    a `MetricRegistry` (`pileus.telemetry.instruments`). They are served with the manager's."""
+    reconciled: Callable[[Reconciliation, float, bool], None] | None = None
+    """Called when a load balancer was ensured, updated or deleted, or that failed: with the seconds
+    since the first change, and whether it failed. Only for metrics. Must not raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,8 @@ from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.kube.model.coordination_v1 import LEASES, Lease
 from pileus.kube.transport import Request
+from pileus.server.metrics import prometheus_text
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.testing.scripted import ScriptedTransport, refused
 from tests.unit.app.stage import TIMES, Kube, configured
 from tests.unit.cloud.fakes import FakeInstances
@@ -219,6 +221,19 @@ async def test_a_run_that_is_stopped_releases_its_lease_and_closes_everything():
     assert not any(wire.is_open for wire in kube.wires)
     writes = [r for _, r in kube.requests if r.method != "GET" and "leases" in r.path]
     assert b'"holderIdentity":""' in (writes[-1].body or b"")
+
+
+async def test_metrics_of_the_provider_are_served_with_the_managers():
+    registry = MetricRegistry()
+    registry.counter("acme_requests_total", "Requests", ("kind",)).labels("list").inc()
+    cloud = Cloud(name="fake", instances=FakeInstances(), metrics=registry.read)
+    running = manager(provider=Provider(cloud=cloud))
+
+    await run_for(10, running)
+
+    assert (
+        'acme_requests_total{kind="list"} 1' in prometheus_text(running._metrics.registry).decode()
+    )
 
 
 async def test_of_two_one_leads_and_the_other_takes_over_when_it_stops():

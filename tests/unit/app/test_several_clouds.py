@@ -14,6 +14,7 @@ from pileus.kube.model.core_v1 import NODES
 from pileus.objects.node_clouds import Claim, claim
 from pileus.server.health import Kind
 from pileus.server.metrics import prometheus_text
+from pileus.telemetry.instruments import MetricRegistry
 from pileus.testing.virtual_time import loop_time
 from tests.unit.app.several import Account, two_clouds
 
@@ -205,6 +206,18 @@ async def test_metrics_health_and_logs_name_the_cloud(caplog: pytest.LogCaptureF
     } <= checks
     (initialized,) = [one for one in caplog.records if one.message == "Initialized node"]
     assert vars(initialized)["pileus_values"]["cloud"] == "b"
+
+
+async def test_metrics_of_a_provider_are_served_with_the_name_of_its_cloud():
+    async with two_clouds() as it:
+        registry = MetricRegistry()
+        registry.counter("acme_requests_total", "Requests", ("kind",)).labels("list").inc()
+        it.b.cloud = replace(it.b.cloud, metrics=registry.read)
+        async with it.managed("--controllers=cloud-node") as manager:
+            await asyncio.sleep(10)
+            text = prometheus_text(manager._metrics.registry).decode()
+
+    assert 'acme_requests_total{cloud="b",kind="list"} 1' in text
 
 
 async def test_an_unknown_provider_among_several_ends_the_start_and_names_it():

@@ -208,6 +208,7 @@ class ServiceController:
             reporter=Reporter(self._cluster, self._notes, self._notices, context.clock),
             clock=context.clock,
             metrics=context.metrics,
+            reconciled=cloud.reconciled,
         )
 
     def _gauge(self) -> None:

@@ -108,6 +108,8 @@ class Note:
     announced: Stage | None = None
     """`ENSURE` or `DELETE` between the events that it has begun and that it is done."""
     doing: Attempt = FIRST
+    begun: tuple[Stage, float] | None = None
+    """What began with the first change since the desired state was last reached, and when."""
     failing: Failing | None = None
     waiting: Waiting | None = None
     made: tuple[str, ...] = ()
@@ -218,6 +220,7 @@ class Notes:
             uid,
             settled=desired,
             announced=None,
+            begun=None,
             failing=None,
             waiting=None,
             made=(),

@@ -11,6 +11,8 @@ from typing import assert_never
 
 from pileus.clock import Clock
 from pileus.cloud import errors as cloud
+from pileus.cloud.balancer import Part
+from pileus.cloud.interface import Reconciliation
 from pileus.controllers.service.annotations import is_load_balancer, member_scope
 from pileus.controllers.service.events import (
     FAILURES,
@@ -101,6 +103,17 @@ class Parts:
     reporter: Reporter
     clock: Clock
     metrics: Metrics
+    reconciled: Callable[[Reconciliation, float, bool], None] | None = None
+    """See `Cloud.reconciled`."""
+
+
+RECONCILIATIONS = {
+    Stage.UPDATE: Reconciliation.UPDATE,
+    Stage.CHECK: Reconciliation.DELETE,
+    Stage.DELETE: Reconciliation.DELETE,
+    Stage.CLEAN_UP: Reconciliation.DELETE,
+}
+"""All other stages are of `ENSURE`."""
 
 
 class ServiceReconciler:
@@ -365,11 +378,13 @@ class ServiceReconciler:
         parts, service, uid = self._parts, seen.service, seen.service.metadata.uid
         parts.reporter.announce(service, step.before)
         note, stage = parts.notes.of(uid), step.attempt.stage
+        is_record = all(change.part is Part.RECORD for change in step.changes)
         parts.notes.update(
             uid,
             deletion=Deletion(),
             announced=note.announced if step.before is None else stage.announced,
             known=note.known or stage in {Stage.ENSURE, Stage.UPDATE},
+            begun=note.begun or (None if is_record else (stage, _now())),
             members_kept_since=note.members_kept_since if seen.nodes_confirmed else None,
         )
         for change in step.changes:
@@ -394,6 +409,7 @@ class ServiceReconciler:
         parts.reporter.resolved(service, *FAILURES, Reason.HELD)
         if step.desired.spec is not None and step.desired.spec.members:
             parts.reporter.resolved(service, Reason.UNAVAILABLE)
+        self._reconciled(seen.note.begun)
         parts.notes.settle(uid, step.desired)
         until_full = max(parts.notes.of(uid).full_check_due - _now(), 0.0)
         delay = until_full if step.seconds is None else min(step.seconds, until_full)
@@ -426,6 +442,7 @@ class ServiceReconciler:
             parts.notes.restore(uid, note)
             raise
         parts.reporter.announce(service, step.after)
+        self._reconciled(note.begun)
         return DONE
 
     async def _confirm_deletion(self, seen: Observation) -> Observation | Result:
@@ -454,6 +471,7 @@ class ServiceReconciler:
     def _forget(self, seen: Observation, step: Forget) -> Result:
         parts, uid = self._parts, seen.service.metadata.uid
         parts.reporter.announce(seen.service, step.after)
+        self._reconciled(parts.notes.of(uid).begun)
         parts.deleted.cleaned_up(uid, _now())
         parts.notes.forget(uid)
         return DONE
@@ -474,6 +492,9 @@ class ServiceReconciler:
     async def _failed(self, seen: Observation, error: Exception, began: float) -> Result:
         """Report the failure and raise it; a failed host update is followed by a full pass."""
         parts, uid = self._parts, seen.service.metadata.uid
+        if isinstance(error, cloud.CloudError):
+            note = parts.notes.of(uid)
+            self._reconciled(note.begun or (note.doing.stage, began), has_failed=True)
         if seen.deleted is not None:
             if isinstance(error, cloud.CloudError):
                 parts.reporter.failure_event(seen.service, error)
@@ -485,6 +506,13 @@ class ServiceReconciler:
         if parts.notes.of(uid).doing.stage is not Stage.UPDATE:
             raise error
         return self._ensure_next(seen.service, error, began)
+
+    def _reconciled(self, begun: tuple[Stage, float] | None, *, has_failed: bool = False) -> None:
+        """Let the provider count what ended, if anything was to be changed."""
+        if begun is not None and self._parts.reconciled is not None:
+            stage, since = begun
+            kind = RECONCILIATIONS.get(stage, Reconciliation.ENSURE)
+            self._parts.reconciled(kind, _now() - since, has_failed)
 
     def _ensure_next(self, service: Service, error: Exception, began: float) -> Result:
         """After a failed host update everything is ensured at once, as in Go.

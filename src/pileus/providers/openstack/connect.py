@@ -1,5 +1,6 @@
 """The provider: what this cloud can do, and the function that pileus finds by entry point."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from pileus.providers.openstack.connections import Connections
 from pileus.providers.openstack.http_api import HttpApi
 from pileus.providers.openstack.instances import OpenStackInstances
 from pileus.providers.openstack.load import load
+from pileus.providers.openstack.metrics import MeasuredApi, OpenStackMetrics
 from pileus.providers.openstack.neutron import Neutron
 from pileus.providers.openstack.nova import Nova
 from pileus.providers.openstack.port_writes import PortWrites
@@ -90,8 +92,15 @@ async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
             ahead=token.issued and (token.issued - SystemClock().now()).total_seconds(),
             uses_balancers=settings.load_balancer.enabled,
         )
-        cloud = cloud_of(api, settings, services, config.cluster_name)
-        yield replace(cloud, checks=partial(findings, Client(api), account))
+        metrics = OpenStackMetrics(asyncio.get_running_loop().time)
+        measured = MeasuredApi(api, metrics)
+        cloud = cloud_of(measured, settings, services, config.cluster_name)
+        yield replace(
+            cloud,
+            checks=partial(findings, Client(measured), account),
+            metrics=metrics.registry.read,
+            reconciled=metrics.reconciled,
+        )
 
 
 @asynccontextmanager

@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 
+from pileus.cloud.balancer import Owner
+from pileus.cloud.errors import QuotaExceeded
 from pileus_lab.local.model.account import SetQuota
+from tests.unit.controllers.service.plain import Change
 from tests.unit.controllers.service.world import World
 
 MANY = 250
@@ -114,3 +117,47 @@ async def test_a_node_that_comes_back_within_a_second_changes_nothing(back: bool
         await asyncio.sleep(30)
 
         assert world.front.changes == ([] if back else ["balancers.remove_members"] * 3)
+
+
+async def test_the_provider_counts_what_the_go_framework_would_ask_it_for():
+    """The Go framework's providers count calls that ensure, update and delete load balancers."""
+    world = World()
+    cloud = world.plainly()
+    cloud.takes = 3.0
+    await world.add_node("n1")
+    await world.add("web")
+    async with world.managed():
+        await asyncio.sleep(30)
+        await world.add_node("n2")
+        await asyncio.sleep(30)
+        await world.delete("web")
+        await asyncio.sleep(30)
+
+    assert [kind for kind, _, _ in world.reconciled] == ["ensure", "update", "delete"]
+    assert not any(has_failed for _, _, has_failed in world.reconciled)
+    assert [round(seconds) for _, seconds, _ in world.reconciled] == [3, 3, 6]
+
+
+async def test_the_provider_counts_failures_and_nothing_that_is_up_to_date():
+    world = World()
+    cloud = world.plainly()
+    await world.add_node("n1")
+    await world.add("web")
+
+    def refuse(owner: Owner, change: Change) -> None:
+        raise QuotaExceeded("no more balancers")
+
+    cloud.changing = refuse
+    async with world.managed():
+        await asyncio.sleep(12)
+        failed = list(world.reconciled)
+        cloud.changing = lambda owner, change: None
+        await asyncio.sleep(400)
+    assert failed
+    assert {(kind, has_failed) for kind, _, has_failed in failed} == {("ensure", True)}
+    assert [has_failed for _, _, has_failed in world.reconciled].count(False) == 1
+    world.reconciled.clear()
+
+    async with world.managed(drift_period=60):
+        await asyncio.sleep(600)
+    assert world.reconciled == []

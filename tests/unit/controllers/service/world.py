@@ -122,6 +122,8 @@ class World:
         self.cluster = CLUSTER
         """Its id."""
         self.plain: PlainBalancers | None = None
+        self.reconciled: list[tuple[str, float, bool]] = []
+        """What the provider was told of the ends of passes."""
         """What takes the place of the local cloud's balancers, if anything does."""
         self.abilities = Abilities()
         self.trusted: tuple[str, ...] = ()
@@ -144,6 +146,7 @@ class World:
         client = Client(self.wire, user_agent="manager", metrics=self.metrics, fence=self.fence)
         self.informers = Informers(client, Random(2), 0.0)
         cloud = await cloud_of(self.front)
+        cloud = replace(cloud, reconciled=lambda *ended: self.reconciled.append(ended))
         if self.plain is not None:
             cloud = replace(cloud, balancers=self.plain)
         cloud = replace(cloud, abilities=self.abilities)
