@@ -273,7 +273,9 @@ class Observer:
         for one in candidates:
             parts = await self._parts_of(one, lists.listeners)
             addresses = _addresses(one, lists) | self._host_names(wish, _addresses(one, lists))
-            claims[one.id] = Candidate(one, addresses, parts.addresses).claim(wish)
+            is_selective = bool((*wish.selector.requirements, *self.setup.selector.requirements))
+            candidate = Candidate(one, addresses, parts.addresses, is_selective)
+            claims[one.id] = candidate.claim(wish)
         return _sorted_out(wish, seen, candidates, claims, named)
 
     def _host_names(self, wish: Wish, addresses: frozenset[str]) -> frozenset[str]:

@@ -163,6 +163,8 @@ class Candidate:
     """Its VIPs and floating IPs, and the host names that are published instead of them."""
     members: frozenset[str]
     """Addresses of all its members."""
+    is_selective: bool = False
+    """Whether nodes are selected as members: then those of before may not be among them."""
 
     def claim(self, wish: Wish) -> Claim:
         """Members never prove anything.
@@ -180,7 +182,7 @@ class Candidate:
             for node in (wish.spec.members if wish.spec else ())
             for one in node.addresses
         )
-        may_be_ours = not self.members or bool(self.members & ours)
+        may_be_ours = self.is_selective or not self.members or bool(self.members & ours)
         if is_named and wish.may_use_foreign and may_be_ours:
             return Claim.PROVEN
         return Claim.AMBIGUOUS if may_be_ours or is_named else Claim.FOREIGN

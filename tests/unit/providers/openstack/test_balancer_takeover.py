@@ -10,6 +10,8 @@ import pytest
 from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Transport, Wish
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.model import Address, NodeName, NodeRef
+from pileus.cloud.selectors import EVERY_NODE, parse_selector
+from pileus.providers.openstack.config import LoadBalancer, OpenStackConfig
 from pileus_lab.openstack.state import Record
 from tests.unit.providers.openstack.balancer_site import Site
 
@@ -184,6 +186,33 @@ async def test_a_copied_annotation_takes_nothing_from_another_cluster() -> None:
         await made.settle(copied)
 
     assert (objects(made), tags(made)) == before
+
+
+@pytest.mark.parametrize("is_configured", [True, False])
+async def test_members_tell_nothing_about_a_service_that_selects_its_nodes(
+    is_configured: bool,
+) -> None:
+    """None of its members is selected now. It gets no second load balancer, and can be named."""
+    made = site()
+    selector = parse_selector("pool=new")
+    later = replace(made.add_node("later"), labels={"pool": "new"})
+    if is_configured:
+        made.config = OpenStackConfig(
+            load_balancer=LoadBalancer(node_selector="pool=new", create_monitor=True)
+        )
+        made.restart()
+    wish = replace(
+        WISH,
+        spec=replace(SPEC, members=frozenset({later})),
+        selector=EVERY_NODE if is_configured else selector,
+    )
+    before = objects(made), tags(made)
+
+    with pytest.raises(Misconfigured, match="nothing proves"):
+        await made.settle(wish)
+    assert (objects(made), tags(made)) == before
+    lines = await made.plan(replace(wish, adopts=MULTI, may_use_foreign=True))
+    assert lines[0] == f"~ tags of load balancer {MULTI}: mark of this Service"
 
 
 async def test_two_clusters_of_one_name_do_not_touch_each_others_load_balancers() -> None:
