@@ -1,16 +1,20 @@
 """Load balancers that the Go program created are taken over by proof alone, and handed back."""
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
-from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Transport, Wish
+from pileus.cloud.balancer import BalancerSpec, Listener, Owner, Part, Transport, Wish
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.model import Address, NodeName, NodeRef
 from pileus.cloud.selectors import EVERY_NODE, parse_selector
+from pileus.providers.openstack.annotations import INTERNAL
 from pileus.providers.openstack.config import LoadBalancer, OpenStackConfig
 from pileus_lab.openstack.state import Record
 from tests.unit.providers.openstack.balancer_site import Site
@@ -285,3 +289,74 @@ async def test_deletion_ends_once_the_unmarked_one_was_deleted() -> None:
     made.api.state = made.api.state.without("loadbalancers", [MULTI])
 
     await made.settle(replace(PUBLISHED, spec=None))
+
+
+Asked: TypeAlias = tuple[frozenset[int], int, bool, bool]
+"""Ports, number of nodes, session affinity, source ranges."""
+SPECS = st.builds(
+    lambda ports, nodes, sticky, ranges: (ports, nodes, sticky, ranges),
+    st.frozensets(st.sampled_from([80, 443, 8080]), min_size=1),
+    st.integers(1, 3),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
+@given(SPECS, SPECS, st.booleans(), st.booleans())
+def test_a_take_over_does_what_its_plan_shows_and_nothing_else(
+    before: Asked, after: Asked, was_internal: bool, is_internal: bool
+) -> None:
+    asyncio.run(_taken_over_as_planned(before, after, (was_internal, is_internal)))
+
+
+async def _taken_over_as_planned(
+    before: Asked, after: Asked, is_internal: tuple[bool, bool]
+) -> None:
+    """The Service is changed while the Go manager is stopped."""
+    made = Site(nodes=3)
+    was, now = ({INTERNAL.name: "true"} if internal else {} for internal in is_internal)
+    seen = await made.settle(made.wish(asked(made, before), options=was))
+    assert seen.balancer is not None
+    published = frozenset(one.ip for one in seen.balancer.ingress)
+    for kind in (*KINDS[:3], "floatingips"):
+        for one in made.api.records(kind):
+            kept = [tag for tag in one["tags"] if tag.startswith("kube_service_")]
+            made.api.change(kind, one["id"], {"tags": kept})
+    wish = made.wish(asked(made, after), options=now, published=published)
+
+    shown = await made.plan(wish)
+    made_by_us = await performed(made, wish)
+
+    new = {line.removeprefix("+ ") for line in shown if line.startswith("+ port ")}
+    planned = {line for line in made_by_us if not any(port in line for port in new)}
+    assert planned <= {*shown}, "the plan of the take-over does not show it"
+    assert {*shown} <= made_by_us, "it is planned, and never done"
+
+
+def asked(made: Site, one: Asked) -> BalancerSpec:
+    ports, nodes, is_sticky, is_restricted = one
+    return made.spec(
+        made.nodes[:nodes],
+        listeners=frozenset(Listener(port=port, node_port=30000 + port) for port in ports),
+        sticky_seconds=10800 if is_sticky else None,
+        source_ranges=frozenset({"192.0.2.0/24"} if is_restricted else ()),
+    )
+
+
+async def performed(made: Site, wish: Wish) -> set[str]:
+    """Returns the lines of all changes until nothing is left to change, without records."""
+    lines: set[str] = set()
+    for _ in range(60):
+        seen = await made.seen(wish, deep=True)
+        changes = made.balancers.changes(wish, seen)
+        if not changes and not seen.is_busy:
+            return lines
+        for change in changes:
+            if change.part is not Part.RECORD:
+                lines.add(f"{change.effect} {change.summary}")
+            seen = await made.balancers.apply(change, seen)
+            if seen.is_busy:
+                break
+        made.api.now += 1
+    raise AssertionError("not reached")
