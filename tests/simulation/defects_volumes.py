@@ -3,6 +3,8 @@
 from tests.simulation import plants_volumes as plants
 from tests.simulation.planting import Defect
 
+OTHERS_DATA = ("pods_read_what_pods_wrote", "claims_have_their_volumes", "no_volume_is_left_behind")
+
 OF_VOLUMES = (
     Defect(
         name="every volume counts as released",
@@ -21,7 +23,7 @@ OF_VOLUMES = (
     Defect(
         name="a volume is not detached when its attachment is deleted",
         plant=plants.detachments_are_only_reported,
-        caught_by=("volumes_are_attached_for_pods",),
+        caught_by=("attachments_stay_until_volumes_are_detached",),
         scenario="volumes",
         at=2,
     ),
@@ -45,5 +47,41 @@ OF_VOLUMES = (
         caught_by=("only_own_classes_get_volumes",),
         scenario="volume-writers",
         at=1,
+    ),
+    Defect(
+        name="a claim gets any volume that the cloud answers with",
+        plant=plants.answers_to_creations_are_believed,
+        caught_by=OTHERS_DATA,
+        scenario="volume-writers",
+        first=14,
+        at=23,
+    ),
+    Defect(
+        name="a machine uses no volume if the cloud does not answer for it",
+        plant=plants.silence_of_the_cloud_proves_that_a_machine_is_off,
+        caught_by=("mounted_volumes_are_not_detached",),
+        scenario="volume-writers",
+        at=6,
+    ),
+    Defect(
+        name="a node that cannot be read has mounted nothing",
+        plant=plants.unreadable_nodes_count_as_deleted,
+        caught_by=("mounted_volumes_are_not_detached",),
+        scenario="volume-writers",
+        at=5,
+    ),
+    Defect(
+        name="the mount at a staging path is not compared with the volume",
+        plant=plants.any_mount_at_the_staging_path_is_published,
+        caught_by=("pods_read_what_pods_wrote",),
+        scenario="volume-writers",
+        at=4,
+    ),
+    Defect(
+        name="a volume is published while it is unpublished",
+        plant=plants.volumes_are_not_reserved_while_they_are_unpublished,
+        caught_by=("pods_read_what_pods_wrote",),
+        scenario="volume-writers",
+        at=4,
     ),
 )

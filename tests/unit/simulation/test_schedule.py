@@ -79,6 +79,9 @@ def test_every_kind_happens_in_the_mixed_scenario(kind: DeedKind | FaultKind):
         DeedKind.CLAIM_FORGED: "volume-writers",
         DeedKind.ATTACHMENT_SECOND: "volume-writers",
         DeedKind.HOST_STALE_MOUNT: "volume-writers",
+        DeedKind.PLUGIN_SLOW: "volume-writers",
+        FaultKind.CLOUD_MIXED: "volume-writers",
+        FaultKind.API_GARBLED: "volume-writers",
     }
     scenario = SCENARIOS[aimed.get(kind, "mixed")]
 

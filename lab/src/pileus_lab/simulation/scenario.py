@@ -58,7 +58,11 @@ class Scenario:
 
 
 ALL = (Place.API, Place.WATCH, Place.CLOUD)
-OF_VOLUMES_ONLY = frozenset({FaultKind.CLOUD_IGNORED})
+OF_VOLUMES_ONLY = frozenset({
+    FaultKind.CLOUD_IGNORED,
+    FaultKind.CLOUD_MIXED,
+    FaultKind.API_GARBLED,
+})
 
 
 def _of(*places: Place) -> dict[FaultKind, int]:
@@ -321,24 +325,35 @@ SCENARIOS = {
         ),
         Scenario(
             name="volume-writers",
-            text="two attachments of one volume, mounts that were left behind, forged claims, and "
-            "machines that stop and come back, while pods write",
+            text="two attachments of one volume, mounts that were left behind, requests that "
+            "overlap, forged claims, and machines that hang, stop and come back, while pods write",
             deeds={
-                DeedKind.CLAIM_CREATE: 8,
+                DeedKind.CLAIM_CREATE: 10,
                 DeedKind.CLAIM_DELETE: 3,
                 DeedKind.CLAIM_FORGED: 3,
                 DeedKind.ATTACHMENT_SECOND: 12,
                 DeedKind.HOST_STALE_MOUNT: 8,
-                DeedKind.POD_MOVE: 16,
+                DeedKind.POD_MOVE: 24,
                 DeedKind.POD_END: 3,
                 DeedKind.PLUGIN_CRASH: 3,
-                DeedKind.HOST_HANGS: 2,
-                DeedKind.HOST_OUT_OF_SERVICE: 4,
+                DeedKind.PLUGIN_SLOW: 8,
+                DeedKind.HOST_HANGS: 10,
+                DeedKind.HOST_OUT_OF_SERVICE: 8,
                 **_deeds("machine-stop", "machine-start", weight=5),
                 DeedKind.REPLICA_CRASH_AT_WRITE: 6,
             },
-            faults={**_of(*ALL), FaultKind.CLOUD_IGNORED: 4},
-            deeds_most=30,
+            faults={
+                **_of(*ALL),
+                FaultKind.CLOUD_LOST: 16,
+                FaultKind.CLOUD_FORBIDDEN: 16,
+                FaultKind.CLOUD_EMPTY: 12,
+                FaultKind.CLOUD_STALE: 16,
+                FaultKind.CLOUD_MIXED: 24,
+                FaultKind.API_GARBLED: 24,
+            },
+            deeds_most=80,
+            faults_most=16,
+            seconds=300.0,
             setups=(VOLUME_NODES,),
             replicas=(1, 2),
         ),

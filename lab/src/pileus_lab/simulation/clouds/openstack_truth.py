@@ -312,6 +312,7 @@ def _volumes(state: State) -> Mapping[str, Volume]:
             machine=machines[0] if machines else "",
             zone=one["availability_zone"],
             machines=frozenset(machines),
+            is_leaving=one["status"] == "detaching",
         )
     return found
 

@@ -110,6 +110,8 @@ class Volume:
     zone: str = ""
     machines: frozenset[str] = frozenset()
     """IDs of all machines that can write to it."""
+    is_leaving: bool = False
+    """Whether the cloud has accepted to detach it, and has not completed that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

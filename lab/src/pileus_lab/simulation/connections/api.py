@@ -1,6 +1,7 @@
 """A manager's connection to the API server, with injected faults."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -221,7 +222,9 @@ READ_FAULTS = frozenset({
 """Faults that can hit a request that changes nothing."""
 PAGE_FAULTS = READ_FAULTS | {FaultKind.API_EXPIRED}
 """Faults that can hit a request for the next page of a list."""
-WRITE_FAULTS = frozenset(FaultKind) - {FaultKind.API_EXPIRED}
+WRITE_FAULTS = frozenset(FaultKind) - {FaultKind.API_EXPIRED, FaultKind.API_GARBLED}
+OBJECT = re.compile(r"/(?:nodes|persistentvolumes|persistentvolumeclaims)/[^/]+$")
+"""The path of one object that can be garbled."""
 REWOUND = 4.0
 """Versions by which a watch goes back, for each second of the fault."""
 REFUSALS = {
@@ -345,6 +348,9 @@ class _Journey:
             self._fail("the answer was lost", acted=True)
         elif self._is(FaultKind.API_TIMEOUT) and self._strike:
             self._answer(refusal(504, "Timeout", self._strike))
+        elif self._is(FaultKind.API_GARBLED) and response.status < 300:  # noqa: PLR2004 -- HTTP's
+            garbled = {**msgspec.json.decode(response.body), "spec": "not a spec"}
+            self._answer(replace(response, body=msgspec.json.encode(garbled)))
         else:
             self._answer(response)
 
@@ -414,6 +420,8 @@ def _faults_of(request: Request) -> frozenset[FaultKind]:
     """Faults that can hit it."""
     if request.method not in READS:
         return WRITE_FAULTS
+    if OBJECT.search(request.path):
+        return READ_FAULTS | {FaultKind.API_GARBLED}
     return PAGE_FAULTS if "continue" in request.query else READ_FAULTS
 
 

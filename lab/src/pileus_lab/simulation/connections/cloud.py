@@ -29,8 +29,10 @@ WRITES_ONLY = frozenset({
     FaultKind.CLOUD_SLOW,
     FaultKind.CLOUD_FAILS,
     FaultKind.CLOUD_IGNORED,
+    FaultKind.CLOUD_MIXED,
 })
 IGNORABLE = frozenset({"volumes.detach", "volumes.delete"})
+CREATION = "volumes.create"
 SLOWNESS = 30.0
 """How many times longer than other faults a slow cloud takes: up to minutes."""
 
@@ -68,6 +70,8 @@ class _Journey:
         spared = READS_ONLY if self._asked.writes else WRITES_ONLY
         if self._asked.name not in IGNORABLE:
             spared |= {FaultKind.CLOUD_IGNORED}
+        if self._asked.name != CREATION:
+            spared |= {FaultKind.CLOUD_MIXED}
         capability = self._asked.name.partition(".")[0]
         self._strike = around.weather.strike(
             Place.CLOUD, f"cloud {capability}", may=lambda kind: kind not in spared
@@ -127,11 +131,15 @@ class _Journey:
         )
 
     def _spoilt(self, answer: object) -> object:
-        """Returns a list that may be empty or incomplete.
+        """Returns a list that may be empty or incomplete, or another volume than was created.
 
         Raises errors of the cloud for such lists.
         """
         cloud = self._around.account.cloud
+        if self._asked.name == CREATION:
+            before = self._around.account.last_created
+            self._around.account.last_created = answer
+            return before if before is not None and self._is(FaultKind.CLOUD_MIXED) else answer
         items = cloud.items(answer)
         if items is not None and self._is(FaultKind.CLOUD_EMPTY):
             return cloud.page(answer, (), is_whole=True)

@@ -49,6 +49,8 @@ class Account:
         self._told_at = 0.0
         self.gone_since: dict[str, float] = {}
         """When machines were deleted, by provider ID."""
+        self.last_created: object = None
+        """The answer to the last creation of a volume."""
         self.offered = Cloud(name="unknown")
         """The capabilities of the provider, once the account is open."""
 

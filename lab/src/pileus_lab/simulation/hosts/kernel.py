@@ -26,6 +26,8 @@ BY_ID = "/dev/disk/by-id"
 SERIAL_LENGTH = 20
 SLOWEST = 2.0
 """Seconds that a command takes, and that a device needs to appear."""
+OVERLOADED = 40.0
+"""As `SLOWEST`, while the machine is overloaded."""
 NOTHING_FOUND, BUSY = 2, 32
 LEFT_BEHIND = "left-behind"
 """A disk that is no volume, and whose mount is at the staging path of one."""
@@ -63,6 +65,7 @@ class Kernel:
     unknown: Disk | None = None
     """A disk of the machine that shows no ID, such as an ephemeral one."""
     is_off: bool = False
+    overloaded_until: float = 0.0
     devices: dict[str, Device] = field(default_factory=dict[str, Device])
     mounts: list[Mounted] = field(default_factory=list[Mounted])
     folders: dict[str, int] = field(default_factory=dict[str, int])
@@ -149,7 +152,8 @@ class Kernel:
 
     async def run(self, *command: str) -> str:
         """Run a command. Raises CommandFailed. One that is killed stops where it is."""
-        await asyncio.sleep(self.chance.uniform(0, SLOWEST) / 4)
+        slowest = OVERLOADED if self.now() < self.overloaded_until else SLOWEST
+        await asyncio.sleep(self.chance.uniform(0, slowest) / 4)
         self._check_alive()
         name, path = command[0], command[-1]
         if name == "mount":

@@ -73,6 +73,7 @@ class Hosts:
         return {
             DeedKind.PLUGIN_CRASH: self._crash,
             DeedKind.PLUGIN_REPEAT: self._repeat,
+            DeedKind.PLUGIN_SLOW: self._overload,
             DeedKind.HOST_HANGS: self._hang,
             DeedKind.HOST_OUT_OF_SERVICE: self._out_of_service,
             DeedKind.HOST_STALE_MOUNT: self._litter,
@@ -87,6 +88,7 @@ class Hosts:
         """Kubelets and plugins work; users remove the taints they set."""
         for host in self.running.values():
             host.hangs_until = host.repeats_until = host.cleared_at = 0.0
+            host.kernel.overloaded_until = 0.0
             host.is_littered = False
             host.plugin.spare()
         for node in self.around.cluster.objects("nodes"):
@@ -233,6 +235,10 @@ class Hosts:
         if not use.is_checked:
             use.is_checked = True
             self._check(host, use, disk, expected)
+        elif host.kernel.mount_at(use.target) is None:
+            lost = "nothing at its path: the volume was unmounted while it runs"
+            told = HostStep(host.kernel.machine, HostEvent.READ, use.volume, "", lost)
+            self.around.told(told)
         if disk is not None:
             self._count += 1
             disk.records.append(f"{use.claim} {self._count}")
@@ -264,6 +270,21 @@ class Hosts:
         host = self._chosen(deed)
         if host is not None:
             host.repeats_until = self.around.loop.now() + deed.seconds
+
+    def _overload(self, deed: Deed) -> None:
+        """The pods there end, and start again before their volumes are unmounted."""
+        host = self._chosen(deed)
+        if host is None:
+            return
+        self._repeat(deed)
+        host.kernel.overloaded_until = host.repeats_until
+        pods = self.around.claims.pods
+        ended = [one.claim for one in host.uses.values() if pods.get(one.claim) == host.name]
+        for claim in ended:
+            del pods[claim]
+            self.around.loop.call_later(
+                2 * PERIOD, lambda claim=claim: pods.setdefault(claim, host.name)
+            )
 
     def _litter(self, deed: Deed) -> None:
         """At the staging path of a volume in use, or of the next one."""

@@ -36,6 +36,7 @@ from pileus_lab.simulation.invariants.service_history import (
     is_manager,
 )
 from pileus_lab.simulation.invariants.volumes import (
+    attachments_stay_until_volumes_are_detached,
     claims_get_one_volume,
     mounted_volumes_are_not_detached,
     only_own_classes_get_volumes,
@@ -398,6 +399,9 @@ OF_CLOUD: Mapping[str, Check[CloudStep]] = _named(
     volumes_are_attached_once,
     mounted_volumes_are_not_detached,
 )
+OF_VOLUME_OBJECTS: Mapping[str, Check[ObjectStep]] = _named(
+    attachments_stay_until_volumes_are_detached,
+)
 OF_HOSTS: Mapping[str, Check[HostStep]] = _named(
     volumes_with_data_are_never_formatted,
     volumes_are_mounted_on_one_machine,
@@ -420,7 +424,14 @@ OF_TROUBLE: Mapping[str, Check[Answer]] = _named(
     calls.what_fails_comes_ever_more_seldom,
     calls.what_the_cloud_refuses_is_told,
 )
-ALWAYS: frozenset[str] = frozenset({*OF_OBJECTS, *OF_CLOUD, *OF_HOSTS, *OF_WORK, *OF_TROUBLE})
+ALWAYS: frozenset[str] = frozenset({
+    *OF_OBJECTS,
+    *OF_VOLUME_OBJECTS,
+    *OF_CLOUD,
+    *OF_HOSTS,
+    *OF_WORK,
+    *OF_TROUBLE,
+})
 """Their names."""
 
 
@@ -432,7 +443,7 @@ def breaches(facts: Facts, step: Step) -> Iterator[tuple[str, str]]:
         case Answer():
             return _broken(OF_TROUBLE, facts, step) if step.trouble else iter(())
         case ObjectStep() if step.resource in OF_VOLUMES:
-            return iter(())
+            return _broken(OF_VOLUME_OBJECTS, facts, step)
         case ObjectStep():
             is_of_second = facts.is_of_second(step.after or step.before or {})
             return _broken(OF_ANY_CLOUD if is_of_second else OF_OBJECTS, facts, step)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from pileus.controllers.volume.descriptor import VOLUME
-from pileus.controllers.volume.objects import CLAIM_FINALIZER
+from pileus.controllers.volume.objects import CLAIM_FINALIZER, NODE_ID
 from pileus.controllers.volume.plan import MISSING
 from pileus.quantity import bytes_of
 from pileus.volumes.parameters import GIB, claim_owner
@@ -11,7 +11,12 @@ from pileus_lab.apiserver.tree import Obj, look, name_of, text, texts, words
 from pileus_lab.node_agents.volume_binder import is_deleting, uid_of
 from pileus_lab.simulation.clouds.truth import Volume
 from pileus_lab.simulation.environment.cluster import ATTACHMENTS, CLAIMS, VOLUMES
-from pileus_lab.simulation.environment.steps import CloudStep, HostEvent, HostStep
+from pileus_lab.simulation.environment.steps import (
+    CloudStep,
+    HostEvent,
+    HostStep,
+    ObjectStep,
+)
 from pileus_lab.simulation.environment.storage import OTHER_CLASS
 from pileus_lab.simulation.invariants.facts import Facts
 from pileus_lab.simulation.invariants.service_history import is_manager
@@ -132,10 +137,34 @@ def volumes_stay_where_pods_are(facts: Facts, step: CloudStep) -> str | None:
     return None
 
 
+def attachments_stay_until_volumes_are_detached(facts: Facts, step: ObjectStep) -> str | None:
+    """No finalizer of an attachment is removed while its machine has the volume.
+
+    Without it, nothing remembers that the volume has to be detached. Not counted are volumes that
+    the kubelet has not unmounted, and clouds that forget what they accept.
+    """
+    before, after = step.before, step.after
+    if step.resource != ATTACHMENTS or not is_manager(step.who) or before is None:
+        return None
+    removed = {*texts(before, "metadata", "finalizers")} - {*texts(after, "metadata", "finalizers")}
+    if not removed or _acts_late(facts) or _has(facts, FaultKind.CLOUD_IGNORED):
+        return None
+    volume = facts.account.truth().volumes.get(_volume_of(facts, before))
+    machine = words(before, "metadata", "annotations").get(NODE_ID, "")
+    if volume is None or volume.is_leaving or machine not in volume.machines:
+        return None
+    if facts.hosts is not None and facts.hosts.is_mounted(volume.id, machine):
+        return None
+    return f"attachment {name_of(before)} ended while {machine} had volume {volume.id}"
+
+
 def _acts_late(facts: Facts) -> bool:
-    items = facts.schedule.items
-    spells = [one for one in items if isinstance(one, Spell)]
-    return any(one.kind is FaultKind.CLOUD_AFTERWARDS for one in spells)
+    return _has(facts, FaultKind.CLOUD_AFTERWARDS)
+
+
+def _has(facts: Facts, kind: FaultKind) -> bool:
+    spells = [one for one in facts.schedule.items if isinstance(one, Spell)]
+    return any(one.kind is kind for one in spells)
 
 
 def _machine(facts: Facts, attachment: Obj) -> str:
