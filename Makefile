@@ -25,7 +25,7 @@ demo: $(READY) ## run a cluster, a cloud and the manager on this machine (ONCE=1
 	@$(BIN)/pileus demo $(if $(filter-out 0,$(ONCE)),--once)
 
 .PHONY: check
-check: $(READY) ## check format, lint, shape, language, layers, types; about a minute
+check: $(READY) ## check format, lint, shape, language, layers, types; one to two minutes
 	@tools/run-checks
 
 .PHONY: test
@@ -33,7 +33,7 @@ test: check ## run all tests, also on a real control plane (built once, about te
 	@tools/run-tests
 
 .PHONY: test-skew
-test-skew: $(READY) ## run the tests on a real control plane with the oldest API server that is supported (built once, about ten minutes)
+test-skew: $(READY) ## run the tests on a real control plane with the oldest API server that is supported (built once, about 15 minutes)
 	@PILEUS_CONTROL_PLANE=$$($(BIN)/python -m tools.build_oldest_control_plane) \
 	  PILEUS_CONTROL_PLANE_VERSION=$$($(BIN)/python -m tools.build_oldest_control_plane --version) \
 	  $(BIN)/python -m pytest -n 2 --dist loadgroup tests/real

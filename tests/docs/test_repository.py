@@ -38,6 +38,38 @@ COMMAND_FLAGS = {
 """Flags of commands, which are not the manager's."""
 
 
+def test_the_first_task_of_a_contributor_runs_the_tests_that_ask_for_generated_files():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    edited = ROOT / next(iter(re.findall(r"\$EDITOR (\S+)", text)))
+    folders = next(iter(re.findall(r"-m pytest -q (.+?) +#", text))).split()
+    run = [
+        file.read_text()
+        for folder in folders
+        for file in ((ROOT / folder).rglob("test_*.py") if "." not in folder else [ROOT / folder])
+    ]
+
+    assert edited.name == "settings.py", "its texts are on the page of the flags"
+    assert edited.exists()
+    for shown in ("flags_reference.page()", "deploy_files"):
+        assert any(shown in each for each in run), shown
+
+
+def test_commands_take_as_long_on_every_page():
+    pages = [(ROOT / name).read_text() for name in ("Makefile", "README.md", "CONTRIBUTING.md")]
+    found = {
+        what: {match for page in pages for match in re.findall(pattern, page)}
+        for what, pattern in (
+            ("make check", r"(?:static checks \(|types; )([\w ]+?)(?:\)|\n)"),
+            (
+                "the oldest control plane",
+                r"(?s)oldest API server[^#]{,180}?built once, about (\w+) min",
+            ),
+        )
+    }
+
+    assert found == {"make check": {"one to two minutes"}, "the oldest control plane": {"15"}}
+
+
 def test_the_changes_begin_with_this_version():
     assert re.findall(r"^## (\S+)", CHANGES, re.MULTILINE)[0] == PILEUS
 
