@@ -47,16 +47,21 @@ class Trouble:
 
 
 class State(Protocol):
-    """Status and reason of a condition."""
+    """Status, reason and message of a condition."""
 
     @property
     def status(self) -> str: ...
     @property
     def reason(self) -> str | None: ...
+    @property
+    def message(self) -> str | None: ...
 
 
 def condition_detail(kind: str, before: State | None, after: State | None) -> str:
     """Returns the detail of a line that changes a condition: `status.conditions[…]: … → …`."""
+    if before and after and _state(before) == _state(after) and before.message != after.message:
+        change = f"{quote(before.message or '')} → {quote(after.message or '')}"
+        return f"status.conditions[{kind}].message: {change}"
     return f"status.conditions[{kind}]: {_state(before)} → {_state(after)}"
 
 

@@ -129,6 +129,24 @@ async def test_a_status_that_is_wrong_is_shown_before_and_after():
     assert line.details == (f"status.loadBalancer.ingress: 192.0.2.1 → {address}",)
 
 
+async def test_a_new_message_of_the_same_reason_is_shown_before_and_after():
+    world = World()
+    await world.add_node("a")
+    await world.add(annotations={"pileus.dev/manage": "nonsense"})
+    async with world.managed():
+        await asyncio.sleep(10)
+    await world.change("web", metadata={"annotations": {"pileus.dev/manage": "ful"}})
+
+    async with world.looked_at() as controller:
+        lines = await controller.preview(EVERYTHING)
+
+    (line,) = [each for each in lines if isinstance(each, Planned)]
+    assert line.summary == "condition pileus.dev/Ready"
+    (detail,) = line.details
+    assert detail.startswith("status.conditions[pileus.dev/Ready].message: ")
+    assert detail.index("nonsense") < detail.index(" → ") < detail.index("did you mean")
+
+
 async def test_what_only_a_full_check_finds_waits_for_that():
     world = World()
     await world.add_node("a")
