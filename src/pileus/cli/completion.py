@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pileus.cli.arguments import Argument, Help, Usage, UsageError, answered, parse
 from pileus.cli.declared import SHELLS, Declared, declared, lab_commands
-from pileus.cli.object_names import RESOURCES, WORDS
+from pileus.cli.object_names import RESOURCES, SYNONYMS, WORDS
 from pileus.cli.terminal import Terminal
 
 USAGE = Usage(
@@ -27,6 +27,10 @@ USAGE = Usage(
 )
 FILES = re.compile(r"(^|-)(file|config|kubeconfig|ca)$|-file$")
 """Names of flags whose values are files."""
+KIND_WORDS = {
+    kind: tuple(word for word, each in SYNONYMS.items() if each == kind) for kind in RESOURCES
+}
+"""All words that stand for a kind."""
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
@@ -58,8 +62,8 @@ def candidates(
         if before[-1] == "-o":
             return [each for each in command.outputs if each.startswith(last)]
         flag, equals, _ = last.partition("=")
-        if before[-1] in WORDS and _names_objects(command) and not last.startswith("-"):
-            found = names(WORDS[before[-1]])
+        if before[-1] in SYNONYMS and _names_objects(command) and not last.startswith("-"):
+            found = names(SYNONYMS[before[-1]])
         elif equals:
             flags = {f"--{each.name}": each for each in command.flags}
             values = command.values_of(flags[flag]) if flag in flags else ()
@@ -177,8 +181,8 @@ def _bash(commands: Sequence[Declared]) -> Iterable[str]:
         for command, flag, words in _values(commands)
     ]
     objects = [
-        f'    {"|".join(_pairs(word, commands))})\n      words="$({_listing(kind)})" ;;'
-        for word, kind in WORDS.items()
+        f'    {"|".join(_pairs(words, commands))})\n      words="$({_listing(kind)})" ;;'
+        for kind, words in KIND_WORDS.items()
     ]
     text = BASH.replace("@NAMES@", _names(commands)).replace("@COMMANDS@", "\n".join(rows))
     text = text.replace("@OBJECTS@", "\n".join(objects))
@@ -189,8 +193,9 @@ def _names_objects(command: Declared) -> bool:
     return command.words == tuple(WORDS)
 
 
-def _pairs(word: str, commands: Sequence[Declared]) -> Iterator[str]:
-    return (f'"{each.name} {word}"' for each in commands if _names_objects(each))
+def _pairs(words: Sequence[str], commands: Sequence[Declared]) -> Iterator[str]:
+    named = (each for each in commands if _names_objects(each))
+    return (f'"{each.name} {word}"' for each in named for word in words)
 
 
 def _listing(kind: str) -> str:
@@ -209,8 +214,8 @@ def _zsh(commands: Sequence[Declared]) -> Iterable[str]:
     yield "  local -a given; local -a found"
     yield "  given=(${words[2,CURRENT-1]:#-*})"
     yield '  case "$given[1]" in'
-    for word, kind in WORDS.items():
-        yield f"    {word}) found=(${{=$({_listing(kind)})}}) ;;"
+    for kind, words in KIND_WORDS.items():
+        yield f"    {'|'.join(words)}) found=(${{=$({_listing(kind)})}}) ;;"
     yield "  esac"
     yield "  compadd -a found"
     yield "}"
@@ -271,9 +276,9 @@ def _fish_command(program: str, command: Declared) -> Iterator[str]:
     head = f"complete -c {program} -n '{seen}'"
     words = " ".join(command.words)
     if _names_objects(command):
-        none = f"{seen}; and not __fish_seen_subcommand_from {words}"
+        none = f"{seen}; and not __fish_seen_subcommand_from {' '.join(SYNONYMS)}"
         yield f"complete -c {program} -n {_quoted(none)} -a {_quoted(words)}"
-        for word, kind in WORDS.items():
+        for word, kind in SYNONYMS.items():
             last = f"{seen}; and test (commandline -opc)[-1] = {word}"
             names = f"({_listing(kind)} | string split -n ' ')"
             yield f"complete -c {program} -n {_quoted(last)} -a {_quoted(names)}"

@@ -80,6 +80,8 @@ def test_bash_completes_names_of_objects_as_kubectl_lists_them(tmp_path: Path) -
     assert bash("pileus explain node ", tmp_path) == ["web-1", "web-2"]
     assert bash("pileus history service def", tmp_path) == ["default/shop"]
     assert bash("pileus plan pvc ", tmp_path) == ["default/data"]
+    assert bash("pileus explain svc ", tmp_path) == ["default/shop"]
+    assert bash("pileus history nodes web-2", tmp_path) == ["web-2"]
 
 
 def zsh(line: str, expected: str, folder: Path) -> str:
@@ -123,6 +125,7 @@ def zsh(line: str, expected: str, folder: Path) -> str:
         ("pileus explain service def", "ault/shop"),
         ("pileus explain --namespace=x pvc d", "efault/data"),
         ("pileus plan node w", "eb-"),
+        ("pileus explain svc d", "efault/shop"),
     ],
 )
 def test_zsh_completes_names_of_objects(line: str, added: str, tmp_path: Path) -> None:
@@ -142,6 +145,7 @@ def test_fish_completes_names_of_objects(tmp_path: Path) -> None:
     assert fish("pileus explain node ") == ["web-1", "web-2"]
     assert fish("pileus history service def") == ["default/shop"]
     assert fish("kubectl-pileus plan pvc ") == ["default/data"]
+    assert fish("pileus explain svc ") == ["default/shop"]
     assert "node" in fish("pileus explain ")
 
 
@@ -207,6 +211,7 @@ def test_kubectl_gets_names_of_objects() -> None:
     assert asked("explain", "node", "") == ["web-1", "web-2", ":4"]
     assert asked("history", "service", "def") == ["default/shop", ":4"]
     assert asked("plan", "--namespace=x", "pvc", "") == ["default/data", ":4"]
+    assert asked("explain", "svc", "") == ["default/shop", ":4"]
     assert asked("explain", "pv", "") == [":4"]
     assert "node" in asked("explain", "")
     assert "--output=" in asked("explain", "node", "--out")
