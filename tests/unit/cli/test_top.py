@@ -9,6 +9,7 @@ import termios
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -16,9 +17,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
+from pileus.app.errors import CommandFailed, NoApiServer
+from pileus.app.history import HistoryReader
 from pileus.cli.keyboard import Key, keyboard, keys_of
 from pileus.cli.screen import Section
-from pileus.cli.top import Frame, Scroll, draw
+from pileus.cli.top import Frame, Scroll, Watcher, draw
 from pileus.kube.model.core_v1 import (
     Condition,
     LoadBalancerIngress,
@@ -33,7 +36,7 @@ from pileus.kube.model.core_v1 import (
     Taint,
 )
 from pileus.kube.model.meta import ObjectMeta
-from pileus.telemetry.journal import Journal, Question
+from pileus.telemetry.journal import History, Journal, Question
 from tests.unit.cli.test_history import NOW, journal_with
 
 TAINT = Taint(key="node.cloudprovider.kubernetes.io/uninitialized", effect="NoSchedule")
@@ -102,6 +105,32 @@ def test_objects_with_problems_are_first_and_the_others_are_counted():
     assert services[1].split() == ["default/x-waiting", "pending"]
     assert services[-1] == f"… {32 - (len(services) - 1)} more"
     assert "q ends" in lines[0]
+
+
+class Unreachable:
+    """A leader that cannot be asked any more."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def read(self, question: Question) -> History:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(CommandFailed("there is no leader"), id="leader"),
+        pytest.param(NoApiServer("cannot connect", untrusted=True), id="API server"),
+    ],
+)
+async def test_what_was_seen_last_stays_when_nothing_answers(error: Exception):
+    watcher = Watcher(cast("HistoryReader", Unreachable(error)))
+
+    frame = await watcher.next_frame(MANY)
+
+    assert (frame.nodes, frame.services) == (MANY.nodes, MANY.services)
+    assert lines_of(frame, 80, 24)[1] == f"! {error}"
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 160])
