@@ -95,3 +95,20 @@ def test_a_second_load_balancer_with_the_same_mark_is_a_twin_until_the_first_is_
     assert (twin.owner == OWNER, twin.twin_of) == (False, OWNER)
     scene.delete(first)
     assert (scene.balancer(second).owner, scene.balancer(second).twin_of) == (OWNER, None)
+
+
+def test_every_free_floating_ip_is_left() -> None:
+    """Only the last one was shown: the others were leaks that no seed could find."""
+    clouds = (SimulatedOpenStack(Random(seed)) for seed in range(50))
+    cloud = next(one for one in clouds if one._site.public)
+    state = cloud.start()
+    for number in (1, 2):
+        fields = {"floating_network_id": cloud._site.public, "description": f"number {number}"}
+        call = replace(PORT, method="POST", path="/v2.0/floatingips", if_revision=None)
+        call = replace(call, body={"floatingip": fields})
+        state, _ = cloud.step(state, call, Moment(NOW, Random(number)))
+
+    left = cloud.truth(state, NOW).balancers.values()
+
+    assert all(one.is_remains for one in left)
+    assert sum("floating_ip_address" in str(one.record) for one in left) == 2

@@ -118,7 +118,9 @@ class TruthOf:
         return self._shown
 
     def _each(self, state: State) -> Iterator[tuple[str, tuple[Record, ...], Balancer]]:
-        floating = {one["port_id"]: one for one in state.table("floatingips").values()}
+        addresses = list(state.table("floatingips").values())
+        floating = {one["port_id"]: one for one in addresses if one["port_id"]}
+        free = [one for one in addresses if not one["port_id"]]
         owners: set[Owner] = set()
         present = [
             one
@@ -137,7 +139,7 @@ class TruthOf:
             elif made.owner:
                 owners.add(made.owner)
             yield one["id"], records, made
-        beside = [*floating.values(), *state.table("security-groups").values()]
+        beside = [*floating.values(), *free, *state.table("security-groups").values()]
         left: dict[Owner | str, tuple[Record, ...]] = {}
         for one in beside:
             owner = owner_of(one) or self._named(one)
