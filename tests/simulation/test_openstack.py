@@ -119,6 +119,8 @@ SAME_PORT_GONE = 1066
 LEFT_TO_OTHERS = 13
 """In scenario strangers: a load balancer that was left to another cluster was taken for one whose
 owner is unknown, and the finalizer stayed."""
+FREE_FLOATING_IPS = 7
+"""In scenario lies: of two floating IPs that are attached to nothing, the judge saw one only."""
 MANY_REFUSED = 24
 """In scenario services: the answers to all creations of a fleet of Services are lost."""
 
@@ -143,6 +145,7 @@ def test_seeds_that_were_once_misjudged() -> None:
     assert_everything_holds(SimulatedOpenStack, seeds=[UNCHANGED, AT_THE_SAME_MOMENT, MADE_UP])
     assert_everything_holds(SimulatedOpenStack, seeds=[SAME_PORT_REFUSED, SAME_PORT_GONE])
     assert_everything_holds(SimulatedOpenStack, seeds=[MANY_REFUSED], scenario="services")
+    assert_everything_holds(SimulatedOpenStack, seeds=[FREE_FLOATING_IPS], scenario="lies")
 
 
 @pytest.mark.timeout(300)
