@@ -475,8 +475,8 @@ def _deletion(wish: Wish, seen: Seen, setup: Setup) -> Iterator[Change]:
     found = seen.found
     if found is None and seen.ambiguous:
         raise Misconfigured(_unmarked(seen.ambiguous))
-    for one in seen.duplicates:
-        yield _removal(one, setup)
+    for one in seen.duplicates:  # their parts are not read
+        yield Change(Effect.DELETE, f"load balancer {one.id}", DeleteBalancer(one.id))
     if found is None:
         yield from _floating_leftovers(wish, seen, setup, is_kept=keeps)
         yield from _group_leftovers(wish, seen)

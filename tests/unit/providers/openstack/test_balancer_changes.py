@@ -479,3 +479,21 @@ async def test_members_without_an_address_follow_a_new_node_port() -> None:
 
     assert {one["protocol_port"] for one in site.members(80).values()} == {31111}
     assert site.members(80).keys() == {"node-1", "node-2"}
+
+
+async def test_without_cascade_a_second_one_is_deleted_with_its_parts_too() -> None:
+    site = Site(cascade_delete=False)
+    await settled(site)
+    first = site.balancer()
+    pool = {"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"}
+    listener = {"protocol": "TCP", "protocol_port": 80, "default_pool": pool}
+    site.api.add_balancer(
+        name=first["name"],
+        vip_subnet_id=site.subnet,
+        listeners=[listener],
+        tags=[tag for tag in first["tags"] if "/spec" not in tag],
+    )
+
+    await site.delete(site.wish())
+
+    assert site.api.records("loadbalancers") == []
