@@ -238,8 +238,17 @@ async def test_a_volume_whose_disk_is_missing_is_not_published(stage: LocalStage
         await pod.stop()
 
 
-async def test_a_volume_for_readers_is_neither_formatted_nor_grown(stage: LocalStage) -> None:
-    readers = mounted(Modes.SINGLE_NODE_READER_ONLY)
+@pytest.mark.parametrize(
+    "readers",
+    [
+        pytest.param(mounted(Modes.SINGLE_NODE_READER_ONLY), id="access mode"),
+        pytest.param(mounted(flags=["ro"]), id="mount option"),
+        pytest.param(mounted(flags=["noatime,ro"]), id="mount options"),
+    ],
+)
+async def test_a_volume_for_readers_is_neither_formatted_nor_grown(
+    stage: LocalStage, readers: Any
+) -> None:
     async with stage.driver() as client:
         volume = (await created(client)).volume_id
         pod = Pod(client, stage, volume, readers)
@@ -250,6 +259,7 @@ async def test_a_volume_for_readers_is_neither_formatted_nor_grown(stage: LocalS
 
         await run("mkfs.ext4", "-q", "-F", str(disk), "64M")
         await pod.start()
+        await pod.publish()
         code, message = await client.fails(
             "NodeExpandVolume", volume_id=volume, volume_path=str(pod.target)
         )

@@ -269,7 +269,7 @@ VOLUMES = (
     Mutant(
         name="a device that is mounted for writers is staged for readers",
         module="csi.node",
-        before="mounts.check_access(existing, staging, read_only=is_asked)",
+        before="mounts.check_access(existing, staging, read_only=read_only)",
         after="pass",
         tests=_NODE,
         scenario="volume-nodes",
@@ -645,6 +645,15 @@ VOLUMES = (
         after="",
         tests=_DEVICES,
         danger=Danger.OWNERSHIP,
+        scenario="volume-nodes",
+    ),
+    Mutant(
+        name="a volume with the mount option ro is formatted",
+        module="csi.node",
+        before='in READ_ONLY_MODES or "ro" in options',
+        after="in READ_ONLY_MODES",
+        tests=_NODE,
+        danger=Danger.DELETION,
         scenario="volume-nodes",
     ),
 )

@@ -156,7 +156,7 @@ async def _stage(device: Path, staging: Path, capability: csi.VolumeCapability) 
                 "volumeMode Filesystem",
             )
         return
-    read_only = capability.access_mode.mode in READ_ONLY_MODES
+    read_only = _is_for_readers(capability)
     if is_directory:
         await mounts.bind(device, staging, read_only=read_only)
         return
@@ -169,8 +169,13 @@ async def _stage(device: Path, staging: Path, capability: csi.VolumeCapability) 
         raise mounts.WrongMount(
             f"{staging} is already a mount of {existing.source} ({existing.filesystem})"
         )
-    is_asked = read_only or "ro" in capability.mount.mount_flags
-    mounts.check_access(existing, staging, read_only=is_asked)
+    mounts.check_access(existing, staging, read_only=read_only)
+
+
+def _is_for_readers(capability: csi.VolumeCapability) -> bool:
+    """Whether nothing may write to the filesystem: by the access mode, or the mount option `ro`."""
+    options = {one for each in capability.mount.mount_flags for one in each.split(",")}
+    return capability.access_mode.mode in READ_ONLY_MODES or "ro" in options
 
 
 async def _mount(
@@ -196,7 +201,7 @@ async def _mount(
 
 async def _publish(request: csi.NodePublishVolumeRequest) -> None:
     capability, target = request.volume_capability, Path(request.target_path)
-    read_only = request.readonly or capability.access_mode.mode in READ_ONLY_MODES
+    read_only = request.readonly or _is_for_readers(capability)
     if capability.HasField("block"):
         hint = request.publish_context.get(DEVICE, "")
         device = await devices.wait_for_device(request.volume_id, hint)
