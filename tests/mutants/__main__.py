@@ -1,8 +1,9 @@
 """`make mutants`: plant each mutant in turn and report which tests catch it.
 
-    python -m tests.mutants [--seeds N] [--jobs N] [--only WORD]
+    python -m tests.mutants [--seeds N] [--jobs N] [--only WORD] [--simulation]
 
-Exits with 1 if a dangerous mutant survives, or if fewer than nine in ten are caught.
+Exits with 1 if a dangerous mutant survives, or if fewer than nine in ten are caught. A test that
+fails without the mutant, too, catches nothing.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.mutants.mutant import CHOSEN, Danger, Mutant
@@ -40,6 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=40, help="simulation seeds for each mutant")
     parser.add_argument("--jobs", type=int, default=2, help="mutants tried at the same time")
     parser.add_argument("--only", default="", help="run mutants whose name contains this text")
+    parser.add_argument(
+        "--simulation", action="store_true", help="count only what the simulation catches"
+    )
     given = parser.parse_args(arguments)
     chosen = [each for each in MUTANTS if given.only in each.name]
     if not chosen:
@@ -48,13 +53,15 @@ def main(arguments: Sequence[str]) -> int:
         names = ", ".join(repr(each.name) for each in outdated)
         parser.error(f"the code has changed: adapt {names}, and run tests/mutants/test_mutants.py")
     with ThreadPoolExecutor(given.jobs) as pool:
-        outcomes = list(pool.map(lambda each: _tried(each, given.seeds), chosen))
+        tries = partial(_tried, seeds=given.seeds, is_simulated=given.simulation)
+        outcomes = list(pool.map(tries, chosen))
     return _verdict(outcomes)
 
 
-def _tried(mutant: Mutant, seeds: int) -> Outcome:
+def _tried(mutant: Mutant, *, seeds: int, is_simulated: bool) -> Outcome:
     began = time.monotonic()
-    caught_by = _unit_tests(mutant) or _simulation(mutant, seeds)
+    caught_by = "" if is_simulated else _unit_tests(mutant)
+    caught_by = caught_by or _simulation(mutant, seeds)
     sign = "caught  " if caught_by else "SURVIVED"
     _say(f"{sign} {time.monotonic() - began:4.0f} s  {mutant.name}  [{caught_by}]")
     return Outcome(mutant, caught_by)
@@ -64,21 +71,28 @@ def _unit_tests(mutant: Mutant) -> str:
     given = mutant.tests.split()
     paths = [each if each.startswith("tests/") else f"tests/unit/{each}" for each in given]
     options = ("-x", "-q", "-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "--no-header")
-    output = _failure(mutant, "-m", "pytest", *options, "--tb=no", *paths)
-    failed = [line for line in output.splitlines() if line.startswith("FAILED")]
-    return failed[0].split(" ")[1].removeprefix("tests/unit/") if failed else output
+    command = ("-m", "pytest", *options, "--tb=no")
+    output = _failure(mutant.name, *command, *paths)
+    failed = [line for line in output.splitlines() if line.startswith("FAILED ")]
+    if not failed:
+        return output
+    test = failed[0].removeprefix("FAILED ").partition(" - ")[0]
+    if _failure("", *command, test):
+        _say(f"without  {mutant.name!r}, too, fails {test}")
+        return ""
+    return test.removeprefix("tests/unit/")
 
 
 def _simulation(mutant: Mutant, seeds: int) -> str:
-    return _failure(mutant, "-m", "tests.mutants.seeds", mutant.scenario, str(seeds)).strip()
+    return _failure(mutant.name, "-m", "tests.mutants.seeds", mutant.scenario, str(seeds)).strip()
 
 
-def _failure(mutant: Mutant, *command: str) -> str:
+def _failure(mutant: str, *command: str) -> str:
     """Return what a Python process with the mutant planted printed; empty if its tests passed.
 
     Raises RuntimeError if it failed in another way: then nothing is known about the mutant.
     """
-    environment = {**os.environ, CHOSEN: mutant.name}
+    environment = {**os.environ, CHOSEN: mutant}
     try:
         done = subprocess.run(
             [sys.executable, *command],
@@ -92,7 +106,7 @@ def _failure(mutant: Mutant, *command: str) -> str:
     except subprocess.TimeoutExpired:
         return f"hung for {LIMIT} s"
     if done.returncode not in {0, 1} or (done.returncode and not done.stdout.strip()):
-        raise RuntimeError(f"mutant {mutant.name!r}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise RuntimeError(f"mutant {mutant!r}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout if done.returncode else ""
 
 

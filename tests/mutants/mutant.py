@@ -54,6 +54,11 @@ class Mutant:
         return self.path.read_text(encoding="utf-8").count(self.before) == 1
 
     @property
+    def cloud(self) -> str:
+        """The cloud that the simulation plays: the one whose provider has the defect."""
+        return "openstack" if self.module.startswith("providers.openstack.") else "local"
+
+    @property
     def path(self) -> Path:
         return (
             Path(__file__)

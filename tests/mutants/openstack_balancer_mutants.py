@@ -194,6 +194,7 @@ OPENSTACK_BALANCERS = (
         after="",
         tests=_SHARING,
         danger=Danger.DELETION,
+        scenario="strangers",
     ),
     Mutant(
         name="a load balancer of the user is deleted",
@@ -218,6 +219,7 @@ OPENSTACK_BALANCERS = (
         after="kept = list[str]()",
         tests=_SHARING,
         danger=Danger.OWNERSHIP,
+        scenario="strangers",
     ),
     Mutant(
         name="a load balancer that fails after years is deleted",

@@ -447,7 +447,7 @@ VOLUMES = (
         after="        if True:\n            await mounts.unmount(Path(request.target_path))",
         tests=_BUSY,
         danger=Danger.OWNERSHIP,
-        scenario="volume-nodes",
+        scenario="volume-writers",
     ),
     Mutant(
         name="a volume is not reserved while it is unstaged",
