@@ -13,7 +13,7 @@ from pileus.testing.conformance.harness import VolumesHarness
 from tests.contract.openstack_machines import OpenStackVolumesHarness
 from tests.csi.stage import GIB, LocalStage, driving, services, summary
 from tests.csi.test_node import release
-from tests.loop_devices import ONE_WORKER, needs_loop_devices
+from tests.loop_devices import ONE_WORKER, needs_loop_devices, release_leftovers
 
 SANITY = os.environ.get("PILEUS_CSI_SANITY")
 LIMIT = 300
@@ -49,6 +49,7 @@ async def sanity(folder: Path, *more: str) -> dict[str, int]:
 @needs_loop_devices
 @pytest.mark.parametrize("access", ["mount", "block"])
 async def test_csi_sanity_passes_on_local(tmp_path: Path, access: str) -> None:
+    release_leftovers()
     async with LocalStage(tmp_path).up() as stage, stage.driver():
         found = await sanity(
             tmp_path,

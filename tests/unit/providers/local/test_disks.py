@@ -24,7 +24,13 @@ from pileus_lab.local.model.volumes import (
     DetachVolume,
     ResizeVolume,
 )
-from tests.loop_devices import ONE_WORKER, detach, devices_of, needs_loop_devices
+from tests.loop_devices import (
+    ONE_WORKER,
+    detach,
+    devices_of,
+    needs_loop_devices,
+    release_leftovers,
+)
 from tests.unit.providers.local.clouds import local_cloud
 from tests.unit.providers.local.test_conformance import Disks as Harness
 
@@ -55,6 +61,7 @@ class TestSnapshots(OnDirectories, SnapshotsLaws):
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Iterator[Disks]:
+    release_leftovers()
     found = Disks.open(tmp_path / "volumes", Kind.LOOP)
     yield found
     for file in found.folder.iterdir():
