@@ -73,8 +73,9 @@ DEFECTS = (
             "services_keep_nothing_else",
         ),
         scenario="services",
-        at=23,
-        within=27,
+        first=31,
+        at=32,
+        within=10,
     ),
     Defect(
         name="a failure is retried at once",

@@ -11,6 +11,17 @@ UNHEARD_OF = "nobody_changes_what_it_has_not_heard_of"
 
 BY_NAME = (
     Defect(
+        name="every namespace may use what belongs to others",
+        plant=plants.every_namespace_is_trusted,
+        caught_by=(
+            "only_true_addresses_are_published",
+            "others_things_are_left_alone",
+            "users_reach_no_balancer_of_others",
+        ),
+        at=9,
+        scenario="tenants",
+    ),
+    Defect(
         name="a node may claim the machine of another",
         plant=plants.nodes_may_claim_any_machine,
         caught_by=("who_claims_the_machine_of_another_is_not_initialized",),

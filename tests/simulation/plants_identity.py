@@ -11,14 +11,25 @@ from pileus.controllers.node import controller as node
 from pileus.controllers.node import observation as node_observation
 from pileus.controllers.route import controller as route
 from pileus.controllers.service import observation as service
+from pileus.controllers.service.desired import EVERY_NAMESPACE, Desires
 from pileus.controllers.service.notes import DeletedServices
 from pileus.controllers.service.reconciler import ServiceReconciler
 from pileus.controllers.service.status import Finalizer, Write
+from pileus.dataclass import replace
 from pileus.kube.model.core_v1 import NODES, SERVICES
 from pileus.objects.cluster_nodes import ClusterNodes, NodeWriter
 from pileus.runtime.events import EventRecorder
 from pileus.runtime.reconcile import DONE
 from tests.simulation.planting import Patch
+
+
+def every_namespace_is_trusted() -> Iterable[Patch]:
+    sound = Desires.wish
+
+    def wish(self: Desires, *arguments: Any) -> Any:
+        return sound(replace(self, trusted=frozenset({EVERY_NAMESPACE})), *arguments)
+
+    yield Desires, "wish", wish
 
 
 def nodes_may_claim_any_machine() -> Iterable[Patch]:

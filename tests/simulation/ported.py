@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from pileus.classic.adapter import Adapted
 from pileus.classic.errors import RetryError
 from pileus.classic.interface import InstanceMetadata
+from pileus.cloud.abilities import Abilities, Requests
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.model import NodeName, NodeRef
 from pileus.kube.model.core_v1 import (
@@ -59,7 +60,8 @@ class SimulatedPorted(SimulatedLocal):
             return Ported(Permitted(api))
 
         async with Adapted(new_ported)(ProviderConfig()) as cloud:  # type: ignore[arg-type]
-            yield cloud
+            # A full check asks for each balancer, as `pileus.classic.balancers` says.
+            yield replace(cloud, abilities=Abilities(requests=Requests(per_balancer=1)))
 
     def operation(self, state: Any, deed: deeds.CloudDeed) -> Any:
         is_unnoticed = isinstance(deed, deeds.AddPort | deeds.RemoveMember)

@@ -136,15 +136,15 @@ class ProcessMemory:
     def __init__(self) -> None:
         self._remembered: dict[Owner, Remembered] = {}
         self._seen: dict[Owner, Service] = {}
-        self._forgotten: dict[Owner, None] = {}
-        self._deleted: set[Owner] = set()
+        self._forgotten: dict[Owner, bool] = {}
+        """And whether the provider has just deleted it."""
 
     def recall(self, owner: Owner) -> Remembered | None:
         return self._remembered.get(owner)
 
     def remember(self, owner: Owner, remembered: Remembered) -> None:
         self._remembered[owner] = remembered
-        self._deleted.discard(owner)
+        self._forgotten.pop(owner, None)
 
     def see(self, owner: Owner, service: Service) -> None:
         self._seen[owner] = service
@@ -155,7 +155,7 @@ class ProcessMemory:
     def forget(self, owner: Owner) -> None:
         self._remembered.pop(owner, None)
         self._seen.pop(owner, None)
-        self._forgotten[owner] = None
+        self._forgotten[owner] = False
         while len(self._forgotten) > MOST_FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]
 
@@ -164,11 +164,12 @@ class ProcessMemory:
 
     def delete(self, owner: Owner) -> None:
         self.forget(owner)
-        self._deleted.add(owner)
+        self._forgotten[owner] = True
 
     def was_just_deleted(self, owner: Owner) -> bool:
-        was = owner in self._deleted
-        self._deleted.discard(owner)
+        was = self._forgotten.get(owner, False)
+        if was:
+            self._forgotten[owner] = False
         return was
 
     def owners(self, cluster: str) -> frozenset[Owner]:
