@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pileus.controllers.ipam.allocator import Allocator
 from pileus.controllers.ipam.plan import lines, ranges_patch
-from pileus.controllers.ipam.reconciler import IpamReconciler, Tools, first_steps
+from pileus.controllers.ipam.reconciler import IpamReconciler, Tools, first_steps, in_turn
 from pileus.controllers.ipam.settings import Sizes
 from pileus.dataclass import dataclass
 from pileus.kube.errors import KubeError
@@ -68,6 +68,8 @@ class IpamController:
         """Work until cancelled; call once. Waits until the ranges of all nodes are known."""
         await self._informer.wait_synced()
         await self._inventory.run()
+        for node in in_turn(self._nodes.nodes()):
+            self._queue.add(node.metadata.name)
         handler = _NodeHandler(self._reconciler, self._queue)
         self._informer.subscribe(self._nodes.without_echoes(handler))
         await self._controller.run()

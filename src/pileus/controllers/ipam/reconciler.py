@@ -6,7 +6,8 @@ node without ranges ──reserve──▶ write, for this version of the node �
 node deleted ──confirmed by the API server──▶ given back
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from typing import assert_never
 
 from pileus.controllers.ipam.allocator import Allocator
@@ -63,8 +64,21 @@ def first_steps(allocator: Allocator, nodes: Sequence[Node]) -> Iterator[Step]:
     """Returns the steps of a manager that starts now. Reads only; `allocator` is a fresh one."""
     for node in filter(pod_ranges_of, nodes):
         yield from plan(ExistingNode(node, problems=allocator.record(node)))
-    for node in filter(needs_ranges, nodes):
+    for node in in_turn(nodes):
         yield from plan(ExistingNode(node, allocator.reserve(node)))
+
+
+def in_turn(nodes: Iterable[Node]) -> Sequence[Node]:
+    """Returns the nodes that need ranges, the oldest first.
+
+    They are served in this order if there are not enough ranges for all, also after a restart.
+    """
+    return sorted(filter(needs_ranges, nodes), key=_age)
+
+
+def _age(node: Node) -> tuple[float, str]:
+    created = node.metadata.creation_timestamp
+    return created.timestamp() if created else inf, node.metadata.name
 
 
 class IpamReconciler:
@@ -73,7 +87,7 @@ class IpamReconciler:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._waiting = PerObject[str, None]("nodes/without-range")
-        """Names of nodes for which no range was free, the longest waiting first."""
+        """Names of nodes for which no range was free."""
 
     async def reconcile(self, key: str) -> Result:
         steps, result = plan(await self._observe(key)), DONE
@@ -143,10 +157,10 @@ class IpamReconciler:
         """Give back what the node had, unless another node got its name meanwhile."""
         if self._tools.allocator.uid_of(name) == uid:
             self._tools.allocator.release(name)
-        if self._waiting:
-            first = next(iter(self._waiting))
-            del self._waiting[first]
-            self._tools.queue.add(first)
+        waiting = map(self._tools.nodes.node, self._waiting)
+        for node in in_turn(one for one in waiting if one is not None)[:1]:
+            del self._waiting[node.metadata.name]
+            self._tools.queue.add(node.metadata.name)
 
     def _report(self, step: ReportProblems) -> None:
         name, text = step.node.metadata.name, shortened(step.text)

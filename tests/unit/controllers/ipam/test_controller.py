@@ -183,6 +183,28 @@ async def test_a_full_range_is_told_and_served_as_soon_as_one_is_given_back():
     assert all((await at.ranges()).values())
 
 
+async def test_the_oldest_node_gets_a_free_range_first_also_after_a_restart_and_in_a_preview():
+    at = Site()
+    for name in ("n5", "n6", "n7", "n9", "n8", "n1"):
+        await at.register(name)
+        await asyncio.sleep(2)
+
+    async with at.running(FOUR):
+        await asyncio.sleep(5)
+    assert [name for name, mine in (await at.ranges()).items() if not mine] == ["n1", "n8"]
+    async with at.running(FOUR):
+        await asyncio.sleep(5)
+        at.wire.refuse = "/api/v1/nodes/n5"
+        await at.remove("n5")
+        await asyncio.sleep(1)
+        planned = await at.controller.preview(EVERYTHING)
+        at.wire.refuse = ""
+        await asyncio.sleep(5)
+
+    assert [one.about.name for one in planned if isinstance(one, Planned)] == ["n8"]
+    assert [name for name, mine in (await at.ranges()).items() if not mine] == ["n1"]
+
+
 async def test_defect_19_retries_with_one_family_full_leak_nothing_of_the_other():
     at = Site()
     asked = asked_for("10.0.0.0/21,fd00::/63")
