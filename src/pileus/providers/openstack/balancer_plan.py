@@ -554,6 +554,7 @@ def _floating_leftovers(
         else "",
         former=_description_at_creation(found),
         users=services_of(found.tags) if found else frozenset(),
+        permits=for_tags(wish.owner.cluster, wish.namespace, wish.service),
         is_wanted=False,
         is_kept=is_kept,
         may_attach=found is not None and (heir is not None or is_deleted_whole(found, wish)),

@@ -9,7 +9,9 @@
 The mark of an owner (`marks`) on a floating IP means: delete it together with the Service. It is
 missing on floating IPs that the user created, named in `spec.loadBalancerIP`, or keeps (annotation
 `keep-floatingip`, tag `pileus.dev/keep=true`): these are attached and detached, and never deleted.
-One that is named and looks as if it was created for the Service gets that tag.
+One that is named and looks as if it was created for the Service gets that tag. One that is kept is
+reserved for the Service by the tag `pileus.dev/for`: its description has the name of the cluster,
+which other clusters may have, too.
 
 Neutron cannot create a floating IP with tags. So it is created on the VIP port, with the
 description of the Go cloud-controller-manager, and marked by a second request. If the process dies
@@ -90,6 +92,11 @@ class FloatingIpSpec:
     is_left_to_others: bool = False
     """Whether others keep the load balancer with what is on it, who are not of this cluster."""
 
+    @property
+    def reservation(self) -> str:
+        """The tag that reserves a floating IP for this Service alone; empty: it is not known."""
+        return self.permits[0] if self.permits else ""
+
 
 @dataclass(frozen=True, slots=True)
 class CreateFloatingIp:
@@ -103,6 +110,8 @@ class CreateFloatingIp:
     port_id: str
     owner: Owner | None
     """None: the user keeps it, it gets no mark."""
+    reserved_for: str = ""
+    """The tag that one without a mark gets."""
 
     part = Part.WHOLE
     effect = Effect.CREATE
@@ -144,6 +153,8 @@ class MarkFloatingIp:
     floating_ip: FloatingIp
     owner: Owner | None
     """None: remove the mark."""
+    reserved_for: str = ""
+    """The tag that one gets whose mark is removed."""
 
     part = Part.WHOLE
     effect = Effect.UPDATE
@@ -265,8 +276,9 @@ async def apply(neutron: Neutron, change: FloatingIpChange, observed: FloatingIp
             return _replaced(observed, one, await _set_port(neutron, one, port_id))
         case DetachFloatingIp(one):
             return _replaced(observed, one, await _set_port(neutron, one, None))
-        case MarkFloatingIp(one, owner):
-            tags = (*without_mark(one.tags), *(tags_of(owner) if owner else ()))
+        case MarkFloatingIp(one, owner, reserved_for):
+            kept = (tag for tag in without_mark(one.tags) if tag != reserved_for)
+            tags = (*kept, *(tags_of(owner) if owner else filter(None, (reserved_for,))))
             return _replaced(observed, one, await neutron.tag("floatingips", one, tags))
         case KeepFloatingIp(one):
             return _replaced(
@@ -280,7 +292,7 @@ async def apply(neutron: Neutron, change: FloatingIpChange, observed: FloatingIp
 def _marking(spec: FloatingIpSpec, current: FloatingIp) -> Iterator[FloatingIpChange]:
     is_ours = owner_of(current.tags) == spec.owner
     if is_ours and _is_kept(spec, current):
-        yield MarkFloatingIp(current, None)
+        yield MarkFloatingIp(current, None, spec.reservation)
     elif is_ours or not spec.may_attach or not _is_provable(spec, current):
         return
     elif _has_address(spec, current):
@@ -336,6 +348,7 @@ def _needed(
         spec.address,
         port_id,
         None if spec.is_kept else spec.owner,
+        spec.reservation if spec.is_kept else "",
     )
 
 
@@ -353,17 +366,19 @@ def _reusable(spec: FloatingIpSpec, observed: FloatingIps) -> FloatingIp | None:
 def _check_free(spec: FloatingIpSpec, named: FloatingIp) -> None:
     """Raises `Misconfigured` if the floating IP is in use, or not for this Service.
 
-    One without a mark is for it if it has the tag of an operator, or was created for this Service
-    before. The message is the same for all reasons: the author of the Service may be anyone
+    One without a mark is for it if it is reserved for it by a tag, or was created for a Service of
+    this name in a cluster of this name and is reserved for none, as the Go program leaves it. The
+    message is the same for all reasons: the author of the Service may be anyone
     and learns nothing about the user of an address.
     """
     is_ours = owner_of(named.tags) == spec.owner
     is_reserved = not frozenset(spec.permits).isdisjoint(named.tags)
-    is_former = bool(spec.description) and named.description == spec.description
-    is_for_us = spec.may_use_foreign or is_reserved or is_former
+    is_for_others = any(tag.startswith(FOR) for tag in named.tags) and not is_reserved
+    is_former = named.description == spec.description and not is_for_others
+    is_for_us = spec.may_use_foreign or is_reserved or (spec.description and is_former)
     if not named.port_id and (is_ours or (is_for_us and not is_marked(named.tags))):
         return
-    tag = spec.permits[0] if spec.permits else f"{FOR}CLUSTER/NAMESPACE/SERVICE"
+    tag = spec.reservation or f"{FOR}CLUSTER/NAMESPACE/SERVICE"
     raise Misconfigured(
         f"loadBalancerIP {spec.address}: the floating IP is in use, or not reserved for this "
         "Service. Fix: request another address, or ask an operator to free it and to run: "
@@ -388,7 +403,9 @@ def _given_up(spec: FloatingIpSpec, one: FloatingIp, port_id: str) -> Iterator[F
         yield MarkFloatingIp(one, None)
     elif is_ours and is_here and not spec.may_attach and not spec.is_kept:
         return  # the load balancer stays with others who use it, too
-    elif is_ours and (_is_kept(spec, one) or (one.port_id and not is_here)):
+    elif is_ours and _is_kept(spec, one):
+        yield MarkFloatingIp(one, None, spec.reservation)
+    elif is_ours and one.port_id and not is_here:
         yield MarkFloatingIp(one, None)
     elif is_ours or (is_proven and not spec.is_kept and not _has_address(spec, one)):
         yield DeleteFloatingIp(one)
@@ -417,9 +434,8 @@ async def _create(neutron: Neutron, change: CreateFloatingIp) -> FloatingIp:
         **({"floating_ip_address": change.address} if change.address else {}),
     }
     created = await _create_in_any(neutron, change, body)
-    if change.owner is None:
-        return created
-    return await neutron.tag("floatingips", created, tags_of(change.owner))
+    tags = tags_of(change.owner) if change.owner else tuple(filter(None, (change.reserved_for,)))
+    return await neutron.tag("floatingips", created, tags) if tags else created
 
 
 async def _create_in_any(

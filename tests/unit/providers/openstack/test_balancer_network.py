@@ -191,7 +191,8 @@ async def test_a_kept_floating_ip_survives_its_service_and_serves_the_next_one()
     await site.settle(again)
     await site.delete(again)
     (still,) = site.api.records("floatingips")
-    assert (still["id"], still["tags"]) == (kept["id"], [KEPT])
+    assert (still["id"], set(still["tags"])) == (kept["id"], {*kept["tags"], KEPT})
+    assert kept["tags"] == ["pileus.dev/for=cluster-1/shop/web"]
 
 
 async def test_a_load_balancer_that_was_deleted_manually_gets_its_address_back() -> None:

@@ -122,6 +122,22 @@ def test_the_requested_address_is_attached_if_it_is_free_and_reserved() -> None:
     assert planned(spec, former) == (AttachFloatingIp(former, PORT),)
 
 
+def test_one_that_is_kept_is_reserved_for_its_service_in_its_cluster():
+    kept = replace(SPEC, is_kept=True, permits=for_tags("cluster-1", "shop", "web"))
+    (create,) = planned(kept)
+    (left,) = planned(replace(kept, is_wanted=False), OURS)
+    assert isinstance(create, CreateFloatingIp)
+    assert create.reserved_for == "pileus.dev/for=cluster-1/shop/web"
+    assert left == MarkFloatingIp(OURS, None, create.reserved_for)
+
+    free = changed(FREE, tags=(create.reserved_for,))
+    again = replace(kept, address="1.0.0.5")
+    assert planned(again, free) == (AttachFloatingIp(free, PORT),)
+    theirs = replace(again, owner=TWIN, permits=for_tags("cluster-2", "shop", "web"))
+    with pytest.raises(Misconfigured, match="not reserved"):
+        planned(theirs, free)
+
+
 @pytest.mark.parametrize(
     "tags",
     [
