@@ -145,9 +145,17 @@ OPENSTACK_BALANCERS = (
     Mutant(
         name="any free floating IP is taken",
         module="providers.openstack.floating_ip",
-        before="is_for_us = spec.may_use_foreign or is_reserved or is_former",
-        after="is_for_us = True",
+        before="spec.may_use_foreign or is_reserved or (is_former and not is_for_others)",
+        after="True",
         tests=_TENANTS,
+        danger=Danger.OWNERSHIP,
+    ),
+    Mutant(
+        name="a floating IP that was kept for a Service of another cluster is taken",
+        module="providers.openstack.floating_ip",
+        before="(is_former and not is_for_others)",
+        after="is_former",
+        tests="providers/openstack/test_floating_ip.py",
         danger=Danger.OWNERSHIP,
     ),
     Mutant(

@@ -156,8 +156,8 @@ OPENSTACK = (
     Mutant(
         name="a floating IP that the user moved is deleted",
         module="providers.openstack.floating_ip",
-        before="if is_ours and (_is_kept(spec, one) or (one.port_id and not is_here)):",
-        after="if is_ours and _is_kept(spec, one):",
+        before="if is_ours and one.port_id and not is_here:",
+        after="if False:",
         tests=_FLOATING,
         danger=Danger.DELETION,
     ),

@@ -373,9 +373,9 @@ def _check_free(spec: FloatingIpSpec, named: FloatingIp) -> None:
     """
     is_ours = owner_of(named.tags) == spec.owner
     is_reserved = not frozenset(spec.permits).isdisjoint(named.tags)
-    is_for_others = any(tag.startswith(FOR) for tag in named.tags) and not is_reserved
-    is_former = named.description == spec.description and not is_for_others
-    is_for_us = spec.may_use_foreign or is_reserved or (spec.description and is_former)
+    is_for_others = not is_reserved and any(tag.startswith(FOR) for tag in named.tags)
+    is_former = bool(spec.description) and named.description == spec.description
+    is_for_us = spec.may_use_foreign or is_reserved or (is_former and not is_for_others)
     if not named.port_id and (is_ours or (is_for_us and not is_marked(named.tags))):
         return
     tag = spec.reservation or f"{FOR}CLUSTER/NAMESPACE/SERVICE"
