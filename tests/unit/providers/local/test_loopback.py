@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from itertools import combinations
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from pileus_lab.local.model.machines import CreateMachine
 from pileus_lab.local.model.records import Member, Pools, Port
 from pileus_lab.local.model.state import State
 from tests.unit.providers.local.clouds import moment
-from tests.unit.providers.local.test_server import body, served
+from tests.unit.providers.local.test_server import body, networks_of_its_own, served
 
 TRIED = NETWORKS[-3:]
 """The last ones: clouds that run on this machine take the first ones."""
@@ -107,18 +107,28 @@ async def test_the_balancers_of_two_clouds_lead_each_to_its_own_instances(
 
 @pytest.mark.real_time
 @pytest.mark.timeout(60)
-async def test_a_cloud_keeps_its_addresses_and_does_not_start_without_them(
-    folders: tuple[Path, Path],
-):
+async def test_a_cloud_keeps_the_networks_that_it_picked(folders: tuple[Path, Path]):
     one, other = folders
-    state = f"--state={one / 'cloud.db'}"
-    with served(other), served(one, state):
+    with served(other), served(one, f"--state={one / 'cloud.db'}"):
         address = await address_of(one, "a")
-    with served(one, state):
-        assert await body(f"http://{address}:8080/") == "a"
-        async with reaching(one / "local.sock") as api:
-            (balancer,) = (await api.call(ListBalancers())).items
+
     with open_journal(one / "cloud.db") as journal:
+        kept = kept_pools(journal.load())
+    assert kept is not None
+    assert ip_address(address) in ip_network(kept.balancers)
+
+
+@pytest.mark.real_time
+@pytest.mark.timeout(60)
+async def test_a_cloud_starts_again_at_its_addresses_or_not_at_all(tmp_path: Path):
+    state = f"--state={tmp_path / 'cloud.db'}"
+    with served(tmp_path, state, networks_of_its_own(tmp_path)):
+        address = await address_of(tmp_path, "a")
+    with served(tmp_path, state):
+        assert await body(f"http://{address}:8080/") == "a"
+        async with reaching(tmp_path / "local.sock") as api:
+            (balancer,) = (await api.call(ListBalancers())).items
+    with open_journal(tmp_path / "cloud.db") as journal:
         kept = kept_pools(journal.load())
     assert balancer.addresses == (address,)
     assert kept is not None

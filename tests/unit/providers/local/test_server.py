@@ -190,6 +190,20 @@ def served(directory: Path, *arguments: str) -> Generator[subprocess.Popen[str]]
             process.kill()
 
 
+def networks_of_its_own(folder: Path) -> str:
+    """The flag with networks that no other cloud takes while this one is down.
+
+    What a cloud picks itself is free as soon as it ends: a test beside this one would get it.
+    """
+    second, third = 100 + os.getpid() % 100, os.getpid() // 100 % 250
+    file = folder / "local.yaml"
+    file.write_text(
+        f"endpoint: {folder}/local.sock\n"
+        f"internalPool: 127.{second}.{third}.0/25\nbalancerPool: 127.{second}.{third}.128/25\n"
+    )
+    return f"--config={file}"
+
+
 async def create_until_killed(
     endpoint: Path, process: subprocess.Popen[str], acknowledged: list[str]
 ) -> None:
@@ -201,12 +215,12 @@ async def create_until_killed(
 
 
 async def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path):
-    state = str(tmp_path / "state.db")
+    cloud = (networks_of_its_own(tmp_path), f"--state={tmp_path / 'state.db'}")
     acknowledged: list[str] = []
-    with served(tmp_path, "--state", state) as process, pytest.raises(Unavailable):
+    with served(tmp_path, *cloud) as process, pytest.raises(Unavailable):
         await create_until_killed(tmp_path / "local.sock", process, acknowledged)
 
-    with served(tmp_path, "--state", state):
+    with served(tmp_path, *cloud):
         async with reaching(tmp_path / "local.sock") as api:
             machines = {one.id for one in (await api.call(ListMachines())).items}
 
@@ -240,20 +254,15 @@ def test_a_cloud_that_is_asked_to_end_leaves_no_socket(tmp_path: Path):
 
 
 async def test_traffic_goes_on_without_the_manager_and_comes_back_after_a_kill(tmp_path: Path):
-    second, third = 100 + os.getpid() % 100, os.getpid() // 100 % 250
-    file = tmp_path / "local.yaml"
-    file.write_text(
-        f"endpoint: {tmp_path}/local.sock\nstate: {tmp_path}/state.db\n"
-        f"internalPool: 127.{second}.{third}.0/25\nbalancerPool: 127.{second}.{third}.128/25\n"
-    )
-    with served(tmp_path, "--config", str(file)):
+    cloud = (networks_of_its_own(tmp_path), f"--state={tmp_path / 'state.db'}")
+    with served(tmp_path, *cloud):
         async with reaching(tmp_path / "local.sock") as api:
             await api.call(CreateMachine(name="a"))
-        address = await manage_once(file)
+        address = await manage_once(tmp_path / "local.yaml")
 
         assert await body(f"http://{address}:8080/") == "a"
 
-    with served(tmp_path, "--config", str(file)):
+    with served(tmp_path, *cloud):
         assert await body(f"http://{address}:8080/") == "a"
 
 
