@@ -11,19 +11,18 @@ from tools.deploy_files.workload_template import (
     PULL_SECRETS,
     REPLICAS,
     SECRET,
+    marked,
     of_flags,
     pods,
     with_block,
 )
 
-from pileus.app.settings import TABLE, build_config
+from pileus.dataclass import replace
 from pileus.deployment.choice import Account, ApiServer, Choice, CsiChoice, Monitor, Monitoring
 from pileus.deployment.commented import Object, documents
 from pileus.deployment.csi import CONTROLLER, LOOPBACK, NODE, PASSED, csi_objects
 from pileus.deployment.manifests import pod
 from pileus.deployment.monitoring import monitoring_objects
-from pileus.settings.sources import gather
-from pileus.version import PROGRAM
 
 CLOUD, REGISTRY, KUBELET, NODE_IMAGE = "markcloud", "mark-registry", "/mark-kubelet", "mark-node"
 SIDECARS, SNAPSHOTS = ".Values.csi.sidecars", ".Values.csi.snapshots"
@@ -101,7 +100,9 @@ def _controller(text: str) -> str:
 
 
 def _node(text: str) -> str:
-    text = replaced(text, NODE_IMAGE, f"{{{{ .Values.csi.nodeImage | default {_IMAGE} | quote }}}}")
+    text = replaced(
+        text, NODE_IMAGE, f"{{{{ .Values.csi.nodeImage | default ({_IMAGE}) | quote }}}}"
+    )
     text = replaced(text, "value: mark\n", "value: {{ .Values.apiServer.host | quote }}\n")
     port = json.dumps(ApiServer("").port)
     text = replaced(
@@ -115,27 +116,19 @@ def _node(text: str) -> str:
     return _containers(text, ["cloud-provider", "v"])
 
 
-_IMAGE = '(include "pileus.image" .)'
+_IMAGE = 'include "pileus.image" .'
 
 
 def _containers(text: str, flags: list[str]) -> str:
     policy = "imagePullPolicy: {{ .Values.image.pullPolicy }}"
     text = replaced(text, "imagePullPolicy: IfNotPresent", policy)
-    text = text.replace(IMAGE, f"{{{{ {_IMAGE.strip('()')} | quote }}}}")
+    text = text.replace(IMAGE, f"{{{{ {_IMAGE} | quote }}}}")
     return replaced(text, f"            - --cloud-provider={CLOUD}\n", of_flags(flags))
 
 
 def _marked() -> Choice:
-    line = (f"--cloud-provider={CLOUD}",)
-    return Choice(
-        config=build_config(gather(TABLE, PROGRAM, line, {}).values),
-        arguments=line,
-        namespace=NAMESPACE,
-        image=IMAGE,
-        replicas=REPLICAS,
-        api_server=ApiServer("mark"),
-        files={"cloud-config": b"mark"},
-        secret=SECRET,
+    return replace(
+        marked(f"--cloud-provider={CLOUD}"),
         monitoring=Monitoring(
             monitor=Monitor.POD, account=Account("mark", "mark"), labels={LABEL: "mark"}
         ),

@@ -6,14 +6,13 @@ take for templates.
 
 from tools.deploy_files.conditions import SERVES, flag, guarded
 from tools.deploy_files.rbac_template import HEADER, NAMESPACE, replaced
+from tools.deploy_files.workload_template import marked
 
-from pileus.app.settings import TABLE, build_config
+from pileus.dataclass import replace
 from pileus.deployment.alerts import RUNBOOKS, groups
 from pileus.deployment.choice import Account, Choice, Monitor, Monitoring
 from pileus.deployment.commented import Object, documents
 from pileus.deployment.monitoring import dashboard_text, monitoring_objects
-from pileus.settings.sources import gather
-from pileus.version import PROGRAM
 
 PORT, LABEL, READER, READERS = 65001, "mark-label", "mark-reader", "mark-readers"
 ALERTS, DASHBOARD = "files/alerts.yaml", "files/dashboard.json"
@@ -72,10 +71,8 @@ def _document(one: Object) -> str:
 
 
 def _marked(kind: Monitor) -> Choice:
-    line = ("--cloud-provider=local", f"--secure-port={PORT}")
-    return Choice(
-        config=build_config(gather(TABLE, PROGRAM, line, {}).values),
-        namespace=NAMESPACE,
+    return replace(
+        marked("--cloud-provider=local", f"--secure-port={PORT}"),
         monitoring=Monitoring(
             monitor=kind, account=Account(READERS, READER), labels={LABEL: "mark"}
         ),

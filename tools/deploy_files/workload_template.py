@@ -8,6 +8,7 @@ from tools.deploy_files.rbac_template import HEADER, NAMESPACE, quoted, replaced
 
 from pileus.app.registry import CONTROLLERS
 from pileus.app.settings import TABLE, build_config
+from pileus.dataclass import replace
 from pileus.deployment.choice import ApiServer, Choice, Monitor, Shape
 from pileus.deployment.commented import Object, documents
 from pileus.deployment.manifests import (
@@ -142,10 +143,14 @@ def workload_template() -> str:
 
 def _marked(shape: Shape) -> Choice:
     line = ("--cloud-provider=local", f"--secure-port={PORT}", f"--bind-address={ADDRESS}")
+    return replace(marked(*line), arguments=(ARGUMENT,), shape=shape)
+
+
+def marked(*line: str) -> Choice:
+    """Returns a choice with these flags whose other values are marks, which templates replace."""
     return Choice(
         config=build_config(gather(TABLE, PROGRAM, line, {}).values),
-        arguments=(ARGUMENT,),
-        shape=shape,
+        arguments=line,
         namespace=NAMESPACE,
         image=IMAGE,
         replicas=REPLICAS,
