@@ -277,20 +277,10 @@ def _remains(state: Account, last: Mapping[Owner, str]) -> Mapping[str, truth.Ba
         owner = owner_of(group.tags)
         if owner is not None and owner in last and owner not in present:
             left.setdefault(owner, []).append(group)
-    return {last[owner]: _leftover(last[owner], owner, left[owner]) for owner in left}
-
-
-def _leftover(id_: str, owner: Owner, groups: Sequence[TargetGroup]) -> truth.Balancer:
-    return truth.Balancer(
-        id=id_,
-        owner=owner,
-        addresses=(),
-        ports=frozenset(),
-        members=frozenset(),
-        has_failed=True,
-        is_remains=True,
-        record=tuple(groups),
-    )
+    return {
+        last[owner]: truth.Balancer.remains(last[owner], owner, tuple(groups))
+        for owner, groups in left.items()
+    }
 
 
 def _balancer(state: Account, one: LoadBalancer) -> truth.Balancer:

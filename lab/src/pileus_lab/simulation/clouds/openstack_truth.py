@@ -139,6 +139,7 @@ class TruthOf:
             elif made.owner:
                 owners.add(made.owner)
             yield one["id"], records, made
+        # What is beside them, of an owner that has none, counts as the remains of the last one.
         beside = [*floating.values(), *free, *state.table("security-groups").values()]
         left: dict[Owner | str, tuple[Record, ...]] = {}
         for one in beside:
@@ -150,7 +151,7 @@ class TruthOf:
             owner = key if isinstance(key, Owner) else None
             first = str(records[0]["id"])
             id_ = self._ids.get(owner, first) if owner else first
-            yield id_, records, _leftover(id_, records, owner)
+            yield id_, records, Balancer.remains(id_, owner, _frozen(records))
 
     def _named(self, record: Record) -> Owner | None:
         """Returns the owner of a security group that has no tags yet: its name has the UID."""
@@ -225,23 +226,6 @@ def _twin(balancer: Balancer) -> Balancer:
         members=balancer.members,
         twin_of=owner,
         record=balancer.record,
-    )
-
-
-def _leftover(id_: str, records: tuple[Record, ...], owner: Owner | None) -> Balancer:
-    """Floating IPs and security groups of an owner that has no load balancer.
-
-    They count as the remains of the last one.
-    """
-    return Balancer(
-        id=id_,
-        owner=owner,
-        addresses=(),
-        ports=frozenset(),
-        members=frozenset(),
-        has_failed=True,
-        is_remains=True,
-        record=_frozen(records),
     )
 
 

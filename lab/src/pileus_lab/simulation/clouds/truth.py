@@ -72,6 +72,20 @@ class Balancer:
     """Everything that the cloud stores of it, as a frozen value. Only its owner may change any
     of it."""
 
+    @classmethod
+    def remains(cls, id_: str, owner: Owner | None, record: object) -> "Balancer":
+        """Returns what is left of one that is deleted: parts beside it, of the same owner."""
+        return cls(
+            id=id_,
+            owner=owner,
+            addresses=(),
+            ports=frozenset(),
+            members=frozenset(),
+            has_failed=True,
+            is_remains=True,
+            record=record,
+        )
+
     def is_of(self, cluster: str) -> bool:
         return self.owner is not None and self.owner.cluster == cluster
 
