@@ -10,7 +10,7 @@ from pileus.providers.openstack.balancer_plan import floating_spec
 from pileus.providers.openstack.balancer_seen import Seen, members_down
 from pileus.providers.openstack.config import LoadBalancerClass
 from pileus.providers.openstack.desired import Desired
-from pileus.providers.openstack.marks import for_tags
+from pileus.providers.openstack.marks import for_tag
 from pileus.providers.openstack.networks import FloatingChoice
 from pileus.providers.openstack.neutron import FloatingIp, Subnet
 from pileus.providers.openstack.octavia import LoadBalancer
@@ -77,7 +77,7 @@ def _members_of_others(wish: Wish, desired: Desired, seen: Seen) -> Iterator[Not
             f"members of port {', '.join(labels)} are not changed: the port belongs to something "
             "else, such as another Service. To let this Service change them, an operator can add "
             f"the namespace to --trusted-namespaces, or run: openstack loadbalancer set --tag "
-            f"{for_tags(wish.owner.cluster, wish.namespace, wish.service)[0]} {named.id}",
+            f"{for_tag(wish.owner.cluster, wish.namespace, wish.service)} {named.id}",
         )
 
 

@@ -37,6 +37,11 @@ def for_tags(cluster: str, namespace: str, service: str) -> tuple[str, ...]:
     return tuple(f"{FOR}{cluster}{one}" for one in (f"/{namespace}/{service}", f"/{namespace}", ""))
 
 
+def for_tag(cluster: str, namespace: str, service: str) -> str:
+    """Returns the tag that lets this Service alone use an object; empty: it is not known."""
+    return next(iter(for_tags(cluster, namespace, service)), "")
+
+
 def owner_of(tags: Iterable[str]) -> Owner | None:
     """Returns the owner in the mark; None if there is no mark, or more than one."""
     known = tuple(tags)

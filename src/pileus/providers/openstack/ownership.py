@@ -26,7 +26,7 @@ from pileus.cloud.balancer import Owner, Wish
 from pileus.cloud.fingerprint import usual_address
 from pileus.dataclass import dataclass
 from pileus.providers.openstack.desired import PREFIX, balancer_name, legacy_name
-from pileus.providers.openstack.marks import CLUSTER, CREATED, SERVICE, for_tags, tags_of
+from pileus.providers.openstack.marks import CLUSTER, CREATED, SERVICE, for_tag, tags_of
 from pileus.providers.openstack.octavia import Listener, LoadBalancer, Pool, Provisioning
 
 SPEC = "pileus.dev/spec="
@@ -216,8 +216,8 @@ def candidates_of(
 
 def is_permitted(wish: Wish, balancer: LoadBalancer) -> bool:
     """Whether an operator lets the Service use a load balancer of others."""
-    permits = for_tags(wish.owner.cluster, wish.namespace, wish.service)[:1]
-    return wish.may_use_foreign or not frozenset(permits).isdisjoint(balancer.tags)
+    permit = for_tag(wish.owner.cluster, wish.namespace, wish.service)
+    return wish.may_use_foreign or bool(permit and permit in balancer.tags)
 
 
 def may_be_guest(wish: Wish, balancer: LoadBalancer) -> bool:
