@@ -139,9 +139,10 @@ class ClassicBalancers:
             self.memory.see(wish.owner, shown)
         service = shown or (last and last.service) or self.memory.sight(wish.owner)
         if service is None:
-            return _nothing(wish.owner) if self.memory.is_forgotten(wish.owner) else None
+            gone = Service(metadata=ObjectMeta(uid=wish.owner.uid))
+            return _nothing_of(gone) if self.memory.is_forgotten(wish.owner) else None
         if was_deleted and wish.spec is None:
-            return ClassicSeen(service=service, remembered=None, exists=False)
+            return _nothing_of(service)
         seen = self._known(service, last or self._noted(service))
         if wish.spec is not None and (_plan(wish, seen) or not deep):
             return seen
@@ -264,13 +265,13 @@ class ClassicBalancers:
             raise balancer_error(error) from error
         self.memory.delete(change.owner)
         self.notes.forget(seen.service)
-        return ClassicSeen(service=seen.service, remembered=None, exists=False)
+        return _nothing_of(seen.service)
 
     async def _forget(self, change: Forget, seen: ClassicSeen) -> ClassicSeen:
         await self._unnote(seen)
         self.memory.forget(change.owner)
         self.notes.forget(seen.service)
-        return ClassicSeen(service=seen.service, remembered=None, exists=False)
+        return _nothing_of(seen.service)
 
     async def _begin(self, owner: Owner, seen: ClassicSeen, last: Remembered) -> None:
         """If the process dies during the call, the owner is remembered and no note exists."""
@@ -312,11 +313,9 @@ class ClassicBalancers:
         return [node for node in nodes if node is not None]
 
 
-def _nothing(owner: Owner) -> ClassicSeen:
-    """For a deleted Service whose load balancer this process has deleted, or found deleted."""
-    return ClassicSeen(
-        service=Service(metadata=ObjectMeta(uid=owner.uid)), remembered=None, exists=False
-    )
+def _nothing_of(service: Service) -> ClassicSeen:
+    """For a Service whose load balancer this process has deleted, or found deleted."""
+    return ClassicSeen(service=service, remembered=None, exists=False)
 
 
 def _plan(wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:
