@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pileus.cli.doctor import PROGRAMS
+from pileus.fix import PROGRAMS
 from pileus.doctor.doctor import CHECKS
 
 ROOT = Path(__file__).parents[2]

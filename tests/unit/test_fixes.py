@@ -20,7 +20,7 @@ from pileus.controllers.service.events import message_of
 from pileus.controllers.service.observation import Observation
 from pileus.controllers.service.plan import Rules, plan
 from pileus.controllers.service.steps import CheckBalancer, Report
-from pileus.fix import fix_in, one_line, quoted
+from pileus.fix import commands_in, fix_in, one_line, parts_of, quoted
 from pileus.kube.errors import refusal_in_stream
 from pileus.kube.model.core_v1 import Service
 from pileus.providers.openstack.annotations import ANNOTATIONS, OPTIONS
@@ -105,3 +105,29 @@ def test_a_text_is_quoted_in_one_line_and_bounded() -> None:
     assert len(one_line("\x1b" * 1_000_000)) < 30_000
     assert one_line("a\nb\udc80") == "a\\nb\\udc80"
     assert fix_in(f"{quoted(' Fix: kubectl x')} is wrong. Fix: kubectl y (or z)") == "kubectl y"
+
+
+@pytest.mark.parametrize(
+    ("fix", "parts"),
+    [
+        ("kubectl get x", ("", "kubectl get x", "")),
+        (
+            "helm get 'a   # b' | kubectl x   # it's c",
+            ("", "helm get 'a   # b' | kubectl x", "it's c"),
+        ),
+        ("edit it, then: kubectl get y", ("edit it, then:", "kubectl get y", "")),
+        (
+            "delete it with kubectl, or wait: see docs",
+            ("delete it with kubectl, or wait: see docs", "", ""),
+        ),
+        ("", ("", "", "")),
+    ],
+)
+def test_a_fix_has_advice_a_command_and_a_comment(fix: str, parts: tuple[str, str, str]) -> None:
+    assert parts_of(fix) == parts
+
+
+def test_a_command_in_a_comment_is_a_command_of_the_fix() -> None:
+    fix = "edit it, then: kubectl get y   # start the webhook, or: pileus plan"
+
+    assert [*commands_in(fix)] == ["kubectl get y", "pileus plan"]

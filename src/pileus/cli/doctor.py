@@ -24,6 +24,7 @@ from pileus.doctor.doctor import Checked, Diagnosis, diagnose
 from pileus.doctor.installation import in_pod, reading_flags
 from pileus.doctor.observation import Expected, Observation
 from pileus.doctor.reading import observe
+from pileus.fix import parts_of
 from pileus.settings.flags import Flag, Group
 from pileus.settings.kinds import STRING
 
@@ -60,8 +61,7 @@ COMMAND = Command(
 INKS = {Severity.ERROR: Ink.RED, Severity.WARNING: Ink.YELLOW, Severity.NOTE: Ink.DIM}
 GOOD, BAD, ODD, UNREAD, SKIPPED = "✓", "✗", "!", "?", "-"
 INDENT = 4
-PROGRAMS = frozenset({"helm", "kubectl", "openstack", "pileus", "timedatectl"})
-"""A fix that begins with one of them is a command."""
+LABEL, COMMENT = "fix: ", "# "
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
@@ -151,22 +151,36 @@ def _finding_lines(finding: Finding, style: Style) -> Iterator[str]:
     if finding.reason:
         for line in style.lines(finding.reason, margin):
             yield f"{indent}  {style.inked(line, Ink.DIM)}"
-    yield from (f"{indent}  {line}" for line in _fix_lines(finding.fix, style, margin))
+    yield from (f"{indent}  {line}" for line in fix_lines(finding.fix, style, margin))
 
 
-def _fix_lines(fix: str, style: Style, margin: int) -> Iterator[str]:
-    """Yields a fix. A command can be pasted into a shell, also if it takes several lines."""
+def fix_lines(fix: str, style: Style, margin: int) -> Iterator[str]:
+    """Yields a fix. Its command can be pasted into a shell, also if it takes several lines."""
     if not fix:
         return
-    command, _, comment = fix.partition("   # ")
-    if command.split()[0] not in PROGRAMS:
-        yield from style.lines(f"fix: {fix}", margin)
+    advice, command, comment = parts_of(fix)
+    whole = style.lines(f"{LABEL}{fix}", margin)
+    if advice and (not command or len(whole) == 1):
+        yield from whole
         return
-    *lines, last = style.lines(f"fix: {command}", margin + len(" \\"))
-    yield from (f"{line} \\" for line in lines)
-    yield last
-    if comment:
-        yield from (style.inked(line, Ink.DIM) for line in style.lines(f"# {comment}", margin))
+    if advice:
+        yield from style.lines(f"{LABEL}{advice}", margin)
+    yield from style.command_lines("" if advice else LABEL, command, margin)
+    for line in _comment_lines(comment, style, margin) if comment else ():
+        yield style.inked(f"{COMMENT}{line}", Ink.DIM)
+
+
+def _comment_lines(comment: str, style: Style, margin: int) -> Iterator[str]:
+    """Yields a comment. A command in it stays in one line, which can be copied."""
+    margin += len(COMMENT)
+    said, command, _ = parts_of(comment)
+    whole = style.lines(comment, margin)
+    if len(whole) == 1 or not command:
+        yield from whole
+        return
+    if said:
+        yield from style.lines(said, margin)
+    yield command
 
 
 def summary(diagnosis: Diagnosis) -> str:

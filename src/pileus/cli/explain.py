@@ -22,7 +22,7 @@ from pileus.cli.cluster_command import (
     json_text,
     run_cluster_command,
 )
-from pileus.cli.plan import change_document, change_lines, command_lines, reference, split_fix
+from pileus.cli.plan import RUN, change_document, change_lines, reference, split_fix
 from pileus.cli.printed_commands import NOWHERE, Target, target_of
 from pileus.cli.terminal import Ink, Style, Terminal
 from pileus.objects.preview import title
@@ -45,7 +45,6 @@ INKS = {
     State.NOT_MANAGED: Ink.DIM,
 }
 INDENT = len("  managed by   ")
-RUN = "run: "
 _STEPS = ((120, 1, "s"), (7200, 60, "m"), (172800, 3600, "h"))
 _DAY = 86400
 
@@ -107,9 +106,9 @@ def _part(name: str, texts: Iterable[str], style: Style) -> Iterator[str]:
 def _wrapped(text: str, style: Style) -> Iterator[str]:
     """Yields lines that fit; the lines of a command can be pasted into a shell."""
     if text.startswith(RUN):
-        yield from command_lines(text.removeprefix(RUN), style, INDENT)
+        yield from style.command_lines(RUN, text.removeprefix(RUN), INDENT)
     else:
-        yield from style.lines(text, INDENT)
+        yield from style.message_lines(text, INDENT)
 
 
 def _messages(messages: Iterable[Message], now: datetime) -> Iterator[str]:

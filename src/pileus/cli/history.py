@@ -249,7 +249,7 @@ def _entry_lines(now: datetime, entry: Entry, style: Style, *, is_wide: bool) ->
 def _part(name: str, texts: Sequence[str], style: Style) -> Iterator[str]:
     head = name
     for text in texts:
-        for line in style.lines(text, INDENT):
+        for line in style.message_lines(text, INDENT):
             yield f"  {head:<{INDENT - 2}}{line}"
             head = ""
 

@@ -119,7 +119,7 @@ def _lines(found: OrphanReport, style: Style) -> Iterator[str]:
             yield f"  {style.inked(f'{change.effect} {first}', Ink.RED)}"
             yield from (f"    {style.inked(line, Ink.RED)}" for line in rest)
         if orphan.trouble:
-            first, *rest = style.lines(orphan.trouble, 4)
+            first, *rest = style.message_lines(orphan.trouble, 4)
             yield f"  {style.inked('!', Ink.RED)} {first}"
             yield from (f"    {line}" for line in rest)
         yield ""
@@ -128,7 +128,7 @@ def _lines(found: OrphanReport, style: Style) -> Iterator[str]:
         yield from (f"  {line}" for line in style.lines(KEPT, 2))
         yield ""
     for problem in found.problems:
-        first, *rest = style.lines(problem, 2)
+        first, *rest = style.message_lines(problem, 2)
         yield f"{style.inked('!', Ink.RED)} {first}"
         yield from (f"  {line}" for line in rest)
     counted = _counted(found.orphans) if found.orphans else "No orphaned load balancers"

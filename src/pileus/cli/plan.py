@@ -44,6 +44,7 @@ WORDS = {
     Effect.REPLACE: "to replace",
     Effect.DELETE: "to delete",
 }
+RUN = "run: "
 FEW, MANY = 3, 10
 """If more than MANY objects share a reason, only the first FEW are listed."""
 COMMAND = Command(
@@ -92,14 +93,6 @@ def split_fix(text: str) -> tuple[str, str]:
     return (text.partition(FIX)[0], fix) if fix else (text, "")
 
 
-def command_lines(command: str, style: Style, indent: int) -> Iterator[str]:
-    """Yields a command in lines that fit and can be pasted into a shell; none if it is empty."""
-    if command:
-        *lines, last = style.lines(f"run: {command}", indent + len(" \\"))
-        yield from (f"{line} \\" for line in lines)
-        yield last
-
-
 def change_lines(change: Planned, style: Style, margin: int = 2) -> Iterator[str]:
     """Yields one change, indented by `margin`: sign, place and summary, then its details."""
     ink, head = INKS[change.effect], margin + len("± cluster  ")
@@ -145,7 +138,9 @@ def _problems(plan: Plan, style: Style, target: Target) -> Iterator[str]:
         first, *rest = style.lines(said, 4)
         yield f"  {style.inked('!', Ink.RED)} {first}"
         yield from (f"    {line}" for line in rest)
-        yield from (f"    {line}" for line in command_lines(target.aimed(fix), style, 4))
+        if fix:
+            command = style.command_lines(RUN, target.aimed(fix), 4)
+            yield from (f"    {line}" for line in command)
     yield ""
 
 

@@ -7,13 +7,16 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TextIO
 
 from pileus.dataclass import dataclass
+from pileus.fix import FIX, fix_in, shell_words
 
 NARROWEST = 40
+CONTINUED = " \\"
+"""Ends a line of a command that goes on in the next line."""
 GAP = "   "
 """Between two columns of a table."""
 CLEAR = "\r\x1b[K"
@@ -142,8 +145,48 @@ class Style:
         """Returns the text in lines that fit after an indent, which the caller writes."""
         if not self.width:
             return [text]
-        width = max(self.width - indent, NARROWEST)
-        return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+        return textwrap.wrap(text, self._room(indent), break_on_hyphens=False) or [""]
+
+    def command_lines(self, label: str, command: str, indent: int) -> list[str]:
+        """Returns a command in lines that can be pasted into a shell, after a label.
+
+        The lines end between words of the shell. A word that does not fit stays in one line.
+        """
+        if not self.width or len(label) + len(command) <= self._room(indent):
+            return [f"{label}{command}"]
+        first, *words = shell_words(command)
+        room = self._room(indent + len(CONTINUED))
+        *lines, last = _filled([f"{label}{first}", *words], room)
+        return [*(f"{line}{CONTINUED}" for line in lines), last]
+
+    def message_lines(self, text: str, indent: int) -> list[str]:
+        """Returns a message in lines; a command at its end can be pasted into a shell."""
+        lines, fix = self.lines(text, indent), fix_in(text)
+        if len(lines) == 1 or not fix:
+            return lines
+        said, _, rest = text.partition(FIX)
+        more = rest.removeprefix(fix).strip()
+        return [
+            *self.lines(said, indent),
+            *self.command_lines(FIX.lstrip(), fix, indent),
+            *(self.lines(more, indent) if more else ()),
+        ]
+
+    def _room(self, indent: int) -> int:
+        return max(self.width - indent, NARROWEST)
+
+
+def _filled(words: Iterable[str], room: int) -> Iterator[str]:
+    """Yields lines with as many words as fit, and at least one."""
+    line = ""
+    for word in words:
+        if line and len(line) + 1 + len(word) > room:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    if line:
+        yield line
 
 
 def show_table(terminal: Terminal, columns: Row, rows: Sequence[Row]) -> None:

@@ -60,7 +60,7 @@ def _replace(seen: Observation, driver: str) -> str:
     delete, install = f"kubectl delete csidriver {driver}", _install(seen, driver)
     if install.startswith("pileus "):
         return f"{delete} && {install}"
-    return f"delete the CSIDriver ({delete}), then {install}"
+    return f"{install}, after: {delete}"
 
 
 def _drivers(seen: Observation, storage: Storage) -> Iterator[Finding]:

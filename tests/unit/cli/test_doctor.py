@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 
-from pileus.cli.doctor import document, exit_code, shown, summary
+from pileus.cli.doctor import document, exit_code, fix_lines, shown, summary
 from pileus.cli.main import dispatch
 from pileus.cli.terminal import Style, Terminal
 from pileus.cloud.finding import Finding, Severity
@@ -62,6 +62,45 @@ def test_a_command_that_is_wrapped_can_be_pasted() -> None:
     command = text.partition("fix: ")[2].partition("\n\n")[0]
     assert command.replace("\\\n", " ").split() == long.fix.split()
     assert all(len(line) <= 60 for line in text.splitlines())
+
+
+PATCH = """kubectl --context=a patch clusterrolebinding b --patch='[{"op": "test"}, {"op": "x"}]'"""
+
+
+@pytest.mark.parametrize(
+    ("fix", "lines"),
+    [
+        (
+            f"{PATCH}   # as an administrator, who has the right to change the bindings of others",
+            [
+                "fix: kubectl --context=a patch clusterrolebinding b \\",
+                """--patch='[{"op": "test"}, {"op": "x"}]'""",
+                "# as an administrator, who has the right to change the",
+                "# bindings of others",
+            ],
+        ),
+        (
+            f"kubectl get pods   # start the webhook, which other objects need, or: {PATCH}",
+            [
+                "fix: kubectl get pods",
+                "# start the webhook, which other objects need, or:",
+                f"# {PATCH}",
+            ],
+        ),
+        (
+            f"set the kubelet flag on these machines, then: {PATCH}",
+            [
+                "fix: set the kubelet flag on these machines, then:",
+                "kubectl --context=a patch clusterrolebinding b \\",
+                """--patch='[{"op": "test"}, {"op": "x"}]'""",
+            ],
+        ),
+        ("fix what it names, then: pileus doctor", ["fix: fix what it names, then: pileus doctor"]),
+        ("", []),
+    ],
+)
+def test_each_command_of_a_fix_can_be_pasted(fix: str, lines: list[str]) -> None:
+    assert [*fix_lines(fix, Style(width=60), 4)] == lines
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 import io
 import json
+import shlex
+import subprocess
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,3 +76,82 @@ def test_tables_errors_and_texts_are_written_without_control_characters():
     for stream in (terminal.out, terminal.err):
         assert isinstance(stream, io.StringIO)
         assert stream.getvalue().replace("\n", "").isprintable()
+
+
+def typed(word: str, quote: str) -> str:
+    """Returns how a user may write a word: in single quotes, double quotes, or with escapes."""
+    if quote == '"':
+        return '"' + "".join(f"\\{one}" if one in '"\\$`' else one for one in word) + '"'
+    if quote == "\\" and word and "\n" not in word:
+        return "".join(f"\\{one}" for one in word)
+    return shlex.quote(word)
+
+
+PLAIN = st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])
+WORDS = st.lists(
+    st.builds(
+        typed,
+        st.text(st.sampled_from("   '\"\\$`#&|;,:{}[]") | PLAIN, min_size=9, max_size=60),
+        st.sampled_from("'\"\\"),
+    ),
+    min_size=9,
+    max_size=20,
+)
+"""Of a command that is longer than a line."""
+PATCH = json.dumps([
+    {"op": "test", "path": "/subjects/1/name", "value": "pileus-cloud-controller-manager"},
+    {"op": "remove", "path": "/subjects/1"},
+])
+IMAGE = f"registry.example.org/platform/{'mirror/' * 8}pileus@sha256:{'0' * 64}"
+COMMANDS = [
+    f"kubectl --context=a patch clusterrolebinding 'b c' --type=json --patch='{PATCH}'",
+    f"pileus manifests '--controllers=*,-node' --image={IMAGE} --replicas=2 | kubectl apply -f -",
+    "kubectl taint nodes " + " ".join(f"node-{n}.shop.example" for n in range(9)) + " a/b=true:C",
+]
+
+
+def received(command: str) -> list[bytes]:
+    """Returns the arguments of a command, as a shell passes them on."""
+    shell = ["bash", "--norc", "-c", f"printf '%s\\0' {command}"]
+    return subprocess.run(shell, capture_output=True, check=True).stdout.split(b"\0")[:-1]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("command", COMMANDS, ids=["patch", "manifests", "taint"])
+def test_a_wrapped_fix_means_the_same_to_a_shell(command: str, width: int):
+    plain = command.replace(" | ", " '|' ")  # what a pipe is given has no arguments of its own
+
+    lines = Style(width).command_lines("fix: ", plain, 6)
+
+    assert len(lines) > 1
+    assert received("\n".join(lines).removeprefix("fix: ")) == received(plain)
+    assert any(IMAGE in line for line in lines) == (IMAGE in command)
+    assert any(PATCH in line for line in lines) == (PATCH in command)
+
+
+@given(words=WORDS, width=st.sampled_from((60, 80, 120)), indent=st.integers(0, 30))
+@pytest.mark.real_time
+def test_a_wrapped_command_means_the_same_to_a_shell(words: list[str], width: int, indent: int):
+    command = " ".join(words)
+
+    lines = Style(width).command_lines("run: ", command, indent)
+    pasted = "\n".join(f"{' ' * indent}{line}" for line in lines)
+
+    assert received(pasted.partition("run: ")[2]) == received(command)
+    fits = (line for line in lines if " " in line.removeprefix("run: ").removesuffix(" \\"))
+    if not set("'\"\\") & set(command):
+        assert all(indent + len(line) <= max(width, indent + 40) for line in fits)
+
+
+def test_the_command_at_the_end_of_a_message_is_wrapped_for_a_shell():
+    command = f"kubectl annotate service web pileus.dev/members='{'a=b c ' * 9}' --namespace=shop"
+    text = f"annotation pileus.dev/members: unknown label. Fix: {command} (or remove it)"
+
+    lines = Style(60).message_lines(text, 0)
+
+    assert Style(400).message_lines(text, 0) == Style().message_lines(text, 0) == [text]
+    assert (lines[0], lines[-1]) == (
+        "annotation pileus.dev/members: unknown label.",
+        "(or remove it)",
+    )
+    assert received("\n".join(lines[1:-1]).removeprefix("Fix: ")) == received(command)
