@@ -82,3 +82,22 @@ def test_every_printed_command_names_the_namespace_of_its_object():
 
     assert commands > 50, "the commands are not found any more"
     assert found == set()
+
+
+BUILDER = "doctor/installation.py"
+"""Builds the command from the flags of the installation."""
+RUNBOOKS = SOURCE.parents[1] / "docs" / "runbooks"
+
+
+def test_no_message_or_runbook_prints_manifests_without_the_flags_of_the_installation():
+    """Applied, they would remove the flags of the user; `pileus doctor` knows them."""
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        for text in texts(ast.parse(path.read_text(encoding="utf-8")))
+        if "pileus manifests" in text
+    }
+    pages = {page.name for page in RUNBOOKS.glob("*.md") if "pileus manifests" in page.read_text()}
+
+    assert found == {BUILDER}
+    assert pages == set()

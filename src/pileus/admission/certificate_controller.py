@@ -53,7 +53,10 @@ ROTATED, NOT_REGISTERED, FOREIGN = (
     "WebhookSecretNotOurs",
 )
 RESOURCES = {Effect.MUTATING: MUTATING, Effect.VALIDATING: VALIDATING}
-INSTALL = "Fix: apply the output of `pileus manifests` with the same --webhooks"
+INSTALL = (
+    "Fix: apply the installation again (manifests, overlay or chart) with its flags and "
+    "--webhooks: docs/guides/volume-admission.md"
+)
 
 
 class NotOurs(Exception):

@@ -89,7 +89,7 @@ class SourceLookup:
         except Forbidden as error:
             raise Misconfigured(
                 f"the volume controller may not read {resource.plural}.{resource.group}: {error}. "
-                "Fix: apply the rights that `pileus manifests` prints"
+                "Fix: pileus doctor (it prints the command that grants the right)"
             ) from error
 
 

@@ -22,11 +22,6 @@ SHORTEST_LIFE = timedelta(minutes=10)
 LEFT_AT_RENEWAL = 0.2
 TRIES = 4
 FIRST_PAUSE = 0.5
-MANIFESTS = "pileus manifests --use-service-account-credentials"
-FIX = (
-    f"Fix: run {MANIFESTS} with the other flags of the manager, and pipe it to kubectl apply -f -; "
-    "an account that a provider uses for its own controllers must be created as well"
-)
 
 _log = Log(__name__)
 
@@ -150,8 +145,11 @@ class ServiceAccountCredentials:
 
     def _failure(self, error: KubeError) -> str:
         message = f"no token for service account {NAMESPACE}/{self._identity}: {error}"
-        if isinstance(error, MissingAccount | Forbidden):
-            return f"{message}. {FIX}"
+        if isinstance(error, MissingAccount):
+            create = f"kubectl --namespace={NAMESPACE} create serviceaccount {self._identity}"
+            return f"{message}. Fix: {create} (if it lacks rights as well: pileus doctor)"
+        if isinstance(error, Forbidden):
+            return f"{message}. Fix: pileus doctor (it prints the command that restores the right)"
         return message
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pileus.fix import fix_in
 from pileus.kube.access import Access
 from pileus.kube.config.credentials import ConfiguredCredentials, Fixed
 from pileus.kube.config.service_account import renewal, service_account_access
@@ -116,7 +117,7 @@ async def test_a_missing_account_is_created_where_the_manager_may(
     assert api.existing == {"serviceaccounts/node-controller"}
 
 
-async def test_a_missing_account_that_the_manager_may_not_create_names_the_manifest(
+async def test_a_missing_account_that_the_manager_may_not_create_names_the_command(
     access: Access, api: FakeApi
 ) -> None:
     api.failures["create serviceaccounts/node-controller"] = [refused(Forbidden)] * 4
@@ -124,21 +125,24 @@ async def test_a_missing_account_that_the_manager_may_not_create_names_the_manif
     with pytest.raises(CredentialsError) as failed:
         await authorization(access)
 
-    assert "service account kube-system/node-controller: the service account does not exist" in str(
-        failed.value
+    message = str(failed.value)
+    assert (
+        "service account kube-system/node-controller: the service account does not exist" in message
     )
-    assert "pileus manifests --use-service-account-credentials" in str(failed.value)
+    assert fix_in(message) == (
+        "kubectl --namespace=kube-system create serviceaccount node-controller"
+    )
 
 
-async def test_a_missing_right_to_create_tokens_names_the_manifest(
+async def test_a_missing_right_to_create_tokens_names_the_doctor(
     access: Access, api: FakeApi
 ) -> None:
     api.failures["token kube-system/node-controller"] = [refused(Forbidden)] * 4
 
-    with pytest.raises(
-        CredentialsError, match="pileus manifests --use-service-account-credentials"
-    ):
+    with pytest.raises(CredentialsError) as failed:
         await authorization(access)
+
+    assert fix_in(str(failed.value)) == "pileus doctor"
 
 
 async def test_an_account_that_another_process_created_meanwhile_is_used(
