@@ -17,7 +17,8 @@ from pileus.version import PILEUS
 ROOT = Path(__file__).resolve().parents[1]
 MANIFEST = ROOT / "deploy/krew/pileus.yaml"
 ARCHIVE = "kubectl-pileus.tar.gz"
-RELEASES = "https://docs.pileus.dev/releases"
+HOMEPAGE = "https://github.com/OWNER/pileus"
+"""A copy of the repository does not know its owner."""
 SYSTEMS = ("linux", "darwin")
 FILES = {"kubectl-pileus": ROOT / "deploy/krew/kubectl-pileus", "LICENSE": ROOT / "LICENSE"}
 
@@ -41,7 +42,7 @@ def archive() -> bytes:
 def manifest(content: bytes) -> str:
     """Returns the manifest for an archive."""
     platform = {
-        "uri": f"{RELEASES}/v{PILEUS}/{ARCHIVE}",
+        "uri": f"{HOMEPAGE}/releases/download/v{PILEUS}/{ARCHIVE}",
         "sha256": hashlib.sha256(content).hexdigest(),
         "bin": "kubectl-pileus",
     }
@@ -52,13 +53,13 @@ def manifest(content: bytes) -> str:
         "metadata": {"name": "pileus"},
         "spec": {
             "version": f"v{PILEUS}",
-            "homepage": "https://docs.pileus.dev",
+            "homepage": HOMEPAGE,
             "shortDescription": "Plan, explain and history of the cloud-controller-manager Pileus",
             "description": (
                 "Shows what the cloud-controller-manager Pileus would change, explains the state "
                 "of nodes and Services, and prints the history of its decisions.\n"
             ),
-            "caveats": "Needs the command pileus: pipx install pileus\n",
+            "caveats": "Needs the command pileus: see the page of the project.\n",
             "platforms": platforms,
         },
     }

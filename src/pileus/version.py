@@ -14,7 +14,20 @@ INSTALLED = f"pileus-{PROGRAM}"
 charts of Go managers create objects of that name, and delete them when they are uninstalled."""
 PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
 """Labels of all objects of an installation, and of its parts: `rights`, `csi`."""
-INSTALL_LAB = "pip install 'pileus[lab]'"
+ON_INDEX = False
+"""Whether a version is on PyPI. Until then, the name there is not ours to point to."""
+
+
+def installing(extra: str, *, again: bool = False) -> str:
+    """Returns the command that installs an extra such as `lab`; `again`: that replaces it."""
+    pip = "pip install --force-reinstall" if again else "pip install"
+    if ON_INDEX:
+        return f"{pip} 'pileus[{extra}]'"
+    what = ". ./lab" if extra == "lab" else f"'.[{extra}]'"
+    return f"{pip} {what} (in a clone of the repository)"
+
+
+INSTALL_LAB = installing("lab")
 """Adds the laboratory's commands and the provider `local`."""
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}

@@ -14,7 +14,7 @@ from tests.wheels import FreshVenv, build_wheels
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(300), pytest.mark.xdist_group("wheels")]
 
 LAB_COMMANDS = ("apiserver", "demo", "local", "simulate")
-INSTALL_LAB = "Fix: pip install 'pileus[lab]'"
+INSTALL_LAB = "Fix: pip install . ./lab (in a clone of the repository)"
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_the_help_of_the_product_alone_says_how_to_get_the_other_commands(produc
     assert not [name for name in LAB_COMMANDS if f"\n  {name} " in done.stdout]
     assert (
         "Not installed: apiserver, demo, local, simulate. "
-        "Add them with: pip install 'pileus[lab]'\n" in done.stdout
+        "Add them with: pip install . ./lab (in a clone of the repository)\n" in done.stdout
     )
 
 
@@ -245,5 +245,5 @@ def test_a_laboratory_that_cannot_be_loaded_is_reported_without_a_traceback(
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "Error: pileus demo: the laboratory cannot be loaded: No module named 'absent_module'\n"
-        "Fix: pip install --force-reinstall 'pileus[lab]'\n"
+        "Fix: pip install --force-reinstall . ./lab (in a clone of the repository)\n"
     )

@@ -28,6 +28,7 @@ from pileus.telemetry.log import Log
 from pileus.telemetry.logs import logging_to
 from pileus.telemetry.mask import masked
 from pileus.telemetry.settings import LogSettings
+from pileus.version import installing
 
 log = Log(__name__)
 
@@ -103,7 +104,6 @@ SHARED = (
     flag_of(LogSettings, "verbosity"),
     HELP,
 )
-INSTALL = "pip install 'pileus[csi]'"
 
 
 def main(program: str, arguments: Sequence[str], terminal: Terminal) -> int:
@@ -156,7 +156,9 @@ def _run(values: Values, terminal: Terminal) -> int:
     try:
         module = importlib.import_module("pileus.csi.run")
     except ImportError as error:
-        return terminal.refuse(f"pileus csi needs more packages: {error}", f"Fix: {INSTALL}")
+        return terminal.refuse(
+            f"pileus csi needs more packages: {error}", f"Fix: {installing('csi')}"
+        )
     with logging_to(config[LogSettings], terminal.out, terminal.err) as verbosity:
         options = module.CsiOptions(
             endpoint=values[ENDPOINT] or terminal.environment.get("CSI_ENDPOINT", ""),

@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 from pileus.cli.terminal import Terminal, is_unwritable, own_terminal, whole
 from pileus.entry_points import entry_points
 from pileus.suggest import closest
-from pileus.version import INSTALL_LAB
+from pileus.version import INSTALL_LAB, installing
 
 Main: TypeAlias = Callable[[str, Sequence[str], Terminal], int]
 
@@ -109,7 +109,7 @@ def _lab_command(name: str, arguments: Sequence[str], terminal: Terminal) -> int
         main = cast("Main", found.load())
     except ImportError as error:
         message = f"pileus {name}: the laboratory cannot be loaded: {error}"
-        return terminal.refuse(message, "Fix: pip install --force-reinstall 'pileus[lab]'")
+        return terminal.refuse(message, f"Fix: {installing('lab', again=True)}")
     return main(f"pileus {name}", arguments, terminal)
 
 

@@ -19,12 +19,14 @@ from pileus.cloud.interface import Connect
 from pileus.dataclass import dataclass
 from pileus.entry_points import EntryPoint
 from pileus.suggest import did_you_mean
-from pileus.version import INSTALL_LAB
+from pileus.version import INSTALL_LAB, installing
 
 GROUP = "pileus.providers"
 NO_PROVIDER = frozenset({"", "external"})
 """Values of `--cloud-provider` that select no provider."""
 LAB_PROVIDER = "local"
+OURS = {"pileus", "pileus-lab"}
+"""Our own distributions."""
 LAB_HINT = f". It is part of the laboratory, which is not installed. Fix: {INSTALL_LAB}"
 
 
@@ -129,11 +131,14 @@ def _installed_offer(entry: EntryPoint) -> _Offer:
     distribution = entry.distribution or "an unnamed distribution"
     version = f" {entry.version}" if entry.version else ""
     wanted = f"{distribution}[{','.join(entry.extras)}]" if entry.extras else distribution
+    command = f"pip install --force-reinstall '{wanted}'"
+    if distribution in OURS:
+        command = installing("lab", again=True)
     return _Offer(
         name=entry.name,
         origin=f"{distribution}{version} ({entry.value})",
         load=entry.load,
-        remedy=f"pip install --force-reinstall '{wanted}' may fix it",
+        remedy=f"{command} may fix it",
     )
 
 

@@ -18,6 +18,7 @@ from pileus.telemetry.journal import Entry
 from pileus.telemetry.journal_settings import JournalSettings
 from pileus.telemetry.log import Log
 from pileus.telemetry.passes import Pass, Sink
+from pileus.version import installing
 
 log = Log(__name__)
 
@@ -110,9 +111,7 @@ def _traced(endpoint: str) -> AbstractAsyncContextManager[Sink]:
     try:
         from pileus.telemetry.traces import traces  # noqa: PLC0415 -- needs an extra
     except ImportError as error:
-        raise SinkUnavailable(
-            f"--otlp-endpoint: {error}. Fix: pip install 'pileus[otlp]'"
-        ) from error
+        raise SinkUnavailable(f"--otlp-endpoint: {error}. Fix: {installing('otlp')}") from error
     return traces(endpoint)
 
 

@@ -283,4 +283,4 @@ def test_the_krew_plugin_without_pileus_says_what_to_install(tmp_path: Path) -> 
         check=False,
         env={"PATH": str(tmp_path)},
     )
-    assert (told.returncode, "pipx install pileus" in told.stderr) == (1, True)
+    assert (told.returncode, "Fix: pip install ." in told.stderr) == (1, True)

@@ -68,7 +68,7 @@ def test_the_provider_of_the_laboratory_is_told_with_how_to_install_it():
 
     assert str(told.value) == (
         'unknown cloud provider "local" (known: locale). It is part of the laboratory, which is '
-        "not installed. Fix: pip install 'pileus[lab]'"
+        "not installed. Fix: pip install . ./lab (in a clone of the repository)"
     )
 
 

@@ -155,7 +155,7 @@ async def test_a_missing_extra_is_named_before_anything_starts(
 
     monkeypatch.delitem(sys.modules, "pileus.telemetry.traces", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(SinkUnavailable, match=r"pip install 'pileus\[otlp\]'"):
+    with pytest.raises(SinkUnavailable, match=r"pip install '\.\[otlp\]'"):
         async with journal_sinks(JournalSettings(otlp_endpoint="http://127.0.0.1:9")):
             raise AssertionError("must not start")
     with pytest.raises(CommandFailed, match="--otlp-endpoint"):

@@ -5,7 +5,7 @@ A provider's tests subclass a class of laws and return a harness for its cloud (
     class TestInstances(InstancesLaws):
         def make(self) -> InstancesHarness: ...
 
-The laws need hypothesis, and a runner for tests such as pytest: `pip install 'pileus[testing]'`.
+The laws need hypothesis, and a runner for tests such as pytest: the extra `testing` has both.
 """
 
 from importlib.util import find_spec
