@@ -20,7 +20,7 @@ from pileus.csi.metrics import CsiMetrics
 from pileus.deployment.dashboard import known
 from pileus.deployment.flags import OWN as MANIFESTS
 from pileus.telemetry.instruments import MetricRegistry, declarations
-from pileus.version import PILEUS
+from pileus.version import ON_INDEX, PILEUS, installing
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES = (ROOT / "CHANGELOG.md").read_text()
@@ -74,24 +74,69 @@ def test_the_changes_begin_with_this_version():
     assert re.findall(r"^## (\S+)", CHANGES, re.MULTILINE)[0] == PILEUS
 
 
-def test_pages_install_what_is_not_released_from_the_clone():
+def test_pages_and_programs_install_what_is_not_released_from_the_clone():
     """Records of decisions are not rewritten."""
-    assert f"## {PILEUS} (not released)" in CHANGES, "released: pages may say pip install pileus"
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "lab").glob("*.md")]
+    released = re.findall(r"^## \S+ \(\d{4}-", CHANGES, re.MULTILINE)
+    assert bool(released) == ON_INDEX, "set ON_INDEX with the first release"
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*")]
+    programs = [one for part in ("src", "lab", "tools") for one in (ROOT / part).rglob("*")]
+    kept = {ROOT / "RELEASING.md", ROOT / "src/pileus/version.py"}
     shown = [
         f"{page.relative_to(ROOT)}: {line.strip()}"
-        for page in pages
-        if page.parent.name != "adr" and page.name != "RELEASING.md"
-        for line in page.read_text().splitlines()
-        if re.search(r"pip install (?:-\S+ )*'?pileus", line)
+        for page in (*pages, *programs)
+        if page.is_file() and page.suffix not in {".pyc", ".whl"} and page not in kept
+        if page.parent.name != "adr"
+        for line in page.read_text(errors="replace").splitlines()
+        if re.search(r"pipx? install (?:-\S+ )*'?pileus(?!-provider-example)", line)
+        or "docs.pileus.dev" in line
     ]
 
     assert shown == []
 
 
+@pytest.mark.parametrize(
+    ("extra", "again", "command"),
+    [
+        ("lab", False, "pip install . ./lab (in a clone of the repository)"),
+        ("lab", True, "pip install --force-reinstall . ./lab (in a clone of the repository)"),
+        ("csi", False, "pip install '.[csi]' (in a clone of the repository)"),
+    ],
+)
+def test_an_extra_is_installed_from_the_clone(extra: str, again: bool, command: str):
+    assert installing(extra, again=again) == command
+
+
+FIRST_SCREEN = (ROOT / "README.md").read_text()[:1800]
+
+
+def test_the_first_screen_of_the_readme_names_the_clouds_that_work():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    clouds = FIRST_SCREEN.partition("**Clouds:")[2].partition("\n\n")[0]
+
+    for name in (*project["entry-points"]["pileus.providers"], "local"):
+        assert name in clouds.lower(), name
+    assert "no provider for AWS" in " ".join(clouds.split())
+
+
+def test_drop_in_is_said_of_the_clouds_that_work_only():
+    """Of every sentence on the first screen, and of what the index and the image show."""
+    texts = [
+        FIRST_SCREEN,
+        *(path.read_text() for path in (ROOT / "pyproject.toml", ROOT / "lab/pyproject.toml")),
+        (ROOT / "deploy/chart/pileus/Chart.yaml").read_text(),
+        (ROOT / "Containerfile").read_text(),
+    ]
+    sentences = [one for text in texts for one in re.split(r"(?<=[.:])\s*\n|\. ", text)]
+    said = [one for one in sentences if re.search(r"drop[- ]in", one, re.IGNORECASE)]
+
+    assert len(said) == 2
+    assert [one for one in said if "on OpenStack" not in " ".join(one.split())] == []
+
+
 def test_the_changes_are_ten_lines_a_version():
     for version in re.split(r"^## ", CHANGES, flags=re.MULTILINE)[1:]:
-        assert len(re.findall(r"^- ", version, re.MULTILINE)) <= 10, version.split("\n")[0]
+        heading, *lines = filter(None, version.split("\n"))
+        assert len(lines) <= 10, heading
 
 
 def test_the_changes_name_all_controllers_providers_and_commands():
