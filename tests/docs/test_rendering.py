@@ -11,7 +11,12 @@ from markdown_it.token import Token
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     pytest.param(page, id=str(page.relative_to(ROOT)))
-    for page in sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
+    for page in sorted((
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "lab").glob("*.md"),
+        *(ROOT / "examples").glob("*/*.md"),
+    ))
 ]
 PARSER = MarkdownIt("commonmark").enable("table")
 COMMAND = re.compile(
