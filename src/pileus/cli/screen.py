@@ -42,10 +42,16 @@ class Section:
             return self.lines[-rows:]
         if not self.scrolls or len(self.lines) <= rows:
             return self.lines[:rows]
-        first = min(self.offset, len(self.lines) - rows + 1)
+        first = min(self.offset, self.last_offset(rows))
         below = len(self.lines) - first - (rows - 1)
         counts = f"{first} above, {below} below" if first else f"{below} more"
         return (*self.lines[first : first + rows - 1], Text(f"… {counts}", style="dim"))
+
+    def last_offset(self, rows: int) -> int:
+        """The offset from which on the last line is shown."""
+        if not self.scrolls or rows < 1 or len(self.lines) <= rows:
+            return 0
+        return len(self.lines) - rows + 1
 
     @property
     def height(self) -> int:
@@ -61,6 +67,14 @@ def stack(sections: Sequence[Section], width: int, room: int) -> list[Text]:
         lines.append(title_line(section.title, width))
         lines.extend(cut(line, width) for line in section.shown(height - 1))
     return lines[:room]
+
+
+def last_offset(sections: Sequence[Section], room: int) -> int:
+    """The offset from which on each list shows its last line."""
+    heights = shares(sections, room)
+    return max(
+        section.last_offset(height - 1) for section, height in zip(sections, heights, strict=True)
+    )
 
 
 def shares(sections: Sequence[Section], room: int) -> list[int]:

@@ -20,7 +20,17 @@ from pileus.cli.cluster_command import Command, Request, Runner, run_cluster_com
 from pileus.cli.explain import age
 from pileus.cli.history import OUTPUT, REACH_FLAGS, headline, reach_of
 from pileus.cli.keyboard import Key, keyboard
-from pileus.cli.screen import GAP, NONE, FullScreen, Section, aligned, cut, joined, stack
+from pileus.cli.screen import (
+    GAP,
+    NONE,
+    FullScreen,
+    Section,
+    aligned,
+    cut,
+    joined,
+    last_offset,
+    stack,
+)
 from pileus.cli.terminal import Terminal, printable
 from pileus.controllers.service.status import CONDITION
 from pileus.dataclass import dataclass
@@ -118,7 +128,7 @@ class Scroll:
         self.is_over = False
         self._console = console
         self._offset = 0
-        self._longest = 0
+        self._last = 0
         self._pressed = asyncio.Event()
 
     def press(self, key: Key) -> None:
@@ -129,17 +139,17 @@ class Scroll:
             case Key.HOME:
                 self._offset = 0
             case Key.END:
-                self._offset = self._longest
+                self._offset = self._last
             case Key.UP | Key.PAGE_UP:
                 self._offset -= 1 if key is Key.UP else page
             case Key.DOWN | Key.PAGE_DOWN:
                 self._offset += 1 if key is Key.DOWN else page
-        self._offset = min(max(self._offset, 0), self._longest)
+        self._offset = min(max(self._offset, 0), self._last)
         self._pressed.set()
 
     def applied(self, frame: Frame) -> Frame:
-        self._longest = max(len(frame.nodes), len(_balanced(frame)))
-        self._offset = min(self._offset, self._longest)
+        self._last = _last_offset(frame, *self._console.size)
+        self._offset = min(self._offset, self._last)
         return replace(frame, offset=self._offset)
 
     async def wait(self, seconds: float) -> bool:
@@ -201,6 +211,18 @@ class Watcher:
 
 def draw(frame: Frame, width: int, height: int) -> Group:
     """The whole screen, never wider or higher than the terminal."""
+    columns, wide, room = _layout(frame, width, height)
+    stacks = [stack(sections, wide, room) for sections in columns]
+    pairs = zip_longest(*stacks, fillvalue=Text())
+    lines = stacks[0] if len(stacks) == 1 else [joined(pair, (wide, wide)) for pair in pairs]
+    trouble = (
+        [cut(Text(printable(f"! {frame.problem}"), style="red"), width)] if frame.problem else []
+    )
+    return Group(_head(frame, width), *trouble, *lines)
+
+
+def _layout(frame: Frame, width: int, height: int) -> tuple[Sequence[Sequence[Section]], int, int]:
+    """Returns one or two columns of sections, with their width and height."""
     room = height - 1 - bool(frame.problem)
     decisions = Section("Decisions", tuple(_decisions(frame, width)) or NONE, shrinks=True)
     there = (
@@ -210,16 +232,14 @@ def draw(frame: Frame, width: int, height: int) -> Group:
         ),
     )
     if width < TWO_COLUMNS:
-        lines = stack((*there, decisions), width, room)
-    else:
-        half = (width - GAP) // 2
-        left, right = stack((decisions,), half, room), stack(there, half, room)
-        pairs = zip_longest(left, right, fillvalue=Text())
-        lines = [joined(pair, (half, half)) for pair in pairs]
-    trouble = (
-        [cut(Text(printable(f"! {frame.problem}"), style="red"), width)] if frame.problem else []
-    )
-    return Group(_head(frame, width), *trouble, *lines)
+        return ((*there, decisions),), width, room
+    return ((decisions,), there), (width - GAP) // 2, room
+
+
+def _last_offset(frame: Frame, width: int, height: int) -> int:
+    """Returns how far the lists can be scrolled."""
+    columns, _, room = _layout(frame, width, height)
+    return max(last_offset(sections, room) for sections in columns)
 
 
 def _listed(title: str, rows: Sequence[tuple[Text, ...]], width: int, frame: Frame) -> Section:

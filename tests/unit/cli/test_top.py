@@ -166,6 +166,25 @@ def test_keys_scroll_the_lists_and_end_it():
     assert scroll.is_over
 
 
+@pytest.mark.parametrize("size", [(80, 24), (80, 60), (160, 24), (160, 60)])
+@pytest.mark.parametrize("down", [(Key.END,), (Key.PAGE_DOWN,) * 20, (Key.DOWN,) * 90])
+def test_after_the_end_one_key_goes_back_at_once(size: tuple[int, int], down: tuple[Key, ...]):
+    scroll = Scroll(Console(file=io.StringIO(), width=size[0], height=size[1]))
+    scroll.applied(MANY)
+
+    for key in down:
+        scroll.press(key)
+    last = lines_of(scroll.applied(MANY), *size)
+    scroll.press(Key.UP)
+    before = lines_of(scroll.applied(MANY), *size)
+    scroll.press(Key.DOWN)
+
+    assert any("n49" in line for line in last)
+    assert any("s29" in line for line in last)
+    assert before != last
+    assert lines_of(scroll.applied(MANY), *size) == last
+
+
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 40))
 def test_every_line_is_shown_or_counted(count: int, rows: int, offset: int):
     lines = tuple(Text(str(number)) for number in range(count))
