@@ -1,9 +1,16 @@
 """`pileus history` and `pileus top`: finding the leader through the API server, and the output."""
 
 import asyncio
+import fcntl
 import io
 import json
+import os
+import pty
 import socket
+import struct
+import subprocess
+import sys
+import termios
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -366,6 +373,44 @@ def test_the_leader_is_read_through_the_proxy_of_the_api_server(run: Run) -> Non
     assert "balancers.apply success" in out
     assert top[0] == 0
     assert "Service default/shop" in top[1]
+
+
+@pytest.mark.real_time
+def test_top_in_a_terminal_ends_with_q_echoes_nothing_and_restores_it(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    before = termios.tcgetattr(slave)
+    with beside(journal_with(entry())) as (_, url):
+        file = kubeconfig(tmp_path, url, {"token": TOKEN})
+        command = [sys.executable, "-m", "pileus", "top", f"--kubeconfig={file}"]
+        environment = {**os.environ, "TERM": "xterm", "PYTHONUNBUFFERED": "1"}
+        with subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, env=environment
+        ) as child:
+            shown = read_until(master, b"Service default/shop")
+            during = termios.tcgetattr(slave)
+            os.write(master, b"zzzjjkq")
+            code = child.wait(timeout=50)
+        os.write(slave, b"END")
+        shown += read_until(master, b"END")
+    after = termios.tcgetattr(slave)
+    os.close(slave)
+    os.close(master)
+
+    assert (code, after) == (0, before)
+    assert not during[3] & (termios.ECHO | termios.ICANON)
+    assert b"zzz" not in shown
+    entered, left = shown.find(b"\x1b[?1049h"), shown.find(b"\x1b[?1049l")
+    assert 0 <= entered < shown.find(b"default/shop") < left
+    assert shown.find(b"\x1b[?25h", shown.find(b"\x1b[?25l")) > 0, "the cursor is shown again"
+
+
+def read_until(terminal: int, text: bytes) -> bytes:
+    """Returns what was written to a terminal; the test's own limit ends a wait for ever."""
+    found = b""
+    while text not in found:
+        found += os.read(terminal, 65536)
+    return found
 
 
 @pytest.mark.parametrize(

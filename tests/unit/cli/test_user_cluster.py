@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 import yaml
@@ -65,12 +66,15 @@ class Shell:
         path.chmod(0o600)
         return path
 
-    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+    def __call__(
+        self, *arguments: str, out: int | TextIO = subprocess.PIPE
+    ) -> tuple[int, str, str]:
         line = [arguments[0], "--cloud-provider=local", *arguments[1:]]
         done = subprocess.run(
             [sys.executable, "-m", "pileus", *line],
             env=self.environ,
-            capture_output=True,
+            stdout=out,
+            stderr=subprocess.PIPE,
             text=True,
             timeout=60,
             check=False,
@@ -99,6 +103,23 @@ def test_the_cluster_is_found_by_flag_variable_and_default_file(
 
     assert (code, err) == (0, "")
     assert "No changes." in out or "No orphaned load balancers" in out
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "line",
+    [["plan"], ["plan", "--output=json"], ["orphans"], ["doctor"]],
+    ids="-".join,
+)
+def test_a_report_on_a_full_disk_is_an_error_without_a_traceback(
+    shell: Shell, line: list[str], unbuffered: str
+) -> None:
+    shell.environ |= {"PYTHONUNBUFFERED": unbuffered, "KUBECONFIG": str(shell.write("config"))}
+
+    with Path("/dev/full").open("w") as full:
+        code, _, err = shell(*line, out=full)
+
+    assert (code, err) == (1, "Error: the output cannot be written: No space left on device\n")
 
 
 def test_the_namespace_of_a_service_is_that_of_flag_or_context(shell: Shell) -> None:
