@@ -41,8 +41,10 @@ class Page:
         await self.until("document.readyState === 'complete'")
 
     async def value(self, script: str) -> Any:
-        """Returns the value of an expression."""
-        got = await self.send("Runtime.evaluate", expression=script, returnByValue=True)
+        """Returns the value of an expression; of a promise, what it resolves to."""
+        got = await self.send(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in got, got
         return got["result"].get("value")
 
@@ -65,8 +67,14 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.send("Emulation.setEmulatedMedia", features=[scheme])
 
-    async def screenshot(self, file: Path) -> None:
-        got = await self.send("Page.captureScreenshot", format="png")
+    async def permit_clipboard(self, *, permitted: bool) -> None:
+        for name in ("clipboard-read", "clipboard-write"):
+            setting = "granted" if permitted else "denied"
+            await self.send("Browser.setPermission", permission={"name": name}, setting=setting)
+
+    async def screenshot(self, file: Path, *, whole: bool = False) -> None:
+        """`whole`: also what is below the window."""
+        got = await self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         file.write_bytes(base64.b64decode(got["data"]))
 
     def _note(self, told: dict[str, Any]) -> None:

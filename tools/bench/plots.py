@@ -1,6 +1,5 @@
 """The report as a page with plots: SVG in HTML, and a picture of it by a headless browser."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,6 @@ from tools.bench.results import Results
 COLORS = {"pileus": "#2563eb", "go": "#d97706", "shipped": "#b91c1c", "bare": "#6b7280"}
 STATES = {State.MET: "#15803d", State.MISSED: "#b91c1c", State.UNKNOWN: "#6b7280"}
 PLOTTED = ("wall", "cpu", "peak", "api_cpu", "calls")
-WIDTH, BAR, LABEL = 1100, 18, 230
 STYLE = """
 body { font: 15px/1.45 "DejaVu Sans", system-ui, sans-serif; margin: 24px; color: #111;
   background: #fff; max-width: 1100px }
@@ -27,8 +25,13 @@ svg text { font-size: 12px; fill: #111 } pre { font-size: 11px; white-space: pre
 .keys span { display: inline-block; margin-right: 18px }
 dt { font-weight: 600 } dd { margin: 0 0 6px }
 .wide { overflow-x: auto } .plots svg { max-width: 100% }
+.part { display: grid; grid-template-columns: 220px 1fr; font-size: 12px; margin-bottom: 12px }
+.bars { padding-right: 90px } .bar { position: relative; height: 18px }
+.bar * { position: absolute; white-space: nowrap } .bar b { top: 2px; height: 14px }
+.bar u { top: 8px; height: 1px; background: #111 } .bar span { padding-left: 8px }
 @media (max-width: 700px) {
   body { margin: 12px } td:first-child { white-space: normal } td { vertical-align: top }
+  .part { display: block } .bars { padding-right: 76px }
 }
 """
 
@@ -83,16 +86,14 @@ def _goals(results: Results) -> str:
 def _bars_of(results: Results) -> Callable[[str], str]:
     def bars(measure: str) -> str:
         """Returns one plot: for each part a bar per side, as a share of the part's longest."""
-        rows = list(_rows(results, measure))
-        height = sum(len(sides) * BAR + 12 for _, sides in rows) + 4
-        drawn = "".join(_drawn(rows, UNITS[measure]))
         name, unit = COMPARED[measure], UNITS[measure]
         title = f"{name[0].upper()}{name[1:]}{f', {unit}' if unit else ''}"
         note = "medians; the line is the spread over repeats; each group has its own scale"
-        return (
-            f"<h2>{title}</h2><p class=about>{note}</p>"
-            f'<div class="wide"><svg width="{WIDTH}" height="{height}">{drawn}</svg></div>'
+        drawn = "".join(
+            f'<div class="part">{escape(part)}<div class="bars">{_bars(sides, unit)}</div></div>'
+            for part, sides in _rows(results, measure)
         )
+        return f"<h2>{title}</h2><p class=about>{note}</p>{drawn}"
 
     return bars
 
@@ -113,22 +114,16 @@ def _rows(results: Results, measure: str) -> Iterator[tuple[str, list[Side]]]:
             yield part, sides
 
 
-def _drawn(rows: Sequence[tuple[str, list[Side]]], unit: str) -> Iterator[str]:
-    top, room = 0, WIDTH - LABEL - 130
-    for part, sides in rows:
-        scale = room / max(high for *_, high in sides)
-        yield f'<text x="0" y="{top + 14}">{escape(part)}</text>'
-        for side, middle, low, high in sides:
-            y, end = top + BAR / 2, LABEL + high * scale
-            yield (
-                f'<rect x="{LABEL}" y="{top + 2}" width="{max(middle * scale, 1):.1f}" '
-                f'height="{BAR - 4}" fill="{COLORS[side]}"/>'
-                f'<line x1="{LABEL + low * scale:.1f}" x2="{end:.1f}" y1="{y}" y2="{y}" '
-                f'stroke="#111"/>'
-                f'<text x="{end + 8:.1f}" y="{top + 13}">{number(middle)} {unit}</text>'
-            )
-            top += BAR
-        top += 12
+def _bars(sides: Sequence[Side], unit: str) -> str:
+    """Returns a bar for each side, whose widths are shares of the page's: it fits any screen."""
+    longest = max(high for *_, high in sides) / 100
+    return "".join(
+        f'<div class="bar"><b style="width:max(1px,{middle / longest:.2f}%);'
+        f'background:{COLORS[side]}"></b>'
+        f'<u style="left:{low / longest:.2f}%;width:{(high - low) / longest:.2f}%"></u>'
+        f'<span style="left:{high / longest:.2f}%">{number(middle)} {unit}</span></div>'
+        for side, middle, low, high in sides
+    )
 
 
 def _growth(results: Results) -> str:
@@ -196,5 +191,5 @@ def picture(html: Path, png: Path) -> bool:
 def _height(html: Path) -> int:
     """Returns a height in which the page fits: its plots, tables and text."""
     text = html.read_text()
-    plots = sum(map(int, re.findall(r'<svg width="\d+" height="(\d+)"', text)))
-    return plots + text.count("<tr>") * 30 + 1000
+    bars = text.count('class="bar"') * 18 + text.count('class="part"') * 12
+    return bars + text.count("<tr>") * 30 + 1500
