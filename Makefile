@@ -36,10 +36,12 @@ test: check ## run all tests, also on a real control plane (built once, about te
 test-skew: $(READY) ## run the tests on a real control plane with the oldest API server that is supported (built once, about 15 minutes)
 	@PILEUS_CONTROL_PLANE=$$($(BIN)/python -m tools.build_oldest_control_plane) \
 	  PILEUS_CONTROL_PLANE_VERSION=$$($(BIN)/python -m tools.build_oldest_control_plane --version) \
+	  PILEUS_HELM=$$($(BIN)/python -m tools.build_helm) \
+	  PILEUS_GO_OPENSTACK_CHART=$$($(BIN)/python -m tools.get_go_openstack_chart) \
 	  $(BIN)/python -m pytest -n 2 --dist loadgroup tests/real
 
 .PHONY: test-browser
-test-browser: $(READY) ## run the tests of the history page in a headless Chromium (downloaded once; SHOTS=folder keeps screenshots)
+test-browser: $(READY) ## run the tests of the history and benchmark pages in a headless Chromium (downloaded once; SHOTS=folder keeps screenshots)
 	@PILEUS_BROWSER=$$($(BIN)/python -m tools.get_browser) PILEUS_SCREENSHOTS=$(SHOTS) $(BIN)/python -m pytest -q tests/browser
 
 .PHONY: test-openstack

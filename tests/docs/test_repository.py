@@ -109,6 +109,21 @@ def test_an_extra_is_installed_from_the_clone(extra: str, again: bool, command: 
 FIRST_SCREEN = (ROOT / "README.md").read_text()[:1800]
 
 
+def test_the_tests_on_the_oldest_api_server_get_what_the_others_get():
+    """A variable that is missing would leave its tests out."""
+    named = re.compile(r'"(PILEUS_[A-Z_]+)"')
+    read = {
+        name
+        for file in (ROOT / "tests/real").rglob("*.py")
+        for name in named.findall(file.read_text())
+    }
+    given = set(re.findall(r"export (PILEUS_\w+)=", (ROOT / "tools/run-tests").read_text()))
+    skew = (ROOT / "Makefile").read_text().partition("\ntest-skew:")[2].partition("\n\n")[0]
+
+    assert {"PILEUS_CONTROL_PLANE", "PILEUS_HELM", "PILEUS_GO_OPENSTACK_CHART"} <= read & given
+    assert sorted(read & given - set(re.findall(r"(PILEUS_\w+)=", skew))) == []
+
+
 def test_the_first_screen_of_the_readme_names_the_clouds_that_work():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     clouds = FIRST_SCREEN.partition("**Clouds:")[2].partition("\n\n")[0]
