@@ -32,6 +32,7 @@ pytestmark = [
         not PROGRAM, reason="no browser: PILEUS_BROWSER is not set (see make test-browser)"
     ),
 ]
+SHOP = "balancer default-shop on 80/TCP with members web-1, web-2"
 EVIL = '<img src=x onerror="window.hurt = 1">'
 
 
@@ -48,7 +49,6 @@ def shop(now: datetime) -> Entry:
         summary="finalizer, condition pileus.dev/Served",
         details=("metadata.finalizers: with service.kubernetes.io/load-balancer-cleanup",),
     )
-    balancer = "balancer default-shop on 80/TCP with members web-1, web-2"
     write = Write(
         request="PATCH /api/v1/namespaces/default/services/shop/status",
         started=0.4,
@@ -64,7 +64,7 @@ def shop(now: datetime) -> Entry:
         controller="service-lb-controller",
         seconds=0.487,
         observed="no load balancer",
-        plan=(finalizer, Line(place="cloud", action="create", summary=balancer)),
+        plan=(finalizer, Line(place="cloud", action="create", summary=SHOP)),
         calls=(msgspec.structs.replace(call, requests=(request,)),),
         writes=(write,),
         result="done",
@@ -109,6 +109,7 @@ async def opened(folder: Path, book: Journal) -> AsyncGenerator[Page]:
     async with site(book) as url, browser(Path(PROGRAM), folder) as page:
         await page.size(1280, 800)
         await page.open(f"{url}/history/")
+        await page.permit_clipboard(permitted=True)
         yield page
 
 
@@ -174,18 +175,35 @@ async def test_cards_are_collapsed_stay_open_once_opened_and_can_be_copied(tmp_p
         still = await page.value(
             "[...document.querySelectorAll('#entries details')].map(e => e.open)"
         )
-        await page.value("document.querySelectorAll('#entries .copy')[1].click()")
-        await page.until(
-            "document.querySelectorAll('#entries .copy')[1]?.textContent === 'copied'"
-            " || document.querySelector('#entries pre') !== null"
-        )
+        await page.value("document.querySelectorAll('#entries .copy')[2].click()")
+        await page.until("document.querySelectorAll('#entries .copy')[2].textContent === 'copied'")
+        copied = msgspec.json.decode(await page.value("navigator.clipboard.readText()"))
 
+    assert copied["object"] == {"kind": "Service", "namespace": "default", "name": "shop"}
+    assert copied["plan"][1]["summary"] == SHOP
+    assert copied["calls"][0]["requests"][0]["id"] == "req-5f1f9d3c-58a2-4a1e-9b5b-0d6ce07f4a11"
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d+s ago, 3 times\)", closed[0])
     assert "no answer within 30 s" in closed[0]
     assert "instances.find" not in closed[0]
     assert "~ cluster: finalizer, condition pileus.dev/Served and 1 more" in closed[1]
     assert "req-5f1f9d3c" not in closed[1]
     assert still == [False, False, True]
+
+
+async def test_an_entry_can_be_selected_where_the_page_may_not_use_the_clipboard(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, journal()) as page:
+        await page.permit_clipboard(permitted=False)
+        await sign_in(page)
+        await page.until("document.querySelectorAll('#entries > li').length === 2")
+        await cards(page)
+        await page.value("document.querySelectorAll('#entries .copy')[1].click()")
+        await page.until("document.querySelector('#entries pre') !== null")
+        selected = msgspec.json.decode(await page.value("window.getSelection().toString()"))
+
+    assert selected["object"]["name"] == "shop"
+    assert selected["plan"][1]["summary"] == SHOP
 
 
 async def test_an_empty_timeline_says_why(tmp_path: Path) -> None:

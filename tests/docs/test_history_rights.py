@@ -106,6 +106,7 @@ def test_operators_can_read_the_history_and_reach_no_other_pod(kubeconfig: Path)
             stdout=subprocess.DEVNULL,
         )
 
+    assert len(commands) == 8
     assert [each for each in NEEDED if not may(kubeconfig, "operators", *each)] == []
     assert [each for each in BEYOND if may(kubeconfig, "operators", *each)] == []
     assert [each for each in NEEDED if may(kubeconfig, "developers", *each)] == []

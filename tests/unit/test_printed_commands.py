@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,20 +68,28 @@ def test_a_command_without_its_namespace_is_found(text: str, is_wrong: bool):
     assert bool(without_namespace(text)) is is_wrong
 
 
-def test_every_printed_command_names_the_namespace_of_its_object():
-    found = {
-        f"{path.relative_to(SOURCE)}: {command}"
-        for path in SOURCE.rglob("*.py")
-        for text in texts(ast.parse(path.read_text(encoding="utf-8")))
-        for command in without_namespace(text)
-    }
-    commands = sum(
-        len(COMMAND.findall(text))
-        for path in SOURCE.rglob("*.py")
-        for text in texts(ast.parse(path.read_text(encoding="utf-8")))
-    )
+PAGE = ("server/page/page.html", "server/page/page.js")
+SHOWN = re.compile(r"<code>(.*?)</code>|\"(.*?)\"|`(.*?)`")
+"""Code in HTML, and texts of JavaScript."""
 
-    assert commands > 50, "the commands are not found any more"
+
+def printed() -> Iterator[tuple[str, str]]:
+    """Yields each text that the product prints, with its file."""
+    for path in SOURCE.rglob("*.py"):
+        for text in texts(ast.parse(path.read_text(encoding="utf-8"))):
+            yield str(path.relative_to(SOURCE)), text
+    for name in PAGE:
+        for found in SHOWN.finditer((SOURCE / name).read_text(encoding="utf-8")):
+            yield name, next(filter(None, found.groups()), "")
+
+
+def test_every_printed_command_names_the_namespace_of_its_object():
+    all_texts = [*printed()]
+    found = {f"{name}: {each}" for name, text in all_texts for each in without_namespace(text)}
+    counts = Counter(name for name, text in all_texts if COMMAND.search(text))
+
+    assert counts.total() > 30, "the commands are not found any more"
+    assert all(counts[name] == 1 for name in PAGE)
     assert found == set()
 
 
@@ -91,12 +100,7 @@ RUNBOOKS = SOURCE.parents[1] / "docs" / "runbooks"
 
 def test_no_message_or_runbook_prints_manifests_without_the_flags_of_the_installation():
     """Applied, they would remove the flags of the user; `pileus doctor` knows them."""
-    found = {
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
-        for text in texts(ast.parse(path.read_text(encoding="utf-8")))
-        if "pileus manifests" in text
-    }
+    found = {name for name, text in printed() if "pileus manifests" in text}
     pages = {page.name for page in RUNBOOKS.glob("*.md") if "pileus manifests" in page.read_text()}
 
     assert found == {BUILDER}

@@ -63,8 +63,9 @@ _FIND_FIX = (
     "--server=https://HOST:PORT of the leader"
 )
 PROXY_RIGHTS = (
-    "ask for the right to get pods/proxy in namespace {namespace}, or reach the manager's port "
-    "yourself (kubectl port-forward) and give --server=https://HOST:PORT"
+    "ask for the right to get pods/proxy of {name} alone in namespace {namespace} "
+    "(docs/guides/read-the-history.md), or reach the manager's port yourself "
+    "(kubectl port-forward) and give --server=https://HOST:PORT"
 )
 
 
@@ -247,7 +248,10 @@ class HistoryReader:
         namespace = self.config[LeaderElectionSettings].resource_namespace
         text = str(error)
         if isinstance(error, Forbidden) and "pods/proxy" in text:
-            return CommandFailed(f"{text}. Fix: {PROXY_RIGHTS.format(namespace=namespace)}")
+            found = re.search(r"/pods/([^/]+)/proxy", text)
+            name = found[1] if found else "https:POD:PORT"
+            fix = PROXY_RIGHTS.format(name=name, namespace=namespace)
+            return CommandFailed(f"{text}. Fix: {fix}")
         if isinstance(error, Forbidden) and '"system:anonymous"' in text:
             return CommandFailed(f"the manager got no token ({text}). {OWN_TOKEN_FIX}")
         if isinstance(error, Forbidden):

@@ -375,6 +375,19 @@ def test_the_leader_is_read_through_the_proxy_of_the_api_server(run: Run) -> Non
     assert "Service default/shop" in top[1]
 
 
+def test_without_the_right_to_the_proxy_only_the_port_of_the_manager_is_asked_for(run: Run) -> None:
+    """The name reaches no other port and no other pod: tests/docs/test_history_rights.py."""
+    with beside(journal_with(entry())) as (api, url):
+        api.refused = ("/proxy/", 403, 'User "jane" cannot get resource "pods/proxy"')
+        code, _, err = run(url, "history")
+
+    assert code == 1
+    assert (
+        "Fix: ask for the right to get pods/proxy of https:pileus-a:10258 alone in namespace "
+        "kube-system (docs/guides/read-the-history.md)" in err
+    )
+
+
 @pytest.mark.real_time
 def test_top_in_a_terminal_ends_with_q_echoes_nothing_and_restores_it(tmp_path: Path) -> None:
     master, slave = pty.openpty()

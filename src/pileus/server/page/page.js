@@ -169,7 +169,7 @@
     const text = await answer.text();
     let said = text.trim();
     try { said = JSON.parse(text).message || said; } catch { /* plain text */ }
-    if (answer.status === 401) return "The token is invalid or expired. Create a new one: kubectl create token NAME";
+    if (answer.status === 401) return "The token is invalid or expired. Create a new one: kubectl create token NAME --namespace=NAMESPACE";
     if (answer.status === 403) return `${said}. Ask an administrator for the right to get /history/v1/entries.`;
     return `The manager answered ${answer.status}: ${said}`;
   };
