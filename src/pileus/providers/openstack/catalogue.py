@@ -77,7 +77,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         if not _is_url(found[0].url):
             raise Unavailable(
                 f"the catalogue of the cloud has an invalid URL of type {service}: {found[0].url}. "
-                "Fix: openstack endpoint set --url"
+                "Fix: openstack endpoint set --url URL ENDPOINT"
             )
         return base_url(service, found[0].url, self.project_id)
 

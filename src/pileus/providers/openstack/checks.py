@@ -40,7 +40,14 @@ NEUTRON_QUOTAS = {
     "security_group": "security groups",
     "security_group_rule": "security group rules",
 }
-RAISE = "openstack quota set --{flag} LIMIT PROJECT   # as an administrator, or delete unused ones"
+RAISE = (
+    "openstack quota set --{flag} {limit} {project}   # as an administrator, or delete unused ones"
+)
+RAISE_BALANCERS = (
+    "openstack loadbalancer quota set --loadbalancer {limit} {project}   # as an administrator, "
+    "or: pileus orphans"
+)
+BALANCERS = "load balancers"
 FLAGS = {
     "ports": "ports",
     "floating IPs": "floating-ips",
@@ -167,15 +174,17 @@ def _full(*found: Finding | None) -> list[Finding]:
     return [each for each in found if each]
 
 
-def _quota(what: str, used: int, limit: int) -> Finding | None:
-    return quota_finding(what, used, limit, RAISE.format(flag=FLAGS[what]))
+def _quota(account: Account, what: str, used: int, limit: int) -> Finding | None:
+    fix = RAISE_BALANCERS if what == BALANCERS else RAISE
+    filled = fix.format(flag=FLAGS.get(what), limit=2 * used, project=account.project_id)
+    return quota_finding(what, used, limit, filled)
 
 
-async def _compute(client: Client, _account: Account) -> Sequence[Finding]:
+async def _compute(client: Client, account: Account) -> Sequence[Finding]:
     await client.send("GET", Service.COMPUTE, "/servers", query=(("limit", "1"),))
     limits = await client.get(Service.COMPUTE, "/limits", "limits", _Limits)
     usage = limits.absolute
-    return _full(_quota("servers", usage.total_instances_used, usage.max_total_instances))
+    return _full(_quota(account, "servers", usage.total_instances_used, usage.max_total_instances))
 
 
 async def _network(client: Client, account: Account) -> Sequence[Finding]:
@@ -188,7 +197,7 @@ async def _network(client: Client, account: Account) -> Sequence[Finding]:
     usage = decoded(field_of(answer, "quota", path), dict[str, _Usage], path)
     return _full(
         *(
-            _quota(what, usage[name].used, usage[name].limit)
+            _quota(account, what, usage[name].used, usage[name].limit)
             for name, what in NEUTRON_QUOTAS.items()
             if name in usage
         )
@@ -203,9 +212,7 @@ async def _load_balancer(client: Client, account: Account) -> Sequence[Finding]:
     )
     path = f"{ROOT}/quotas/{account.project_id}"
     quota = await client.get(Service.LOAD_BALANCER, path, "quota", _BalancerQuota)
-    raised = "openstack loadbalancer quota set --loadbalancer LIMIT PROJECT"
-    fix = f"{raised}   # as an administrator, or: pileus orphans"
-    used_up = quota_finding("load balancers", len(balancers), quota.loadbalancer, fix)
+    used_up = _quota(account, BALANCERS, len(balancers), quota.loadbalancer)
     known = {one.id for one in balancers}
     return _full(*_old(version), used_up, await _left_ports(client, account, known))
 

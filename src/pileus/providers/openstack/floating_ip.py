@@ -460,14 +460,16 @@ def _explained(change: CreateFloatingIp, error: CloudError) -> CloudError:
     if isinstance(error, QuotaExceeded):
         return QuotaExceeded(
             f"{what}. Fix: delete floating IPs that are not used (openstack floating ip list), use "
-            "another floating-subnet, or raise the quota (openstack quota set --floating-ips)"
+            "another floating-subnet, or raise the quota (openstack quota set --floating-ips N "
+            "PROJECT)"
         )
     if isinstance(error, Unauthorized) and change.address:
         address = shlex.quote(one_line(change.address))
         return Misconfigured(
             f"loadBalancerIP {address}: the project has no such floating IP and may not "
             f"choose addresses: {error}. Fix: create it as administrator (openstack floating ip "
-            f"create --floating-ip-address {address}), or remove loadBalancerIP"
+            f"create --project PROJECT --floating-ip-address {address} {change.network_id}), or "
+            "remove loadBalancerIP"
         )
     return _associated(what, error)
 
@@ -479,7 +481,7 @@ def _associated(what: str, error: CloudError) -> CloudError:
     if "not reachable" in str(error):
         return Misconfigured(
             f"{what}. Fix: connect the VIP subnet to a router with a gateway in the external "
-            "network (openstack router add subnet), or set floating-network-id"
+            "network (openstack router add subnet ROUTER SUBNET), or set floating-network-id"
         )
     return Conflict(what)  # the port or the floating IP was deleted since: observe again
 

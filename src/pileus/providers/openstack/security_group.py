@@ -385,7 +385,7 @@ def _rule_body(group_id: str, rule: Rule) -> dict[str, object]:
 def _over_quota(name: str, error: QuotaExceeded) -> QuotaExceeded:
     return QuotaExceeded(
         f"security group {name}: {error}. Fix: delete groups or rules that are not used, or raise "
-        "the quota (openstack quota set --secgroups N --secgroup-rules N)"
+        "the quota (openstack quota set --secgroups N --secgroup-rules N PROJECT)"
     )
 
 

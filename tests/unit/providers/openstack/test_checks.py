@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pileus.cloud.errors import NotFound, Unauthorized, Unavailable
+from pileus.fix import commands_in
 from pileus.providers.openstack.api import Call, Client, Service
 from pileus.providers.openstack.checks import Account, findings
 
@@ -71,6 +72,19 @@ async def test_ports_of_load_balancers_that_do_not_exist_are_reported() -> None:
 
     assert found.id == "vip-ports-left"
     assert found.fix.startswith("openstack port delete left   #")
+
+
+async def test_the_fix_of_a_quota_names_the_project_and_a_limit() -> None:
+    answers = Answers()
+    answers.paths["/v2.0/quotas/p1/details.json"] = neutron(port=(95, 100))
+    answers.paths["/v2.0/lbaas/quotas/p1"] = {"quota": {"loadbalancer": 2}}
+
+    fixes = [each.fix for each in await findings(Client(answers), ACCOUNT)]
+
+    assert [next(commands_in(fix)) for fix in fixes] == [
+        "openstack quota set --ports 190 p1",
+        "openstack loadbalancer quota set --loadbalancer 4 p1",
+    ]
 
 
 async def test_a_project_without_problems_has_no_findings_and_is_only_read() -> None:
