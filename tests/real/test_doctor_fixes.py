@@ -1,23 +1,37 @@
 """Every command that the doctor prints as a fix is pasted into the cluster that showed the finding.
 
-It has to end the finding, and to leave the manager's workload and the rights of others as they are.
+It is pasted as a terminal of 80 columns shows it. It has to end the finding, and to leave the
+manager's workload and the rights of others as they are. The mark `pastes` names the findings whose
+commands a test pastes; the fixture checks that it pastes each of them, and
+tests/docs/test_doctor_page.py that no finding is left out.
 """
 
+import io
 import json
 import os
 import re
 import shlex
 import subprocess
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from pileus.cli.cluster_command import Request, Runner, run_cluster_command
+from pileus.cli.doctor import COMMAND, LABEL, document, fix_lines
+from pileus.cli.terminal import Style, Terminal
+from pileus.doctor.doctor import diagnose
+from pileus.doctor.reading import observe
+from pileus.fix import commands_in, parts_of
 from pileus.testing.control_plane import ControlPlane
-from tests.real.manager import LAB, Lab, register, say_ready
-from tests.real.test_doctor import PILEUS, doctor, found, pileus
+from tests.docs.test_doctor_page import READS
+from tests.real.local_cloud import LocalCloud
+from tests.real.manager import LAB, Lab, eventually, get, register, running, say_ready
+from tests.real.test_doctor import PILEUS, doctor, found, pileus, webhook
 
 HELM = os.environ.get("PILEUS_HELM", "")
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -40,6 +54,8 @@ class Cluster:
         self.plane, self.lab = cluster, lab
         self.kubectl, self.admin = cluster.kubectl, cluster.admin
         self.binaries, self.folder, self.applied = cluster.binaries, folder, ""
+        self.pasted: dict[str, tuple[str, set[str]]] = {}
+        """The fix of each finding, and which of its commands were pasted."""
 
     def install(self) -> None:
         flags = (f"--cloud-config={self.lab.config}", "--image=registry.example/own:1", *FLAGS)
@@ -85,8 +101,22 @@ class Cluster:
     def findings(self, id: str) -> list[dict[str, Any]]:  # noqa: A002 -- as the doctor calls it
         return [each for each in doctor(self.lab, self.admin)[1]["findings"] if each["id"] == id]
 
-    def paste(self, fix: str, kubeconfig: Path | None = None, codes: Collection[int] = (0,)) -> str:
-        """Run a fix in a shell, as the administrator."""
+    def paste(
+        self,
+        finding: dict[str, Any],
+        number: int = 0,
+        kubeconfig: Path | None = None,
+        codes: Collection[int] = (0,),
+    ) -> str:
+        """Run a command of a fix; those after the first one are in its comment."""
+        commands = [*commands_in(finding["fix"])]
+        pasted = self.pasted.setdefault(finding["id"], (finding["fix"], set()))[1]
+        pasted.add(commands[number])
+        shown = commands[number] if number else printed(finding["fix"])
+        return self.run(shown, kubeconfig, codes)
+
+    def run(self, text: str, kubeconfig: Path | None = None, codes: Collection[int] = (0,)) -> str:
+        """Run commands in a shell, as the administrator."""
         tools = self.folder / "bin"
         tools.mkdir(exist_ok=True)
         for name, path in (
@@ -103,13 +133,13 @@ class Cluster:
             "PYTHONPATH": str(LAB),
         }
         done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", fix],
+            ["bash", "-o", "pipefail", "-c", text],
             env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode in codes, f"{fix}\n{done.stdout}{done.stderr}"
+        assert done.returncode in codes, f"{text}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def workload(self) -> dict[str, Any]:
@@ -126,11 +156,24 @@ class Cluster:
             )
 
 
+def printed(fix: str) -> str:
+    """Returns the first command of a fix, with the comment after it, as a terminal shows it."""
+    advice, _, _ = parts_of(fix)
+    lines = fix_lines(fix.removeprefix(advice).lstrip(), Style(width=80), margin=6)
+    return "\n".join(lines).removeprefix(LABEL)
+
+
 @pytest.fixture
-def cluster(clean: ControlPlane, lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(
+    request: pytest.FixtureRequest, clean: ControlPlane, lab: Lab, tmp_path: Path
+) -> Iterator[Cluster]:
     made = Cluster(clean, lab, tmp_path)
     yield made
     made.clear()
+    marks = request.node.iter_markers("pastes")
+    assert made.pasted.keys() == {name for mark in marks for name in mark.args}
+    for fix, commands in made.pasted.values():
+        assert {each for each in commands_in(fix) if not READS.match(each)} <= commands
 
 
 def install_chart(cluster: Cluster) -> None:
@@ -157,6 +200,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.pastes("right-missing")
 @pytest.mark.parametrize("install", WAYS)
 def test_missing_rights_are_restored_and_the_manager_keeps_its_flags(
     cluster: Cluster, install: Callable[[Cluster], None]
@@ -169,15 +213,15 @@ def test_missing_rights_are_restored_and_the_manager_keeps_its_flags(
     cluster.kubectl("delete", "role", f"{NAME}:leader-election", HERE)
 
     findings = cluster.findings("right-missing")
-    (fix,) = {each["fix"] for each in findings}
-    cluster.paste(fix)
+    assert len({each["fix"] for each in findings}) == 1
+    cluster.paste(findings[0])
 
-    assert findings
     assert not cluster.findings("right-missing")
     assert not cluster.findings("right-unneeded")
     assert cluster.workload() == workload
 
 
+@pytest.mark.pastes("right-missing")
 @NEEDS_HELM
 def test_a_release_can_be_upgraded_after_its_rights_were_restored(cluster: Cluster) -> None:
     """The fix restores every binding, also those whose absence shows in no missing right.
@@ -190,8 +234,7 @@ def test_a_release_can_be_upgraded_after_its_rights_were_restored(cluster: Clust
     assert not cluster.findings("right-missing")
     cluster.kubectl("delete", "clusterrolebinding", NAME)
 
-    (fix,) = {each["fix"] for each in cluster.findings("right-missing")}
-    cluster.paste(fix)
+    cluster.paste(cluster.findings("right-missing")[0])
 
     assert bindings(cluster) == before
     cluster.helm("upgrade", "pileus", DEPLOY / "chart" / "pileus", "--reuse-values")
@@ -227,6 +270,7 @@ def binding(*subjects: dict[str, str]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.pastes("right-unneeded")
 @pytest.mark.parametrize("subjects", [(OURS,), (OTHER, OURS)], ids=["alone", "with-another"])
 def test_the_rights_of_another_manager_are_reported_with_their_binding_and_revoked(
     cluster: Cluster, subjects: tuple[dict[str, str], ...]
@@ -236,7 +280,7 @@ def test_the_rights_of_another_manager_are_reported_with_their_binding_and_revok
     workload = cluster.workload()
 
     (finding,) = cluster.findings("right-unneeded")
-    cluster.paste(finding["fix"])
+    cluster.paste(finding)
 
     assert finding["subject"] == f"service account kube-system/{NAME}"
     assert "get, list secrets; * nodes" in finding["what"]
@@ -249,6 +293,7 @@ def test_the_rights_of_another_manager_are_reported_with_their_binding_and_revok
         assert cluster.kubectl(*asks).strip() == "yes"
 
 
+@pytest.mark.pastes("right-unneeded")
 def test_a_role_of_the_manager_that_was_widened_is_narrowed_again(cluster: Cluster) -> None:
     cluster.install()
     more = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
@@ -256,12 +301,13 @@ def test_a_role_of_the_manager_that_was_widened_is_narrowed_again(cluster: Clust
     cluster.kubectl("patch", "clusterrole", NAME, "--type=json", f"--patch={patch}")
 
     (finding,) = cluster.findings("right-unneeded")
-    cluster.paste(finding["fix"])
+    cluster.paste(finding)
 
     assert not cluster.findings("right-unneeded")
     assert not cluster.findings("right-missing")
 
 
+@pytest.mark.pastes("right-unneeded")
 def test_the_role_of_a_controller_that_was_turned_off_is_reported(cluster: Cluster) -> None:
     cluster.install()
     name = f"{NAME}:node-ipam-controller"
@@ -269,13 +315,19 @@ def test_the_role_of_a_controller_that_was_turned_off_is_reported(cluster: Clust
     cluster.apply(text)
 
     (finding,) = cluster.findings("right-unneeded")
-    cluster.paste(finding["fix"])
+    cluster.paste(finding)
 
     assert f"by ClusterRoleBinding {name}" in finding["what"]
     assert not cluster.findings("right-unneeded")
 
 
-@pytest.mark.parametrize("differs", [False, True], ids=["missing", "differs"])
+@pytest.mark.parametrize(
+    "differs",
+    [
+        pytest.param(False, marks=pytest.mark.pastes("csi-driver-missing"), id="missing"),
+        pytest.param(True, marks=pytest.mark.pastes("csi-driver-differs"), id="differs"),
+    ],
+)
 def test_the_csi_driver_is_installed_beside_the_manager_which_stays_as_it_is(
     cluster: Cluster, differs: bool
 ) -> None:
@@ -292,10 +344,9 @@ def test_the_csi_driver_is_installed_beside_the_manager_which_stays_as_it_is(
     workload = cluster.workload()
 
     (finding,) = cluster.findings("csi-driver-differs" if differs else "csi-driver-missing")
-    cluster.applied += (
-        f"\n---\n{cluster.paste(finding['fix'].partition(' | ')[0].split(' && ')[-1])}"
-    )
-    cluster.paste(finding["fix"])
+    made = cluster.run(finding["fix"].partition(" | ")[0].split(" && ")[-1])
+    cluster.applied += f"\n---\n{made}"
+    cluster.paste(finding)
 
     assert not cluster.findings("csi-driver-differs") + cluster.findings("csi-driver-missing")
     assert cluster.workload() == workload
@@ -305,26 +356,41 @@ def test_the_csi_driver_is_installed_beside_the_manager_which_stays_as_it_is(
 
 
 @NEEDS_HELM
+@pytest.mark.parametrize(
+    "id_",
+    [
+        pytest.param("csi-driver-missing", marks=pytest.mark.pastes()),
+        pytest.param("csi-driver-differs", marks=pytest.mark.pastes("csi-driver-differs")),
+    ],
+)
 def test_the_csi_driver_of_a_release_is_installed_by_helm_as_the_fix_says(
-    cluster: Cluster,
+    cluster: Cluster, id_: str
 ) -> None:
-    storage = {"apiVersion": "storage.k8s.io/v1", "metadata": {"name": "fast"}}
+    driver, storage = "lab.csi.pileus.dev", {"apiVersion": "storage.k8s.io/v1"}
+    fast = {**storage, "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": driver}
+    unfit = {
+        **storage,
+        "kind": "CSIDriver",
+        "metadata": {"name": driver},
+        "spec": {"attachRequired": False},
+    }
     install_chart(cluster)
-    cluster.apply(
-        yaml.safe_dump({**storage, "kind": "StorageClass", "provisioner": "lab.csi.pileus.dev"})
-    )
+    cluster.apply(yaml.safe_dump_all([fast, unfit] if id_ == "csi-driver-differs" else [fast]))
     workload = cluster.workload()
 
-    (finding,) = cluster.findings("csi-driver-missing")
+    (finding,) = cluster.findings(id_)
     assert "the Helm release pileus in namespace kube-system" in finding["fix"]
     (value,) = re.findall(r"csi\.\w+=true", finding["fix"])
     chart = DEPLOY / "chart" / "pileus"
+    if id_ == "csi-driver-differs":
+        cluster.paste(finding)
     cluster.helm("upgrade", "pileus", chart, "--reuse-values", f"--set={value}")
 
-    assert not cluster.findings("csi-driver-missing")
+    assert not cluster.findings("csi-driver-missing") + cluster.findings("csi-driver-differs")
     assert cluster.workload() == workload
 
 
+@pytest.mark.pastes("lease-missing")
 def test_a_manager_that_is_not_installed_is_installed_with_the_flags_of_the_doctor(
     cluster: Cluster,
 ) -> None:
@@ -334,9 +400,8 @@ def test_a_manager_that_is_not_installed_is_installed_with_the_flags_of_the_doct
         each for each in json.loads(report.stdout)["findings"] if each["id"] == "lease-missing"
     )
 
-    command = finding["fix"].partition("   # ")[0]
-    cluster.applied = cluster.paste(command.partition(" | ")[0])
-    cluster.paste(finding["fix"])
+    cluster.applied = cluster.run(finding["fix"].partition(" | ")[0])
+    cluster.paste(finding)
 
     assert set(FLAGS) <= set(
         cluster.workload()["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -345,13 +410,14 @@ def test_a_manager_that_is_not_installed_is_installed_with_the_flags_of_the_doct
     assert not cluster.findings("right-unneeded")
 
 
+@pytest.mark.pastes("lease-missing")
 def test_a_manager_that_was_scaled_down_is_started_with_its_own_flags(cluster: Cluster) -> None:
     cluster.install()
     cluster.kubectl("scale", "deployment", NAME, HERE, "--replicas=0")
     before = cluster.workload()["spec"]
 
     (finding,) = cluster.findings("lease-missing")
-    cluster.paste(finding["fix"])
+    cluster.paste(finding)
 
     after = cluster.workload()["spec"]
     assert after == {**before, "replicas": 2}
@@ -368,6 +434,7 @@ def test_a_manager_that_does_not_lead_is_looked_at_and_not_changed(cluster: Clus
     assert cluster.workload() == before
 
 
+@pytest.mark.pastes("doctor-right-missing")
 def test_the_rights_of_the_doctor_are_granted_to_one_user_after_the_other(
     cluster: Cluster, clean: ControlPlane
 ) -> None:
@@ -378,7 +445,7 @@ def test_the_rights_of_the_doctor_are_granted_to_one_user_after_the_other(
 
         _, before = doctor(cluster.lab, user)
         (missing,) = (one for one in before["findings"] if one["id"] == "doctor-right-missing")
-        cluster.paste(missing["fix"])
+        cluster.paste(missing)
         _, after = doctor(cluster.lab, user)
 
         assert missing["subject"] == f"user {name}"
@@ -394,6 +461,7 @@ def doctors_roles() -> Iterator[dict[str, Any]]:
             yield {"apiVersion": BROAD["apiVersion"], "kind": kind, "metadata": name}
 
 
+@pytest.mark.pastes("right-unneeded", "taint-left")
 def test_a_fix_acts_on_the_cluster_and_the_cloud_that_the_doctor_was_given(
     cluster: Cluster,
 ) -> None:
@@ -406,9 +474,9 @@ def test_a_fix_acts_on_the_cluster_and_the_cloud_that_the_doctor_was_given(
     where = (f"--kubeconfig={both}", "--context=looked-at", "--output=json")
 
     report = json.loads(pileus("doctor", *flags, *where, kubeconfig=other).stdout)
-    fixes = {each["id"]: each["fix"] for each in report["findings"]}
-    cluster.paste(fixes["right-unneeded"], kubeconfig=other)
-    text = cluster.paste(f"COLUMNS=1000 {fixes['taint-left']}", kubeconfig=other)
+    findings = {each["id"]: each for each in report["findings"]}
+    cluster.paste(findings["right-unneeded"], kubeconfig=other)
+    text = cluster.paste(findings["taint-left"], kubeconfig=other)
 
     assert not cluster.findings("right-unneeded")
     assert text.startswith("Node one: ")
@@ -440,6 +508,7 @@ def two_contexts(cluster: Cluster) -> tuple[Path, Path]:
     return both, other
 
 
+@pytest.mark.pastes("go-manager-marks")
 def test_a_service_of_the_go_manager_is_planned(cluster: Cluster) -> None:
     mark = {"loadbalancer.openstack.org/load-balancer-id": "lb-1"}
     service = {
@@ -453,11 +522,12 @@ def test_a_service_of_the_go_manager_is_planned(cluster: Cluster) -> None:
     before = cluster.workload()
 
     (finding,) = cluster.findings("go-manager-marks")
-    cluster.paste(finding["fix"], codes=(0, 2))
+    cluster.paste(finding, codes=(0, 2))
 
     assert cluster.workload() == before
 
 
+@pytest.mark.pastes("node-of-another-provider")
 def test_a_node_of_another_provider_is_shown_and_not_deleted(cluster: Cluster) -> None:
     node = {
         "apiVersion": "v1",
@@ -469,10 +539,11 @@ def test_a_node_of_another_provider_is_shown_and_not_deleted(cluster: Cluster) -
 
     (finding,) = cluster.findings("node-of-another-provider")
 
-    assert "providerID: aws:///eu-1a/i-1" in cluster.paste(finding["fix"])
+    assert "providerID: aws:///eu-1a/i-1" in cluster.paste(finding)
     assert cluster.kubectl("get", "nodes", "--output=name").split() == ["node/foreign"]
 
 
+@pytest.mark.pastes("lease-left")
 def test_old_leases_of_other_managers_are_deleted(cluster: Cluster) -> None:
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
@@ -487,6 +558,77 @@ def test_old_leases_of_other_managers_are_deleted(cluster: Cluster) -> None:
     cluster.apply(yaml.safe_dump(lease))
 
     (finding,) = cluster.findings("lease-left")
-    cluster.paste(finding["fix"])
+    cluster.paste(finding)
 
     assert "lease-left" not in found(doctor(cluster.lab, cluster.admin)[1])
+
+
+@pytest.mark.pastes("webhook-without-endpoints")
+def test_a_webhook_that_does_not_answer_is_deleted(cluster: Cluster) -> None:
+    cluster.apply(yaml.safe_dump(webhook()))
+
+    (finding,) = cluster.findings("webhook-without-endpoints")
+    cluster.paste(finding)
+    assert cluster.findings("webhook-without-endpoints"), "the first command only reads"
+    cluster.paste(finding, 1)
+
+    assert not cluster.findings("webhook-without-endpoints")
+
+
+def aged_findings(cluster: Cluster, id_: str) -> list[dict[str, Any]]:
+    """Returns the findings of a doctor whose clock is five minutes ahead of that of the nodes."""
+    found: list[dict[str, Any]] = []
+
+    def work(request: Request, run: Runner) -> int:
+        seen = run(observe(request.config, request.world, "", ()))
+        aged = replace(seen, now=seen.now + timedelta(minutes=5))
+        found.extend(document(diagnose(aged))["findings"])  # type: ignore[arg-type]
+        return 0
+
+    terminal = Terminal(io.StringIO(), io.StringIO(), {"KUBECONFIG": str(cluster.admin)})
+    assert run_cluster_command("pileus doctor", COMMAND, (), terminal, work) == 0
+    return [each for each in found if each["id"] == id_]
+
+
+@pytest.mark.pastes("kubelet-flag-missing")
+def test_nodes_that_never_had_the_taint_are_initialized_once_they_get_it(cluster: Cluster) -> None:
+    """The first half of the fix, the kubelet's flag, changes no node that is registered."""
+    names = ("one", "two")
+    for name in names:
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+        cluster.apply(yaml.safe_dump(node))
+
+    (finding,) = aged_findings(cluster, "kubelet-flag-missing")
+    with running(cluster.plane, cluster.lab) as manager:
+        manager.wait_leading()
+        cluster.paste(finding)
+        for name in names:
+            eventually("initialized", lambda name=name: provider_id(cluster, name))
+
+    assert finding["subject"] == "Nodes one, two"
+    assert not aged_findings(cluster, "kubelet-flag-missing")
+    assert not aged_findings(cluster, "node-uninitialized")
+
+
+def provider_id(cluster: Cluster, name: str) -> str:
+    return get(cluster.plane, f"/api/v1/nodes/{name}")["spec"].get("providerID", "")
+
+
+@pytest.mark.pastes("quota-used-up")
+def test_a_quota_of_the_local_cloud_is_raised_in_the_cloud_that_the_doctor_was_given(
+    cluster: Cluster, cloud: LocalCloud
+) -> None:
+    """The shell in which it is pasted names no cloud."""
+    cloud.pileus("instances", "create", "one")
+    cloud.pileus("quota", "set", "instances=1")
+
+    def findings() -> list[dict[str, Any]]:
+        report = pileus("doctor", *cloud.flags, "--output=json", kubeconfig=cluster.admin)
+        return [each for each in json.loads(report.stdout)["findings"] if "quota" in each["id"]]
+
+    (finding,) = findings()
+    cluster.paste(finding)
+
+    assert findings() == []
+    limits = {each["name"]: each["limit"] for each in cloud.show("quota")}
+    assert limits["instances"] == 2

@@ -1,5 +1,6 @@
 """The provider `local`: a cloud that `pileus local serve` runs on this machine."""
 
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,7 +24,6 @@ from pileus_lab.local.model.account import Describe, ShowQuota
 from pileus_lab.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
 from pileus_lab.local.volume_capability import LocalVolumes
 
-QUOTA_FIX = "pileus local quota set {0.name}={more}"
 ABILITIES = Abilities(marks_routes=True, requests=Requests(per_balancer=1))
 """An observation is one list of outlines, plus one list of whole balancers if parts are needed."""
 
@@ -34,13 +34,14 @@ async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
     values = read_file(config.text, config.path or "the cloud configuration")
     endpoint = endpoint_of(values[ENDPOINT], config.environ)
     async with reaching(endpoint) as api:
-        yield await cloud_of(api, zone=values[ZONE])
+        yield await cloud_of(api, zone=values[ZONE], named=values[ENDPOINT])
 
 
-async def cloud_of(api: Api, *, zone: str = "") -> Cloud:
+async def cloud_of(api: Api, *, zone: str = "", named: str = "") -> Cloud:
     """Returns a local cloud, in this process or behind a socket, as the provider contract has it.
 
-    Raises `Misconfigured` if the zone is unknown, `Unavailable` if no cloud answers.
+    `named`: its socket, if commands have to name it. Raises `Misconfigured` if the zone is unknown,
+    `Unavailable` if no cloud answers.
     """
     api = Permitted(api)
     described = await api.call(Describe())
@@ -60,15 +61,21 @@ async def cloud_of(api: Api, *, zone: str = "") -> Cloud:
         zones=LocalZones(zone, described),
         owns=owns,
         abilities=ABILITIES,
-        checks=partial(quota_findings, api),
+        checks=partial(quota_findings, api, named),
     )
 
 
-async def quota_findings(api: Api) -> tuple[Finding, ...]:
+async def quota_findings(api: Api, named: str) -> tuple[Finding, ...]:
     """Returns the quotas that are used up or nearly so."""
     quotas = (await api.call(ShowQuota())).items
+    where = f" --endpoint={shlex.quote(named)}" if named else ""
     found = (
-        quota_finding(each.name, each.used, each.limit, QUOTA_FIX.format(each, more=2 * each.limit))
+        quota_finding(
+            each.name,
+            each.used,
+            each.limit,
+            fix=f"pileus local quota set {each.name}={2 * each.limit}{where}",
+        )
         for each in quotas
     )
     return tuple(finding for finding in found if finding)
