@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from pileus.controllers.service.preview import DRIFT
 from pileus.kube.model.core_v1 import LoadBalancerIngress, LoadBalancerStatus, PortStatus
+from pileus.objects.preview import EVERYTHING, Planned
 from tests.unit.classic.world import World
 
 PORTS = (
@@ -59,6 +61,21 @@ async def test_an_ingress_survives_a_restart_in_every_field():
 
     assert await world.ingress() == [PUBLISHED]
     assert (world.wire.written(), world.account.calls) == ([], [])
+
+
+async def test_a_plan_names_addresses_that_only_a_full_check_restores():
+    """Addresses that were edited while no manager ran look like those that were published."""
+    world = World()
+    async with world.managed():
+        await served(world)
+    await world.change_status(loadBalancer={"ingress": [{"ip": "192.0.2.1"}]})
+
+    async with world.looked_at() as controller:
+        (line,) = await controller.preview(EVERYTHING)
+
+    assert isinstance(line, Planned)
+    assert line.details == ("status.loadBalancer.ingress: 192.0.2.1 → 203.0.113.7",)
+    assert line.waits_for == DRIFT
 
 
 @pytest.mark.parametrize(

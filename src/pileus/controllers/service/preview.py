@@ -5,7 +5,7 @@ nothing. Reading steps are performed; all others are turned into lines, in one p
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pileus.clock import Clock
 from pileus.cloud.balancer import Part
@@ -36,18 +36,19 @@ from pileus.controllers.service.steps import (
     CheckBalancer,
     KeepMembers,
     Plan,
+    Publish,
     Report,
     Settle,
 )
 from pileus.dataclass import dataclass, replace
 from pileus.kube.model.core_v1 import Service
-from pileus.objects.preview import Scope, Trouble
+from pileus.objects.preview import Planned, Scope, Trouble
 
 ORPHANED = "orphaned: no Service has this UID (--service-orphans=delete)"
 TOO_MANY_ORPHANS = "TooManyOrphans"
 DRIFT = "the next full check of the load balancer (--service-drift-period)"
 
-ON_CLOUD = KeepMembers | ApplyChanges
+REPAIRS = KeepMembers | ApplyChanges | Publish
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,15 @@ class ServicePreview:
         seen = self._observation(service, Note(known=known))
         try:
             _, steps = await self._plan(seen)
-            found = lines(service, steps)
+            found = [*lines(service, steps)]
             if self.repairs_drift and _is_unchanged(steps):
                 full = replace(seen, note=replace(seen.note, full_check_due=seen.time))
                 _, drift = await self._plan(full)
-                drift = tuple(each for each in drift if isinstance(each, ON_CLOUD))
-                return [*found, *lines(service, drift, waits_for=DRIFT)]
+                drift = tuple(each for each in drift if isinstance(each, REPAIRS))
+                return [*found, *_further(found, lines(service, drift, waits_for=DRIFT))]
         except CloudError as error:
             return [*lines(service, (report(seen, error),))]
-        return [*found]
+        return found
 
     def _observation(self, service: Service, note: Note) -> Observation:
         return Observation(
@@ -165,6 +166,16 @@ async def checked_plan(
         seen = replace(seen, balancer=replace(observed, changes=shown))
         steps = plan(rules, seen)
     return seen, steps
+
+
+def _further(found: Sequence[Line], later: Iterable[Line]) -> Sequence[Line]:
+    """Returns the later lines without those that are due at once."""
+    known = {replace(each, waits_for="") for each in found if isinstance(each, Planned)}
+    return [
+        each
+        for each in later
+        if not isinstance(each, Planned) or replace(each, waits_for="") not in known
+    ]
 
 
 def _is_unchanged(steps: Plan) -> bool:
