@@ -15,6 +15,7 @@ from pileus_lab.simulation.schedule import draw
 from pileus_lab.simulation.trial import assert_everything_holds
 from tests.simulation.defects_plans import DEFECTS
 from tests.simulation.planting import Defect, planted
+from tests.simulation.ported import SimulatedPorted
 
 SEEDS, BLOCK = 60, 10
 OF_OTHERS = 8
@@ -34,6 +35,29 @@ def test_a_manager_does_for_an_hour_what_plans_announce(first: int):
 @pytest.mark.parametrize("cloud", [SimulatedOpenStack, SimulatedNetwork])
 def test_plans_are_kept_with_providers_that_record_a_fingerprint(cloud: MakeCloud):
     assert_everything_holds(cloud, seeds=OF_OTHERS, scenario="plan")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(
+            10,
+            id="members were updated before an ensure that a plan names alone",
+        ),
+        pytest.param(
+            26,
+            id="addresses that were edited between two leaders were restored by a full check",
+        ),
+        *(
+            pytest.param(seed, id=f"a plan would create what exists already ({seed})")
+            for seed in (21, 25, 29, 33, 37)
+        ),
+        *range(1, OF_OTHERS + 1),
+    ],
+)
+def test_plans_are_kept_with_a_ported_provider(seed: int):
+    assert_everything_holds(SimulatedPorted, seeds=[seed], scenario="plan")
 
 
 @pytest.mark.timeout(300)

@@ -324,12 +324,13 @@ def _plan(wish: Wish, seen: ClassicSeen) -> tuple[ClassicChange, ...]:
         return _removal(wish.owner, seen, name)
     members = _members(wish)
     last = seen.remembered
+    is_vanished = not seen.exists and last is not None and last.status is not None
+    effect = Effect.CREATE if is_vanished or not _is_published(seen.service) else Effect.UPDATE
+    ensure = Ensure(wish.owner, members, effect, f"ensure the {name}")
     if last is None:
-        return (Ensure(wish.owner, members, Effect.CREATE, f"ensure the {name}"),)
-    ensure = Ensure(wish.owner, members, Effect.UPDATE, f"ensure the {name}")
+        return (ensure,)
     update = Update(wish.owner, members, f"{len(members)} members of the {name}")
     has_others = last.members != members_hash(members)
-    is_vanished = not seen.exists and last.status is not None
     if not last.is_settled:
         return (update, ensure) if has_others and last.status is not None else (ensure,)
     if is_vanished or last.ensured != seen.ensuring:
@@ -342,6 +343,12 @@ def _removal(owner: Owner, seen: ClassicSeen, name: str) -> tuple[ClassicChange,
         return (Delete(owner, name),)
     is_kept = seen.is_noted and not _is_being_deleted(seen.service)
     return (Forget(owner, f"remove the note of the deleted {name}"),) if is_kept else ()
+
+
+def _is_published(service: Service) -> bool:
+    """Whether the Service has an address, so that its load balancer was ensured before."""
+    balancer = service.status and service.status.load_balancer
+    return bool(balancer and balancer.ingress)
 
 
 def _is_being_deleted(service: Service) -> bool:

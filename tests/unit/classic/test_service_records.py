@@ -110,6 +110,22 @@ async def test_trap_16_the_note_of_another_service_says_nothing():
         assert [change.effect for change in balancers.changes(wanted, seen)] == [Effect.UPDATE]
 
 
+async def test_an_ensure_creates_unless_an_address_shows_that_the_load_balancer_exists():
+    never_ensured, without_note = Cluster(), await ensured()
+    without_note.note(None)
+
+    assert await _effects(never_ensured) == [Effect.CREATE]
+    assert await _effects(without_note) == [Effect.UPDATE]
+    assert await _effects(await ensured()) == []
+    assert await _effects(await ensured(), get=None) == [Effect.CREATE], "deleted by hand"
+
+
+async def _effects(cluster: Cluster, **answers: Any) -> list[Effect]:
+    async with cluster.process(**answers) as (balancers, _):
+        seen = (await balancers.observe([wish("n1")], deep=True))[OWNER]
+        return [change.effect for change in balancers.changes(wish("n1"), seen)]
+
+
 async def test_another_cluster_name_means_another_balancer():
     cluster = await ensured()
 

@@ -1,6 +1,7 @@
 """Checks plans: a manager does what `pileus plan` announced just before, and nothing else."""
 
 import asyncio
+import re
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -295,6 +296,7 @@ RANGES = "spec.podCIDRs"
 """A manager continues after the range that it assigned last, which no plan knows: only the first
 plan names ranges, later ones announce some."""
 ANY = "*"
+UPDATE_OF_PORTED = re.compile(rf"{Effect.UPDATE} \d+ members of the (load balancer of .+)")
 
 
 async def hold_to_plans(world: World) -> None:
@@ -477,7 +479,7 @@ class Keeper:
         unknown = replace(write, value=BY_CLOUD)
         if write.what == RANGES and replace(write, value="") not in self._at_first:
             unknown = replace(write, value=ANY)
-        if self._promises.isdisjoint({write, unknown}):
+        if self._promises.isdisjoint({write, unknown, *_ensures_after(write)}):
             self._blame(PLANNED, f"{write}; planned: {self._nearest(write)}")
 
     def _nearest(self, write: Write) -> str:
@@ -500,6 +502,19 @@ def _immediate(plan: Plan) -> Iterable[Write]:
     for _, change in plan.changes:
         if not change.waits_for:
             yield from promised(change)
+
+
+def _ensures_after(write: Write) -> Iterator[Write]:
+    """Yields the changes that announce an update of the members by a ported provider.
+
+    If its last call failed and the members have changed since, a manager updates the members before
+    it ensures the load balancer. A plan only names the ensure: which members the call that failed
+    was given is known to the process that made it.
+    """
+    found = UPDATE_OF_PORTED.fullmatch(write.what)
+    if found is not None and write.place is Place.CLOUD:
+        for effect in (Effect.CREATE, Effect.UPDATE):
+            yield replace(write, what=f"{effect} ensure the {found[1]}")
 
 
 def _is_known(what: str) -> bool:
