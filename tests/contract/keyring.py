@@ -8,7 +8,7 @@ from pileus.cloud.errors import CloudError, NotFound
 from pileus.cloud.interface import SshKeys
 from pileus.cloud.model import Failure, NodeKeys, NodeName, NodeRef, SshKey
 from tests.contract.ported import Quiet
-from tests.unit.classic.fakes import Access, View, adapted
+from tests.unit.classic.fakes import V1, Access, Recorder, View, adapted
 
 Machines = dict[str, dict[SshKey, str]]
 """The keys of each machine, and whose they are; empty: someone's."""
@@ -80,9 +80,10 @@ class KeyringHarness:
         return frozenset(self.machines[name])
 
 
-@dataclass
-class ClassicKeyring:
-    machines: Machines
+class ClassicKeyring(V1):
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(Recorder())
+        self.machines = machines
 
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
         for ring in self.machines.values():

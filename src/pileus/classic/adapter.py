@@ -9,7 +9,7 @@ import io
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
-from typing import TypeVar, cast
+from typing import TypeVar, cast, get_type_hints
 
 from pileus.classic.balancers import ClassicBalancers
 from pileus.classic.calls import Calls
@@ -28,6 +28,7 @@ from pileus.classic.routes import ClassicRoutes
 from pileus.classic.service_records import Memory, Notes, ProcessMemory
 from pileus.classic.stop import stopping
 from pileus.classic.view import LateView
+from pileus.cloud.connection import methods, protocol_of, wrong_form, wrong_methods
 from pileus.cloud.errors import Misconfigured
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.model import NodeRef, Zone
@@ -167,22 +168,18 @@ async def _made(calls: Calls, call: Callable[[], Maybe[T]]) -> T:
         raise translated(error) from error
 
 
-GETTERS = (
-    "load_balancer",
-    "instances",
-    "instances_v2",
-    "zones",
-    "clusters",
-    "routes",
-    "provider_name",
-    "has_cluster_id",
-)
+GETTERS = tuple(name for name in methods(Interface) if name != "initialize")
 """Methods of a provider that return what it already has."""
+CAPABILITIES = {
+    name: protocol
+    for name in GETTERS
+    if (protocol := protocol_of(get_type_hints(getattr(Interface, name))["return"]))
+}
 OPTIONAL = ("provider_id_schemes",)
 
 
 def _verify(provider: object) -> None:
-    """Raises `Misconfigured` if the provider is incomplete, or a getter is async."""
+    """Raises `Misconfigured` if the provider or one of its capabilities is incomplete."""
     made = type(provider).__name__
     missing = [n for n in ("initialize", *GETTERS) if not callable(getattr(provider, n, None))]
     if missing:
@@ -190,12 +187,25 @@ def _verify(provider: object) -> None:
             f"the factory of the provider returned a {made} without: "
             f"{', '.join(f'{name}()' for name in missing)}"
         )
-    for name in (*GETTERS, *OPTIONAL):
-        if callable(getattr(provider, name, None)):
-            _verify_getter(made, name, getattr(provider, name))
+    has = {
+        name: _got(made, name, getattr(provider, name))
+        for name in (*GETTERS, *OPTIONAL)
+        if callable(getattr(provider, name, None))
+    }
+    problems = [
+        problem
+        for name, protocol in CAPABILITIES.items()
+        if has[name] is not None
+        for problem in wrong_methods(f"{name}()", has[name], protocol)
+    ]
+    if wrong := wrong_form(cast("Interface", provider).initialize, Interface.initialize):
+        problems.append(f"initialize() {wrong}")
+    if problems:
+        raise Misconfigured(f"the provider {made} is incomplete: {'; '.join(problems)}")
 
 
-def _verify_getter(made: str, name: str, getter: Callable[[], object]) -> None:
+def _got(made: str, name: str, getter: Callable[[], object]) -> object:
+    """Returns what a getter returns. Raises `Misconfigured` if it is async."""
     value = getter()
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
@@ -204,6 +214,7 @@ def _verify_getter(made: str, name: str, getter: Callable[[], object]) -> None:
             f"{made}.{name}() is async: make it a plain method that returns what the provider "
             "already has. It is called often and must not wait; initialize() may."
         )
+    return value
 
 
 def _owns(provider: Interface) -> Callable[[NodeRef], bool | None] | None:

@@ -17,11 +17,11 @@ from pileus.cloud.provider_context import entered
 def capabilities() -> Mapping[str, type]:
     """Returns the fields of `Cloud` that are capabilities, each with its protocol."""
     hints = get_type_hints(Cloud)
-    found = {field.name: _protocol(hints[field.name]) for field in fields(Cloud)}
+    found = {field.name: protocol_of(hints[field.name]) for field in fields(Cloud)}
     return {name: protocol for name, protocol in found.items() if protocol is not None}
 
 
-def _protocol(hint: object) -> type | None:
+def protocol_of(hint: object) -> type | None:
     """Returns the protocol in a hint such as `Routes | None`; None if it has none."""
     plain = (get_origin(part) or part for part in get_args(hint))
     return next((part for part in plain if getattr(part, "_is_protocol", False)), None)
@@ -95,20 +95,27 @@ def _wrong_capabilities(cloud: Cloud) -> Iterator[str]:
     """Yields each method that is missing, or that cannot be called as the contract says."""
     for name, protocol in CAPABILITIES.items():
         capability = getattr(cloud, name)
-        for method in methods(protocol) if capability is not None else ():
-            given = getattr(capability, method, None)
-            place = f"{name} ({_kind(capability)})"
-            if not callable(given):
-                yield f"{place} lacks the method {method}()"
-            elif problem := wrong_form(given, getattr(protocol, method)):
-                yield f"{place}: {method}() {problem}"
+        if capability is not None:
+            yield from wrong_methods(name, capability, protocol)
+
+
+def wrong_methods(name: str, capability: object, protocol: type) -> Iterator[str]:
+    """Yields what is wrong with the methods of a capability; `name` says which one it is."""
+    place = f"{name} ({_kind(capability)})"
+    for method in methods(protocol):
+        given = getattr(capability, method, None)
+        if not callable(given):
+            yield f"{place} lacks the method {method}()"
+        elif problem := wrong_form(given, getattr(protocol, method)):
+            yield f"{place}: {method}() {problem}"
 
 
 def wrong_form(given: Callable[..., object], expected: Callable[..., object]) -> str:
     """Returns why a method cannot be called like that of the contract; empty if it can.
 
-    `expected` is the method of the protocol. A method whose signature Python does not know, such as
-    one written in C, is accepted.
+    `expected` is the method of the protocol. If that is annotated to return a value or an
+    awaitable, both plain and async methods are accepted. So is a method whose signature Python does
+    not know, such as one written in C.
     """
     contract = inspect.signature(expected)
     wanted = [*contract.parameters.values()][1:]
@@ -125,7 +132,7 @@ def wrong_form(given: Callable[..., object], expected: Callable[..., object]) ->
         return ""
     is_async = inspect.iscoroutinefunction(plain)
     if not inspect.iscoroutinefunction(expected):
-        return "must not be `async def`" if is_async else ""
+        return "must not be `async def`" if is_async and not _may_be_awaited(expected) else ""
     return "" if is_async or _may_be_awaited(plain) else "must be `async def`"
 
 

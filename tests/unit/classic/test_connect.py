@@ -56,6 +56,49 @@ async def test_law_every_getter_that_is_async_is_refused_at_connect(getter: str)
     assert f"Acme.{getter}() is async: make it a plain method" in await refusal_of(made)
 
 
+class Partial:
+    """A load balancer that lacks methods, and that has one with too few parameters."""
+
+    async def get_load_balancer(self, cluster_name: str, service: object) -> None: ...
+    def ensure_load_balancer(self, service: object) -> None: ...
+
+
+async def test_a_capability_that_cannot_be_called_as_the_framework_does_is_refused_at_connect():
+    made = type("Acme", (Provider,), {"load_balancer": lambda _: Partial()})()
+
+    refusal = await refusal_of(made)
+
+    assert refusal.startswith("the provider Acme is incomplete: ")
+    assert "load_balancer() (Partial) lacks the method update_load_balancer()" in refusal
+    assert "ensure_load_balancer() must take (cluster_name, service, nodes)" in refusal
+    assert "get_load_balancer()" not in refusal, "it may be async"
+
+
+@pytest.mark.parametrize(
+    ("getter", "protocol"),
+    [
+        ("load_balancer", interface.LoadBalancer),
+        ("instances", interface.Instances),
+        ("instances_v2", interface.InstancesV2),
+        ("zones", interface.Zones),
+        ("clusters", interface.Clusters),
+        ("routes", interface.Routes),
+    ],
+)
+async def test_law_every_method_of_a_capability_is_asked_for(getter: str, protocol: type):
+    made = type("Acme", (Provider,), {getter: lambda _: object()})()
+
+    refusal = await refusal_of(made)
+
+    assert [one for one in methods_of(protocol) if f"lacks the method {one}()" not in refusal] == []
+
+
+async def test_an_initialize_without_its_parameters_is_refused_at_connect():
+    made = type("Acme", (Provider,), {"initialize": lambda _: None})()
+
+    assert "initialize() must take (client_builder, stop)" in await refusal_of(made)
+
+
 class TwoKinds(Provider):
     """As hcloud: virtual machines, and rented servers with a scheme of their own."""
 

@@ -12,13 +12,15 @@ from typing import Any, cast
 import pytest
 
 from pileus import version
+from pileus.classic.adapter import Adapted
 from pileus.cli import providers
 from pileus.cli.main import COMMANDS, LAB_COMMANDS, cloud_controller_manager, dispatch, pileus
 from pileus.cli.terminal import Terminal
 from pileus.cloud.errors import Unauthorized
-from pileus.cloud.interface import Cloud, ProviderConfig
+from pileus.cloud.interface import Cloud, Connect, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.entry_points import EntryPoint
+from tests.unit.classic.fakes import Provider
 
 
 def call(*arguments: str) -> tuple[int, str, str]:
@@ -147,6 +149,10 @@ def connected(instances: object, *arguments: str) -> tuple[int, str, str]:
             raise Unauthorized("the token is expired")
         yield Cloud(name="acme", instances=cast("Any", instances))
 
+    return connecting(connect, *arguments)
+
+
+def connecting(connect: Connect, *arguments: str) -> tuple[int, str, str]:
     registry = Registry(tuple)
     registry.register("acme", connect)
     terminal = Terminal(io.StringIO(), io.StringIO(), {})
@@ -165,6 +171,28 @@ def test_a_provider_is_connected_to_and_its_methods_are_checked(tmp_path: Path):
     code, _, err = connected(Asking(), f"--cloud-config={tmp_path / 'acme.conf'}")
     assert code == 1
     assert 'cloud provider "acme" could not connect: the token is expired' in err
+
+
+class OnlyGet:
+    def get_load_balancer(self, cluster_name: str, service: object) -> None:
+        return None
+
+
+class Balancing(Provider):
+    def load_balancer(self) -> Any:
+        return OnlyGet()
+
+
+def test_the_capabilities_of_a_ported_provider_are_checked_too():
+    assert connecting(Adapted(cast("Any", lambda _: Provider()))) == (
+        0,
+        "acme: ok (instances, balancers, routes)\n",
+        "",
+    )
+
+    code, out, err = connecting(Adapted(cast("Any", lambda _: Balancing())))
+    assert (code, out) == (1, "")
+    assert "load_balancer() (OnlyGet) lacks the method update_load_balancer()" in err
 
 
 @pytest.mark.parametrize(
