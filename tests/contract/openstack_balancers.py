@@ -145,6 +145,7 @@ class OpenStackBalancersHarness(BalancersHarness):
             members=self._members(pools),
             sticky_seconds=_stickiness(pools),
             source_ranges=_ranges(listeners),
+            families=_families(balancer),
         )
 
     def _pool(self, id_: str | None) -> Record | None:
@@ -177,6 +178,11 @@ class OpenStackBalancersHarness(BalancersHarness):
 
 def _is_leaving(record: Record) -> bool:
     return bool(record["provisioning_status"] == "PENDING_DELETE")
+
+
+def _families(balancer: Record) -> frozenset[str]:
+    vips = (balancer["vip_address"], *(one["ip_address"] for one in balancer["additional_vips"]))
+    return frozenset("IPv6" if ":" in one else "IPv4" for one in vips)
 
 
 def _owner(balancer: Record) -> Owner | None:

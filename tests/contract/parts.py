@@ -30,6 +30,7 @@ Mark = tuple[str, str]
 class Rules:
     sticky: int | None = None
     sources: frozenset[str] = frozenset()
+    families: frozenset[str] = frozenset({"IPv4"})
 
 
 @dataclass
@@ -374,5 +375,5 @@ def wanted_of(wish: Wish, spec: BalancerSpec) -> Create:
         wish.name,
         frozenset(listener.port for listener in spec.listeners),
         frozenset(str(node.name) for node in spec.members),
-        Rules(spec.sticky_seconds, spec.source_ranges),
+        Rules(spec.sticky_seconds, spec.source_ranges, frozenset(spec.families)),
     )

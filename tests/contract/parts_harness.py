@@ -71,7 +71,7 @@ class PartsHarness(BalancersHarness):
             owner = Owner(*mark) if mark else Owner("", id_)
             rules = api.rules[id_]
             built[owner] = Built(
-                frozenset(listeners.values()), members, rules.sticky, rules.sources
+                frozenset(listeners.values()), members, rules.sticky, rules.sources, rules.families
             )
         return built
 

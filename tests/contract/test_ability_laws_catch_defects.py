@@ -87,6 +87,12 @@ class HasNoIPv6(PartsBalancers):
         return super().changes(wish, seen)
 
 
+class IgnoresFamilies(PartsBalancers):
+    def changes(self, wish: Wish, seen: Seen) -> tuple[Change, ...]:
+        spec = wish.spec and replace(wish.spec, families=("IPv4",))
+        return super().changes(replace(wish, spec=spec), seen)
+
+
 class AsksAgainAndAgain(PartsBalancers):
     async def apply(self, change: Change, seen: Seen) -> Seen:
         for _ in range(3):
@@ -187,6 +193,18 @@ BALANCERS = [
         Abilities(),
         abilities.families_are_as_declared,
         r"families=\['IPv4', 'IPv6'\], dual_stack=True; asked for",
+    ),
+    (
+        IgnoresFamilies,
+        Abilities(),
+        abilities.families_are_as_declared,
+        "a load balancer with IPv6 is declared .* and was built with IPv4",
+    ),
+    (
+        IgnoresFamilies,
+        Abilities(families=frozenset({"IPv4", "IPv6"})),
+        abilities.families_are_as_declared,
+        "was built with IPv4",
     ),
     (
         NeedsProviderIds,

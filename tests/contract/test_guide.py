@@ -151,7 +151,11 @@ class AcmeHarness(BalancersHarness):
     def built(self) -> Mapping[Owner, Built]:
         return {
             r.owner or Owner("", r.id): Built(
-                frozenset(port for port, _ in r.ports), r.members, r.sticky_seconds, r.source_ranges
+                frozenset(port for port, _ in r.ports),
+                r.members,
+                r.sticky_seconds,
+                r.source_ranges,
+                r.families,
             )
             for r in self.api.records.values()
         }

@@ -256,6 +256,13 @@ DEFECTS = (
         within=15,
     ),
     Defect(
+        name="IP families are not passed on",
+        plant=controllers.one_family,
+        caught_by=("services_have_what_they_want",),
+        scenario="dual-stack",
+        at=3,
+    ),
+    Defect(
         name="balancers do not get their members' provider IDs",
         plant=controllers.nameless_machines,
         caught_by=("services_have_what_they_want",),

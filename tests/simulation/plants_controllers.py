@@ -53,6 +53,15 @@ def no_mark() -> Iterable[Patch]:
     yield provider_plan, "desired", desired
 
 
+def one_family() -> Iterable[Patch]:
+    sound = provider_plan.desired
+
+    def desired(*args: Any) -> Any:
+        return changed(sound(*args), families=("IPv4",))
+
+    yield provider_plan, "desired", desired
+
+
 def nameless_machines() -> Iterable[Patch]:
     yield provider_plan, "_member", lambda node: Member(name=node.name)
 

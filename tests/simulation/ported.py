@@ -28,6 +28,7 @@ from pileus_lab.local.model.balancers import (
     DeleteBalancer,
     ListBalancers,
     PutPort,
+    Readdress,
     RemoveMembers,
     RemovePort,
     SetTraffic,
@@ -43,6 +44,7 @@ from pileus_lab.local.model.records import (
     Probe,
     Traffic,
 )
+from pileus_lab.local.model.state import family_of
 from pileus_lab.simulation.clouds import deeds
 from pileus_lab.simulation.clouds.interface import Api
 from pileus_lab.simulation.clouds.local import SimulatedLocal
@@ -185,6 +187,7 @@ class Ported:
                 sticky_seconds=_sticky_seconds(spec),
                 probe=Probe(node_port=port) if (port := spec.health_check_node_port) else None,
             ),
+            families=tuple(spec.ip_families or ("IPv4",)),
             requested=spec.load_balancer_ip or "",
         )
 
@@ -211,6 +214,10 @@ def _steps(found: Balancer, wanted: CreateBalancer) -> Sequence[Any]:
             if one.port not in {port.port for port in wanted.ports}
         ),
         *(PutPort(balancer=found.id, port=one) for one in wanted.ports if one not in ports),
+        *(
+            [Readdress(balancer=found.id, families=wanted.families, requested=wanted.requested)]
+            * (tuple(map(family_of, found.addresses)) != wanted.families)
+        ),
         *(
             [SetTraffic(balancer=found.id, traffic=wanted.traffic)]
             * (found.traffic != wanted.traffic)

@@ -101,7 +101,7 @@ class NetworkBalancers:
 
     async def _create(self, step: plan.Create, seen: Seen) -> Seen:
         mark = mark_of(seen.owner)
-        made = await self.client.send(CreateBalancer(step.name, mark, step.sources))
+        made = await self.client.send(CreateBalancer(step.name, mark, step.sources, step.families))
         if owner_of(made.tags) != seen.owner:
             raise Misconfigured(f"the name {step.name} is taken by {made.id}; delete or rename it")
         listeners = await self.client.send(DescribeListeners(made.id))
@@ -127,6 +127,9 @@ class NetworkBalancers:
                 raise Conflict("the load balancer is not there any more; observe again")
             case plan.SetSources(sources):
                 changed = await self.client.send(ModifyBalancer(subject.id, sources=sources))
+                return replace(seen, found=changed)
+            case plan.SetFamilies(families):
+                changed = await self.client.send(ModifyBalancer(subject.id, families=families))
                 return replace(seen, found=changed)
             case plan.PutPort() as put:
                 return await self._put_port(subject.id, put, seen)

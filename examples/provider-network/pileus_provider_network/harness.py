@@ -34,6 +34,7 @@ from pileus_provider_network.model import (
     CreateRoute,
     DeleteBalancer,
     DeleteRoute,
+    LoadBalancer,
     Machine,
     ModifyBalancer,
     Operation,
@@ -166,19 +167,20 @@ class NetworkBalancersHarness(BalancersHarness):
 
     def built(self) -> Mapping[Owner, Built]:
         return {
-            owner_of(one.tags) or Owner("", one.id): self._built(one.id, one.sources)
+            owner_of(one.tags) or Owner("", one.id): self._built(one)
             for one in self.api.account.balancers.values()
         }
 
-    def _built(self, balancer: str, sources: frozenset[str]) -> Built:
+    def _built(self, balancer: LoadBalancer) -> Built:
         account = self.api.account
-        listeners = [one for one in account.listeners.values() if one.balancer == balancer]
+        listeners = [one for one in account.listeners.values() if one.balancer == balancer.id]
         groups = [account.groups[one.group] for one in listeners]
         return Built(
             ports=frozenset(one.port.port for one in listeners),
             members=self._members(groups),
             sticky_seconds=_stickiness(groups),
-            source_ranges=sources,
+            source_ranges=balancer.sources,
+            families=balancer.families,
         )
 
     def _members(self, groups: list[TargetGroup]) -> frozenset[str]:

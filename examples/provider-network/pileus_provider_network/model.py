@@ -41,6 +41,9 @@ class Machine:
     is_running: bool = True
 
 
+IPV4 = frozenset({"IPv4"})
+
+
 @dataclass(frozen=True, slots=True)
 class LoadBalancer:
     id: str
@@ -50,6 +53,7 @@ class LoadBalancer:
     ready_at: float = 0.0
     is_ready: bool = True
     """As of the request that answers with it."""
+    families: frozenset[str] = IPV4
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -235,6 +239,7 @@ class CreateBalancer(Operation):
     name: str
     tags: Tags
     sources: frozenset[str] = frozenset()
+    families: frozenset[str] = IPV4
     seconds: float = 0.0
     """How long it is provisioned; set by the cloud, not by its clients."""
     NAME: ClassVar[str] = "balancers.create"
@@ -244,7 +249,14 @@ class CreateBalancer(Operation):
             if one.name == self.name:
                 return account, _as_of(one, now)
         made = account.made + 1
-        one = LoadBalancer(f"nlb-{made:06}", self.name, self.tags, self.sources, now + self.seconds)
+        one = LoadBalancer(
+            f"nlb-{made:06}",
+            self.name,
+            self.tags,
+            self.sources,
+            now + self.seconds,
+            families=self.families,
+        )
         return replace(account.with_balancer(one), made=made), _as_of(one, now)
 
 
@@ -269,12 +281,14 @@ class ModifyBalancer(Operation):
     id: str
     tags: Tags | None = None
     sources: frozenset[str] | None = None
+    families: frozenset[str] | None = None
     NAME: ClassVar[str] = "balancers.modify"
 
     def step(self, account: Account, now: float) -> tuple[Account, LoadBalancer]:
         one = account.balancer(self.id)
         one = replace(one, tags=one.tags if self.tags is None else self.tags)
         one = replace(one, sources=one.sources if self.sources is None else self.sources)
+        one = replace(one, families=one.families if self.families is None else self.families)
         return account.with_balancer(one), _as_of(one, now)
 
 

@@ -92,6 +92,7 @@ class Wanted:
 
     owner: Owner
     sources: frozenset[str]
+    families: frozenset[str]
     is_sticky: bool
     health_port: int | None
     ports: Mapping[Port, int]
@@ -111,6 +112,7 @@ def wanted_of(wish: Wish, spec: BalancerSpec, machines: frozenset[str]) -> Wante
     return Wanted(
         owner=wish.owner,
         sources=spec.source_ranges,
+        families=frozenset(spec.families),
         is_sticky=spec.sticky_seconds is not None,
         health_port=spec.health.node_port if spec.health else None,
         ports={Port(one.port, one.transport): one.node_port for one in spec.listeners},
@@ -136,6 +138,7 @@ def is_current(wish: Wish, tags: Tags, machines: frozenset[str]) -> bool:
 class Create:
     name: str
     sources: frozenset[str]
+    families: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,11 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class SetSources:
     sources: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetFamilies:
+    families: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +198,7 @@ class Stamp:
     missing: frozenset[str] = frozenset()
 
 
-Repair = SetSources | PutPort | SetGroup | SetTargets | RemovePort
+Repair = SetSources | SetFamilies | PutPort | SetGroup | SetTargets | RemovePort
 Step = Create | Claim | Repair | RemoveGroup | Delete | Stamp
 
 
@@ -228,7 +236,7 @@ def changes(wish: Wish, seen: Seen) -> tuple[Change, ...]:
 def _creation(wish: Wish, wanted: Wanted) -> Change:
     name = f"k8s-{digest(wish.owner.cluster, wish.owner.uid)}"
     summary = f"network load balancer for {wish.name or wish.owner.uid}"
-    return Change(Effect.CREATE, summary, Create(name, wanted.sources))
+    return Change(Effect.CREATE, summary, Create(name, wanted.sources, wanted.families))
 
 
 def _adoption(wish: Wish, wanted: Wanted, seen: Seen) -> tuple[Change, ...]:
@@ -260,6 +268,8 @@ def _repairs(wanted: Wanted, seen: Seen) -> Iterator[Change]:
     subject = seen.subject
     if subject is not None and subject.sources != wanted.sources:
         yield Change(Effect.UPDATE, f"client ranges of {subject.id}", SetSources(wanted.sources))
+    if subject is not None and subject.families != wanted.families:
+        yield Change(Effect.UPDATE, f"families of {subject.id}", SetFamilies(wanted.families))
     listeners = {one.port: one for one in seen.listeners or ()}
     for port in sorted(wanted.ports):
         yield from _repairs_of(wanted, port, seen, listeners.get(port))

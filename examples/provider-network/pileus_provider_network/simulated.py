@@ -299,6 +299,7 @@ def _balancer(state: Account, one: LoadBalancer) -> truth.Balancer:
         members=frozenset(state.machines[each].name for each in ids if each in state.machines),
         machines=ids,
         source_ranges=one.sources,
+        families=one.families,
         traffic=_traffic(groups),
         is_noted=bool(one.tags.fingerprint),
         record=(one, tuple(listeners), tuple(groups)),

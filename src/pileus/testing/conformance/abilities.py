@@ -113,6 +113,7 @@ async def families_are_as_declared(harness: BalancersHarness) -> None:
         async with harness.connect() as balancers:
             if able.serves(families):
                 await settle(harness, balancers, wish)
+                _check_families(standing(harness, US)[owner.uid].families, families)
                 # A cloud may have one address of a family: the next one needs it.
                 await settle(harness, balancers, harness.wish(owner, None))
                 continue
@@ -129,6 +130,14 @@ async def families_are_as_declared(harness: BalancersHarness) -> None:
                     "Unsupported. Raise it, or declare what the cloud can do"
                 )
         assert owner not in harness.built(), f"{asked} was refused and built"
+
+
+def _check_families(found: frozenset[str] | None, wanted: tuple[str, ...]) -> None:
+    assert found is None or found == {*wanted}, (
+        f"a load balancer with {' and '.join(wanted)} is declared (abilities.families, dual_stack) "
+        f"and was built with {' and '.join(sorted(found)) or 'none'}. Build what is asked for, or "
+        "declare what the cloud can do"
+    )
 
 
 async def changes_cost_no_more_than_declared(harness: BalancersHarness) -> None:

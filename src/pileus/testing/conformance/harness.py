@@ -8,6 +8,7 @@ from the provider, so that the provider cannot hide its own mistakes.
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
 from pileus.cloud.abilities import Abilities
@@ -71,6 +72,9 @@ class Built:
     sticky_seconds: int | None = None
     """On a cloud with `Affinity.ON_OFF`: `DEFAULT_AFFINITY_SECONDS` if affinity is on."""
     source_ranges: frozenset[str] = frozenset()
+    families: frozenset[str] | None = field(default=None, compare=False)
+    """IP families in which clients reach it; None: this cloud does not report them, and they are
+    not checked."""
 
 
 class Countdown:

@@ -31,7 +31,7 @@ from pileus_lab.local.model.machines import CreateMachine, DeleteMachine, StopMa
 from pileus_lab.local.model.records import FaultKind, Mark, Port, Traffic
 from pileus_lab.local.model.routes import CreateRoute
 from pileus_lab.local.model.snapshots import ListSnapshots
-from pileus_lab.local.model.state import A, Operation, Settings
+from pileus_lab.local.model.state import A, Operation, Settings, family_of
 from pileus_lab.local.model.volumes import CreateVolume, ListVolumes
 from tests.unit.providers.local.clouds import Hands, local_cloud
 
@@ -158,6 +158,7 @@ class Balancers(Doors, BalancersHarness):
                 frozenset(member.name for member in one.members),
                 one.traffic.sticky_seconds,
                 frozenset(one.traffic.sources),
+                frozenset(map(family_of, one.addresses)),
             )
             for one in self.cloud.state.balancers.values()
         }

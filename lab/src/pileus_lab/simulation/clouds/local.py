@@ -17,7 +17,7 @@ from pileus_lab.local.connect import cloud_of
 from pileus_lab.local.model import account, balancers, machines, records, routes, volumes
 from pileus_lab.local.model.records import Mark, Page, Power
 from pileus_lab.local.model.state import Moment as LocalMoment
-from pileus_lab.local.model.state import Operation, Settings, State
+from pileus_lab.local.model.state import Operation, Settings, State, family_of
 from pileus_lab.simulation.clouds import deeds
 from pileus_lab.simulation.clouds.deeds import BalancerDeed, CloudDeed, MachineDeed, RouteDeed
 from pileus_lab.simulation.clouds.interface import Api, Asked, Moment
@@ -192,6 +192,7 @@ def _balancer(balancer: records.Balancer) -> Balancer:
         members=frozenset(one.name for one in balancer.members),
         machines=frozenset(one.machine for one in balancer.members if one.machine),
         source_ranges=frozenset(balancer.traffic.sources),
+        families=frozenset(map(family_of, balancer.addresses)),
         traffic=Traffic(
             affinity_seconds=balancer.traffic.sticky_seconds,
             health_port=balancer.traffic.probe.node_port if balancer.traffic.probe else None,

@@ -57,6 +57,9 @@ class Balancer:
     """IDs of its members' machines, as far as they were given; None: this cloud knows members
     only by name."""
     source_ranges: frozenset[str] = frozenset()
+    families: frozenset[str] | None = None
+    """IP families in which clients reach it; None: this cloud does not report them, and they are
+    not checked."""
     traffic: Traffic | None = None
     """None: this cloud does not report it, and it is not checked."""
     is_noted: bool | None = None

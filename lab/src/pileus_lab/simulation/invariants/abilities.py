@@ -35,8 +35,12 @@ def is_beyond(able: Abilities, service: Obj) -> bool:
     is_sticky = text(service, "spec", "sessionAffinity") == "ClientIP"
     is_restricted = bool(texts(service, "spec", "loadBalancerSourceRanges"))
     lacks_affinity = is_sticky and able.affinity is Affinity.NONE
-    families = texts(service, "spec", "ipFamilies") or ("IPv4",)
-    if text(service, "spec", "ipFamilyPolicy") == "PreferDualStack" and len(families) > 1:
-        families = families if able.serves(tuple(families)) else families[:1]
-    lacks_families = not able.serves(tuple(families))
+    lacks_families = not able.serves(families_of(able, service))
     return lacks_affinity or lacks_families or (is_restricted and not able.source_ranges)
+
+
+def families_of(able: Abilities, service: Obj) -> tuple[str, ...]:
+    """Returns the IP families that a Service is to have: one that prefers two may get the first."""
+    families = tuple(texts(service, "spec", "ipFamilies")) or ("IPv4",)
+    prefers = text(service, "spec", "ipFamilyPolicy") == "PreferDualStack"
+    return families[:1] if prefers and not able.serves(families) else families

@@ -27,6 +27,7 @@ from pileus_lab.simulation.environment.operators import (
     public_key,
 )
 from pileus_lab.simulation.environment.users import UNTRUE
+from pileus_lab.simulation.invariants.abilities import families_of
 from pileus_lab.simulation.invariants.always import IMMEDIATE, KEEPING
 from pileus_lab.simulation.invariants.calls import NOTHING_LEFT_OVER
 from pileus_lab.simulation.invariants.facts import (
@@ -328,6 +329,9 @@ def _misdirects(able: Abilities, service: Obj, balancer: Balancer) -> Iterator[s
     ranges = frozenset(texts(service, "spec", "loadBalancerSourceRanges"))
     if balancer.source_ranges != ranges:
         yield f"{balancer.id} accepts {sorted(balancer.source_ranges)}, not {sorted(ranges)}"
+    families = frozenset(families_of(able, service))
+    if balancer.families is not None and balancer.families != families:
+        yield f"{balancer.id} has {sorted(balancer.families)}, not {sorted(families)}"
     wished = _traffic_of(able, service)
     if balancer.traffic not in {None, wished}:
         yield f"{balancer.id} does {balancer.traffic}, not {wished}"
