@@ -10,7 +10,7 @@ from pileus.cloud.abilities import DEFAULT_AFFINITY_SECONDS, Abilities
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.model import Address, NodeName, NodeRef
 from pileus.providers.openstack.api import Call, Client, Service
-from pileus.providers.openstack.balancers import ABILITIES, OpenStackBalancers
+from pileus.providers.openstack.balancers import OpenStackBalancers, abilities_of
 from pileus.providers.openstack.config import LoadBalancer, OpenStackConfig
 from pileus.providers.openstack.marks import tags_of
 from pileus.providers.openstack.ownership import cluster_of, services_of
@@ -45,7 +45,7 @@ class BreakableApi(ModelApi):
 class OpenStackBalancersHarness(BalancersHarness):
     config: LoadBalancer = field(default_factory=LoadBalancer)
     api: BreakableApi = field(default_factory=BreakableApi)
-    abilities: Abilities = ABILITIES
+    abilities: Abilities = field(init=False)
     detects_subnets: bool = False
     """Whether members tell the subnet, as IPv6 needs; otherwise an IPv4 subnet is configured."""
     finds_leftovers: bool = True
@@ -55,6 +55,7 @@ class OpenStackBalancersHarness(BalancersHarness):
     nodes: dict[str, NodeRef] = field(default_factory=dict[str, NodeRef])
 
     def __post_init__(self) -> None:
+        self.abilities = abilities_of(OpenStackConfig(load_balancer=self.config))
         self.public, _ = self.api.add_network("public", "203.0.113.0/24", external=True)
         self.network, self.subnet, _ = self.api.add_network(
             "private", "10.0.0.0/24", "fd00:10::/64"

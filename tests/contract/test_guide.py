@@ -5,14 +5,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
+from pileus.cloud.abilities import Abilities, Requests
 from pileus.cloud.balancer import BalancerSpec, Owner, Wish
 from pileus.cloud.connection import connected
 from pileus.cloud.http import HttpSettings
 from pileus.cloud.interface import ProviderConfig
 from pileus.cloud.model import Absent, NodeName, NodeRef, Route
 from pileus.cloud.recording import Exchange, Recording, replayed
+from pileus.testing.conformance import abilities
 from pileus.testing.conformance.balancers import BalancersLaws
-from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built
+from pileus.testing.conformance.harness import CRASH, BalancersHarness, Built, run
 from pileus.testing.virtual_time import VirtualTimeLoop
 from tests.guides import module
 
@@ -122,6 +126,7 @@ class Api:
 @dataclass
 class AcmeHarness(BalancersHarness):
     api: Api = field(default_factory=Api)
+    abilities: Abilities = field(default_factory=Abilities)
     finds_leftovers: bool = True
     keeps_fingerprints: bool = True
 
@@ -162,6 +167,34 @@ class AcmeHarness(BalancersHarness):
 
     def strays(self) -> int:
         return len(self.api.records) - len({r.owner for r in self.api.records.values() if r.owner})
+
+
+class WritesEachNewMember(Api):
+    """One more request for each member that joins or leaves."""
+
+    async def put(self, record: Any) -> Any:
+        twin = next((r for r in self.records.values() if r.owner == record.owner), None)
+        for _ in self.written(twin.members if twin else frozenset[str](), record.members):
+            self.step()
+            self.step()
+        return await super().put(record)
+
+    def written(self, before: frozenset[str], after: frozenset[str]) -> frozenset[str]:
+        return before ^ after
+
+
+class WritesAllMembers(WritesEachNewMember):
+    def written(self, before: frozenset[str], after: frozenset[str]) -> frozenset[str]:
+        return before | after
+
+
+def test_a_change_that_writes_members_again_that_stay_breaks_a_law():
+    able = Abilities(requests=Requests(per_change=1, per_member_change=1))
+    law = abilities.changes_cost_no_more_than_declared
+    run(law(AcmeHarness(WritesEachNewMember(), able)), VirtualTimeLoop)
+
+    with pytest.raises(AssertionError, match=r"requests, but abilities\.requests .* allows"):
+        run(law(AcmeHarness(WritesAllMembers(), able)), VirtualTimeLoop)
 
 
 class TestTheBalancersOfTheGuide(BalancersLaws):

@@ -79,7 +79,8 @@ class Requests:
     """Requests that one call of `Balancers.apply` makes, at most, apart from those for each
     member (`per_member_change`); None: not bounded."""
     per_member_change: int = 0
-    """Additional requests of `Balancers.apply` for each member that joins or leaves."""
+    """Additional requests of `Balancers.apply` for each member that joins or leaves the load
+    balancer. A cloud with members of their own for each port leaves `per_change` None."""
 
     def of_lists(self, balancers: int, machines: int = 0) -> int:
         """Returns how many requests all lists of an observation cost."""

@@ -22,7 +22,10 @@ from pileus.cloud.errors import Misconfigured, Throttled
 from pileus.cloud.interface import Cloud
 from pileus.cloud.members import given_members, with_known_id
 from pileus.cloud.model import NodeName, NodeRef
+from pileus.providers.openstack import balancers as openstack
+from pileus.providers.openstack.config import LoadBalancer, OpenStackConfig
 from pileus.runtime.failure import hint
+from pileus_lab.local.connect import ABILITIES as LOCAL
 from tests.unit.cloud.fakes import FakeBalancers, FakeRoutes
 
 
@@ -51,6 +54,20 @@ def test_each_list_is_counted_with_its_own_pages():
     assert coarse.of_lists(balancers=800, machines=1000) == 4 * 200
     assert named.of_routes(routes=1000, machines=1000) == 10 + 1
     assert Requests().of_lists(800, 1000) == 1
+
+
+@pytest.mark.parametrize("declared", [openstack.ABILITIES, LOCAL], ids=["openstack", "local"])
+def test_shipped_providers_declare_what_a_change_costs(declared: Abilities):
+    assert declared.requests
+    assert declared.requests.per_change is not None
+
+
+def test_openstack_declares_no_bound_for_changes_of_security_groups():
+    config = OpenStackConfig(load_balancer=LoadBalancer(manage_security_groups=True))
+    requests = openstack.abilities_of(config).requests
+
+    assert requests
+    assert requests.per_change is None
 
 
 def test_a_change_may_cost_more_for_each_member():

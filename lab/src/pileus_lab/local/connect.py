@@ -24,8 +24,9 @@ from pileus_lab.local.model.account import Describe, ShowQuota
 from pileus_lab.local.options import ANNOTATIONS, ENDPOINT, ZONE, endpoint_of, read_file
 from pileus_lab.local.volume_capability import LocalVolumes
 
-ABILITIES = Abilities(marks_routes=True, requests=Requests(per_balancer=1))
-"""An observation is one list of outlines, plus one list of whole balancers if parts are needed."""
+ABILITIES = Abilities(marks_routes=True, requests=Requests(per_balancer=1, per_change=1))
+"""An observation is one list of outlines, plus one list of whole balancers if parts are needed. A
+change is one request."""
 
 
 @asynccontextmanager

@@ -100,17 +100,17 @@ class _Balancers:
         return self._declared.of_check(costs.balancers, read, costs.machines)
 
     async def apply(self, change: Change, seen: Seen) -> Seen:
-        id_ = seen.balancer.id if seen.balancer else ""
-        before = self._members(id_)
+        before, after = self._members(seen), seen
 
         def most() -> int | None:
-            return self._declared.of_change(len(before | self._members(id_)))
+            return self._declared.of_change(len(before ^ self._members(after)))
 
         with self._costs.counting(f'the change "{change.effect} {change.summary}"', most):
-            after: Seen = await self._inner.apply(change, seen)
+            after = await self._inner.apply(change, seen)
         return after
 
-    def _members(self, id_: str) -> frozenset[str]:
+    def _members(self, seen: Seen) -> frozenset[str]:
+        id_ = seen.balancer.id if seen.balancer else ""
         found = self._costs.truth().balancers.get(id_)
         return found.members if found else frozenset()
 

@@ -86,6 +86,7 @@ ABILITIES = Abilities(
         per_balancer=3 + 2 * MOST_POOLS,
         single_nodes=FEW,
         per_unknown_node=2,
+        per_change=2,
     ),
     members_by_address=True,
     notes_at_full_check=True,
@@ -96,13 +97,22 @@ ABILITIES = Abilities(
 """Requests of a quick check: load balancers, pools and floating IPs, and once the version. Of the
 parts of one load balancer: its listeners, its pools, and members and monitor of each pool. Of a
 node without a provider ID: its name, and the UUID that its firmware reports. A list of routes reads
-the router, its interfaces and the ports of its networks."""
+the router, its interfaces and the ports of its networks. A change is one write, and one more
+request if it reads the tags that others set, or marks a new floating IP. Each further subnet that
+is tried for a floating IP costs one more: `floating-subnet-tags` may name several."""
 
 
 def abilities_of(config: OpenStackConfig) -> Abilities:
-    """Members carry the labels that the configured node selector reads."""
-    selector = node_selector(config.load_balancer.node_selector)
-    return replace(ABILITIES, member_labels=frozenset(one.key for one in selector.requirements))
+    """Returns what load balancers with this configuration can do, and cost.
+
+    Members carry the labels that the node selector reads. Changes of security groups cost a request
+    for each port and rule, which no bound for load balancers covers.
+    """
+    settings, requests = config.load_balancer, ABILITIES.requests
+    if requests and settings.manage_security_groups:
+        requests = replace(requests, per_change=None)
+    keys = frozenset(one.key for one in node_selector(settings.node_selector).requirements)
+    return replace(ABILITIES, member_labels=keys, requests=requests)
 
 
 @dataclass(slots=True)
