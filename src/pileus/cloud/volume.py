@@ -108,8 +108,14 @@ class Attachment:
     instance: InstanceId
     device: str = ""
     """Path of the device on the instance, or of a directory if the volumes of this cloud are such.
-    Empty if the cloud does not know it (yet). The node looks for the volume's ID first, and takes
-    no disk that shows another ID."""
+    Empty if the cloud does not know it (yet).
+
+    The node looks for a disk with the volume's ID as its serial first. If the disks of this cloud
+    show another serial, return their link in `/dev/disk/by-id`, such as
+    `/dev/disk/by-id/scsi-0ACME_Volume_4711`. It is taken if the disk shows the serial at its end.
+    A place such as `/dev/sdb` is not enough, even if the cloud is certain of it: until the kernel
+    has noticed a change, the place has the disk that was detached last, and without a serial the
+    node cannot see that. It would mount that disk, or format it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,11 +89,13 @@ def find_device(volume: str, hint: str = "", system: System = SYSTEM) -> Path | 
     """Returns the device (or directory) of the volume on this node; None if there is none.
 
     A disk is known by the volume's ID, which clouds show as its serial. `hint` is the device of the
-    attachment. Clouds only guess it: a disk there that shows another ID, or none, is not taken,
-    since it can be an ephemeral disk of the machine. A directory is taken if its name is the ID:
-    a pod would see any other folder of the node that the hint names.
+    attachment. A disk of which it is only a place, such as `/dev/sdb`, is not taken: clouds guess
+    it, and the place can still have the disk that was detached last, or an ephemeral one of the
+    machine. A link in `/dev/disk/by-id` is taken if the disk shows the serial that the link names.
+    A directory is taken if its name is the ID: a pod would see any other folder of the node that
+    the hint names.
     """
-    if found := _by_id(volume, system):
+    if found := _by_id(volume, system) or _by_link(Path(hint), system):
         return found
     path = Path(hint)
     return path if path.is_absolute() and path.name == volume and path.is_dir() else None
@@ -131,6 +133,16 @@ def _by_id(volume: str, system: System) -> Path | None:
         if any(_names(text, volume) for text in _identities(disk, system)):
             return system.dev / disk.name
     return None
+
+
+def _by_link(link: Path, system: System) -> Path | None:
+    """Returns the disk of a link that ends with its serial; None without that proof."""
+    if link.parent != system.dev / "disk" / "by-id" or "-part" in link.name or not link.exists():
+        return None
+    disk = link.resolve()
+    _, separator, last = link.name.removeprefix("virtio-").rpartition("_")
+    named = last if separator else link.name.removeprefix("virtio-")
+    return disk if named and named in _identities(disk, system, SERIALS) else None
 
 
 def _shows_other_serial(device: Path, volume: str, system: System) -> bool:

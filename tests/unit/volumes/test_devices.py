@@ -120,6 +120,50 @@ def test_no_disk_is_taken_for_a_volume_of_which_only_a_link_is_left(tmp_path: Pa
     assert find_device(ID, "/dev/vdb", system) is None
 
 
+@pytest.mark.parametrize(
+    ("link", "serial"),
+    [
+        ("scsi-0ACME_Volume_4711", "4711"),
+        ("scsi-0ACME_Volume_pvc-shop", "pvc-shop"),
+        ("virtio-4711", "4711"),
+    ],
+)
+def test_a_link_of_the_cloud_is_followed_to_the_disk_with_the_serial_it_names(
+    tmp_path: Path, link: str, serial: str
+) -> None:
+    system = system_with(tmp_path, {"sda": "", "sdb": serial}, {link: "sdb"})
+
+    assert find_device("7", str(tmp_path / "dev/disk/by-id" / link), system) == tmp_path / "dev/sdb"
+    assert find_device(ID, str(tmp_path / "dev/disk/by-id" / link), system) == tmp_path / "dev/sdb"
+
+
+@pytest.mark.parametrize(
+    ("hint", "serial"),
+    [
+        pytest.param("disk/by-id/scsi-0ACME_Volume_4711", "4712", id="left behind"),
+        pytest.param("disk/by-id/scsi-0ACME_Volume_4711", "", id="no serial"),
+        pytest.param("disk/by-id/scsi-0ACME_Volume_4711", "11", id="the end of another serial"),
+        pytest.param("disk/by-id/scsi-0ACME_Volume_4711-part1", "4711-part1", id="partition"),
+        pytest.param("disk/by-path/scsi-0ACME_Volume_4711", "4711", id="of a place"),
+        pytest.param("disk/by-id/none_4711", "4711", id="missing"),
+        pytest.param("sdb", "", id="a place without serial"),
+        pytest.param("sdb", "4711", id="a place"),
+        pytest.param("disk/by-id/../../sdb", "4711", id="a place by a detour"),
+    ],
+)
+def test_a_path_that_does_not_prove_its_disk_is_not_taken(
+    tmp_path: Path, hint: str, serial: str
+) -> None:
+    """A stale path leads to the disk that was attached there before."""
+    links = {"scsi-0ACME_Volume_4711": "sdb", "scsi-0ACME_Volume_4711-part1": "sdb"}
+    system = system_with(tmp_path, {"sdb": serial}, links)
+    path = tmp_path / "dev/disk/by-path/scsi-0ACME_Volume_4711"
+    path.parent.mkdir()
+    path.symlink_to(tmp_path / "dev/sdb")
+
+    assert find_device("7", str(tmp_path / "dev" / hint), system) is None
+
+
 @needs_loop_devices
 def test_a_disk_that_shows_another_id_is_not_taken(tmp_path: Path, disk: Path) -> None:
     assert find_device("vol-0123456789ab", str(disk)) == disk
