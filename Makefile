@@ -124,6 +124,7 @@ docs: $(READY) ## generate the reference pages and the files under deploy/
 	@$(BIN)/python -m tools.local_cloud_reference
 	@$(BIN)/python -m tools.annotations_reference
 	@$(BIN)/python -m tools.openstack_reference
+	@$(BIN)/python -m tools.contract_reference
 	@$(BIN)/python -m tools.krew_plugin
 	@$(BIN)/python -m tools.monitoring_files
 

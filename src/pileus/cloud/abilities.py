@@ -41,6 +41,7 @@ class PagedList:
     per_balancer: int = 0
     """Items for each load balancer in the account, such as its target groups."""
     per_machine: int = 0
+    """Items for each machine."""
     per_route: int = 0
     """Items for each route. A list with routes is read by `Routes.list_routes`, not by checks of
     load balancers."""
@@ -150,6 +151,7 @@ class Deadlines:
     """Seconds that one call may take. A call that takes longer is cancelled: `Unavailable`."""
 
     read: float = 60
+    """Of a call that reads."""
     write: float = 600
     """Longer than for reads: cancelling a write leaves open what it did, and some clouds take
     minutes."""
@@ -178,6 +180,7 @@ class Abilities:
     """What this cloud can do. Every default is a cloud that can do it, and the usual pace."""
 
     affinity: Affinity = Affinity.SECONDS
+    """What session affinity by client address its load balancers have."""
     families: frozenset[str] = frozenset({"IPv4", "IPv6"})
     """IP families that load balancers can have. For another one, `changes` raises Unsupported."""
     dual_stack: bool = True
@@ -214,8 +217,11 @@ class Abilities:
     requests: Requests | None = field(default_factory=Requests)
     """None: not bounded, for providers that ask for each object separately."""
     limits: Limits = field(default_factory=Limits)
+    """The pace at which this cloud may be called."""
     deadlines: Deadlines = field(default_factory=Deadlines)
+    """How long one call may take."""
     batches: Batches = field(default_factory=Batches)
+    """How concurrent calls are combined."""
 
     def stickiness(self, seconds: int | None) -> int | None:
         """Returns the `sticky_seconds` that a spec for this cloud has if a Service asks for these.

@@ -64,6 +64,7 @@ class Listener:
     """Port on the members; 0 if the Service does not allocate node ports. Raise `Misconfigured` if
     the cloud needs one."""
     transport: Transport = Transport.TCP
+    """`TCP`, `UDP` or `SCTP`."""
     name: str = ""
     """Name of the port in the Service; may be empty."""
     application_protocol: str = ""
@@ -79,6 +80,7 @@ class HealthCheck:
     node_port: int
     """`healthCheckNodePort` of the Service."""
     path: str = "/healthz"
+    """Path of the request: 200 means that the member takes traffic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +264,7 @@ class PortStatus:
 
     port: int
     transport: str = Transport.TCP
+    """`TCP`, `UDP` or `SCTP`."""
     error: str = ""
     """Why the port does not work, as one CamelCase word, with the cloud's own prefix where the word
     is not Kubernetes' (`acme.example/PortInUse`); empty if it works."""
@@ -272,7 +275,9 @@ class Ingress:
     """One address for clients: an IP address, a host name, or both of one entry."""
 
     ip: str = ""
+    """Empty if the entry has only a host name."""
     hostname: str = ""
+    """Empty if the entry has only an IP address."""
     proxied: bool = False
     """Whether the load balancer terminates connections itself (ipMode `Proxy`; else `VIP`)."""
     ports: tuple[PortStatus, ...] = ()
@@ -300,6 +305,7 @@ class Balancer:
     id: str
     """The cloud's ID, as users see it and name it for adoption."""
     state: BalancerState
+    """What the core may do with it now."""
     ingress: tuple[Ingress, ...] = ()
     """Addresses for clients. Published when the state is READY and nothing is left to change."""
     check_again_in: float | None = None
@@ -335,10 +341,13 @@ class Effect(StrEnum):
     """What a change does, as a plan shows it."""
 
     CREATE = "+"
+    """Something is created."""
     UPDATE = "~"
+    """Something is changed in place."""
     REPLACE = "±"
     """Connections break, and addresses may change."""
     DELETE = "-"
+    """Something is deleted."""
 
 
 class Part(StrEnum):
@@ -350,8 +359,9 @@ class Part(StrEnum):
     """Members only, and nothing else."""
     RECORD = "record"
     """Only what the provider records about it, such as a fingerprint in a tag: it is already as
-    desired. Such a change is made, but plans do not show it, no event announces it, and it is no
-    repair of drift. It must change nothing that clients or users of the cloud can notice."""
+    desired. Such a change is made, but plans do not show it, no event announces it, and it does
+    not count as a repair of drift. It must change nothing that clients or users of the cloud can
+    notice."""
 
 
 class Change(Protocol):

@@ -183,7 +183,9 @@ class OwnController:
     """
 
     name: str
+    """Unique among the controllers of the provider."""
     run: Callable[[AnyAccess], Awaitable[None]]
+    """Called with the access to the cluster."""
 
 
 class Reconciliation(StrEnum):
@@ -215,9 +217,11 @@ class Cloud:
     volume_names: VolumeNames = field(default_factory=VolumeNames)
     """Names by which PersistentVolumes of other drivers refer to volumes of this cloud."""
     clusters: Clusters | None = None
+    """Lists of clusters, as in the Go framework; no controller asks for them."""
     ssh_keys: SshKeys | None = None
     """SSH keys; None: the SSH key controller is not started."""
     zones: Zones | None = None
+    """The zone of this process, as in the Go framework; no controller asks for it."""
     absent: Mapping[str, str] = field(default_factory=no_labels)
     """Why a capability is None although the provider has it, by its name, with the setting that it
     needs: `{"routes": "router-id of [Route] is not set"}`."""

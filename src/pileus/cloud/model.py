@@ -35,6 +35,7 @@ class Address:
     """An `AddressType`, or a type that only the cloud knows. Such addresses are passed with routes
     and members, and are not written to Nodes."""
     address: str
+    """An IP address, or a host name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,9 @@ class NodeRef:
     addresses: tuple[Address, ...] = ()
     """In the order of the Node."""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    """Labels of the Node. Members of load balancers carry only `Abilities.member_labels`."""
     annotations: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    """Annotations of the Node. Members of load balancers carry none."""
 
 
 class InstanceState(StrEnum):
@@ -82,9 +85,13 @@ class Instance:
     provider_id: str
     """As written to the Node, with scheme. Empty only from clouds that have none."""
     type: str = ""
+    """For the label `node.kubernetes.io/instance-type`; empty: no label."""
     zone: str = ""
+    """For the label `topology.kubernetes.io/zone`; empty: no label."""
     region: str = ""
+    """For the label `topology.kubernetes.io/region`; empty: no label."""
     addresses: tuple[Address, ...] = ()
+    """In the order in which they are written to the Node."""
     names: frozenset[str] = frozenset()
     """Names that the node of this machine may have, such as the name of the machine. A new node
     that comes with the provider ID of a machine and with none of its names is refused: any kubelet
@@ -93,7 +100,9 @@ class Instance:
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Additional labels for the Node."""
     state: InstanceState = InstanceState.RUNNING
+    """Whether it runs."""
     asked: Asked = field(default=(), compare=False, repr=False)
+    """Only for ported providers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,7 @@ class Absent:
     evidence: str
     """What was asked and answered, for the event that people read."""
     asked: Asked = field(default=(), compare=False, repr=False)
+    """Only for ported providers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,7 @@ class Failure:
     """Why one node or load balancer is unknown. It is treated as if it were left out."""
 
     error: CloudError
+    """Reported on the object."""
 
 
 Found = Instance | Absent | Failure
@@ -154,6 +165,7 @@ class SshKey:
     """A public key with which a user may log in."""
 
     user: str
+    """User name on the machine."""
     public_key: str = field(repr=False)
     """Algorithm and body in one line, `ssh-ed25519 AAAA…`, without a comment."""
 
@@ -172,9 +184,12 @@ class NodeKeys:
     ours: frozenset[SshKey] = frozenset()
     """Added for the cluster that asks, and marked so."""
     others: frozenset[SshKey] = frozenset()
+    """All other keys, which are never removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zone:
     name: str
+    """Failure domain."""
     region: str
+    """Region of the zone."""

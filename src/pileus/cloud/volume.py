@@ -59,6 +59,7 @@ class SnapshotState(StrEnum):
     CREATING = "creating"
     """No volume can be created from it yet. The caller waits."""
     READY = "ready"
+    """Volumes can be created from it."""
     DELETING = "deleting"
     """It disappears from lists when it is deleted."""
     ERROR = "error"
@@ -70,6 +71,7 @@ class FromSnapshot:
     """A volume that starts with the content of a snapshot."""
 
     id: SnapshotId
+    """The snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class FromVolume:
     """A volume that starts with the content of another volume: a clone."""
 
     id: VolumeId
+    """The other volume."""
 
 
 Source = FromSnapshot | FromVolume
@@ -106,6 +109,7 @@ class VolumeSpec:
 @dataclass(frozen=True, slots=True)
 class Attachment:
     instance: InstanceId
+    """The machine, as `Instance.id` names it."""
     device: str = ""
     """Path of the device on the instance, or of a directory if the volumes of this cloud are such.
     Empty if the cloud does not know it (yet).
@@ -129,6 +133,7 @@ class Volume:
     """The real size, at least 1."""
     state: VolumeState
     type: str = ""
+    """One of the cloud's volume types."""
     topology: Mapping[str, str] = field(default_factory=no_labels, hash=False)
     """Labels of the nodes that can attach it; empty: all can."""
     source: Source | None = None
@@ -136,6 +141,7 @@ class Volume:
     attachments: tuple[Attachment, ...] = ()
     """Instances that can write to it, or may still do so."""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    """Tags of the volume, except the mark."""
     reason: str = ""
     """Why its state is ERROR, for the event that people read."""
 
@@ -148,9 +154,11 @@ class SnapshotSpec:
     """The mark, and the only identity, as in `VolumeSpec`. Marks of snapshots and of volumes are
     independent of each other."""
     volume: VolumeId
+    """The volume that it is taken of."""
     name: str = ""
     """A hint for a name that people read. Never identity."""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    """Additional tags, for people. Never identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +176,7 @@ class Snapshot:
     created_at: float
     """When its content was taken, in seconds since the epoch."""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    """Tags of the snapshot, except the mark."""
     reason: str = ""
     """Why its state is ERROR."""
 
