@@ -307,6 +307,23 @@ async def test_a_post_that_only_reads_is_sent_again_like_a_get() -> None:
     assert [one.method for one in served.requests] == ["GET", "POST", "POST"]
 
 
+@pytest.mark.parametrize("reads", [True, False])
+async def test_only_a_post_that_may_write_says_that_it_may_have_had_an_effect(
+    *, reads: bool
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        assert request.transport
+        request.transport.close()
+        return web.Response()
+
+    async with serving(answer, None) as served, http_client(settings(served)) as http:
+        with pytest.raises(Unavailable) as lost:
+            await http.request("POST", "/", reads=reads)
+
+    assert ("may have had its effect" in str(lost.value)) is not reads
+    assert str(lost.value).startswith("POST /v1/: ")
+
+
 async def test_redirects_are_not_followed() -> None:
     handler = answering(status=307, headers={"Location": "http://192.0.2.1/"})
 

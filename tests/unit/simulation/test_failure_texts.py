@@ -6,13 +6,14 @@ from typing import cast
 import pytest
 
 from pileus.cloud.abilities import Abilities
-from pileus.cloud.balancer import Owner
+from pileus.cloud.balancer import BalancerSpec, Listener, Owner
 from pileus.cloud.interface import Cloud
 from pileus_lab.apiserver.tree import Obj
-from pileus_lab.simulation.clouds.truth import Balancer
-from pileus_lab.simulation.invariants import eventually
-from pileus_lab.simulation.invariants.eventually import asked_and_told
-from pileus_lab.simulation.invariants.facts import Facts
+from pileus_lab.simulation.clouds.second import INGRESS
+from pileus_lab.simulation.clouds.truth import Balancer, Truth
+from pileus_lab.simulation.environment.users import ADOPT, HOSTILE
+from pileus_lab.simulation.invariants import eventually, untouched
+from pileus_lab.simulation.invariants.facts import Facts, asked_and_told
 from pileus_lab.simulation.invariants.service_history import FINALIZER
 from pileus_lab.simulation.kinds import FaultKind
 from pileus_lab.simulation.play import play
@@ -53,10 +54,26 @@ SERVICE: Obj = {
 }
 
 
+NAMING: Obj = {
+    **SERVICE,
+    "metadata": {
+        "name": "web",
+        "namespace": HOSTILE,
+        "uid": "u1",
+        "finalizers": [FINALIZER],
+        "annotations": {ADOPT: "lb-1"},
+    },
+}
+ACCOUNT = SimpleNamespace(truth=Truth)
+SECOND_SPEC = BalancerSpec(
+    listeners=frozenset({Listener(port=80, node_port=30080)}), members=frozenset()
+)
+
+
 def facts(service: Obj, *, wants: bool = True, impossible: bool = False, **more: object) -> Facts:
     """What the laws on Services ask of a world with this Service only."""
     found: dict[str, object] = {
-        "cluster": SimpleNamespace(objects={"services": [service]}.get),
+        "cluster": SimpleNamespace(objects=lambda kind: [service] if kind == "services" else []),
         "runs": lambda _: True,
         "wants_balancer": lambda _: wants,
         "is_impossible": lambda _: impossible,
@@ -87,8 +104,24 @@ def facts(service: Obj, *, wants: bool = True, impossible: bool = False, **more:
             facts(SERVICE, wants=False),
             " still has the finalizer (",
         ),
+        (
+            untouched.users_reach_no_balancer_of_others,
+            facts(NAMING, cluster_id="c", account=ACCOUNT),
+            " has the finalizer, or publishes an address (",
+        ),
+        (
+            eventually.the_second_cloud_serves_its_own,
+            facts(
+                SERVICE,
+                is_of_second=lambda one: one is SERVICE,
+                cluster_id="c",
+                second=SimpleNamespace(balancers={Owner("c", "u1"): SECOND_SPEC}),
+                keeps_members_of_second=lambda: False,
+            ),
+            f": it publishes [], not {[INGRESS]} (",
+        ),
     ],
-    ids=["what they want", "what cannot be done", "nothing else"],
+    ids=["what they want", "what cannot be done", "nothing else", "of others", "second cloud"],
 )
 def test_every_law_on_services_says_what_is_asked_for_and_told(
     law: eventually.Quiet, world: Facts, wrong: str

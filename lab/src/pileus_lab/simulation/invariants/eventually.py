@@ -35,6 +35,7 @@ from pileus_lab.simulation.invariants.facts import (
     READY,
     STUCK,
     Facts,
+    about,
     conditions_of,
     counts_as_member,
     has_taint,
@@ -212,42 +213,14 @@ def services_have_what_they_want(facts: Facts) -> Iterator[str]:
         balancer = facts.balancer_of(_uid(service))
         if keeps_members and balancer is not None and balancer.members:
             if reason_of(service, READY) == "Pending":
-                yield _about(service, ": its balancer is still pending")
+                yield about(service, ": its balancer is still pending")
             continue
         if balancer is None and facts.is_placeless() and reason_of(service, READY) == MISPLACED:
             continue
         missing = iter(["it has no balancer"])
         wrong = missing if balancer is None else _lacks(facts, service, balancer)
         for one in wrong:
-            yield _about(service, f": {one}")
-
-
-def _about(service: Obj, wrong: str) -> str:
-    return f"Service {text(service, 'metadata', 'name')}{wrong} ({asked_and_told(service)})"
-
-
-def asked_and_told(service: Obj) -> str:
-    """Returns what a Service asks for, and what its condition says: a failure needs both."""
-    spec = branch(service, "spec")
-    ports = (f"{number(one, 'port')}/{text(one, 'protocol')}" for one in rows(spec, "ports"))
-    parts = {
-        "ports": ", ".join(ports),
-        "families": f"{', '.join(texts(spec, 'ipFamilies'))} {text(spec, 'ipFamilyPolicy')}",
-        "affinity": text(spec, "sessionAffinity"),
-        "source ranges": ", ".join(texts(spec, "loadBalancerSourceRanges")),
-        "traffic policy": text(spec, "externalTrafficPolicy"),
-        "requested address": text(spec, "loadBalancerIP"),
-        "annotations": ", ".join(
-            f"{key}={value}" for key, value in words(service, "metadata", "annotations").items()
-        ),
-    }
-    asked = "; ".join(f"{name} {value.strip()}" for name, value in parts.items() if value.strip())
-    said = next(
-        (one for one in rows(service, "status", "conditions") if text(one, "type") == READY), None
-    )
-    told = "none" if said is None else f"{text(said, 'status')}, {text(said, 'reason')}"
-    message = text(said or {}, "message")
-    return f"it asks for: {asked}; its condition: {told}{': ' if message else ''}{message}"
+            yield about(service, f": {one}")
 
 
 def _lacks(facts: Facts, service: Obj, balancer: Balancer) -> Iterator[str]:
@@ -357,9 +330,9 @@ def what_cannot_be_done_is_told(facts: Facts) -> Iterator[str]:
         said = rows(service, "status", "conditions")
         why = [text(one, "message") for one in said if text(one, "type") == READY]
         if conditions_of(service).get(READY) != "False":
-            yield _about(service, " does not report its failure")
+            yield about(service, " does not report its failure")
         elif any(SIMULATED in one for one in why):
-            yield _about(service, " still reports an earlier failure")
+            yield about(service, " still reports an earlier failure")
 
 
 def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
@@ -372,9 +345,9 @@ def services_keep_nothing_else(facts: Facts) -> Iterator[str]:
         if _uid(service) in wanting or facts.is_of_second(service):
             continue
         if has_finalizer(service):
-            yield _about(service, " still has the finalizer")
+            yield about(service, " still has the finalizer")
         if {*ingress_of(service)} - ({UNTRUE} if facts.is_of_another_class(service) else set()):
-            yield _about(service, " still publishes an address")
+            yield about(service, " still publishes an address")
 
 
 def routes_lead_to_all_nodes(facts: Facts) -> Iterator[str]:
@@ -493,11 +466,12 @@ def the_second_cloud_serves_its_own(facts: Facts) -> Iterator[str]:
         spec = balancers.get(Owner(facts.cluster_id, _uid(service)))
         is_kept = spec is not None and spec.members and facts.keeps_members_of_second()
         wrong = _misreports_kept(service) if is_kept else _lacks_in_second(service, spec)
-        yield from (f"Service {text(service, 'metadata', 'name')}: {one}" for one in wrong)
-    for spec in () if facts.keeps_members_of_second() else balancers.values():
+        yield from (about(service, f": {one}") for one in wrong)
+    for owner, spec in () if facts.keeps_members_of_second() else balancers.items():
         found = sorted(ref.name for ref in spec.members)
         if found != members:
-            yield f"a balancer of the second cloud has the members {found}, not {members}"
+            of = next((about(one, "") for one in wanted if _uid(one) == owner.uid), "no Service")
+            yield f"a balancer of the second cloud has the members {found}, not {members}: {of}"
 
 
 def _misreports_kept(service: Obj) -> Iterator[str]:
@@ -521,7 +495,7 @@ def _lacks_in_second(service: Obj, spec: BalancerSpec | None) -> Iterator[str]:
     if not has_finalizer(service):
         yield "it has no finalizer"
     if ingress_of(service) != [INGRESS]:
-        yield f"it publishes {ingress_of(service)}"
+        yield f"it publishes {ingress_of(service)}, not {[INGRESS]}"
 
 
 QUIET: Mapping[str, Quiet] = {

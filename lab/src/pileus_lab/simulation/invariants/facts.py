@@ -14,7 +14,7 @@ from pileus.controllers.service.notes import SUSPICION
 from pileus.controllers.service.settings import ServiceSettings
 from pileus.objects.nodes import UNINITIALIZED
 from pileus.runtime.settings import Durations, LeaderElectionSettings
-from pileus_lab.apiserver.tree import Obj, branch, rows, text, texts, words
+from pileus_lab.apiserver.tree import Obj, branch, number, rows, text, texts, words
 from pileus_lab.simulation.clouds.second import CLASS as SECOND_CLASS
 from pileus_lab.simulation.clouds.second import SECOND, SecondCloud
 from pileus_lab.simulation.clouds.truth import Balancer, Machine, Truth
@@ -499,3 +499,31 @@ def ingress_of(service: Obj) -> list[str]:
     """What it publishes: IPs and host names."""
     published = rows(service, "status", "loadBalancer", "ingress")
     return [text(one, "ip") or text(one, "hostname") for one in published]
+
+
+def about(service: Obj, wrong: str) -> str:
+    return f"Service {text(service, 'metadata', 'name')}{wrong} ({asked_and_told(service)})"
+
+
+def asked_and_told(service: Obj) -> str:
+    """Returns what a Service asks for, and what its condition says: a failure needs both."""
+    spec = branch(service, "spec")
+    ports = (f"{number(one, 'port')}/{text(one, 'protocol')}" for one in rows(spec, "ports"))
+    parts = {
+        "ports": ", ".join(ports),
+        "families": f"{', '.join(texts(spec, 'ipFamilies'))} {text(spec, 'ipFamilyPolicy')}",
+        "affinity": text(spec, "sessionAffinity"),
+        "source ranges": ", ".join(texts(spec, "loadBalancerSourceRanges")),
+        "traffic policy": text(spec, "externalTrafficPolicy"),
+        "requested address": text(spec, "loadBalancerIP"),
+        "annotations": ", ".join(
+            f"{key}={value}" for key, value in words(service, "metadata", "annotations").items()
+        ),
+    }
+    asked = "; ".join(f"{name} {value.strip()}" for name, value in parts.items() if value.strip())
+    said = next(
+        (one for one in rows(service, "status", "conditions") if text(one, "type") == READY), None
+    )
+    told = "none" if said is None else f"{text(said, 'status')}, {text(said, 'reason')}"
+    message = text(said or {}, "message")
+    return f"it asks for: {asked}; its condition: {told}{': ' if message else ''}{message}"

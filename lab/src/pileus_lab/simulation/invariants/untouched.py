@@ -17,6 +17,7 @@ from pileus_lab.simulation.environment.users import ADOPT
 from pileus_lab.simulation.invariants.facts import (
     READY,
     Facts,
+    about,
     ingress_of,
     name_of,
     names_of_others,
@@ -356,15 +357,15 @@ def users_reach_no_balancer_of_others(facts: Facts) -> Iterator[str]:
     for service in facts.cluster.objects("services"):
         if not (names_of_others(service) and facts.wants_balancer(service)):
             continue
-        name, uid = text(service, "metadata", "name"), text(service, "metadata", "uid")
+        uid = text(service, "metadata", "uid")
         if facts.balancer_of(uid) is not None:
-            yield f"Service {name} has a balancer"
+            yield about(service, " has a balancer")
         if has_finalizer(service) or ingress_of(service):
-            yield f"Service {name} has the finalizer, or publishes an address"
+            yield about(service, " has the finalizer, or publishes an address")
         named = words(service, "metadata", "annotations").get(ADOPT, "")
         known = set(re.findall(r"[\w.:-]+[\w-]", "\n".join(_messages_about(facts, service))))
         for secret in sorted(known & (_secrets_of(facts) - {named, uid})):
-            yield f"a message on Service {name} has {secret}, which belongs to others"
+            yield about(service, f" has a message with {secret}, which belongs to others")
 
 
 def _messages_about(facts: Facts, service: Obj) -> Iterator[str]:
