@@ -16,6 +16,11 @@ def test_everything_holds_for_a_ported_provider(scenario: str):
     assert_everything_holds(SimulatedPorted, seeds=12, scenario=scenario)
 
 
+def test_a_member_that_registered_again_is_known_by_its_machine():
+    """The Node lacked its provider ID when it was passed, and no update followed."""
+    assert_everything_holds(SimulatedPorted, seeds=[7], scenario="dual-stack")
+
+
 @pytest.mark.parametrize(
     ("scenario", "seed"),
     [

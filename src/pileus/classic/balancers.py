@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, cast
 
+import msgspec
+
 from pileus.classic.calls import Calls
 from pileus.classic.errors import ImplementedElsewhere, NilStatus, balancer_error
 from pileus.classic.interface import Interface, LoadBalancer
@@ -44,7 +46,13 @@ from pileus.cloud.balancer import (
 from pileus.cloud.errors import CloudError, Conflict, Misconfigured
 from pileus.cloud.model import Failure
 from pileus.dataclass import dataclass
-from pileus.kube.model.core_v1 import LoadBalancerIngress, LoadBalancerStatus, Node, Service
+from pileus.kube.model.core_v1 import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    NodeSpec,
+    Service,
+)
 from pileus.kube.model.meta import ObjectMeta
 from pileus.runtime.cluster_access import ClusterView
 
@@ -309,8 +317,8 @@ class ClassicBalancers:
 
     def _nodes(self, members: Members) -> list[Node]:
         """Returns the members that still exist in the cluster."""
-        nodes = (self.view.node(name) for name, _ in sorted(members))
-        return [node for node in nodes if node is not None]
+        found = ((self.view.node(name), known) for name, known in sorted(members))
+        return [_identified(node, known) for node, known in found if node is not None]
 
 
 def _nothing_of(service: Service) -> ClassicSeen:
@@ -349,6 +357,18 @@ def _is_published(service: Service) -> bool:
     """Whether the Service has an address, so that its load balancer was ensured before."""
     balancer = service.status and service.status.load_balancer
     return bool(balancer and balancer.ingress)
+
+
+def _identified(node: Node, known: str) -> Node:
+    """Returns the Node with the provider ID of the member, also before it is written again.
+
+    A node that registers again lacks it for a while. When it is written, the members are those that
+    the provider was already given, and no update follows.
+    """
+    spec = node.spec or NodeSpec()
+    if spec.provider_id or not known:
+        return node
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(spec, provider_id=known))
 
 
 def _is_being_deleted(service: Service) -> bool:

@@ -92,6 +92,8 @@ class Recorder:
 
     answers: dict[str, Any] = field(default_factory=dict)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
+    nodes: Sequence[Node] = ()
+    """The members that were last passed."""
 
     def __call__(self, method: str, default: Any, *args: Any) -> Any:
         self.calls.append((method, *args))
@@ -188,12 +190,14 @@ class LoadBalancerFake:
     def ensure_load_balancer(
         self, cluster_name: str, service: Service, nodes: Sequence[Node]
     ) -> LoadBalancerStatus:
+        self.record.nodes = nodes
         names = [node.metadata.name for node in nodes]
         return self.record("ensure", STATUS, cluster_name, service, names)
 
     async def update_load_balancer(
         self, cluster_name: str, service: Service, nodes: Sequence[Node]
     ) -> None:
+        self.record.nodes = nodes
         self.record("update", None, cluster_name, service, [node.metadata.name for node in nodes])
 
     def ensure_load_balancer_deleted(self, cluster_name: str, service: Service) -> None:

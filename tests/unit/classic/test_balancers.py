@@ -91,6 +91,18 @@ async def test_another_provider_id_of_a_member_is_an_update():
         assert record.names == ["ensure", "update"]
 
 
+async def test_a_member_that_registers_again_has_the_provider_id_that_it_had():
+    """When its Node has the ID again, the members are the same, and no update follows."""
+    async with leading() as (balancers, record, view):
+        await settle(balancers, wish("n1", "n2"))
+        view.known_nodes["n2"] = kube_node("n2", "fake://other")
+        await settle(balancers, wish("n1", "n2", provider_id="fake://known"))
+
+        given = {node.metadata.name: node.spec and node.spec.provider_id for node in record.nodes}
+        assert given == {"n1": "fake://known", "n2": "fake://other"}
+        assert view.known_nodes["n1"] == kube_node("n1"), "it is read-only"
+
+
 async def test_another_service_is_ensured_whatever_its_members():
     async with leading() as (balancers, record, view):
         await settle(balancers, wish("n1"))
