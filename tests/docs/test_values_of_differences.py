@@ -12,6 +12,7 @@ from pileus.controllers.lifecycle.settings import Rules
 from pileus.controllers.node import controller as node
 from pileus.controllers.route import controller as route
 from pileus.controllers.route import plan as route_plan
+from pileus.controllers.route import reconciler, record
 from pileus.controllers.service import controller as service
 from pileus.controllers.service import desired, events, members, plan, steps
 from pileus.controllers.service.settings import ServiceSettings
@@ -89,6 +90,9 @@ VALUES = [
         "watch-based: a route",
         f"after {route.RETRIES.first:g} s, doubled up to {route.RETRIES.last:g} s",
     ),
+    ("a tainted node without", f"or {record.PATIENCE + reconciler.GATHER:g} s after"),
+    ("a created route that the next", f"{record.SETTLING + reconciler.GATHER:g} s after its"),
+    ("a list of routes", f"again after {reconciler.PAUSE:g} s"),
     ("one call per route", f"up to {route_plan.CHUNK} routes a call"),
     ("30 workers", f"| {ipam.WORKERS} |"),
     ("messages of any length", f"cut at {LONGEST_MESSAGE} characters"),
@@ -119,6 +123,7 @@ IN_WORDS = [
     ("any number of nodes is deleted", "at most a fifth", GUARD.fraction == 1 / 5),
     ("any number of nodes is deleted", "within ten minutes", GUARD.window == 600),
     ("a failed deletion", "up to 5 minutes", lifecycle.PAUSES.last == 300),
+    ("a list of routes", "less than half of the routes", reconciler.SHRUNK == 2),
     ("one worker | up", "up to a thousand passes", service.WORKERS == 1000),
 ]
 """As above, and whether that is true."""

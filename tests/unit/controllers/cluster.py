@@ -181,8 +181,10 @@ class Cluster:
         given = Controlled(client=client, metrics=self.metrics, events=self.events, random=chance)
         return given.context(names, scope, NodesOnly(view), cluster_id), informer, view
 
-    async def register(self, name: str, *ranges: str) -> None:
-        spec = {"podCIDR": ranges[0], "podCIDRs": list(ranges)} if ranges else {}
+    async def register(self, name: str, *ranges: str, taint: str = "") -> None:
+        spec: dict[str, object] = {"podCIDR": ranges[0], "podCIDRs": ranges} if ranges else {}
+        if taint:
+            spec["taints"] = [{"key": taint, "effect": "NoSchedule"}]
         await self.kubectl.create(NODES, {"metadata": {"name": name}, "spec": spec})
 
     async def assign(self, name: str, *ranges: str) -> None:

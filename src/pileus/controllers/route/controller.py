@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from pileus.cloud.interface import Routes
 from pileus.controllers.route.ownership import Rules
@@ -109,6 +110,7 @@ class RouteController:
             warnings=self._warnings,
             clock=self._context.clock,
             metrics=self._context.metrics,
+            again=partial(self._queue.next_pass, ALL),
         )
         return RouteReconciler(tools)
 

@@ -132,6 +132,15 @@ def _creations(reports: Sequence[ReportNode]) -> Iterator[CreateRoutes | ReportN
     yield from waiting
 
 
+def waits_for(observed: Observation, rules: Rules) -> float | None:
+    """Returns in how many seconds the first of the new nodes gets its routes in any case.
+
+    None: the plan leaves out no node because it is new.
+    """
+    new = (each for each in observed.nodes if rules.is_managed(each) and pod_ranges_of(each))
+    return min((_patience(each, observed) for each in new if _is_new(each, observed)), default=None)
+
+
 class _Routing:
     """The desired routes compared with those that exist."""
 
@@ -247,10 +256,15 @@ def _is_new(node: Node, observed: Observation) -> bool:
     One that still has none after a while is reported. The clock of this process may be hours behind
     that of the API server: a node that is known for a while is not new, whenever it was created.
     """
+    is_waiting = is_uninitialized(node) and not addresses_of(node)
+    return is_waiting and _patience(node, observed) > 0
+
+
+def _patience(node: Node, observed: Observation) -> float:
+    """The seconds that the node has left for getting addresses; none if it is not positive."""
     born, now = node.metadata.creation_timestamp, observed.date
     age = (now - born).total_seconds() if now is not None and born is not None else PATIENCE
-    is_young = age < PATIENCE and node.metadata.uid not in observed.recorded.familiar
-    return is_young and is_uninitialized(node) and not addresses_of(node)
+    return PATIENCE - max(age, observed.recorded.known_for.get(node.metadata.uid, 0.0))
 
 
 def route_to(node: Node, destination: Range) -> Route:

@@ -28,6 +28,7 @@ from pileus.controllers.route.plan import (
     Step,
     deletes,
     plan,
+    waits_for,
     with_targets,
 )
 from pileus.controllers.route.record import RouteRecord
@@ -53,6 +54,8 @@ WRITERS = 100
 SHRUNK = 2
 PAUSE = 5.0
 """A list that is shorter than the last one by this factor is requested again after so long."""
+GATHER = 5.0
+"""Seconds for which a pass over a node that is no longer new waits for more of them."""
 IN_DOUBT = Unavailable("it may be that of a node that could not be read")
 SHOWN = 5
 """Different errors of a pass that its own error names."""
@@ -77,6 +80,8 @@ class Tools:
     warnings: NodeWarnings
     clock: Clock
     metrics: Metrics
+    again: Callable[[float], None]
+    """Asks for another pass after so many seconds, unless there is an earlier one."""
 
 
 class RouteReconciler:
@@ -115,6 +120,10 @@ class RouteReconciler:
         outcome = Outcome(errors=[observed.nodes_error] if observed.nodes_error else [])
         await self._perform(steps, outcome)
         self._tools.record.tidy(_unwanted(steps))
+        waits = (waits_for(observed, self._tools.rules), self._tools.record.doubtful_for())
+        soonest = min((each for each in waits if each is not None), default=None)
+        if soonest is not None:  # also if this pass failed: its retry may be much later
+            self._tools.again(soonest + GATHER)
         return outcome
 
     async def _list(self) -> Sequence[Route]:

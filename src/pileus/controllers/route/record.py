@@ -5,7 +5,8 @@ node that was deleted while no manager ran stays until another node gets the sam
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 
 from pileus.cloud.model import Route
 from pileus.controllers.route.ownership import DeletedNode, destination_of, readable_ranges
@@ -28,8 +29,8 @@ class Recorded:
     created: frozenset[tuple[str, Range]] = frozenset()
     """Node and range of routes that were created so recently that a list may lack them, and that no
     list has shown yet."""
-    familiar: frozenset[str] = frozenset()
-    """UIDs of nodes that this process has known for longer than `PATIENCE`."""
+    known_for: Mapping[str, float] = field(default_factory=dict[str, float])
+    """For how many seconds this process has known each node, by UID."""
 
 
 NOTHING = Recorded()
@@ -81,8 +82,16 @@ class RouteRecord:
         """Returns what counts at this moment."""
         now = _now()
         self._created = {key: at for key, at in self._created.items() if at > now - SETTLING}
-        familiar = frozenset(uid for uid, at in self._known.items() if at <= now - PATIENCE)
-        return Recorded(frozenset(self._deleted), frozenset(self._created), familiar)
+        known_for = {uid: now - since for uid, since in self._known.items()}
+        return Recorded(frozenset(self._deleted), frozenset(self._created), known_for)
+
+    def doubtful_for(self) -> float | None:
+        """Returns in how many seconds a created route that no list has shown counts as lost.
+
+        None: lists have shown all.
+        """
+        oldest = min(self._created.values(), default=None)
+        return None if oldest is None else oldest + SETTLING - _now()
 
     def tidy(self, unwanted: Iterable[Route]) -> None:
         """Forget the deleted nodes that no unwanted route leads to, once lists have settled."""

@@ -369,21 +369,21 @@ def test_a_node_that_is_known_for_a_while_is_not_new_whatever_the_clock_says(age
     taint = Taint(key=UNINITIALIZED, value="true", effect="NoSchedule")
     waiting = node("n1", "10.1.0.0/24", addresses=(), taints=[taint], age=age)
     assert planned([waiting], []).steps == ()
-    familiar = Recorded(familiar=frozenset({waiting.metadata.uid}))
-    assert places(planned([waiting], [], familiar).create) == [("10.1.0.0/24", "n1")]
+    known = Recorded(known_for={waiting.metadata.uid: PATIENCE - 1})
+    assert planned([waiting], [], known).steps == ()
+    known = Recorded(known_for={waiting.metadata.uid: PATIENCE})
+    assert places(planned([waiting], [], known).create) == [("10.1.0.0/24", "n1")]
 
 
-async def test_a_node_is_familiar_a_minute_after_it_was_first_seen() -> None:
+async def test_the_record_says_for_how_long_each_existing_node_is_known() -> None:
     record, first, second = RouteRecord(), node("n1"), node("n2")
     record.nodes_seen([first])
-    await asyncio.sleep(PATIENCE - 1)
+    await asyncio.sleep(5)
     record.nodes_seen([first, second])
-    assert record.now().familiar == frozenset()
+    assert record.now().known_for == {first.metadata.uid: 5, second.metadata.uid: 0}
     await asyncio.sleep(1)
-    record.nodes_seen([first, second])
-    assert record.now().familiar == {first.metadata.uid}
-    record.nodes_seen([])
-    assert record.now().familiar == frozenset()
+    record.nodes_seen([second])
+    assert record.now().known_for == {second.metadata.uid: 1}
 
 
 def test_a_node_whose_provider_id_was_not_checked_gets_no_route_and_keeps_its_own():
