@@ -19,34 +19,41 @@ class ObjectEvents:
 
     def __init__(self, events: Recorder) -> None:
         self._events = events
-        self._warned = PerObject[str, dict[str, tuple[float, str]]](
+        self._warned = PerObject[str, dict[tuple[str, str], tuple[float, str]]](
             "objects/notices", ends_with_object=True
         )
-        """When each reason was last recorded, and with which text."""
+        """When each reason was last recorded for a part of the object, and with which text."""
 
     def announce(self, about: ObjectReference, reason: str, message: str) -> None:
         self._events.record(about, "Normal", reason, message)
 
     def warn(
-        self, about: ObjectReference, reason: str, message: str, *, by_text: bool = False
+        self,
+        about: ObjectReference,
+        reason: str,
+        message: str,
+        *,
+        part: str = "",
+        by_text: bool = False,
     ) -> None:
         """Record a warning, unless the object got one for this reason within the last hour.
 
+        `part`: the part of the object that it is about; each part has its own warnings.
         `by_text`: a new text counts as a new reason. Not for texts of others, which may differ each
         time, for example by the ID of a request.
         """
         warned = self._warned.setdefault(_key(about), {})
         now = asyncio.get_running_loop().time()
-        since, text = warned.get(reason, (-REPEAT_AFTER, ""))
+        since, text = warned.get((reason, part), (-REPEAT_AFTER, ""))
         if now - since < REPEAT_AFTER and (text == message or not by_text):
             return
-        warned[reason] = now, message
+        warned[reason, part] = now, message
         self._events.record(about, "Warning", reason, message)
 
-    def forget(self, about: ObjectReference, reason: str) -> None:
+    def forget(self, about: ObjectReference, reason: str, *, part: str = "") -> None:
         """Record that the problem is solved: the next warning for this reason is not a repeat."""
         warned = self._warned.get(_key(about), {})
-        warned.pop(reason, None)
+        warned.pop((reason, part), None)
         if not warned:
             self._warned.pop(_key(about), None)
 

@@ -50,23 +50,28 @@ class Outcome:
         return "changed" if self.done else "noop"
 
 
+Warnings = Mapping[tuple[str, str], str]
+"""The texts of events, by reason and destination of the route; "": about all ranges of the node."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
     """What to write about the routes of one node."""
 
     condition: NodeCondition | None
     """None: the node has it already, or it is not known yet."""
-    warnings: Mapping[str, str]
-    """The texts of events, by reason."""
+    warnings: Warnings
 
 
 def status_of(report: ReportNode, outcome: Outcome, now: datetime) -> NodeStatus:
     """Returns what to write about the node, given what became of the steps before."""
-    warnings: dict[str, str] = {}
-    if errors := {each: outcome.failed[each] for each in report.create if each in outcome.failed}:
-        warnings[FAILED] = _could_not_create(report.node, errors)
+    warnings = {
+        (FAILED, each.destination): _could_not_create(report.node, each, outcome.failed[each])
+        for each in report.create
+        if each in outcome.failed
+    }
     if report.problems:
-        warnings[REFUSED] = _refused(report)
+        warnings[REFUSED, ""] = _refused(report)
     available = is_available(report, outcome.failed.keys(), outcome.untried)
     if available is None:
         return NodeStatus(None, warnings)
@@ -89,22 +94,22 @@ class NodeWarnings:
 
     def __init__(self, events: ObjectEvents) -> None:
         self._events = events
-        self._texts: dict[tuple[ObjectReference, str], str] = {}
+        self._texts: dict[tuple[ObjectReference, str, str], str] = {}
 
-    def publish(self, node: Node, warnings: Mapping[str, str]) -> None:
+    def publish(self, node: Node, warnings: Warnings) -> None:
         about = about_node(node)
-        for reason, text in warnings.items():
-            if text != self._texts.get((about, reason)):
-                self._events.forget(about, reason)
-            self._texts[about, reason] = text
-            self._events.warn(about, reason, text)
+        for (reason, part), text in warnings.items():
+            if text != self._texts.get((about, reason, part)):
+                self._events.forget(about, reason, part=part)
+            self._texts[about, reason, part] = text
+            self._events.warn(about, reason, text, part=part)
 
-    def keep(self, current: Iterable[tuple[Node, Mapping[str, str]]]) -> None:
+    def keep(self, current: Iterable[tuple[Node, Warnings]]) -> None:
         """Forget all warnings but these: the problem is solved, or the node is deleted."""
-        keys = {(about_node(node), reason) for node, reasons in current for reason in reasons}
-        for about, reason in self._texts.keys() - keys:
-            del self._texts[about, reason]
-            self._events.forget(about, reason)
+        keys = {(about_node(node), *each) for node, warnings in current for each in warnings}
+        for about, reason, part in self._texts.keys() - keys:
+            del self._texts[about, reason, part]
+            self._events.forget(about, reason, part=part)
 
 
 def lines(steps: Sequence[Step], scope: Scope, now: datetime) -> Sequence[Planned | Trouble]:
@@ -136,7 +141,7 @@ def _route_line(effect: Effect, route: Route) -> Planned:
 
 def _report_lines(report: ReportNode, status: NodeStatus) -> Iterator[Planned | Trouble]:
     about = about_node(report.node)
-    for reason, text in status.warnings.items():
+    for (reason, _), text in status.warnings.items():
         yield Trouble(about, reason, text)
     if status.condition is None:
         return
@@ -151,12 +156,10 @@ def _report_lines(report: ReportNode, status: NodeStatus) -> Iterator[Planned | 
     )
 
 
-def _could_not_create(node: Node, errors: Mapping[Route, CloudError]) -> str:
+def _could_not_create(node: Node, route: Route, error: CloudError) -> str:
     """The text of the Go framework, without a duration, which kept events from being merged."""
-    ranges = ",".join(route.destination for route in errors)
-    why = "; ".join(dict.fromkeys(str(error) or type(error).__name__ for error in errors.values()))
-    uid, name = node.metadata.uid, node.metadata.name
-    return shortened(f"Could not create route {uid} {ranges} for node {name}: {why}")
+    what = f"{node.metadata.uid} {route.destination} for node {node.metadata.name}"
+    return shortened(f"Could not create route {what}: {str(error) or type(error).__name__}")
 
 
 def _refused(report: ReportNode) -> str:

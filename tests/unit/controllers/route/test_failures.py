@@ -55,6 +55,24 @@ async def test_defect_17_a_route_that_keeps_failing_is_told_once_an_hour_in_the_
     assert 30 <= at.routes.count("create") <= 80, "backed off"
 
 
+async def test_each_route_that_fails_has_its_event_as_in_the_go_framework():
+    at = Site()
+    at.routes.errors |= {
+        "10.1.0.0/24": QuotaExceeded("no more than 50 routes"),
+        "fd00:1::/64": Unavailable("no IPv6 yet"),
+    }
+    await at.register("n1", "10.1.0.0/24", "fd00:1::/64")
+
+    async with at.running():
+        await asyncio.sleep(600)
+
+    route_of = f"Could not create route {(await at.node('n1')).metadata.uid}"
+    assert at.events.messages("FailedToCreateRoute") == [
+        f"{route_of} 10.1.0.0/24 for node n1: no more than 50 routes",
+        f"{route_of} fd00:1::/64 for node n1: no IPv6 yet",
+    ]
+
+
 async def test_a_range_stays_reserved_for_the_older_node_while_the_cloud_refuses_its_route():
     at = Site()
     at.routes.errors["10.1.0.0/24"] = NotFound('no instance "old"')
