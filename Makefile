@@ -127,6 +127,7 @@ docs: $(READY) ## generate the reference pages and the files under deploy/
 	@$(BIN)/python -m tools.contract_reference
 	@$(BIN)/python -m tools.krew_plugin
 	@$(BIN)/python -m tools.monitoring_files
+	@$(BIN)/python -m tools.differences_tests
 
 .PHONY: csi-stubs
 csi-stubs: $(READY) ## generate the messages of CSI and of kubelet's plugin registration (needs Go)

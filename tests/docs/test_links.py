@@ -12,7 +12,7 @@ PAGES = sorted(
     page for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md") for page in ROOT.glob(pattern)
 )
 WALK = ROOT / "docs" / "explanation" / "architecture.md"
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)(?: (?:\"[^\"]*\"|'[^']*'))?\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| \[[^\]]+\]\((?P<file>[^)]+)\) \| (?P<names>`[^|]+`) \| ", re.MULTILINE)
 
@@ -56,9 +56,11 @@ def test_every_link_leads_somewhere(page: Path):
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path):
     page = tmp_path / "page.md"
-    page.write_text("# A b\n[ok](#a-b) [no](#c) [no](gone.md) `[code](x)` [ok](page.md#a-b)\n")
+    page.write_text(
+        "# A b\n[ok](#a-b) [no](#c) [no](gone.md) `[code](x)` [ok](page.md#a-b) [no](x.py 't')\n"
+    )
 
-    assert broken(page) == ["#c", "gone.md"]
+    assert broken(page) == ["#c", "gone.md", "x.py"]
 
 
 def test_the_walk_names_what_is_in_the_files():

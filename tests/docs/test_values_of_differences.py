@@ -1,6 +1,7 @@
 """The values that `docs/explanation/differences.md` states are those of the code."""
 
 import pytest
+from tools.differences_tests import PAGE
 
 from pileus.cloud import abilities
 from pileus.cloud.provider_context import ENTERING
@@ -31,7 +32,6 @@ from pileus.runtime.backoff import JITTER
 from pileus.runtime.controller import DEFAULT_LIMITS
 from pileus.runtime.events import LONGEST_MESSAGE
 from pileus.runtime.failure import SHORTEST_HINT
-from tests.docs.test_behaviours import PAGE
 
 CALLS = abilities.Limits()
 DEADLINES = abilities.Deadlines()

@@ -10,6 +10,7 @@ from pileus.fence import Fenced, Open
 from pileus.kube.config.service_account import ServiceAccountCredentials
 from pileus.kube.errors import ReadOnly
 from pileus.kube.model.core_v1 import NODES
+from pileus.kube.patch import MergePatch
 from pileus.kube.settings import ClientSettings
 from pileus.kube.transport import reads
 from tests.unit.app.stage import ACCESS, Kube, configured, manager_context
@@ -54,6 +55,23 @@ def test_the_user_agent_says_program_version_system_and_part():
     assert system.startswith("(linux/")
     assert library.startswith("kubernetes/pileus-")
     assert library.endswith("/node-controller")
+
+
+async def test_requests_are_json_whatever_content_type_is_asked_for():
+    kube, flag = Kube(), "--kube-api-content-type=application/vnd.kubernetes.protobuf"
+    async with manager_context(BARE, flag, kube=kube) as context:
+        client = context.clients.main("a")
+        await client.create(NODES, NODE)
+        await client.patch(NODES, "n1", MergePatch({"metadata": {"labels": {"a": "b"}}}))
+        await client.list(NODES)
+
+    headers = [request.headers for _, request in kube.requests]
+    assert [each.get("Content-Type") for each in headers] == [
+        "application/json",
+        "application/merge-patch+json",
+        None,
+    ]
+    assert {each["Accept"] for each in headers} == {"application/json"}
 
 
 async def test_without_accounts_of_their_own_all_use_the_managers_credentials():

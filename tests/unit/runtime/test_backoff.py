@@ -57,6 +57,15 @@ def test_without_jitter_keys_that_failed_together_are_retried_together() -> None
     assert {policy.delay(3, DOWN, 0.0) for _ in range(10)} == {4.0}
 
 
+def test_keys_that_failed_together_are_retried_up_to_a_tenth_apart() -> None:
+    policy = service_policy(random.Random(1))
+
+    delays = sorted(policy.delay(1, DOWN, 0.0) for _ in range(100))
+
+    assert 5.0 <= delays[0] < 5.05
+    assert 5.45 < delays[-1] <= 5.5
+
+
 @pytest.mark.parametrize("asked", [float("nan"), float("inf")])
 def test_a_hint_that_is_no_time_is_ignored(asked: float) -> None:
     error = Throttled("slow down", retry_after=asked)

@@ -101,6 +101,8 @@ class FakeInstances:
     def __init__(self, answers: Mapping[str, object], *, takes: float = 0.01) -> None:
         self.answers = dict(answers)
         self.calls: list[tuple[str, ...]] = []
+        self.times: list[float] = []
+        """When each call was made."""
         self.takes = takes
         self.whole: object = None
         """What every call ends with instead: an exception, or any value at all."""
@@ -108,6 +110,7 @@ class FakeInstances:
     async def find(self, nodes: Sequence[NodeRef], *, fresh: bool) -> Mapping[NodeName, Found]:
         assert not fresh, "metadata is asked for: a ported provider would not be asked for it else"
         self.calls.append(tuple(ref.name for ref in nodes))
+        self.times.append(asyncio.get_running_loop().time())
         await asyncio.sleep(self.takes)
         if isinstance(self.whole, Exception):
             raise self.whole

@@ -1,4 +1,5 @@
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -89,6 +90,24 @@ async def test_the_cloud_is_asked_about_hundreds_of_nodes_at_once() -> None:
     await world.refresher.round()
 
     assert [len(call) for call in world.cloud.calls] == [500, 500, 200]
+
+
+async def test_the_calls_of_a_round_are_spread_and_the_pause_between_rounds_is_lengthened() -> None:
+    names = [f"n{number}" for number in range(5000)]
+    world = World([document(name, taints=[]) for name in names], {})
+
+    running = asyncio.create_task(world.refresher.run())
+    await asyncio.sleep(2000)
+    running.cancel()
+
+    times, period = world.cloud.times, 300.0
+    rounds = [times[first : first + 10] for first in range(0, len(times), 10)]
+    spans = [each[-1] - each[0] for each in rounds[:-1]]
+    pauses = [after[0] - before[-1] for before, after in pairwise(rounds)]
+    assert len(pauses) >= 5
+    assert sum(spans) / len(spans) == pytest.approx(period / 10, rel=0.3)
+    assert all(period <= pause <= 1.1 * period + 1 for pause in pauses)
+    assert max(pauses) - min(pauses) > period / 50
 
 
 async def test_defect_6_labels_follow_the_cloud_when_asked_to() -> None:
