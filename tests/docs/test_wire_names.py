@@ -1,6 +1,7 @@
 """Names that dashboards, alerts and other controllers depend on are those of the Go framework.
 
 They are written here as the specification of the framework has them, never taken from our code.
+Events, labels, taints, finalizer and condition: tests/unit/app/test_names_on_the_wire.py.
 """
 
 import re
@@ -12,18 +13,6 @@ import pytest
 from tools import metrics_reference
 
 from pileus.classic.service_records import needs_ensure
-from pileus.cloud.errors import Unavailable
-from pileus.controllers.service.events import (
-    DELETED,
-    DELETING,
-    ENSURED,
-    ENSURING,
-    UNAVAILABLE,
-    UPDATED,
-    Event,
-    failure_event,
-)
-from pileus.controllers.service.notes import Attempt, Stage
 from pileus.kube.model.core_v1 import Service
 from pileus.server.build import this_build
 from pileus.server.metrics import prometheus_text
@@ -31,24 +20,10 @@ from pileus.server.process_metrics import add_process_metrics
 from pileus.settings.feature_gates import KNOWN, Gates
 from pileus.telemetry.instruments import Counter, Gauge, Histogram, Labelled, MetricRegistry
 from pileus.telemetry.metrics import Metrics
+from tests.unit.app.test_names_on_the_wire import NODE as NODE_EVENTS
+from tests.unit.app.test_names_on_the_wire import SERVICE as SERVICE_EVENTS
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = {
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "node.kubernetes.io/instance-type",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "beta.kubernetes.io/instance-type",
-    "node.kubernetes.io/exclude-from-external-load-balancers",
-    "node.cloudprovider.kubernetes.io/uninitialized",
-    "node.cloudprovider.kubernetes.io/shutdown",
-    "ToBeDeletedByClusterAutoscaler",
-    "alpha.kubernetes.io/provided-node-ip",
-    "service.beta.kubernetes.io/load-balancer-source-ranges",
-    "service.kubernetes.io/load-balancer-cleanup",
-    "NetworkUnavailable",
-}
 AGES = "1 4 16 64 256 1024"
 SECONDS = "1 2 4 8 16 32 64 128 256 512 1024 2048 4096 8192 16384"
 THOUSANDTHS = (
@@ -143,35 +118,6 @@ NOT_SERVED = [
     "rest_client_request_retries_total",
 ]
 BETA = {"running_managed_controllers", "registered_metrics_total"}
-EVENTS = [
-    ("Node", "Normal", "Synced", "Node synced successfully", "cloud-node-controller"),
-    ("Node", "Normal", "DeletingNode", "Deleting node X", "cloud-node-lifecycle-controller"),
-    ("Node", "Warning", "DeletingNodeFailed", "Failed deleting", "cloud-node-lifecycle-controller"),
-    ("Node", "Warning", "FailedToCreateRoute", "Could not create route", "route_controller"),
-    ("Node", "Normal", "CIDRNotAvailable", "Node … status is now:", "cidrAllocator"),
-    ("Node", "Normal", "CIDRAssignmentFailed", "Node … status is now:", "cidrAllocator"),
-    ("Lease", "Normal", "LeaderElection", "… became leader", "cloud-controller-manager"),
-]
-SERVICE_EVENTS = {
-    "EnsuringLoadBalancer": ("Normal", "Ensuring load balancer"),
-    "EnsuredLoadBalancer": ("Normal", "Ensured load balancer"),
-    "DeletingLoadBalancer": ("Normal", "Deleting load balancer"),
-    "DeletedLoadBalancer": ("Normal", "Deleted load balancer"),
-    "UpdatedLoadBalancer": ("Normal", "Updated load balancer with new hosts"),
-    "UnAvailableLoadBalancer": ("Warning", "There are no available nodes for LoadBalancer"),
-    "SyncLoadBalancerFailed": ("Warning", "Error syncing load balancer: …"),
-    "UpdateLoadBalancerFailed": ("Warning", "Error updating load balancer with new hosts …"),
-    "DeleteLoadBalancerFailed": ("Warning", "Error deleting load balancer: …"),
-}
-SYNC_FAILURES = [
-    "failed to ensure load balancer",
-    "failed to delete load balancer",
-    "failed to check if load balancer exists before cleanup",
-    "failed to add load balancer cleanup finalizer",
-    "failed to remove load balancer cleanup finalizer",
-    "failed to update load balancer status",
-]
-
 GATES = {
     "CloudControllerManagerWebhook": False,
     "ControllerManagerReleaseLeaderElectionLockOnExit": False,
@@ -210,24 +156,6 @@ OTHER_FIELDS: dict[str, object] = {
     "trafficDistribution": "PreferClose",
 }
 """Fields whose change means nothing to it."""
-
-
-def rows(page: str) -> list[list[str]]:
-    text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
-def rows_of(page: str, reason: str) -> list[list[str]]:
-    return [row for row in rows(page) if any(f"`{reason}`" in cell for cell in row)]
-
-
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_labels_taints_annotations_and_conditions_are_those_of_the_go_framework(name: str):
-    places = (ROOT / "src" / "pileus" / each for each in ("controllers", "objects", "cloud"))
-    quoted = re.compile(rf'"{re.escape(name)}"')
-
-    assert any(quoted.search(path.read_text()) for each in places for path in each.rglob("*.py"))
 
 
 @cache
@@ -280,54 +208,18 @@ def test_metrics_of_go_s_own_parts_are_stated_and_not_served(prefix: str):
     assert f"\n{prefix}" not in scraped()
 
 
-@pytest.mark.parametrize(("about", "kind", "reason", "message", "source"), EVENTS)
-def test_events_are_those_of_the_go_framework(
-    about: str, kind: str, reason: str, message: str, source: str
-):
-    found = rows_of("events.md", reason)
+@pytest.mark.parametrize(
+    ("page", "row"),
+    [
+        *(("events.md", (reason, *row)) for reason, row in NODE_EVENTS.items()),
+        *(("services.md", (reason, *row)) for reason, row in SERVICE_EVENTS.items()),
+    ],
+)
+def test_every_event_of_the_go_framework_is_documented(page: str, row: tuple[str, ...]):
+    reason, kind, *_ = row
+    lines = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8").splitlines()
 
-    assert len(found) == 1
-    row = found[0]
-    assert (row[0], row[1], row[4]) == (about, kind, source)
-    assert row[3].startswith(message)
-
-
-@pytest.mark.parametrize(("reason", "said"), SERVICE_EVENTS.items())
-def test_events_on_services_are_those_of_the_go_framework(reason: str, said: tuple[str, str]):
-    kind, message = said
-    found = rows_of("services.md", reason)
-
-    assert found
-    assert all(kind in row for row in found)
-    assert any(message in row[-1].split("; ") for row in found)
-
-
-@pytest.mark.parametrize("event", [ENSURING, ENSURED, DELETING, DELETED, UPDATED, UNAVAILABLE])
-def test_messages_on_services_are_those_of_the_go_framework(event: Event):
-    assert SERVICE_EVENTS[event.reason][1] == event.message
-
-
-@pytest.mark.parametrize("failure", SYNC_FAILURES)
-def test_failures_of_a_sync_are_told_in_the_words_of_the_go_framework(failure: str):
-    (stage,) = (each for each in Stage if each == failure)
-
-    event = failure_event(Attempt(stage), Unavailable("down"))
-
-    assert event.reason == "SyncLoadBalancerFailed"
-    assert event.message == f"Error syncing load balancer: {failure}: down"
-
-
-def test_other_failures_are_told_in_the_words_of_the_go_framework():
-    hosts = "[a b] [node names limited, total number of nodes: 2]"
-    update = failure_event(Attempt(Stage.UPDATE, hosts), Unavailable("down"))
-    deletion = failure_event(Attempt(Stage.CLEAN_UP), Unavailable("down"))
-
-    assert (update.reason, deletion.reason) == (
-        "UpdateLoadBalancerFailed",
-        "DeleteLoadBalancerFailed",
-    )
-    assert update.message == (f"Error updating load balancer with new hosts {hosts}, error: down")
-    assert deletion.message == "Error deleting load balancer: down"
+    assert any(f"`{reason}`" in line and kind in line for line in lines)
 
 
 @pytest.mark.parametrize(("gate", "default"), GATES.items())
