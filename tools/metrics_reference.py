@@ -32,8 +32,10 @@ _PROCESS = """
 ## Of the process
 
 `kubernetes_build_info` (always 1; the labels say which build this is), `registered_metrics_total`
-(number of metrics, by stability level), `process_*` (CPU, memory, open files, network) as in Go
-programs, and `python_*` (garbage collection) as Prometheus' client library has them.
+(number of metrics, by stability level), `hidden_metrics_total`, `disabled_metrics_total` and
+`cardinality_enforcement_unexpected_categorizations_total` (always 0), `process_*` (CPU, memory,
+open files, network) as in Go programs, and `python_*` (garbage collection) as Prometheus' client
+library has them.
 """
 
 

@@ -98,6 +98,9 @@ METRICS = [
     ("apiserver_delegated_authz_request_duration_seconds", "histogram", "code", REVIEWS),
     ("apiserver_client_certificate_expiration_seconds", "histogram", "", EXPIRY),
     ("registered_metrics_total", "counter", "deprecated_version stability_level", ""),
+    ("hidden_metrics_total", "counter", "", ""),
+    ("disabled_metrics_total", "counter", "", ""),
+    ("cardinality_enforcement_unexpected_categorizations_total", "counter", "", ""),
     ("process_cpu_seconds_total", "counter", "", ""),
     ("process_open_fds", "gauge", "", ""),
     ("process_max_fds", "gauge", "", ""),
@@ -117,7 +120,12 @@ NOT_SERVED = [
     "rest_client_dns_resolution_duration_seconds",
     "rest_client_request_retries_total",
 ]
-BETA = {"running_managed_controllers", "registered_metrics_total"}
+BETA = {
+    "running_managed_controllers",
+    "registered_metrics_total",
+    "hidden_metrics_total",
+    "disabled_metrics_total",
+}
 GATES = {
     "CloudControllerManagerWebhook": False,
     "ControllerManagerReleaseLeaderElectionLockOnExit": False,

@@ -46,6 +46,17 @@ def add_process_metrics(registry: MetricRegistry, build: Build, proc: Path = PRO
     registry.add_source(lambda: _of_registry(registry))
 
 
+_NEVER = (
+    ("disabled_metrics_total", "[BETA] Always 0: no metric can be disabled"),
+    ("hidden_metrics_total", "[BETA] Always 0: no metric is hidden"),
+    (
+        "cardinality_enforcement_unexpected_categorizations_total",
+        "[ALPHA] Always 0: label values are not restricted",
+    ),
+)
+"""What Kubernetes components count about their metrics, and what does not happen here."""
+
+
 def _of_registry(registry: MetricRegistry) -> Iterator[Reading]:
     """Returns how many metrics are declared, by stability level: `[ALPHA]` in their texts."""
     levels = Counter(match[1] for one in registry.families() if (match := _LEVEL.match(one.text)))
@@ -56,6 +67,8 @@ def _of_registry(registry: MetricRegistry) -> Iterator[Reading]:
     yield Reading(
         family, [Sample(family.name, dict(zip(labels, (k, ""), strict=True)), n) for k, n in values]
     )
+    for name, text in _NEVER:
+        yield Reading(Family(name, "counter", (), text), [Sample(name, {}, 0)])
 
 
 def _add_info(registry: MetricRegistry, name: str, text: str, labels: dict[str, str]) -> None:

@@ -27,7 +27,7 @@ from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Reply, Request
 from pileus.objects.nodes import condition_of
 from pileus.telemetry.instruments import MetricRegistry
-from pileus.telemetry.metrics import Metrics
+from pileus.telemetry.metrics import Metrics, new_metrics
 from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
@@ -99,6 +99,7 @@ class Stage:
     user: Client
     api: Api
     provider: Provider
+    metrics: Metrics
 
     @property
     def answers(self) -> dict[str, object]:
@@ -143,7 +144,7 @@ class Stage:
 @asynccontextmanager
 async def managed(*flags: str) -> AsyncGenerator[Stage]:
     """A manager with a ported provider that runs during the block."""
-    api, provider = Api(), Provider()
+    api, provider, metrics = Api(), Provider(), new_metrics()
 
     @asynccontextmanager
     async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
@@ -151,13 +152,16 @@ async def managed(*flags: str) -> AsyncGenerator[Stage]:
 
     providers = Registry(discover=tuple)
     providers.register("fake", connect)
-    world = World({}, TIMES, Random(0), lambda _: None, providers, Kube(transport=api).connect)
+    kube = Kube(transport=api)
+    world = World(
+        {}, TIMES, Random(0), lambda _: None, providers, kube.connect, metrics=lambda: metrics
+    )
     config = configured("--controller-start-interval=0s", *flags)
     user = Client(api.inner, user_agent="user", metrics=Metrics(MetricRegistry()))
     async with asyncio.TaskGroup() as group:
         running = group.create_task(Manager(config, world).run())
         await asyncio.sleep(10)
-        yield Stage(user, api, provider)
+        yield Stage(user, api, provider, metrics)
         running.cancel()
 
 
@@ -174,6 +178,10 @@ def check(events: Sequence[Event], expected: Mapping[str, tuple[str, str, str]])
         assert (each.type, each.source.component) == (kind, source)
         assert each.reporting_component == source
         assert matches(message, each.message), each.message
+
+
+QUEUES = {"Nodes", "service", "node", "Routes", "cidrallocator_node"}
+"""Names of work queues: section 2.5."""
 
 
 def messages(events: Sequence[Event], reason: str) -> list[str]:
@@ -402,3 +410,16 @@ async def test_a_service_gets_the_finalizer_of_the_go_framework() -> None:
         service = await stage.user.get(SERVICES, "web", namespace="default")
 
     assert service.metadata.finalizers == ("service.kubernetes.io/load-balancer-cleanup",)
+
+
+async def test_work_queues_have_the_names_of_the_go_framework() -> None:
+    flags = ("--controllers=*,node-ipam-controller", "--allocate-node-cidrs")
+    async with managed(*flags, "--cluster-cidr=10.0.0.0/8") as stage:
+        await stage.register("n1")
+        await stage.expose("web")
+        await asyncio.sleep(30)
+        registry = stage.metrics.registry
+
+    for queue in QUEUES:
+        for metric in ("workqueue_adds_total", "workqueue_work_duration_seconds_count"):
+            assert registry.value(metric, {"name": queue}), (metric, queue)
