@@ -84,7 +84,12 @@ SCENES: dict[str, Callable[[Place], list[str]]] = {
         "--webhook-secure-port=10258",
     ],
     "contradictory lease durations": lambda at: [*at.flags(), "--leader-elect-renew-deadline=20s"],
-    "value that is not a CIDR": lambda at: [*at.flags(), "--cluster-cidr=10.244.0.0"],
+    "value that is not a CIDR": lambda at: [
+        *at.flags(),
+        "--controllers=node-ipam-controller",
+        "--allocate-node-cidrs",
+        "--cluster-cidr=10.244.0.0",
+    ],
     "no provider named": lambda at: at.flags(""),
     "unknown provider": lambda at: at.flags("goood"),
     "no provider at all": lambda at: at.flags("external"),

@@ -1,12 +1,12 @@
 """Settings of the admission webhooks, with the Go program's flags."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pileus.admission.names import NAME, WEBHOOKS, WebhookNames, chosen
 from pileus.server.settings import HIGHEST_PORT, ServerSettings, ServingOptions
 from pileus.settings.config import Config
-from pileus.settings.declare import nested, setting
+from pileus.settings.declare import nested, setting, shared
 from pileus.settings.feature_gates import WEBHOOK, Gates
 from pileus.settings.kinds import STRINGS
 
@@ -44,9 +44,18 @@ class WebhookSettings:
         omit=("http2_max_streams", "permit_address_sharing", "permit_port_sharing"),
     )
 
+    gates: Gates = shared(Gates)
+
     def chosen(self) -> tuple[WebhookNames, ...]:
-        """Returns the webhooks that `--webhooks` enables."""
-        return chosen(self.entries)
+        """Returns the webhooks that `--webhooks` enables; none without the feature gate."""
+        return chosen(self.entries) if self.gates.enabled(WEBHOOK) else ()
+
+    def warnings(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        if self.entries and not self.gates.enabled(WEBHOOK):
+            yield (
+                "Serving no webhooks, because their feature gate is off",
+                {"webhooks": ",".join(self.entries), "fix": f"--feature-gates={WEBHOOK.name}=true"},
+            )
 
     @property
     def is_managed(self) -> bool:
@@ -55,8 +64,6 @@ class WebhookSettings:
         return not (given.cert_file or given.key_file or given.cert_dir)
 
     def problems(self, config: Config) -> Iterator[str]:
-        if self.entries and not config[Gates].enabled(WEBHOOK):
-            yield f"--webhooks needs --feature-gates={WEBHOOK.name}=true"
         port = self.serving.port
         if not 0 <= port <= HIGHEST_PORT:
             yield (

@@ -1,9 +1,10 @@
 """The start of manager and plans: API clients, the cloud provider, and the context."""
 
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from random import Random
+from typing import Protocol, runtime_checkable
 
 from pileus.app.clients import Clients
 from pileus.app.clients import Connect as Dial
@@ -12,6 +13,7 @@ from pileus.app.context import ManagerContext
 from pileus.app.errors import CommandFailed, Fatal
 from pileus.app.registry import CONTROLLERS, Controllers
 from pileus.app.settings import ManagerSettings
+from pileus.app.validate import together
 from pileus.cloud.choice import CloudChoice, CloudSettings
 from pileus.cloud.connection import connected, read_config
 from pileus.cloud.errors import CloudError, Misconfigured
@@ -132,6 +134,7 @@ async def connect_cloud(config: Config, world: World, choice: CloudChoice) -> As
     connect, given = choose_provider(config, world, choice)
     async with connected(choice.name, connect, given) as cloud:
         check_cluster_id(cloud, allow_untagged=config[CloudSettings].allow_untagged)
+        check_flags(config, world.controllers, cloud)
         yield cloud
 
 
@@ -144,6 +147,8 @@ async def provider(config: Config, world: World) -> AsyncGenerator[Cloud]:
             cloud = await stack.enter_async_context(connect_cloud(config, world, choice))
         except NoClusterId as error:
             raise Fatal(str(error)) from error
+        except WrongFlags as error:
+            raise CommandFailed(str(error)) from error
         except CloudError as error:
             raise Fatal(f"Cloud provider could not be initialized: {error}") from error
         yield cloud
@@ -179,6 +184,28 @@ def _only_scope(config: Config, cloud: Cloud) -> CloudScope:
 
 class NoClusterId(Misconfigured):
     """The cloud's resources are not tagged with a cluster."""
+
+
+class WrongFlags(Misconfigured):
+    """Flags are wrong that a controller of this cloud reads."""
+
+
+@runtime_checkable
+class CheckedWithCloud(Protocol):
+    """Settings of a controller, with rules that matter only if the cloud supports it."""
+
+    def problems_with(self, cloud: Cloud) -> Iterable[str]:
+        """Returns what is wrong for a controller that runs with this cloud."""
+        ...
+
+
+def check_flags(config: Config, controllers: Controllers, cloud: Cloud) -> None:
+    """Raises WrongFlags if a controller that runs with this cloud cannot use its flags."""
+    enabled = controllers.enabled(config[ManagerSettings].controllers)
+    settings = (config[each.settings] for each in enabled)
+    checked = (each for each in settings if isinstance(each, CheckedWithCloud))
+    if found := tuple(problem for each in checked for problem in each.problems_with(cloud)):
+        raise WrongFlags(together(found))
 
 
 def check_cluster_id(cloud: Cloud, *, allow_untagged: bool) -> None:

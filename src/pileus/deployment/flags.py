@@ -38,6 +38,7 @@ from pileus.server.authorization import always_allowed
 from pileus.server.settings import ServerSettings, ServingOptions
 from pileus.settings.config import Config
 from pileus.settings.declare import flag_of
+from pileus.settings.feature_gates import WEBHOOK
 from pileus.settings.flags import AnyFlag, Flag, Group, switch
 from pileus.settings.kinds import INT, STRING, STRINGS
 from pileus.settings.values import Source, Values
@@ -195,6 +196,8 @@ def chosen(values: Values, read: Read, registry: Registry = PROVIDERS) -> Choice
 
 def _webhook_url(values: Values, settings: WebhookSettings, shape: Shape) -> str:
     url = values[WEBHOOK_URL].rstrip("/")
+    if settings.entries and not settings.gates.enabled(WEBHOOK):
+        raise InvalidChoice(f"--webhooks needs --feature-gates={WEBHOOK.name}=true")
     if not (settings.chosen() and settings.serving.port):
         if url:
             raise InvalidChoice(f"--{WEBHOOK_URL.name} needs --webhooks")

@@ -55,14 +55,23 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
 
 
 def host_bit_warnings(flag: str, text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yields a warning for each CIDR of a valid flag that has host bits set: probably a typo."""
+    """Yields a warning for each CIDR of a flag that has host bits set: probably a typo."""
     for each in (one.strip() for one in text.split(",") if text):
-        used = parse_range(each)
+        try:
+            used = parse_range(each)
+        except ValueError:
+            continue
         if ip_address(_decimal(each.partition("/")[0])) != used.network_address:
             yield (
                 "Ignoring the host bits of a CIDR",
                 {"flag": flag, "given": each, "used": str(used)},
             )
+
+
+def unread_warnings(problems: Iterable[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yields warnings about flags that are wrong, and that no controller reads so far."""
+    for each in problems:
+        yield "Ignoring an invalid flag unless a controller reads it", {"why": each}
 
 
 def _decimal(address: str) -> str:

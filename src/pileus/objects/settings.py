@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from pileus.dataclass import dataclass
-from pileus.objects.ranges import host_bit_warnings, parse_ranges
-from pileus.settings.config import Config
+from pileus.objects.ranges import host_bit_warnings, parse_ranges, unread_warnings
 from pileus.settings.declare import setting
 from pileus.settings.kinds import STRING
 
@@ -40,14 +39,12 @@ class ClusterSettings:
         configz="KubeCloudShared.ClusterCIDR",
     )
 
-    def problems(self, _config: Config) -> Iterator[str]:
-        yield from self.malformed()
-
     def warnings(self) -> Iterator[tuple[str, Mapping[str, str]]]:
-        return host_bit_warnings("--cluster-cidr", self.cidr)
+        yield from unread_warnings(self.malformed())
+        yield from host_bit_warnings("--cluster-cidr", self.cidr)
 
     def malformed(self) -> Iterator[str]:
-        """Yields what is wrong with the CIDRs."""
+        """Yields what is wrong with the CIDRs. It matters to controllers that read them."""
         try:
             parse_ranges(self.cidr) if self.cidr else ()
         except ValueError as error:

@@ -58,8 +58,13 @@ def test_flags_that_do_not_fit_together_are_refused_only_where_ranges_are_alloca
         ),
     ],
 )
-def test_a_malformed_range_is_refused_whether_or_not_it_is_used(flags, told):
-    for others in (ON, ("--allocate-node-cidrs",), ("--configure-cloud-routes=false",), ()):
-        (problem,) = problems(configured(*others, *flags))
+def test_a_malformed_range_is_refused_where_it_is_used_and_else_a_warning(flags, told):
+    (problem,) = problems(configured(*ON, *flags))
+    assert problem.startswith(told)
 
-        assert problem.startswith(told)
+    for others in (("--allocate-node-cidrs",), ("--configure-cloud-routes=false",), ()):
+        config = configured(*others, *flags)
+        assert problems(config) == ()
+        ((message, fields),) = config.warnings()
+        assert message == "Ignoring an invalid flag unless a controller reads it"
+        assert fields["why"].startswith(told)

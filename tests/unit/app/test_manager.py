@@ -24,6 +24,7 @@ from pileus.server.metrics import prometheus_text
 from pileus.telemetry.instruments import MetricRegistry
 from pileus.testing.scripted import ScriptedTransport, refused
 from tests.unit.app.stage import TIMES, Kube, configured
+from tests.unit.app.test_route import NoRoutes
 from tests.unit.cloud.fakes import FakeInstances
 
 
@@ -172,6 +173,19 @@ async def test_a_cloud_without_cluster_id_is_fatal_unless_allowed(
 
     await run_for(30, manager("--allow-untagged-cloud", provider=untagged()))
     assert "detected a cluster without a ClusterID" in caplog.text
+
+
+async def test_an_invalid_cluster_cidr_ends_the_start_only_with_a_cloud_that_has_routes():
+    def routed() -> Provider:
+        return Provider(cloud=Cloud(name="fake", routes=NoRoutes()))
+
+    error = await ending(lambda: manager("--cluster-cidr=x", provider=routed()))
+    assert type(error) is CommandFailed
+    assert str(error).startswith('--cluster-cidr: "x" is not a CIDR')
+
+    for flags in (["--configure-cloud-routes=false"], ["--controllers=*,-route"]):
+        await run_for(30, manager("--cluster-cidr=x", *flags, provider=routed()))
+    await run_for(30, manager("--cluster-cidr=x", provider=Provider(cloud=Cloud(name="fake"))))
 
 
 async def run_for(seconds: float, running: Manager) -> None:

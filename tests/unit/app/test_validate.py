@@ -2,6 +2,8 @@
 
 import pytest
 
+from pileus.admission.names import WEBHOOKS
+from pileus.admission.settings import WebhookSettings
 from pileus.app.settings import TABLE, build_config
 from pileus.app.validate import logging_problems, problems, together
 from pileus.settings.config import Config
@@ -207,13 +209,16 @@ def test_each_contradiction_is_refused_with_its_reason(arguments: list[str], mes
     assert problems(configured(*arguments)) == (message,)
 
 
-def test_defect_22_webhooks_need_their_gate_and_no_dead_port_is_opened():
-    arguments = ["--webhooks=pv"]
+def test_defect_22_without_their_gate_webhooks_open_no_dead_port_but_cause_a_warning():
+    off, on = configured("--webhooks=*"), configured(WEBHOOK_ON, "--webhooks=*")
 
-    assert problems(configured(*arguments), webhooks=["pv"]) == (
-        "--webhooks needs --feature-gates=CloudControllerManagerWebhook=true",
-    )
-    assert problems(configured(WEBHOOK_ON, *arguments), webhooks=["pv"]) == ()
+    assert problems(off) == problems(on) == ()
+    assert off[WebhookSettings].chosen() == ()
+    assert on[WebhookSettings].chosen() == WEBHOOKS
+    ((message, fields),) = off.warnings()
+    assert message == "Serving no webhooks, because their feature gate is off"
+    assert fields["fix"] == WEBHOOK_ON
+    assert list(on.warnings()) == []
 
 
 @pytest.mark.parametrize(

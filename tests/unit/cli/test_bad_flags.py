@@ -27,6 +27,7 @@ from pileus.cli.terminal import Terminal
 from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.controllers.ipam.settings import IpamSettings, sizes
+from pileus.controllers.route.settings import RouteSettings
 from pileus.kube.access import Access
 from pileus.kube.transport import Reply, Request
 from pileus.objects.ranges import Range, parse_ranges
@@ -35,6 +36,7 @@ from pileus.runtime.leadership import SYSTEM_TIMES
 from pileus.settings.config import Config
 from pileus.settings.flags import AnyFlag
 from pileus.telemetry.logs import Verbosity
+from tests.unit.app.test_route import NoRoutes
 
 PORT = {
     "cert-dir",
@@ -47,6 +49,9 @@ PORT = {
 """Flags that are only read if the secure port is served."""
 IPAM_ON = ("--controllers=*,node-ipam-controller", "--allocate-node-cidrs")
 WITH: Mapping[str, tuple[str, ...]] = {
+    "cidr-allocator-type": (*IPAM_ON, "--cluster-cidr=10.0.0.0/8"),
+    "cluster-cidr": IPAM_ON,
+    "service-cluster-ip-range": (*IPAM_ON, "--cluster-cidr=10.0.0.0/8"),
     "leader-migration-config": ("--enable-leader-migration",),
     "log-text-info-buffer-size": ("--feature-gates=LoggingAlphaOptions=true",),
     "log-json-info-buffer-size": ("--feature-gates=LoggingAlphaOptions=true",),
@@ -337,7 +342,8 @@ def check_combination(line: list[str], allocate: tuple[str, ...]) -> None:
 
 def usable(config: Config) -> None:
     """What the route and node-ipam controllers do first with their flags."""
-    if config[ClusterSettings].cidr:
+    routed = Cloud(name="good", routes=NoRoutes())
+    if config[ClusterSettings].cidr and not any(config[RouteSettings].problems_with(routed)):
         parse_ranges(config[ClusterSettings].cidr)
     if "node-ipam-controller" in config[ManagerSettings].controllers:
         found = sizes(config[IpamSettings])

@@ -126,12 +126,24 @@ def test_a_deprecated_flag_is_mentioned_and_taken():
     assert session.started[0][CloudSettings].allow_untagged
 
 
-def test_a_cidr_with_host_bits_is_accepted_with_a_warning():
+@pytest.mark.parametrize("flag", ["--cluster-cidr", "--service-cluster-ip-range"])
+def test_a_cidr_with_host_bits_is_accepted_with_a_warning(flag: str):
     session = Session()
 
-    assert session.call("--cloud-provider=local", "--cluster-cidr=10.244.0.1/16") == 0
+    assert session.call("--cloud-provider=local", f"{flag}=10.244.0.1/16") == 0
     (line,) = (text for _, text in session.logged() if "host bits" in text)
-    assert 'flag="--cluster-cidr" given="10.244.0.1/16" used="10.244.0.0/16"' in line
+    assert f'flag="{flag}" given="10.244.0.1/16" used="10.244.0.0/16"' in line
+
+
+@pytest.mark.parametrize(
+    "flag", ["--cluster-cidr=x", "--service-cluster-ip-range=x", "--cidr-allocator-type=x"]
+)
+def test_an_invalid_flag_that_no_controller_reads_is_accepted_with_a_warning(flag: str):
+    session = Session()
+
+    assert session.call("--cloud-provider=local", flag) == 0
+    (line,) = (text for _, text in session.logged() if "unless a controller reads it" in text)
+    assert flag.partition("=")[0] in line
 
 
 def test_a_rate_of_0_is_accepted_with_a_warning_about_what_it_means():

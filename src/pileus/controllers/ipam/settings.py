@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from pileus.dataclass import dataclass
-from pileus.objects.ranges import Range, host_bit_warnings, is_within, parse_ranges
+from pileus.objects.ranges import Range, host_bit_warnings, is_within, parse_ranges, unread_warnings
 from pileus.objects.settings import ClusterSettings
 from pileus.settings.checks import up_to
 from pileus.settings.config import Config
@@ -75,7 +75,8 @@ class IpamSettings:
     cluster: ClusterSettings = shared(ClusterSettings)
 
     def warnings(self) -> Iterator[tuple[str, Mapping[str, str]]]:
-        return host_bit_warnings("--service-cluster-ip-range", self.service_range)
+        yield from unread_warnings(self.malformed())
+        yield from host_bit_warnings("--service-cluster-ip-range", self.service_range)
 
     def mask_of(self, version: int) -> int:
         """Returns the prefix length of a node's pod CIDR of an IP version."""
@@ -89,17 +90,18 @@ class IpamSettings:
     def _own_mask(self, version: int) -> int:
         return self.mask_size_ipv4 if version == 4 else self.mask_size_ipv6  # noqa: PLR2004 -- IPv4
 
-    def problems(self, _config: Config) -> Iterator[str]:
-        yield from self.malformed()
-
     def problems_if_enabled(self, _config: Config) -> Iterator[str]:
-        if self.allocate and not self.cluster.cidr:
+        if not self.allocate:
+            return
+        if not self.cluster.cidr:
             yield "--allocate-node-cidrs with node-ipam-controller needs --cluster-cidr"
-        elif self.allocate:
+        yield from self.cluster.malformed()
+        yield from self.malformed()
+        if self.cluster.cidr:
             yield from self.misfits()
 
     def malformed(self) -> Iterator[str]:
-        """Yields what is wrong whether or not this controller allocates."""
+        """Yields what is wrong with single flags. It matters only where CIDRs are allocated."""
         if self.allocator not in {ALLOCATOR, *OTHER_ALLOCATORS}:
             hint = did_you_mean(self.allocator, (ALLOCATOR,))
             yield f'--cidr-allocator-type must be {ALLOCATOR}, but got "{self.allocator}"{hint}'

@@ -1,6 +1,8 @@
 """Settings of the route controller."""
 
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pileus.dataclass import dataclass
 from pileus.objects.ranges import Range, parse_ranges
@@ -9,6 +11,9 @@ from pileus.settings.checks import positive
 from pileus.settings.declare import choice, optional, shared, switch
 from pileus.settings.feature_gates import WATCH_BASED_ROUTES, Gates
 from pileus.settings.kinds import DURATION
+
+if TYPE_CHECKING:
+    from pileus.cloud.interface import Cloud
 
 _SECTION = "Generic"
 PERIOD, WATCHED_PERIOD = 10.0, 300.0
@@ -61,6 +66,11 @@ class RouteSettings:
     )
     cluster: ClusterSettings = shared(ClusterSettings)
     gates: Gates = shared(Gates)
+
+    def problems_with(self, cloud: "Cloud") -> Iterator[str]:
+        """Yields what is wrong if the cloud supports routes."""
+        if self.enabled and cloud.routes is not None:
+            yield from self.cluster.malformed()
 
     @property
     def ranges(self) -> tuple[Range, ...]:

@@ -1,14 +1,14 @@
 """The address of an API server, and the HTTP proxy to reach it."""
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pileus import proxy
 from pileus.kube.config.errors import InvalidConfiguration
 
 
 def server_url(given: str, *, tls: bool) -> str:
-    """Return scheme, host, port and path prefix, without a trailing slash.
+    """Return scheme, host, port and path prefix, without a trailing slash and user information.
 
     Without a scheme it is https if the configuration has TLS settings, else http, as in client-go.
     """
@@ -18,8 +18,6 @@ def server_url(given: str, *, tls: bool) -> str:
         port = parts.port
     except ValueError as e:
         raise InvalidConfiguration(f"server {_shown(given)} is not a URL: {e}") from None
-    if parts.username is not None or parts.password is not None:
-        raise InvalidConfiguration("server: a URL with a password in it; put that under `user`")
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
         raise InvalidConfiguration(
             f"server {_shown(given)}: expected https://HOST[:PORT][/PATH] or HOST:PORT"
@@ -27,6 +25,14 @@ def server_url(given: str, *, tls: bool) -> str:
     host = bracketed(parts.hostname)
     at = "" if port is None else f":{port}"
     return f"{parts.scheme}://{host}{at}{parts.path.rstrip('/')}"
+
+
+def login_of(given: str) -> tuple[str, str] | None:
+    """Returns user and password of a valid server URL; None if it has none."""
+    parts = urlsplit(given if "://" in given else f"//{given}")
+    if parts.username is None:
+        return None
+    return unquote(parts.username), unquote(parts.password or "")
 
 
 def bracketed(host: str) -> str:

@@ -259,7 +259,6 @@ def plugin(
     path = str(folder / config.command) if os.sep in config.command else config.command
     env = _env(config)
     shown = {**environ, **env, "KUBERNETES_EXEC_INFO": _info(config, cluster)}
-    _check_path(config.command, shown)
     return Plugin(
         Command(path, config.args or (), shown),
         config.api_version or "",
@@ -290,15 +289,6 @@ def _info(config: Exec, cluster: Mapping[str, object]) -> str:
         raise InvalidConfiguration(
             f"exec: provideClusterInfo: the cluster's extension {GROUP}/exec is not JSON: {e}"
         ) from None
-
-
-def _check_path(command: str, environ: Mapping[str, str]) -> None:
-    path = environ.get("PATH")
-    if path and os.sep not in command and "" in path.split(os.pathsep):
-        raise InvalidConfiguration(
-            f"exec: PATH={path!r} has an empty entry, which means the current folder; "
-            "remove the extra colon, or give the command's whole path"
-        )
 
 
 def _check_mode(config: Exec) -> None:

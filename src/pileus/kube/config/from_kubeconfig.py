@@ -22,7 +22,7 @@ from pileus.kube.config.credentials import (
     basic,
     bearer,
 )
-from pileus.kube.config.endpoint import proxy_for, server_url
+from pileus.kube.config.endpoint import login_of, proxy_for, server_url
 from pileus.kube.config.errors import InvalidConfiguration
 from pileus.kube.config.exec import GROUP, ExecAuthorization, plugin
 from pileus.kube.config.kubeconfig import (
@@ -109,9 +109,13 @@ def _access(selected: Selection, master: str, place: Place) -> Access:
     cluster, user = selected.cluster, selected.user
     trusting = _trust(cluster, place)
     settings = _identified(trusting, user, place)
-    server = server_url(_server(cluster, master), tls=settings.given)
+    given = _server(cluster, master)
+    server = server_url(given, tls=settings.given)
     proxy = proxy_for(server, cluster.proxy_url, place.environ)
     authorization = _authorization(user, cluster, server, place)
+    if authorization is ANONYMOUS and (login := login_of(given)):
+        _log.warning("Using the password in the server's URL: put it under `user`", server=server)
+        authorization = Fixed(basic(*login))
     if server.startswith("http://"):
         if authorization is not ANONYMOUS:
             _log.warning("Sending credentials unencrypted over plain http", server=server)

@@ -44,6 +44,20 @@ async def test_output_errors_and_status_are_returned(stage: Stage) -> None:
     assert (finished.status, finished.output, finished.errors) == (4, b"out first\n", "err")
 
 
+async def test_an_empty_entry_of_path_matters_only_if_the_command_is_found_there(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = stage.script("echo found")
+    monkeypatch.chdir("/")
+
+    finished = await run(Command(script.name, (), {"PATH": f":{script.parent}:"}), 20)
+
+    assert finished.output == b"found\n"
+    monkeypatch.chdir(script.parent)
+    with pytest.raises(CredentialsError, match="in the current folder; remove the entry of PATH"):
+        await run(Command(script.name, (), {"PATH": ":/bin"}), 20)
+
+
 async def test_nothing_can_be_typed_in(stage: Stage) -> None:
     finished = await run(command(stage, "cat; echo end"), 20)
 

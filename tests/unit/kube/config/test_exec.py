@@ -182,19 +182,11 @@ def test_a_command_with_a_slash_is_relative_to_the_kubeconfig(command: str, path
         (Exec(api_version=BETA, command="a", interactive_mode="Often"), "'Often' is none of"),
         (with_env(name="", value="x"), "variable without a name; give it one"),
         (with_env(name="A=B", value="x"), "named 'A=B'; put what follows = into its value"),
-        (with_env(name="PATH", value="/bin::/usr/bin"), "PATH='/bin::/usr/bin' has an empty entry"),
-        (with_env(name="PATH", value="/bin:"), "empty entry, which means the current folder"),
     ],
 )
 def test_plugins_that_cannot_work_are_told_at_the_start(config: Exec, said: str) -> None:
     with pytest.raises(InvalidConfiguration, match=said):
         plugin(config, Path("/etc"), {}, {})
-
-
-def test_an_empty_entry_of_path_does_not_matter_for_a_whole_path() -> None:
-    config = Exec(api_version=BETA, command="/bin/login")
-
-    assert plugin(config, Path("/etc"), {"PATH": ":/bin"}, {}).command.path == "/bin/login"
 
 
 def test_an_extension_that_contains_itself_is_refused(stage: Stage) -> None:

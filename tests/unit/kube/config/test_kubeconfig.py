@@ -1,5 +1,6 @@
 """A kubeconfig means what kubectl takes it to mean, and its faults are told by place."""
 
+import base64
 import json
 import string
 from collections.abc import Iterator
@@ -150,7 +151,7 @@ def test_a_server_without_scheme_is_https_where_tls_is_configured(stage: Stage) 
 
 
 @pytest.mark.parametrize(
-    "server", ["ftp://a", "https://", "https://a:b", "https://[::1", "https://u:hush@a", "a?b=c"]
+    "server", ["ftp://a", "https://", "https://a:b", "https://[::1", "ftp://u:hush@a", "a?b=c"]
 )
 def test_servers_that_are_none_are_told(stage: Stage, server: str) -> None:
     stage.write({"server": server}, {})
@@ -159,6 +160,31 @@ def test_servers_that_are_none_are_told(stage: Stage, server: str) -> None:
         stage.load()
 
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("server", "meant"),
+    [("https://u:hu%40sh@a", "https://a"), ("u:hu%40sh@a:8080", "http://a:8080")],
+)
+async def test_a_password_in_the_server_s_url_is_used_and_not_shown(
+    stage: Stage, server: str, meant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.write({"server": server}, {})
+    access = stage.load()
+
+    assert access.server == meant
+    told = base64.b64encode(b"u:hu@sh").decode()
+    assert await access.credentials.headers() == {"Authorization": f"Basic {told}"}
+    (record,) = (each for each in caplog.records if "put it under `user`" in each.getMessage())
+    assert vars(record)[VALUES] == {"server": meant}
+
+
+async def test_credentials_of_the_user_take_precedence_over_a_password_in_the_url(
+    stage: Stage,
+) -> None:
+    stage.write({"server": "https://u:hush@a"}, {"token": "t"})
+
+    assert await stage.load().credentials.headers() == {"Authorization": "Bearer t"}
 
 
 async def test_impersonation_has_a_header_for_each_group(stage: Stage) -> None:
