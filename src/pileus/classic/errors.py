@@ -48,6 +48,8 @@ class ProviderFailed(Unavailable):
 
     is_reported_at_once = True
     """As in Go: the event on the object is not delayed until a retry has failed."""
+    is_reported_by_text = True
+    """As in Go: another text is another event. Their kind says nothing about the failure."""
 
 
 class NilStatus(ProviderFailed):
@@ -60,6 +62,8 @@ class NilStatus(ProviderFailed):
 
 class Postponed(Unavailable):
     """A `RetryError` as an error of the contract: only its own object waits."""
+
+    is_reported_by_text = True
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)

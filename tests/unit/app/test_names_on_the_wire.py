@@ -22,7 +22,7 @@ from pileus.cloud.interface import Cloud, ProviderConfig
 from pileus.cloud.registry import Registry
 from pileus.kube.client import Client
 from pileus.kube.errors import Forbidden, Status
-from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, Event, NodeAddress
+from pileus.kube.model.core_v1 import EVENTS, NODES, SERVICES, Event, Node, NodeAddress
 from pileus.kube.patch import MergePatch
 from pileus.kube.transport import Reply, Request
 from pileus.objects.nodes import condition_of
@@ -32,7 +32,7 @@ from pileus.testing.virtual_time import LoopClock
 from pileus_lab.apiserver.in_process import InProcessTransport
 from pileus_lab.apiserver.server import api_in_memory
 from tests.unit.app.stage import TIMES, Kube, configured, new_node
-from tests.unit.classic.fakes import Provider, adapted
+from tests.unit.classic.fakes import V2, Provider, adapted
 
 NODE = {
     "Synced": ("Normal", "Node synced successfully", "cloud-node-controller"),
@@ -142,9 +142,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def managed(*flags: str) -> AsyncGenerator[Stage]:
+async def managed(*flags: str, provider: Provider | None = None) -> AsyncGenerator[Stage]:
     """A manager with a ported provider that runs during the block."""
-    api, provider, metrics = Api(), Provider(), new_metrics()
+    api, provider, metrics = Api(), provider or Provider(), new_metrics()
 
     @asynccontextmanager
     async def connect(config: ProviderConfig) -> AsyncGenerator[Cloud]:
@@ -410,6 +410,33 @@ async def test_a_service_gets_the_finalizer_of_the_go_framework() -> None:
         service = await stage.user.get(SERVICES, "web", namespace="default")
 
     assert service.metadata.finalizers == ("service.kubernetes.io/load-balancer-cleanup",)
+
+
+class Hanging(Provider):
+    """Says that machines exist, and never whether they run."""
+
+    def instances_v2(self) -> V2:
+        async def hang(node: Node) -> bool:
+            return await asyncio.get_running_loop().create_future()
+
+        found = V2(self.record)
+        found.instance_shutdown = hang
+        return found
+
+
+async def test_a_lookup_that_is_cut_at_its_deadline_counts_as_one_failed_call() -> None:
+    async with managed(provider=Hanging()) as stage:
+        await stage.register("n1")
+        await asyncio.sleep(75)
+        registry = stage.metrics.registry
+
+    def count(operation: str, result: str) -> float | None:
+        name = "cloud_node_lifecycle_controller_cloud_provider_calls_total"
+        return registry.value(name, {"operation": operation, "result": result})
+
+    assert count("instance_exists", "error") == 1
+    assert count("instance_exists", "success") is None
+    assert count("instance_shutdown", "error") is None
 
 
 async def test_work_queues_have_the_names_of_the_go_framework() -> None:

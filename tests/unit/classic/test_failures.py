@@ -74,6 +74,26 @@ async def test_whatever_ensure_raises_is_a_failure_with_an_event_at_once_and_go_
     assert 20 <= third < 23
 
 
+async def test_another_text_of_a_failure_is_another_event_and_the_same_one_is_not_repeated():
+    world = World()
+    world.account = account = TimedAccount()
+    texts = [f"quota of {number}" for number in (1, 1, 1, 2, 2, 3)]
+    async with world.managed():
+        await world.add_node("n1")
+        await world.add()
+        for text in texts:
+            account.errors["ensure"] = ValueError(text)
+            await asyncio.sleep(310)
+        account.errors["ensure"] = RetryError("still building", 20)
+        await asyncio.sleep(310)
+        account.errors["ensure"] = RetryError("still booting", 20)
+        await asyncio.sleep(100)
+
+    expected = ("quota of 1", "quota of 2", "quota of 3", "still building", "still booting")
+    told = world.events.messages("SyncLoadBalancerFailed")
+    assert told == [f"{ENSURE}{text}" for text in expected]
+
+
 async def test_an_instance_that_is_not_found_fails_a_deletion_at_once_in_go_s_words():
     async with served() as (world, account):
         account.errors["delete"] = NOT_FOUND

@@ -185,10 +185,11 @@ class Reporter:
         if event is not None and not is_orphan(service):
             self._notices.announce(about_service(service), event.reason, event.message)
 
-    def warn(self, service: Service, event: Event | None) -> None:
-        """Record a Warning, at most once an hour until `resolved`."""
+    def warn(self, service: Service, event: Event | None, *, by_text: bool = False) -> None:
+        """Record a Warning, at most once an hour until `resolved`; `by_text`: each text once."""
         if event is not None and not is_orphan(service):
-            self._notices.warn(about_service(service), event.reason, shortened(event.message))
+            about, text = about_service(service), shortened(event.message)
+            self._notices.warn(about, event.reason, text, by_text=by_text)
 
     def resolved(self, service: Service, *reasons: Reason) -> None:
         for reason in reasons:
@@ -263,14 +264,19 @@ class Reporter:
         await self.condition(service, condition_write(service, verdict_on(error), wording))
 
     def failure_event(self, service: Service, error: Exception) -> None:
-        """Record the event of a failure: once per kind of error until `resolved`."""
+        """Record the event of a failure: once per kind of error until `resolved`.
+
+        An error with the attribute `is_reported_by_text` is recorded again if its text changes.
+        Passes back off, so that even texts that always differ are no more events than in Go.
+        """
         uid = service.metadata.uid
         note = self._notes.of(uid)
         failing = note.failing or Failing(_now())
         if failing.reason != reason_of(error):
             self.resolved(service, *FAILURES)
             self._notes.update(uid, failing=replace(failing, reason=reason_of(error)))
-        self.warn(service, failure_event(note.doing, error))
+        by_text = getattr(error, "is_reported_by_text", False) is True
+        self.warn(service, failure_event(note.doing, error), by_text=by_text)
 
 
 def about_service(service: Service) -> ObjectReference:
