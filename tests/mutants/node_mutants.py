@@ -357,6 +357,13 @@ ROUTE = (
         scenario="nodes",
     ),
     Mutant(
+        name="nodes that are no longer new, and lost routes, wait for the periodic check",
+        module="controllers.route.reconciler",
+        before="self._tools.again(soonest + GATHER)",
+        after="pass",
+        tests="controllers/route",
+    ),
+    Mutant(
         name="no round over the routes is made at start if there is no node",
         module="controllers.route.controller",
         before="        if self._settings.watch:\n            pace.ask()",
