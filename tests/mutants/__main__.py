@@ -2,36 +2,25 @@
 
     python -m tests.mutants [--seeds N] [--jobs N] [--only WORD] [--simulation]
 
-Exits with 1 if a dangerous mutant survives, or if fewer than nine in ten are caught. A test that
-fails without the mutant, too, catches nothing.
+Exits with 1 if a dangerous mutant survives, if fewer than nine in ten are caught, or if the tests
+of one say nothing, e.g. since they fail without it, too. `build/mutants.txt` has what is known so
+far.
 """
 
 import argparse
-import os
-import subprocess
 import sys
-import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
-from pathlib import Path
+from typing import TextIO
 
-from tests.mutants.mutant import CHOSEN, Danger, Mutant
+from tests.mutants.mutant import ROOT, Danger
 from tests.mutants.suite import MUTANTS
+from tests.mutants.trial import Outcome, tried
 
-ROOT = Path(__file__).parents[2]
 ENOUGH = 0.9
 """The part of all mutants that must be caught."""
-LIMIT = 900
-"""Seconds for the tests of one mutant; one that hangs them is caught."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    mutant: Mutant
-    caught_by: str
-    """The test or invariant that failed; empty: it survived."""
+RESULTS = ROOT / "build" / "mutants.txt"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,77 +41,40 @@ def main(arguments: Sequence[str]) -> int:
     if outdated := [each for each in chosen if not each.applies()]:
         names = ", ".join(repr(each.name) for each in outdated)
         parser.error(f"the code has changed: adapt {names}, and run tests/mutants/test_mutants.py")
-    with ThreadPoolExecutor(given.jobs) as pool:
-        tries = partial(_tried, seeds=given.seeds, is_simulated=given.simulation)
-        outcomes = list(pool.map(tries, chosen))
-    return _verdict(outcomes)
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("w", encoding="utf-8") as file, ThreadPoolExecutor(given.jobs) as pool:
+        say = partial(_say, file)
+        tries = [
+            pool.submit(tried, each, seeds=given.seeds, is_simulated=given.simulation)
+            for each in chosen
+        ]
+        outcomes = list[Outcome]()
+        for done in as_completed(tries):
+            outcomes.append(done.result())
+            say(f"{len(outcomes)} of {len(chosen)}  {outcomes[-1]}")
+        return _verdict(outcomes, say)
 
 
-def _tried(mutant: Mutant, *, seeds: int, is_simulated: bool) -> Outcome:
-    began = time.monotonic()
-    caught_by = "" if is_simulated else _unit_tests(mutant)
-    caught_by = caught_by or _simulation(mutant, seeds)
-    sign = "caught  " if caught_by else "SURVIVED"
-    _say(f"{sign} {time.monotonic() - began:4.0f} s  {mutant.name}  [{caught_by}]")
-    return Outcome(mutant, caught_by)
-
-
-def _unit_tests(mutant: Mutant) -> str:
-    given = mutant.tests.split()
-    paths = [each if each.startswith("tests/") else f"tests/unit/{each}" for each in given]
-    options = ("-x", "-q", "-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "--no-header")
-    command = ("-m", "pytest", *options, "--tb=no")
-    output = _failure(mutant.name, *command, *paths)
-    failed = [line for line in output.splitlines() if line.startswith("FAILED ")]
-    if not failed:
-        return output
-    test = failed[0].removeprefix("FAILED ").partition(" - ")[0]
-    if _failure("", *command, test):
-        _say(f"without  {mutant.name!r}, too, fails {test}")
-        return ""
-    return test.removeprefix("tests/unit/")
-
-
-def _simulation(mutant: Mutant, seeds: int) -> str:
-    return _failure(mutant.name, "-m", "tests.mutants.seeds", mutant.scenario, str(seeds)).strip()
-
-
-def _failure(mutant: str, *command: str) -> str:
-    """Return what a Python process with the mutant planted printed; empty if its tests passed.
-
-    Raises RuntimeError if it failed in another way: then nothing is known about the mutant.
-    """
-    environment = {**os.environ, CHOSEN: mutant}
-    try:
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"hung for {LIMIT} s"
-    if done.returncode not in {0, 1} or (done.returncode and not done.stdout.strip()):
-        raise RuntimeError(f"mutant {mutant!r}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stdout if done.returncode else ""
-
-
-def _verdict(outcomes: Sequence[Outcome]) -> int:
-    survived = [each.mutant for each in outcomes if not each.caught_by]
+def _verdict(outcomes: Sequence[Outcome], say: Callable[[str], None]) -> int:
+    unusable = [each for each in outcomes if each.unusable]
+    survived = [each.mutant for each in outcomes if not each.unusable and not each.caught_by]
     dangerous = [each for each in survived if each.danger is not Danger.NONE]
+    for outcome in unusable:
+        say(f"unusable: {outcome.mutant.name}")
     for each in survived:
-        _say(f"survived: {each.name} (danger: {each.danger})")
-    caught = len(outcomes) - len(survived)
-    _say(f"{caught} of {len(outcomes)} mutants caught, {len(dangerous)} dangerous ones survived")
-    return int(bool(dangerous) or caught < ENOUGH * len(outcomes))
+        say(f"survived: {each.name} (danger: {each.danger})")
+    caught = len(outcomes) - len(survived) - len(unusable)
+    say(
+        f"{caught} of {len(outcomes)} mutants caught, {len(dangerous)} dangerous ones survived, "
+        f"{len(unusable)} could not be tried"
+    )
+    return int(bool(dangerous or unusable) or caught < ENOUGH * len(outcomes))
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+def _say(file: TextIO, line: str) -> None:
+    for out in (sys.stdout, file):
+        out.write(f"{line}\n")
+        out.flush()
 
 
 if __name__ == "__main__":

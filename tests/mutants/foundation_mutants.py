@@ -121,6 +121,7 @@ CLOUD_AND_KUBE = (
         before="if urlsplit(path)[:2] != urlsplit(self._base)[:2]:",
         after="if not path:",
         tests="cloud",
+        danger=Danger.DISCLOSURE,
     ),
     Mutant(
         name="owners of other clusters are passed on",
@@ -200,6 +201,7 @@ HOSTILE = (
         before='metadata = {"resourceVersion": version, "labels": OWNER_LABEL}',
         after='metadata = {"labels": OWNER_LABEL}',
         tests="admission",
+        danger=Danger.OWNERSHIP,
     ),
     Mutant(
         name="the deadline of a webhook begins after its wait",
@@ -235,6 +237,7 @@ HOSTILE = (
         before="return masked(super().__str__())",
         after="return super().__str__()",
         tests="cloud/test_errors.py",
+        danger=Danger.DISCLOSURE,
     ),
     Mutant(
         name="a sink that fails ends the pass",

@@ -11,17 +11,24 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+ROOT = Path(__file__).parents[2]
 CHOSEN = "PILEUS_MUTANT"
 """The environment variable with the name of the mutant that a process plants."""
+FAILED = "PILEUS_MUTANT_FAILED"
+"""The environment variable with the file that names what failed in that process."""
 
 
 class Danger(StrEnum):
-    """What a mutant could do in production. None of these may survive."""
+    """What a mutant could do in production. Only mutants of the kind `NONE` may survive."""
 
     DELETION = "deletion"
     OWNERSHIP = "ownership"
     FENCING = "fencing"
     VETO = "veto"
+    LEAK = "leak"
+    """Something stays in the cloud that no object of the cluster needs."""
+    DISCLOSURE = "disclosure"
+    """A secret, or what belongs to others, is shown."""
     NONE = "none"
 
 
@@ -60,12 +67,20 @@ class Mutant:
 
     @property
     def path(self) -> Path:
-        return (
-            Path(__file__)
-            .parents[2]
-            .joinpath("src", "pileus", *self.module.split("."))
-            .with_suffix(".py")
-        )
+        return ROOT.joinpath("src", "pileus", *self.module.split(".")).with_suffix(".py")
+
+    @property
+    def test_paths(self) -> tuple[str, ...]:
+        """Relative to the project."""
+        given = self.tests.split()
+        return tuple(one if one.startswith("tests/") else f"tests/unit/{one}" for one in given)
+
+    @property
+    def needs_loop_devices(self) -> bool:
+        """Whether its tests use loop devices."""
+        paths = (ROOT / one for one in self.test_paths)
+        files = (file for path in paths for file in (path, *path.rglob("*.py")) if file.is_file())
+        return any("tests.loop_devices" in file.read_text(encoding="utf-8") for file in files)
 
 
 class _Loader(SourceFileLoader):

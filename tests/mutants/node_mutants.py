@@ -369,6 +369,7 @@ ROUTE = (
         before="        if self._settings.watch:\n            pace.ask()",
         after="        if False:\n            pace.ask()",
         tests="controllers/route",
+        danger=Danger.LEAK,
         scenario="unaided",
     ),
     Mutant(

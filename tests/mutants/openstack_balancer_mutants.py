@@ -23,6 +23,7 @@ OPENSTACK_BALANCERS = (
         before="self._observer.failed.add(seen.owner, began)",
         after="pass",
         tests=_ERRORS,
+        danger=Danger.LEAK,
     ),
     Mutant(
         name="a Service is deleted before the port of its failed creation is identified",
@@ -30,6 +31,7 @@ OPENSTACK_BALANCERS = (
         before="if wish.spec is None and not found and self.failed.are_open(wish.owner):",
         after="if False:",
         tests=_ERRORS,
+        danger=Danger.LEAK,
     ),
     Mutant(
         name="the port of a load balancer that another client is creating is deleted",
@@ -85,7 +87,7 @@ OPENSTACK_BALANCERS = (
         before="parts = seen.parts.of(seen.found, name, seen.owner)",
         after="parts = seen.parts",
         tests=_TENANTS,
-        danger=Danger.OWNERSHIP,
+        danger=Danger.DISCLOSURE,
     ),
     Mutant(
         name="an annotation is proof enough",
@@ -109,6 +111,7 @@ OPENSTACK_BALANCERS = (
         before="if published & self.addresses or (is_named and is_of_cluster):",
         after="if is_named and is_of_cluster:",
         tests=_TENANTS,
+        danger=Danger.OWNERSHIP,
     ),
     Mutant(
         name="every Service may use every load balancer",
@@ -164,6 +167,7 @@ OPENSTACK_BALANCERS = (
         before="if not others or not was_created(balancer, wish.owner.cluster):",
         after="if True:",
         tests=_TENANTS,
+        danger=Danger.LEAK,
     ),
     Mutant(
         name="any port becomes the address of a Service",
@@ -179,6 +183,7 @@ OPENSTACK_BALANCERS = (
         before="if step.drop and creator_of(tags) and not services_of(tags) and not go_tags(tags):",
         after="if False:",
         tests=_TENANTS,
+        danger=Danger.LEAK,
     ),
     Mutant(
         name="a listener of a former Service is taken",
@@ -194,6 +199,7 @@ OPENSTACK_BALANCERS = (
         before="if seen.ambiguous:",
         after="if False:",
         tests=_TAKEOVER,
+        danger=Danger.LEAK,
     ),
     Mutant(
         name="a load balancer that others use is deleted",
@@ -243,6 +249,7 @@ OPENSTACK_BALANCERS = (
         before="weight = 1 if is_draining(member) else member.weight",
         after="weight = 1",
         tests=_CHANGES,
+        danger=Danger.OWNERSHIP,
     ),
     Mutant(
         name="a stamp is written after each change",

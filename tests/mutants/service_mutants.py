@@ -31,7 +31,7 @@ SERVICE = (
         before="return since + SECOND_CHECK - seen.time",
         after="return 0.0",
         tests="controllers/service",
-        danger=Danger.DELETION,
+        danger=Danger.LEAK,
         scenario="services",
     ),
     Mutant(
@@ -40,7 +40,7 @@ SERVICE = (
         before="if mode is Mode.FULL and not observed.is_full:",
         after="if False:",
         tests="controllers/service/test_finalizer.py",
-        danger=Danger.DELETION,
+        danger=Danger.LEAK,
     ),
     Mutant(
         name="a Service that another manager serves loses its finalizer",
@@ -188,7 +188,7 @@ SERVICE = (
         before="return mode.writes and at_stake and not has_finalizer(service)",
         after="return mode.writes and not has_finalizer(service) and not at_stake",
         tests="controllers/service",
-        danger=Danger.DELETION,
+        danger=Danger.LEAK,
         scenario="services",
     ),
     Mutant(

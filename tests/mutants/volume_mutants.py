@@ -80,6 +80,7 @@ VOLUMES = (
         before="if taken:",
         after="if False:",
         tests="volumes/test_parameters.py",
+        danger=Danger.OWNERSHIP,
     ),
     Mutant(
         name="a volume that is still being created is returned",
@@ -256,6 +257,7 @@ VOLUMES = (
         before="if all(each.is_read_only for each in mounts.mounts_of_device(device)):",
         after="if False:",
         tests=_NODE,
+        danger=Danger.DELETION,
         scenario="volume-nodes",
     ),
     Mutant(
@@ -264,6 +266,7 @@ VOLUMES = (
         before="if existing.is_read_only != read_only:",
         after="if existing.is_read_only and not read_only:",
         tests=_DEVICES,
+        danger=Danger.OWNERSHIP,
         scenario="volume-nodes",
     ),
     Mutant(
@@ -272,6 +275,7 @@ VOLUMES = (
         before="mounts.check_access(existing, staging, read_only=read_only)",
         after="pass",
         tests=_NODE,
+        danger=Danger.OWNERSHIP,
         scenario="volume-nodes",
     ),
     Mutant(
@@ -385,6 +389,7 @@ VOLUMES = (
             "            await self._parts.cluster.delete_volume(step.volume)"
         ),
         tests=_CONTROLLER,
+        danger=Danger.LEAK,
         scenario="volumes",
     ),
     Mutant(
@@ -435,6 +440,7 @@ VOLUMES = (
         before="return reference is not None and reference.uid == claim.metadata.uid",
         after="return reference is not None",
         tests=_PLAN,
+        danger=Danger.OWNERSHIP,
         scenario="volumes",
     ),
     Mutant(
@@ -523,7 +529,7 @@ VOLUMES = (
         before="if volume is None and seen.absent_for < SECOND_LOOK:",
         after="if False:",
         tests=_PLAN,
-        danger=Danger.NONE,
+        danger=Danger.LEAK,
         scenario="volumes",
     ),
     Mutant(
@@ -541,7 +547,7 @@ VOLUMES = (
         before="if is_deleting(fresh.claim) and not is_deleting(claim):",
         after="if False:",
         tests=_PLAN,
-        danger=Danger.NONE,
+        danger=Danger.LEAK,
         scenario="volumes",
     ),
     Mutant(
